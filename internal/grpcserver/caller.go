@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -44,7 +45,7 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	}
 	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
 	if l, ok := call.Request.(*pb.ListenRequest); ok {
-		return bridge.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
+		return feed.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
 	}
 	return nil
 }

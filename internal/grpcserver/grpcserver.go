@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -105,7 +106,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		return nil, e
 	}
 	if m == bridge.Listen {
-		if err := bridge.CheckListen(proto.Size(req)); err != nil {
+		if err := feed.CheckListen(proto.Size(req)); err != nil {
 			return nil, err
 		}
 	}

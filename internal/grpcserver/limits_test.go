@@ -26,6 +26,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
@@ -233,7 +234,7 @@ func TestListensEndWhenTheirCallersAreNotLetIn(t *testing.T) {
 // A Listen names as many resources as a client may subscribe to, and not one more.
 func TestSubscriptionsHaveALimit(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
-	for n, want := range map[int]string{bridge.MaxSubscriptions: "", bridge.MaxSubscriptions + 1: "TOO_MANY not_executed"} {
+	for n, want := range map[int]string{feed.MaxSubscriptions: "", feed.MaxSubscriptions + 1: "TOO_MANY not_executed"} {
 		s, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: make([]string, n)}})
 		if err == nil {
 			_, err = s.Recv()
@@ -250,8 +251,8 @@ func TestRequestsToListenHaveALimit(t *testing.T) {
 	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{Memory: m}))
 	for over := -1; over <= 1; over++ {
-		for range 2 * room / bridge.MaxListen {
-			s, err := c.Listen(t.Context(), filled(bridge.MaxListen+over, func(n int) *pb.ListenRequest {
+		for range 2 * room / feed.MaxListen {
+			s, err := c.Listen(t.Context(), filled(feed.MaxListen+over, func(n int) *pb.ListenRequest {
 				return &pb.ListenRequest{Context: &pb.CallContext{ClientInfo: &pb.Implementation{Name: strings.Repeat("x", n)}}}
 			}))
 			if err == nil {

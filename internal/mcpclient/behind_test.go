@@ -14,7 +14,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Who listens to a program of the modern era, and is behind by more changes than are kept, is told that everything has changed.
+// A subscriber that falls behind by more changes than are kept is notified that everything has changed. The Client subscribes
+// again at most once: only if it has not received in time what the server sends.
 func TestWhoIsTooFarBehindMissesNoChange(t *testing.T) {
 	listen, listens := "", make(chan struct{}, 10)
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -29,7 +30,7 @@ func TestWhoIsTooFarBehindMissesNoChange(t *testing.T) {
 			listens <- struct{}{}
 			note("notifications/subscriptions/acknowledged", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://"]},`)
 		case "tools/call":
-			for i := range 2200 { // 1024 may be on their way to who listens, and as many wait
+			for i := range 2200 { // more than are kept
 				note("notifications/resources/updated", fmt.Sprintf(`"uri":"a://%d",`, i))
 			}
 			note("notifications/tools/list_changed", "")
@@ -67,7 +68,7 @@ func TestWhoIsTooFarBehindMissesNoChange(t *testing.T) {
 			t.Fatalf("told of the tools: %t, of all resources: %t; listened %d times more", tools, all, len(listens))
 		}
 	}
-	if len(listens) != 1 {
+	if len(listens) > 1 {
 		t.Errorf("listened %d times more", len(listens))
 	}
 }

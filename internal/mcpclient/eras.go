@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -115,24 +116,19 @@ func (c *Client) twinUnavailable(cause error) error {
 		"if it cannot serve both, set mcp.revision to modern or legacy", c.pace.Hopeless, cause)
 }
 
-// A twinFeed is what a subscription knows of the connection of legacy callers.
-type twinFeed struct {
-	once    sync.Once
-	settled chan struct{}          // closed when acked is known, or there is nothing to wait for
-	acked   *pb.SubscriptionFilter // what the twin acknowledged last; the subscription's lock guards it
-}
-
-func (f *twinFeed) settle() { f.once.Do(func() { close(f.settled) }) }
-
-// listenToTwin emits the changes that the twin reports until ctx ends, and those that later twins report.
+// listenToTwin reports the changes that the twin reports until ctx ends, and those that later twins report.
 func (s *subscription) listenToTwin(ctx context.Context) {
+	defer time.AfterFunc(replyTimeout, s.twin.Omit).Stop()
 	for ctx.Err() == nil {
 		t, created := s.c.currentTwin()
 		if t != nil {
-			_, err := t.listen(ctx, s.call, func(_ context.Context, e bridge.Event) error { return s.also(e.Change) })
+			_, err := t.listen(ctx, s.call, func(_ context.Context, e bridge.Event) error {
+				s.fromTwin(e.Change)
+				return nil
+			})
 			s.c.log.Debug().AnErr("why", err).Msg("no longer listening to the connection of the legacy era")
 		}
-		s.twin.settle()
+		s.twin.Omit()
 		select {
 		case <-created:
 		case <-ctx.Done():
@@ -140,56 +136,18 @@ func (s *subscription) listenToTwin(ctx context.Context) {
 	}
 }
 
-// also emits what the twin sends, once the subscription is acknowledged. Programs have lists and resources of their
-// own, so all of it is emitted. The sessions of an HTTP server report the same changes as its modern era: what both
-// acknowledged is taken from that.
-func (s *subscription) also(change *pb.ListenResponse) error {
-	s.emitting.Lock()
-	defer s.emitting.Unlock()
-	changes := []*pb.ListenResponse{change}
-	if ack := change.GetAcknowledged(); ack != nil {
-		before := s.twin.acked
-		s.twin.acked = both(ack.GetNotifications(), nil)
-		s.twin.settle()
-		changes = bridge.ChangesOf(before) // of another twin: what changed since is not known
-	}
-	for _, c := range changes {
-		if !s.told || s.c.url != nil && bridge.Wants(s.own, c) {
-			continue
-		}
-		if err := s.emit(bridge.Event{Change: c}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// awaitTwin waits until the twin has acknowledged, if there is one.
-func (s *subscription) awaitTwin(ctx context.Context) {
-	if s.twin.settled == nil {
+// fromTwin takes an event of the twin. Programs have lists and resources of their own, so all of it is reported. The
+// sessions of an HTTP server report the same changes as its modern era: what both acknowledged is taken from that.
+func (s *subscription) fromTwin(event *pb.ListenResponse) {
+	if ack := event.GetAcknowledged(); ack != nil {
+		s.twin.Acknowledge(ack.GetNotifications())
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
-	defer cancel()
-	select {
-	case <-s.twin.settled:
-	case <-ctx.Done():
+	own := s.own.Acknowledged()
+	if own == nil || s.c.url != nil && feed.Wants(own, event) {
+		return
 	}
-}
-
-// withTwin takes note of what the server acknowledges, and returns it with what the twin acknowledged.
-func (s *subscription) withTwin(ack *pb.SubscriptionsAcknowledged) *pb.SubscriptionsAcknowledged {
-	s.emitting.Lock()
-	defer s.emitting.Unlock()
-	s.own = ack.GetNotifications()
-	if s.twin.acked == nil {
-		return ack
-	}
-	all := both(s.own, s.twin.acked)
-	all.Extra = s.own.GetExtra()
-	ack = bridge.ShallowCopy(ack)
-	ack.Notifications = all
-	return ack
+	s.twin.Report(event)
 }
 
 // currentTwin returns the twin, or nil, and a channel that is closed when another one is created.
@@ -202,16 +160,8 @@ func (c *Client) currentTwin() (*Client, <-chan struct{}) {
 // twinOnly is a subscription to a server that has no subscriptions/listen in the modern era, so that only the twin
 // reports changes: it waits until the connection is lost.
 func (s *subscription) twinOnly(ctx context.Context, l *connection) error {
-	if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}); err != nil {
-		return err
-	}
-	select {
-	case <-l.gone:
-	case <-l.peer.gone:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return &lost{err: errClosed}
+	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}})
+	return l.lost(ctx)
 }
 
 // isUnimplemented reports whether the server has no such method.

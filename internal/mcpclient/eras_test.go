@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
@@ -186,7 +187,7 @@ func TestChangesOfBothEras(t *testing.T) {
 							Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a:1"}},
 						}}, func(_ context.Context, e bridge.Event) error {
 							if ack := e.Change.GetAcknowledged(); ack != nil {
-								acked = changesOf(bridge.ChangesOf(ack.GetNotifications())...)
+								acked = changesOf(feed.All(ack.GetNotifications())...)
 								return nil
 							}
 							got = append(got, changesOf(e.Change)...)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -315,7 +316,7 @@ func (p *peer) changed(m *jsonrpc.Message) {
 	h := &p.subs
 	if p.exclusive {
 		l := p.c.super.Live()
-		if l == nil || m.Method != notifyElicitation && p.c.url != nil {
+		if l == nil || m.Method != feed.NotifyElicitation && p.c.url != nil {
 			return
 		}
 		h = &l.peer.subs

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -18,32 +19,71 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+// A subscription is one call of subscriptions/listen, over all the connections that it takes.
+type subscription struct {
+	c     *Client
+	call  *bridge.Call
+	asked *pb.SubscriptionFilter
+	// own is the connection of the Client itself, and twin that of legacy callers, if there may be one.
+	own, twin *feed.Source
+	ack       *pb.SubscriptionsAcknowledged // what the server acknowledged first
+	acked     bool                          // it has acknowledged on this connection
+}
+
 // listen tells what changes until ctx ends. When the server is lost and found again, everything may have changed meanwhile, and
 // that is told.
-func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	if n := c.listening.Add(1); n > int64(c.o.MaxCalls) {
 		c.listening.Add(-1)
 		return nil, c.overloaded("%d subscriptions are open, which is the most", c.o.MaxCalls)
 	}
 	defer c.listening.Add(-1)
-	s := subscription{
-		c: c, call: call, asked: call.Request.(*pb.ListenRequest).GetNotifications(),
-		emit: func(e bridge.Event) error { return emit(ctx, e) },
-	}
-	if s.asked == nil {
-		s.asked = &pb.SubscriptionFilter{}
-	}
+	s := &subscription{c: c, call: call, asked: call.Request.(*pb.ListenRequest).GetNotifications()}
+	stream := feed.NewStream(func() *pb.SubscriptionFilter { return s.asked })
+	s.own = stream.Source(nil)
+	inner, cancel := context.WithCancel(ctx)
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	defer cancel()
 	if c.o.Revision == bridge.NoRevision {
-		var beside sync.WaitGroup
-		defer beside.Wait()
-		until, cancel := context.WithCancel(ctx)
-		defer cancel()
-		s.twin.settled = make(chan struct{})
-		beside.Go(func() {
+		s.twin = stream.Source(nil)
+		sources.Go(func() {
 			defer c.panics.Recover("listening to the connection of the legacy era", nil)
-			s.listenToTwin(until)
+			s.listenToTwin(inner)
 		})
 	}
+	sources.Go(func() {
+		defer cancel()
+		defer c.panics.Recover(bridge.Listen.Name, func(e *bridge.Error) { res, err = nil, e })
+		res, err = s.listen(inner)
+	})
+	report := func(change *pb.ListenResponse) error { return emit(ctx, bridge.Event{Change: change}) }
+	var failed error
+	if acked := stream.Begin(inner, nil); acked != nil {
+		if failed = report(s.acknowledgment(acked)); failed == nil {
+			failed = stream.Run(inner, report)
+		}
+	}
+	ended := inner.Err() != nil
+	cancel()
+	sources.Wait()
+	if failed != nil && !ended {
+		return nil, failed
+	}
+	for _, change := range stream.Take() { // a subscription that has ended well has reported these before
+		if err == nil {
+			err = report(change)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// listen reports what changes, over all the connections that it takes, until ctx ends or the server ends the subscription.
+func (s *subscription) listen(ctx context.Context) (*bridge.Result, error) {
+	c := s.c
 	delay := c.pace.Backoff
 	for {
 		var w supervise.Wait
@@ -53,7 +93,6 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			s.acked = false
 			var res *bridge.Result
 			if l.peer.rev().Modern() {
-				s.awaitTwin(ctx)
 				res, err = s.modern(ctx, l)
 				if t, _ := c.currentTwin(); t != nil && isUnimplemented(err) {
 					err = s.twinOnly(ctx, l)
@@ -65,93 +104,48 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 				return res, nil
 			}
 		}
+		begun := s.ack != nil
 		_, isLost := errors.AsType[*lost](err)
 		switch {
 		case ctx.Err() != nil:
-			return nil, bridge.Canceled(ctx, s.begun)
-		case s.failed != nil:
-			return nil, s.failed
+			return nil, bridge.Canceled(ctx, begun)
 		case c.super.State().Ended:
 			_, err := c.super.Await(ctx, &w)
 			return nil, err
-		case !s.begun && !isLost, s.begun && !isLost && bridge.AsError(err).Code != codes.Unavailable:
+		case !begun && !isLost, begun && !isLost && bridge.AsError(err).Code != codes.Unavailable:
 			return nil, err
 		}
 		if time.Since(began) > c.pace.settled {
 			delay = c.pace.Backoff
 		}
 		if !sleep(ctx, delay) {
-			return nil, bridge.Canceled(ctx, s.begun)
+			return nil, bridge.Canceled(ctx, begun)
 		}
 		delay = min(2*delay, c.pace.MaxBackoff)
 	}
 }
 
-// A subscription is one call of subscriptions/listen, over all the connections that it takes.
-type subscription struct {
-	c     *Client
-	call  *bridge.Call
-	emit  func(bridge.Event) error
-	asked *pb.SubscriptionFilter
-	begun bool // it was acknowledged
-	acked bool // on this connection
-	// first is what was acknowledged first, as which who listens knows it.
-	first *pb.SubscriptionFilter
-	// failed is why nobody listens any more.
-	failed error
-
-	emitting sync.Mutex             // guards what follows, and is held while an event is emitted
-	told     bool                   // the acknowledgement was emitted
-	own      *pb.SubscriptionFilter // what the server acknowledged last, on the connection of the Client itself
-	twin     twinFeed
-}
-
-func (s *subscription) tell(change *pb.ListenResponse) error {
-	s.emitting.Lock()
-	defer s.emitting.Unlock()
-	s.failed = s.emit(bridge.Event{Change: change})
-	s.told = true
-	return s.failed
-}
-
-// acknowledge tells what will be told. The second time it is that everything may have changed: what happened meanwhile is lost
-// (2026-07-28: basic/patterns/subscriptions, graceful closure). So may what the server told at first, and
-// does not tell any more: it is another one by now.
-func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) error {
+// acknowledge notes what the server reports from now on.
+func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) {
 	if s.acked {
-		return nil
+		return
 	}
 	s.acked = true
-	ack = s.withTwin(ack)
-	if !s.begun {
-		s.begun, s.first = true, proto.CloneOf(ack.GetNotifications())
-		return s.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
+	if s.ack == nil {
+		s.ack = ack
 	}
-	for _, change := range bridge.ChangesOf(both(s.first, ack.GetNotifications())) {
-		if err := s.tell(change); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.own.Acknowledge(ack.GetNotifications())
 }
 
-// both returns a filter of what either names.
-func both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
-	uris := slices.Concat(a.GetResourceSubscriptions(), b.GetResourceSubscriptions())
-	slices.Sort(uris)
-	either := func(a, b bool) *bool {
-		if !a && !b {
-			return nil
-		}
-		return proto.Bool(true)
+// acknowledgment returns the event with what the server has acknowledged, or together with its twin.
+func (s *subscription) acknowledgment(together *pb.SubscriptionFilter) *pb.ListenResponse {
+	ack := s.ack
+	if s.twin != nil && s.twin.Acknowledged() != nil {
+		together.Extra = ack.GetNotifications().GetExtra()
+		ack = bridge.ShallowCopy(ack)
+		ack.Notifications = together
 	}
-	return &pb.SubscriptionFilter{
-		ToolsListChanged:      either(a.GetToolsListChanged(), b.GetToolsListChanged()),
-		PromptsListChanged:    either(a.GetPromptsListChanged(), b.GetPromptsListChanged()),
-		ResourcesListChanged:  either(a.GetResourcesListChanged(), b.GetResourcesListChanged()),
-		ElicitationsCompleted: either(a.GetElicitationsCompleted(), b.GetElicitationsCompleted()),
-		ResourceSubscriptions: slices.Compact(uris),
-	}
+	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}
 }
 
 // modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
@@ -176,11 +170,7 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	if msg.Error != nil {
 		return nil, bridge.FromJSONRPC(msg.Error, p.rev(), bridge.Listen)
 	}
-	if !s.begun { // some end before they begin
-		if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}); err != nil {
-			return nil, err
-		}
-	}
+	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}) // some end before they begin
 	out := &pb.ListenResult{}
 	if err := mcpjson.Unmarshal(msg.Result, out, p.rev()); err != nil {
 		return nil, s.c.misbehaved("answered %s with what is not its result: %v", bridge.Listen.Name, err)
@@ -189,64 +179,44 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	return &bridge.Result{Complete: out}, nil
 }
 
-// take passes a notification on.
+// take takes a notification.
 func (s *subscription) take(m *jsonrpc.Message, rev bridge.Revision) error {
-	if m.Method == notifyAcknowledged {
-		ack := &pb.SubscriptionsAcknowledged{}
-		if err := mcpjson.Unmarshal(m.Params, ack, rev); err != nil {
-			return s.c.misbehaved("acknowledged a subscription with what is none: %v", err)
-		}
-		clean(ack)
-		return s.acknowledge(ack)
+	event, err := eventOf(m, rev)
+	switch ack := event.GetAcknowledged(); {
+	case err != nil && m.Method == feed.NotifyAcknowledged:
+		return s.c.misbehaved("acknowledged a subscription with what is none: %v", err)
+	case ack != nil:
+		s.acknowledge(ack)
+	case event != nil:
+		s.own.Report(event)
 	}
-	change := changeOf(m, rev)
-	if change == nil || !s.begun {
-		return nil
-	}
-	return s.tell(change)
+	return nil
 }
 
-// changeOf returns the change that a notification tells, or nil if it tells none.
-func changeOf(m *jsonrpc.Message, rev bridge.Revision) *pb.ListenResponse {
-	out := &pb.ListenResponse{}
-	var inner proto.Message
-	switch m.Method {
-	case notifyToolsList:
-		c := &pb.ListChanged{}
-		out.Event, inner = &pb.ListenResponse_ToolsListChanged{ToolsListChanged: c}, c
-	case notifyPromptsList:
-		c := &pb.ListChanged{}
-		out.Event, inner = &pb.ListenResponse_PromptsListChanged{PromptsListChanged: c}, c
-	case notifyResourcesList:
-		c := &pb.ListChanged{}
-		out.Event, inner = &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: c}, c
-	case notifyUpdated:
-		c := &pb.ResourceUpdated{}
-		out.Event, inner = &pb.ListenResponse_ResourceUpdated{ResourceUpdated: c}, c
-	case notifyElicitation:
-		c := &pb.ElicitationCompleted{}
-		out.Event, inner = &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: c}, c
-	default:
-		return nil
+// eventOf returns the event that a notification reports, or nil if it reports none.
+func eventOf(m *jsonrpc.Message, rev bridge.Revision) (*pb.ListenResponse, error) {
+	event, inner := feed.FromNotification(m.Method)
+	if event == nil {
+		return nil, nil //nolint:nilnil // it is another notification
 	}
 	params := m.Params
 	if params == nil {
 		params = []byte("{}")
 	}
-	if mcpjson.Unmarshal(params, inner, rev) != nil {
-		return nil
+	if err := mcpjson.Unmarshal(params, inner, rev); err != nil {
+		return nil, err
 	}
 	clean(inner)
-	return proto.CloneOf(out) // it is kept until it is told, and the text that it came in, which may be far longer, is not
+	return proto.CloneOf(event), nil // it is kept, and the text that it came in, which may be far longer, is not
 }
 
 // legacy listens to what a session is told anyway, and subscribes to resources. It returns when the session is lost.
 func (s *subscription) legacy(ctx context.Context, l *connection) error {
 	h := &l.peer.subs
-	honoured := honoured(s.asked, l.known.Load().GetCapabilities(), l.peer.rev())
-	uris := honoured.GetResourceSubscriptions()
+	honoured := feed.Supported(s.asked, l.known.Load().GetCapabilities(), l.peer.rev().HasURLElicitationError())
+	uris := slices.Compact(slices.Sorted(slices.Values(honoured.GetResourceSubscriptions())))
 	honoured.ResourceSubscriptions = nil
-	in := newListener(proto.CloneOf(honoured))
+	in := &listener{filter: honoured, source: s.own}
 	h.add(in)
 	defer h.remove(in)
 	for _, uri := range uris {
@@ -259,49 +229,22 @@ func (s *subscription) legacy(ctx context.Context, l *connection) error {
 			s.c.log.Debug().Err(err).Str("uri", uri).Msg("the server does not tell when a resource changes")
 			continue
 		}
-		honoured.ResourceSubscriptions = append(honoured.ResourceSubscriptions, uri)
 		h.watch(in, uri)
 	}
 	defer func() { h.unsubscribe(l.peer, honoured.GetResourceSubscriptions()) }()
-	if err := s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: honoured}); err != nil {
-		return err
-	}
-	for {
-		select {
-		case <-in.pending.Ready():
-			for _, change := range in.pending.Take() {
-				if err := s.tell(change); err != nil {
-					return err
-				}
-			}
-		case <-l.gone:
-			return &lost{err: errClosed}
-		case <-l.peer.gone:
-			return &lost{err: errClosed}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: proto.CloneOf(honoured)})
+	return l.lost(ctx)
 }
 
-// honoured returns what of a filter a server that can do so much will tell.
-func honoured(f *pb.SubscriptionFilter, can *pb.ServerCapabilities, rev bridge.Revision) *pb.SubscriptionFilter {
-	and := func(want *bool, has bool) *bool {
-		if want == nil || *want && !has {
-			return nil
-		}
-		return want
+// lost waits until the connection is lost, and returns that, or the error of ctx.
+func (l *connection) lost(ctx context.Context) error {
+	select {
+	case <-l.gone:
+	case <-l.peer.gone:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	out := &pb.SubscriptionFilter{
-		ToolsListChanged:      and(f.ToolsListChanged, can.GetTools().GetListChanged()),
-		PromptsListChanged:    and(f.PromptsListChanged, can.GetPrompts().GetListChanged()),
-		ResourcesListChanged:  and(f.ResourcesListChanged, can.GetResources().GetListChanged()),
-		ElicitationsCompleted: and(f.ElicitationsCompleted, rev.HasURLElicitationError()),
-	}
-	if can.GetResources().GetSubscribe() {
-		out.ResourceSubscriptions = slices.Compact(slices.Sorted(slices.Values(f.GetResourceSubscriptions())))
-	}
-	return out
+	return &lost{err: errClosed}
 }
 
 // subscriptions are those of a legacy session. They get the changes that the server reports.
@@ -321,12 +264,8 @@ type topic struct {
 
 // A listener is a subscription to a legacy session.
 type listener struct {
-	filter  *pb.SubscriptionFilter // the lock of subscriptions guards it: resources come one by one
-	pending *bridge.Pending        // what is added to it is added with that lock, too
-}
-
-func newListener(filter *pb.SubscriptionFilter) *listener {
-	return &listener{filter, bridge.NewPending(bridge.MaxPending, bridge.MaxPendingSize, func() *pb.SubscriptionFilter { return proto.CloneOf(filter) })}
+	filter *pb.SubscriptionFilter // the lock of subscriptions guards it: resources come one by one
+	source *feed.Source
 }
 
 func (h *subscriptions) add(l *listener) {
@@ -351,54 +290,48 @@ func (h *subscriptions) watch(l *listener, uri string) {
 	l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
 }
 
-// subscribe has the server tell when a resource changes, unless it does so already. Who has subscribed is to unsubscribe.
-func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) error {
+// want counts by more, or fewer, who listen to a resource, and returns how many do.
+func (h *subscriptions) want(uri string, by int) (*topic, int) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	t := h.topics[uri]
 	if t == nil {
 		t = &topic{turn: make(chan struct{}, 1)}
 		h.topics[uri] = t
 	}
-	t.wanted++
-	h.mu.Unlock()
-	err := t.subscribe(ctx, p, uri)
+	t.wanted += by
+	return t, t.wanted
+}
+
+// isWanted reports whether anybody listens to a topic, or is about to. If not, and the server does not report it, it is
+// forgotten. It must be the caller's turn.
+func (h *subscriptions) isWanted(uri string, t *topic) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.wanted == 0 && !t.subscribed && h.topics[uri] == t {
+		delete(h.topics, uri)
+	}
+	return t.wanted > 0
+}
+
+// subscribe has the server report when a resource changes. Whoever has subscribed is to unsubscribe.
+func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) error {
+	t, _ := h.want(uri, 1)
+	err := h.sync(ctx, p, uri, t)
 	if err != nil {
 		h.unsubscribe(p, []string{uri})
 	}
 	return err
 }
 
-// subscribe has the server report changes of t, unless it does. If another subscriber is at it, it waits, and tries
-// again if that one failed.
-func (t *topic) subscribe(ctx context.Context, p *peer, uri string) error {
-	select {
-	case t.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-t.turn }()
-	if t.subscribed {
-		return nil
-	}
-	msg, err := p.do(ctx, methodSubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
-	if err == nil && msg.Error != nil {
-		err = asError(methodSubscribe, msg)
-	}
-	t.subscribed = err == nil
-	return err
-}
-
-// unsubscribe has the server tell no more of the resources that nobody else listens to.
+// unsubscribe has the server no longer report the resources that nobody else listens to.
 func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 	last := map[string]*topic{}
-	h.mu.Lock()
 	for _, uri := range uris {
-		t := h.topics[uri]
-		if t.wanted--; t.wanted == 0 {
+		if t, n := h.want(uri, -1); n == 0 {
 			last[uri] = t
 		}
 	}
-	h.mu.Unlock()
 	if len(last) == 0 || p.isGone() {
 		return
 	}
@@ -406,55 +339,52 @@ func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 		defer cancel()
 		for uri, t := range last {
-			h.unsubscribeFrom(ctx, p, uri, t)
+			_ = h.sync(ctx, p, uri, t)
 		}
 	})
 }
 
-// unsubscribeFrom has the server report changes of t no longer, and forgets t, unless somebody wants it again. When ctx
-// has ended, the server is sent nothing, and what it reports then is ignored.
-func (h *subscriptions) unsubscribeFrom(ctx context.Context, p *peer, uri string, t *topic) {
+// sync has the server report a topic if it is wanted, and otherwise not. When ctx has ended, a server is not asked to stop,
+// and what it reports then is ignored. Who waits for another's turn tries again what failed for that one.
+func (h *subscriptions) sync(ctx context.Context, p *peer, uri string, t *topic) error {
 	select {
 	case t.turn <- struct{}{}:
 	default:
 		select {
 		case t.turn <- struct{}{}:
 		case <-ctx.Done():
-			return // who is at it wants it, or is about to silence it
+			return ctx.Err() // who is at it wants it, or is about to end it
 		}
 	}
 	defer func() { <-t.turn }()
-	if t.subscribed && !h.isWanted(t) {
-		if ctx.Err() == nil {
-			_, _ = p.do(ctx, methodUnsubscribe, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
+	want, method := h.isWanted(uri, t), methodSubscribe
+	if want == t.subscribed {
+		return nil
+	}
+	if !want {
+		method = methodUnsubscribe
+	}
+	var err error
+	if want || ctx.Err() == nil {
+		var msg *jsonrpc.Message
+		msg, err = p.do(ctx, method, append(rawjson.AppendString([]byte(`{"uri":`), uri), '}'))
+		if err == nil && msg.Error != nil {
+			err = asError(method, msg)
 		}
-		t.subscribed = false
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t.wanted == 0 && !t.subscribed && h.topics[uri] == t {
-		delete(h.topics, uri)
-	}
+	t.subscribed = want && err == nil
+	h.isWanted(uri, t)
+	return err
 }
 
-// isWanted reports whether anybody listens to a topic, or is about to.
-func (h *subscriptions) isWanted(t *topic) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return t.wanted > 0
-}
-
-// report passes a change that the server reports on to the listeners that asked for it.
+// report reports a change to the listeners that asked for it.
 func (h *subscriptions) report(m *jsonrpc.Message, rev bridge.Revision) {
-	change := changeOf(m, rev)
-	if change == nil {
-		return
-	}
+	change, _ := eventOf(m, rev)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		if bridge.Wants(l.filter, change) {
-			l.pending.Add(change)
+		if feed.Wants(l.filter, change) {
+			l.source.Report(change)
 		}
 	}
 }
@@ -464,8 +394,8 @@ func (h *subscriptions) reportAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		for _, change := range bridge.ChangesOf(l.filter) {
-			l.pending.Add(change)
+		for _, change := range feed.All(l.filter) {
+			l.source.Report(change)
 		}
 	}
 }

@@ -32,17 +32,11 @@ const (
 	methodSubscribe   = "resources/subscribe"
 	methodUnsubscribe = "resources/unsubscribe"
 
-	notifyProgress      = "notifications/progress"
-	notifyMessage       = "notifications/message"
-	notifyCancelled     = "notifications/cancelled"
-	methodRoots         = "roots/list"
-	notifyInitialized   = "notifications/initialized"
-	notifyAcknowledged  = "notifications/subscriptions/acknowledged"
-	notifyElicitation   = "notifications/elicitation/complete"
-	notifyUpdated       = "notifications/resources/updated"
-	notifyToolsList     = "notifications/tools/list_changed"
-	notifyPromptsList   = "notifications/prompts/list_changed"
-	notifyResourcesList = "notifications/resources/list_changed"
+	notifyProgress    = "notifications/progress"
+	notifyMessage     = "notifications/message"
+	notifyCancelled   = "notifications/cancelled"
+	methodRoots       = "roots/list"
+	notifyInitialized = "notifications/initialized"
 )
 
 // The JSON-RPC codes that decide about more than the error itself.

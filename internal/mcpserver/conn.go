@@ -370,7 +370,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		return
 	}
 	changes := ss.s.newPending(ss.wants)
-	ss.sub.tell = changes.Add
+	ss.sub.Report = changes.Add
 	c.mu.Lock()
 	first := c.session == nil
 	if first {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -59,7 +60,7 @@ func TestStreamsThatSayNothingForLong(t *testing.T) {
 				id := beginSession(t, s)
 				sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 				if c.method == http.MethodGet {
-					time.AfterFunc(silence, func() { s.sessions[id].tell(bridge.ChangesOf(s.sessions[id].wants())[0]) })
+					time.AfterFunc(silence, func() { s.sessions[id].tell(feed.All(s.sessions[id].wants())[0]) })
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -18,24 +18,18 @@ import (
 
 // The keys of `_meta` that MCP itself uses.
 const (
-	metaProgressToken   = "progressToken"
-	metaVersion         = bridge.MetaVersion
-	metaCapabilities    = bridge.MetaCapabilities
-	metaClientInfo      = bridge.MetaClientInfo
-	metaLogLevel        = bridge.MetaLogLevel
-	metaServerInfo      = bridge.MetaServerInfo
-	metaSubscriptionID  = bridge.MetaSubscriptionID
-	notifyProgress      = "notifications/progress"
-	notifyMessage       = "notifications/message"
-	notifyCancelled     = "notifications/cancelled"
-	notifyInitialized   = "notifications/initialized"
-	notifyRootsChanged  = "notifications/roots/list_changed"
-	notifyAcknowledged  = "notifications/subscriptions/acknowledged"
-	notifyElicitation   = "notifications/elicitation/complete"
-	notifyUpdated       = "notifications/resources/updated"
-	notifyToolsList     = "notifications/tools/list_changed"
-	notifyPromptsList   = "notifications/prompts/list_changed"
-	notifyResourcesList = "notifications/resources/list_changed"
+	metaProgressToken  = "progressToken"
+	metaVersion        = bridge.MetaVersion
+	metaCapabilities   = bridge.MetaCapabilities
+	metaClientInfo     = bridge.MetaClientInfo
+	metaLogLevel       = bridge.MetaLogLevel
+	metaServerInfo     = bridge.MetaServerInfo
+	metaSubscriptionID = bridge.MetaSubscriptionID
+	notifyProgress     = "notifications/progress"
+	notifyMessage      = "notifications/message"
+	notifyCancelled    = "notifications/cancelled"
+	notifyInitialized  = "notifications/initialized"
+	notifyRootsChanged = "notifications/roots/list_changed"
 )
 
 // An exchange is one request of a client while it is being answered, in either era.

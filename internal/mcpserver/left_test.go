@@ -148,7 +148,7 @@ func TestCallsOutliveTheirStream(t *testing.T) {
 			t.Fatalf("the call %s, and %s", first, then)
 		}
 		o.send(404, pingBody) // which nobody would hear the answer of
-		if n := len(s.hub.subs); n > 0 {
+		if n := s.hub.Len(); n > 0 {
 			t.Errorf("it is told %d times what changes", n)
 		}
 		pass(sseGrace - 1)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -123,7 +124,7 @@ func (ss *session) subscribe(msg *jsonrpc.Message) error {
 	ss.mu.Lock()
 	if !slices.Contains(ss.uris, uri) {
 		uris := append(slices.Clip(ss.uris), uri)
-		if err = bridge.CheckSubscriptions(uris); err == nil {
+		if err = feed.CheckSubscriptions(uris); err == nil {
 			ss.uris = uris
 		}
 	}
@@ -167,7 +168,7 @@ func (ss *session) unlisten(uri string) {
 	ss.mu.Lock()
 	ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
 	ss.mu.Unlock()
-	ss.s.hub.narrow(&ss.sub, ss.wants)
+	_, _ = ss.s.hub.Update(&ss.sub) // less is never too much
 }
 
 // toolError returns the result of a tool that failed, with the reason for the model to read.

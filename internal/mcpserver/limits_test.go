@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -57,10 +58,10 @@ func TestSubscriptionsBeyondTheirLimitAreNotForLater(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)
 	uri := func(n int) string {
-		return fmt.Sprintf(`"test:%d%s"`, n, strings.Repeat("x", bridge.MaxURI-len("test:0")))
+		return fmt.Sprintf(`"test:%d%s"`, n, strings.Repeat("x", feed.MaxURI-len("test:0")))
 	}
 	var uris []string
-	for n := range bridge.MaxURIs/bridge.MaxURI + 1 {
+	for n := range feed.MaxURIs/feed.MaxURI + 1 {
 		uris = append(uris, uri(n))
 	}
 	body, h := modern(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`, noCaps)
@@ -168,7 +169,7 @@ func TestRequestsToListenAtTheirLimit(t *testing.T) {
 				body, h = modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
 				body = strings.Replace(body, `"method"`, form, 1)
 			}
-			body = fmt.Sprintf(body, strings.Repeat("x", bridge.MaxListen-len(body)+len("%s")+over))
+			body = fmt.Sprintf(body, strings.Repeat("x", feed.MaxListen-len(body)+len("%s")+over))
 			p := newPipe(t, mcpserver.Options{})
 			p.say(body)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -203,24 +204,24 @@ func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
 		}
 		return all
 	}
-	long := func(s string) string { return strings.Repeat(s, bridge.MaxURI) }
+	long := func(s string) string { return strings.Repeat(s, feed.MaxURI) }
 	for _, c := range map[string]struct {
 		rest func(client int) []string // of the clients that have as much as they may
 		has  []string                  // another client
 		more func(over int) []string
 	}{
-		"resources": {func(client int) []string { return uris(fmt.Sprint(client, "-"), bridge.MaxSubscriptions) }, uris("a", bridge.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) }},
+		"resources": {func(client int) []string { return uris(fmt.Sprint(client, "-"), feed.MaxSubscriptions) }, uris("a", feed.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) }},
 		"bytes": {
 			func(client int) (all []string) {
-				for i := range bridge.MaxURIs / bridge.MaxURI {
-					all = append(all, fmt.Sprint(client, i, strings.Repeat("x", bridge.MaxURI))[:bridge.MaxURI])
+				for i := range feed.MaxURIs / feed.MaxURI {
+					all = append(all, fmt.Sprint(client, i, strings.Repeat("x", feed.MaxURI))[:feed.MaxURI])
 				}
 				return all
 			},
 			// the second is twice as long in JSON
 			[]string{long("a"), long(`"`), long("b"), long("c")},
 			func(over int) []string {
-				return []string{long("d"), long("e"), strings.Repeat("f", bridge.MaxURI+over-1), "g"}
+				return []string{long("d"), long("e"), strings.Repeat("f", feed.MaxURI+over-1), "g"}
 			},
 		},
 	} {
@@ -238,7 +239,7 @@ func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
 			said := func(method, uri string) string {
 				return read(t, session.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).next()
 			}
-			for client := range bridge.MaxTogether - 1 {
+			for client := range feed.MaxTogether - 1 {
 				want(t, listen(c.rest(client)), "method", `"notifications/subscriptions/acknowledged"`)
 			}
 			want(t, listen(c.has), "method", `"notifications/subscriptions/acknowledged"`)

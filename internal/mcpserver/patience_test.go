@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -35,7 +36,7 @@ func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.R
 	}
 	filter := call.Request.(*pb.ListenRequest).GetNotifications()
 	acknowledged := &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: filter}}}
-	for _, change := range append([]*pb.ListenResponse{acknowledged}, bridge.ChangesOf(filter)...) {
+	for _, change := range append([]*pb.ListenResponse{acknowledged}, feed.All(filter)...) {
 		if err := emit(ctx, bridge.Event{Change: change}); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
@@ -105,7 +106,7 @@ type Server struct {
 	log     zerolog.Logger
 	panics  *contain.Panics
 	seal    *seal.Sealer
-	hub     *hub
+	hub     *feed.Hub
 
 	// ctx ends when the server does; everything that outlives an HTTP request is derived from it.
 	ctx    context.Context
@@ -166,7 +167,7 @@ func New(h bridge.Handler, o Options) *Server {
 	s.parting, s.part = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.hub = newHub(s)
+	s.hub = feed.NewHub(bridge.HandlerFunc(s.handle), s.declares, o.Log)
 	o.Sessions.add(s)
 	return s
 }
@@ -199,7 +200,7 @@ func (s *Server) Close() {
 		s.opts.Sessions.leave(ss.caller.GetPrincipal())
 		ss.end(errClosed)
 	}
-	s.hub.close()
+	s.hub.Close()
 	s.lasting.Wait()
 }
 
@@ -209,6 +210,16 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 
 	res, err = s.handler.Handle(ctx, call, emit)
 	return res, ofHandler(err)
+}
+
+// declares reports whether the handler declares, to clients of any era, that it reports some of what a filter names.
+func (s *Server) declares(f *pb.SubscriptionFilter) bool {
+	for era := range s.known {
+		if k := s.known[era].Load(); k != nil && !feed.IsEmpty(feed.Supported(f, k.GetCapabilities(), false)) {
+			return true
+		}
+	}
+	return false
 }
 
 // discover returns what the handler is to clients of an era, or was a moment ago; or, if it is overloaded, whatever it
@@ -390,7 +401,7 @@ var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EX
 // endIdle ends the sessions that are over.
 func (s *Server) endIdle(now time.Time) {
 	var idle []*session
-	var subs []*subscriber
+	var subs []*feed.Subscriber
 	s.mu.Lock()
 	for id, ss := range s.sessions {
 		if ss.over(now) {
@@ -400,7 +411,7 @@ func (s *Server) endIdle(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	s.hub.remove(subs...) // at once: the hub listens anew only once
+	s.hub.Remove(subs...) // at once: the hub listens anew only once
 	for _, ss := range idle {
 		ss.end(errEnded)
 	}

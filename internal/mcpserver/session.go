@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
@@ -59,7 +60,7 @@ type session struct {
 	streams limit.Streams
 
 	// sub is the session among those that want to know what changes.
-	sub subscriber
+	sub feed.Subscriber
 
 	mu      sync.Mutex // guards what is below
 	level   pb.LogLevel
@@ -74,7 +75,7 @@ type session struct {
 	push    func(msg []byte)
 	plugs   int
 	vacant  chan struct{} // closed when push is taken away; nil without push
-	unheard *bridge.Pending
+	unheard *feed.Pending
 	uris    []string // the resources it subscribed to
 	awaited []string // the visits of web pages that it waits for, by id
 	used    time.Time
@@ -157,7 +158,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	ss.ctx, ss.cancel = context.WithCancelCause(s.ctx)
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
 	ss.unheard = s.newPending(ss.wants)
-	ss.sub.tell = ss.tell
+	ss.sub.Want, ss.sub.Report = ss.wants, ss.tell
 	return ss, result, nil
 }
 
@@ -189,7 +190,7 @@ func (ss *session) end(cause error) {
 	ss.mu.Lock()
 	ss.cancel(cause) // no call begins any more
 	ss.mu.Unlock()
-	ss.s.hub.remove(&ss.sub)
+	ss.s.hub.Remove(&ss.sub)
 	ss.calls.Wait()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -433,7 +434,7 @@ func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
 	if ss.is.early { // the backend starts: once it acknowledges, the session receives all changes
 		cancel()
 	}
-	return ss.s.hub.add(ctx, &ss.sub, ss.wants)
+	return ss.s.hub.Subscribe(ctx, &ss.sub)
 }
 
 // wants returns what the client wants to know: the lists, which a legacy client need not ask for, and the resources that it subscribed to.
@@ -445,13 +446,10 @@ func (ss *session) wants() *pb.SubscriptionFilter {
 	if ss.ctx.Err() != nil {
 		return nil
 	}
-	want := honour(&pb.SubscriptionFilter{
-		ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes, ResourceSubscriptions: slices.Clone(ss.uris),
-	}, ss.is.GetCapabilities())
-	if len(ss.awaited) > 0 {
-		want.ElicitationsCompleted = yes
-	}
-	return want
+	return feed.Supported(&pb.SubscriptionFilter{
+		ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes, ElicitationsCompleted: yes,
+		ResourceSubscriptions: slices.Clone(ss.uris),
+	}, ss.is.GetCapabilities(), len(ss.awaited) > 0)
 }
 
 // stream returns what says something on the stream that the client has open, or nil.

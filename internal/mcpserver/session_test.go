@@ -16,10 +16,17 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
+
+// pass lets time pass by the bubble's clock, and what is to happen until then.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
 
 // sent returns the response to a POST of a legacy client, which is in the session unless that is empty.
 func sent(t *testing.T, s *Server, session, body string) *http.Response {
@@ -70,7 +77,7 @@ func TestASessionIsOverWhenItWasIdleForTooLong(t *testing.T) {
 					t.Errorf("%s after %v: %s", name, ttl+1, res.Status)
 				}
 			}
-			if n := len(s.sessions) + len(s.hub.subs); n > 0 {
+			if n := len(s.sessions) + s.hub.Len(); n > 0 {
 				t.Errorf("%s: %d things of it are left", name, n)
 			}
 		})
@@ -88,7 +95,7 @@ func TestASessionThatHasEndedWantsToKnowNothing(t *testing.T) {
 		s.endSession(id)
 		_, _ = ss.listen()
 		synctest.Wait()
-		if n := len(s.hub.subs) + h.Listeners(); n > 0 {
+		if n := s.hub.Len() + h.Listeners(); n > 0 {
 			t.Errorf("%d things of it are left", n)
 		}
 	})
@@ -116,7 +123,7 @@ func TestOnlyWhoSubscribesWaitsForTheHandler(t *testing.T) {
 		}{
 			{"resources/subscribe", func() {
 				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
-			}, readyWithin},
+			}, 6 * time.Second},
 			{"a stream of another", func() { other.plug(func(msg []byte) { said <- string(msg) }) }, 0},
 			{"resources/unsubscribe", func() {
 				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)
@@ -134,7 +141,7 @@ func TestOnlyWhoSubscribesWaitsForTheHandler(t *testing.T) {
 		}
 		h.Add("new")
 		synctest.Wait()
-		if got := told(said); !strings.Contains(got, notifyToolsList) {
+		if got := told(said); !strings.Contains(got, feed.NotifyToolsList) {
 			t.Errorf("of a change, another is told %q", got)
 		}
 	})
@@ -268,13 +275,13 @@ func TestSubscriptionsThatComeAtATimeAllCount(t *testing.T) {
 				ask("resources/unsubscribe", uri)
 			}
 			requests.Wait()
-			pass(handover)
+			pass(time.Second)
 			var want strings.Builder
 			for _, uri := range slices.Concat(before, now) {
 				h.Update(uri)
 			}
 			for _, uri := range now {
-				fmt.Fprintf(&want, `{"jsonrpc":"2.0","method":%q,"params":{"uri":%q}}`, notifyUpdated, uri)
+				fmt.Fprintf(&want, `{"jsonrpc":"2.0","method":%q,"params":{"uri":%q}}`, feed.NotifyUpdated, uri)
 			}
 			synctest.Wait()
 			if got := told(said); got != want.String() {

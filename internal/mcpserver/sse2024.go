@@ -137,7 +137,7 @@ func (s *Server) left(id string, c *conn) {
 	c.cancel(errGone)
 	if ss := c.legacy(); ss != nil {
 		ss.silence() // what it is asked it does not hear
-		s.hub.remove(&ss.sub)
+		s.hub.Remove(&ss.sub)
 	}
 	end := func() {
 		s.mu.Lock()
@@ -182,7 +182,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	if ss := c.legacy(); c.isLetIn(s.until(from.principal)) && ss != nil {
-		s.hub.tellAll(&ss.sub)
+		s.hub.ReportAll(&ss.sub)
 	}
 	w.WriteHeader(http.StatusAccepted)
 	c.receive(body, from)

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -16,22 +16,7 @@ import (
 
 // notification returns the notification that tells a change.
 func (s *Server) notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjson.Member) ([]byte, error) {
-	var method string
-	var params proto.Message
-	switch e := change.GetEvent().(type) {
-	case *pb.ListenResponse_ToolsListChanged:
-		method, params = notifyToolsList, e.ToolsListChanged
-	case *pb.ListenResponse_PromptsListChanged:
-		method, params = notifyPromptsList, e.PromptsListChanged
-	case *pb.ListenResponse_ResourcesListChanged:
-		method, params = notifyResourcesList, e.ResourcesListChanged
-	case *pb.ListenResponse_ResourceUpdated:
-		method, params = notifyUpdated, e.ResourceUpdated
-	case *pb.ListenResponse_ElicitationCompleted:
-		method, params = notifyElicitation, e.ElicitationCompleted
-	case *pb.ListenResponse_Acknowledged:
-		method, params = notifyAcknowledged, e.Acknowledged
-	}
+	method, params := feed.Notification(change)
 	data, err := s.encode(nil, params, rev, meta...)
 	if err != nil {
 		return nil, bridge.Errorf(codes.Internal, "%s: %w", method, err)
@@ -40,16 +25,16 @@ func (s *Server) notification(change *pb.ListenResponse, rev bridge.Revision, me
 }
 
 // newPending returns what keeps the changes that a client has not been told yet.
-func (s *Server) newPending(want func() *pb.SubscriptionFilter) *bridge.Pending {
-	return bridge.NewPending(s.opts.Limits.Changes, s.opts.Limits.ChangesBytes, want)
+func (s *Server) newPending(want func() *pb.SubscriptionFilter) *feed.Pending {
+	return feed.NewPending(s.opts.Limits.Changes, s.opts.Limits.ChangesBytes, want)
 }
 
 // listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
 // basic/patterns/subscriptions).
 func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, call *bridge.Call, d *known) {
-	err := bridge.CheckListen(msg.Size)
+	err := feed.CheckListen(msg.Size)
 	if err == nil {
-		err = bridge.CheckSubscriptions(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions())
+		err = feed.CheckSubscriptions(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions())
 	}
 	if err != nil {
 		x.refuse(bridge.Listen, err)
@@ -60,27 +45,26 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	sub := &subscriber{}
-	changes := s.newPending(func() *pb.SubscriptionFilter { return s.hub.wants(sub) })
-	sub.tell = changes.Add
-	want := honour(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities())
-	honoured, err := s.hub.add(ctx, sub, func() *pb.SubscriptionFilter { return want })
+	want := feed.Supported(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities(), false)
+	wants := func() *pb.SubscriptionFilter { return want }
+	changes := s.newPending(wants)
+	sub := &feed.Subscriber{Want: wants, Report: changes.Add}
+	honoured, err := s.hub.Subscribe(ctx, sub)
 	if err != nil {
 		done()
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	s.hub.narrow(sub, func() *pb.SubscriptionFilter { return honoured }) // what the client is told that it is not told, it is not
+	want = honoured // what the client is told that it is not told, it is not
+	_, _ = s.hub.Update(sub)
 	until := s.until(call.Context().GetPrincipal())
 	leave := func() {
-		s.hub.remove(sub)
+		s.hub.Remove(sub)
 		done()
 	}
 	x.id, x.token = bytes.Clone(x.id), bytes.Clone(x.token)
 	*msg = jsonrpc.Message{ID: x.id} // whoever has it for as long as this lasts keeps no more of its text
-	acknowledged, err := s.notification(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
-		Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: honoured},
-	}}, x.rev, x.subscription())
+	acknowledged, err := s.notification(feed.Acknowledgment(honoured), x.rev, x.subscription())
 	if err == nil {
 		err = hold(ctx, x.out, acknowledged, func(ctx context.Context) {
 			defer leave()
@@ -94,7 +78,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 }
 
 // tellChanges tells the client what changes until one of them goes, or the client is not let in any more.
-func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *bridge.Pending, d *known, until time.Time) {
+func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pending, d *known, until time.Time) {
 	over, stop := s.letIn(until)
 	defer stop()
 	var err error
@@ -140,44 +124,4 @@ func (x *exchange) subscription() mcpjson.Member {
 func (x *exchange) unsubscribed(err error) {
 	x.s.log.Debug().Err(err).Msg("a subscription ended")
 	x.end(head{}, nil)
-}
-
-// honour returns what of want a server with such capabilities tells. The rest is left out of the acknowledgement.
-func honour(want *pb.SubscriptionFilter, c *pb.ServerCapabilities) *pb.SubscriptionFilter {
-	can := &pb.SubscriptionFilter{
-		ToolsListChanged: proto.Bool(c.GetTools().GetListChanged()), PromptsListChanged: proto.Bool(c.GetPrompts().GetListChanged()),
-		ResourcesListChanged: proto.Bool(c.GetResources().GetListChanged()),
-	}
-	if c.GetResources().GetSubscribe() {
-		can.ResourceSubscriptions = want.GetResourceSubscriptions()
-	}
-	return both(want, can)
-}
-
-// both returns what is in a as well as in b.
-func both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
-	out := &pb.SubscriptionFilter{
-		ToolsListChanged:      ifTrue(a.GetToolsListChanged() && b.GetToolsListChanged()),
-		PromptsListChanged:    ifTrue(a.GetPromptsListChanged() && b.GetPromptsListChanged()),
-		ResourcesListChanged:  ifTrue(a.GetResourcesListChanged() && b.GetResourcesListChanged()),
-		ElicitationsCompleted: ifTrue(a.GetElicitationsCompleted() && b.GetElicitationsCompleted()),
-	}
-	in := map[string]bool{}
-	for _, uri := range b.GetResourceSubscriptions() {
-		in[uri] = true
-	}
-	for _, uri := range a.GetResourceSubscriptions() {
-		if in[uri] {
-			out.ResourceSubscriptions = append(out.ResourceSubscriptions, uri)
-		}
-	}
-	return out
-}
-
-// ifTrue returns what a filter has for something that is wanted or not.
-func ifTrue(b bool) *bool {
-	if !b {
-		return nil
-	}
-	return &b
 }

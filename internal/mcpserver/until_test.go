@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/auth"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -122,7 +123,7 @@ func TestStreamsEndWithTheirTokens(t *testing.T) {
 			}()
 			pass(time.Minute + skew - 1)
 			a.h.change()
-			if got := told(said); !strings.Contains(got, notifyToolsList) {
+			if got := told(said); !strings.Contains(got, feed.NotifyToolsList) {
 				a.Errorf("%s: until the token ends, it is told %q", name, got)
 			}
 			pass(1)
@@ -149,7 +150,7 @@ func TestSessionsOfHTTPSSEEndWithTheirLastToken(t *testing.T) {
 		o.send(202, workBody)
 		pass(time.Minute + skew - 1)
 		a.h.change()
-		if got := told(o.said); !strings.Contains(got, notifyToolsList) {
+		if got := told(o.said); !strings.Contains(got, feed.NotifyToolsList) {
 			a.Errorf("with a new token, it is told %q", got)
 		}
 		pass(1)
@@ -157,7 +158,7 @@ func TestSessionsOfHTTPSSEEndWithTheirLastToken(t *testing.T) {
 		pass(10 * time.Minute)
 		close(a.h.letGo)
 		synctest.Wait()
-		if got := told(o.said); !strings.Contains(got, "it went well") || strings.Contains(got, notifyToolsList) {
+		if got := told(o.said); !strings.Contains(got, "it went well") || strings.Contains(got, feed.NotifyToolsList) {
 			a.Errorf("the call that had begun is told %q", got)
 		}
 		if n := a.s.count(); n != 0 {
@@ -182,18 +183,18 @@ func TestASessionOfHTTPSSEGoesOnWithATokenThatComesLate(t *testing.T) {
 			}
 			a.age(time.Minute)
 			o.send(202, `{"jsonrpc":"2.0","method":"notifications/x"}`)
-			if got := told(o.said); strings.Count(got, notifyToolsList) != 1 {
+			if got := told(o.said); strings.Count(got, feed.NotifyToolsList) != 1 {
 				a.Errorf("of what may have changed meanwhile, it is told %q", got)
 			}
 			a.h.change()
-			if got := told(o.said); strings.Count(got, notifyToolsList) != 1 {
+			if got := told(o.said); strings.Count(got, feed.NotifyToolsList) != 1 {
 				a.Errorf("with a new token, it is told %q of a change", got)
 			}
 		}
 		close(a.h.letGo)
 		pass(time.Minute + skew - 1)
 		a.h.change()
-		if got := told(o.said); !strings.Contains(got, "it went well") || !strings.Contains(got, notifyToolsList) {
+		if got := told(o.said); !strings.Contains(got, "it went well") || !strings.Contains(got, feed.NotifyToolsList) {
 			a.Errorf("until the token ends, it is told %q", got)
 		}
 		pass(1)

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -76,7 +77,7 @@ func (x *exchange) completed(asked map[string]*pb.InputRequest, answers map[stri
 		if url == nil || again || answers[key].GetElicit().GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
 			continue
 		}
-		if err := x.notify(notifyElicitation, &pb.ElicitationCompleted{ElicitationId: url.GetElicitationId()}); err != nil {
+		if err := x.notify(feed.NotifyElicitation, &pb.ElicitationCompleted{ElicitationId: url.GetElicitationId()}); err != nil {
 			return err
 		}
 	}

@@ -5,9 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -51,7 +50,7 @@ func (a *acknowledger) wait(ctx context.Context, l *life) {
 	a.mu.Lock()
 	if !a.acked {
 		a.assumed = true
-		_ = a.next(ctx, acknowledgement(honored(a.filter(), d.GetCapabilities()))) // its error ends the Listen with its next event
+		_ = a.next(ctx, bridge.Event{Change: feed.Acknowledgment(feed.Supported(a.filter(), d.GetCapabilities(), false))}) // its error ends the Listen with its next event
 	}
 	a.mu.Unlock()
 	if !pass(ctx, a.p.pace.busy) {
@@ -85,35 +84,12 @@ func (a *acknowledger) emit(ctx context.Context, e bridge.Event) error {
 	if !late {
 		return a.next(ctx, e)
 	}
-	for _, change := range bridge.ChangesOf(ack.GetNotifications()) {
+	for _, change := range feed.All(ack.GetNotifications()) {
 		if err := a.next(ctx, bridge.Event{Change: change}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func acknowledgement(f *pb.SubscriptionFilter) bridge.Event {
-	ack := &pb.SubscriptionsAcknowledged{Notifications: f}
-	return bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}
-}
-
-// honored returns what of f a backend with such capabilities notifies of.
-func honored(f *pb.SubscriptionFilter, c *pb.ServerCapabilities) *pb.SubscriptionFilter {
-	out := &pb.SubscriptionFilter{}
-	if f.GetToolsListChanged() && c.GetTools().GetListChanged() {
-		out.ToolsListChanged = proto.Bool(true)
-	}
-	if f.GetPromptsListChanged() && c.GetPrompts().GetListChanged() {
-		out.PromptsListChanged = proto.Bool(true)
-	}
-	if f.GetResourcesListChanged() && c.GetResources().GetListChanged() {
-		out.ResourcesListChanged = proto.Bool(true)
-	}
-	if c.GetResources().GetSubscribe() {
-		out.ResourceSubscriptions = f.GetResourceSubscriptions()
-	}
-	return out
 }
 
 // pass waits for d. It reports false if ctx ends before.

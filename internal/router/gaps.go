@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -32,9 +33,9 @@ type gaps struct {
 	r *Router
 
 	mu        sync.Mutex
-	open      map[gap]*bridge.Call // that requests the missing part
-	listeners map[*bridge.Pending]struct{}
-	ctx       context.Context //nolint:containedctx // it ends when the last listener leaves; nil without one
+	open      map[gap]*bridge.Call                     // that requests the missing part
+	listeners map[*feed.Pending]*pb.SubscriptionFilter // what each wants
+	ctx       context.Context                          //nolint:containedctx // it ends when the last listener leaves; nil without one
 	cancel    context.CancelFunc
 	filling   *sync.WaitGroup // the requests under ctx
 }
@@ -58,10 +59,10 @@ func (g *gaps) add(rt *route, call *bridge.Call) {
 }
 
 // join adds a listener, which leaves by the function that is returned.
-func (g *gaps) join(changes *bridge.Pending) (leave func()) {
+func (g *gaps) join(changes *feed.Pending, lists *pb.SubscriptionFilter) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.listeners[changes] = struct{}{}
+	g.listeners[changes] = lists
 	if g.ctx == nil {
 		g.ctx, g.cancel = context.WithCancel(context.Background())
 		g.filling = &sync.WaitGroup{}
@@ -87,20 +88,16 @@ func (g *gaps) fill(ctx context.Context, key gap) {
 	call := g.open[key]
 	g.filling.Go(func() {
 		defer g.r.panics.Recover("completing "+key.list.Name, nil)
-		for pause := relistenMin; ; pause = min(2*pause, relistenMax) {
+		var b feed.Backoff
+		for {
 			limited, cancel := context.WithTimeout(ctx, fillTimeout)
 			_, err := g.r.once(limited, key.route, call)
 			cancel()
-			if ctx.Err() != nil {
-				return
-			}
-			if err == nil || !down(err) {
+			if ctx.Err() == nil && (err == nil || !down(err)) {
 				g.filled(key, err)
 				return
 			}
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
+			if !b.Wait(ctx) {
 				return
 			}
 		}
@@ -109,29 +106,17 @@ func (g *gaps) fill(ctx context.Context, key gap) {
 
 // filled closes a gap, and reports that the list has changed if the route has one.
 func (g *gaps) filled(key gap, err error) {
+	has := err == nil || bridge.AsError(err).Code != codes.Unimplemented
+	if has {
+		g.r.noteAnswer(key.route, err)
+	}
+	change := feed.All(feed.ListOf(key.list))[0]
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	delete(g.open, key)
-	var listeners []*bridge.Pending
-	for l := range g.listeners {
-		listeners = append(listeners, l)
+	for l, lists := range g.listeners {
+		if has && feed.Wants(lists, change) {
+			l.Add(change)
+		}
 	}
-	g.mu.Unlock()
-	if err != nil && bridge.AsError(err).Code == codes.Unimplemented {
-		return
-	}
-	g.r.noteAnswer(key.route, err)
-	for _, l := range listeners {
-		l.Add(changeOf(key.list))
-	}
-}
-
-// changeOf returns what reports that a list has changed.
-func changeOf(list *bridge.Method) *pb.ListenResponse {
-	switch list {
-	case bridge.ListTools:
-		return &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}
-	case bridge.ListPrompts:
-		return &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}}
-	}
-	return &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}}
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -103,7 +104,7 @@ func New(routes []Route, o Options) (*Router, error) {
 		o.Patience = 5 * time.Second
 	}
 	r := &Router{o: o}
-	r.gaps = gaps{r: r, open: map[gap]*bridge.Call{}, listeners: map[*bridge.Pending]struct{}{}}
+	r.gaps = gaps{r: r, open: map[gap]*bridge.Call{}, listeners: map[*feed.Pending]*pb.SubscriptionFilter{}}
 	r.panics = o.Panics.With(o.Log)
 	for i, one := range routes {
 		rt := &route{Route: one, index: i, prefix: one.Name + "_"}

@@ -1,8 +1,9 @@
-package bridge
+package feed
 
 import (
 	"google.golang.org/grpc/codes"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -25,8 +26,8 @@ func CheckListen(size int) error {
 	if size <= MaxListen {
 		return nil
 	}
-	return Errorf(codes.InvalidArgument, "%s: the request has %d bytes, and at most %d are allowed: say what to listen to, and little else",
-		Listen.Name, size, MaxListen)
+	return bridge.Errorf(codes.InvalidArgument, "%s: the request has %d bytes, and at most %d are allowed: say what to listen to, and little else",
+		bridge.Listen.Name, size, MaxListen)
 }
 
 // CheckSubscriptions returns an error if a client cannot subscribe to the resources at a time.
@@ -34,12 +35,12 @@ func CheckSubscriptions(uris []string) error {
 	size := 0
 	for _, uri := range uris {
 		if len(uri) > MaxURI {
-			return Errorf(codes.InvalidArgument, "a URI to subscribe to has %d bytes; at most %d are allowed", len(uri), MaxURI)
+			return bridge.Errorf(codes.InvalidArgument, "a URI to subscribe to has %d bytes; at most %d are allowed", len(uri), MaxURI)
 		}
 		size += len(uri)
 	}
 	if len(uris) > MaxSubscriptions || size > MaxURIs {
-		return Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, ReasonTooMany, "a client can subscribe to %d resources of together %d bytes at a time, "+
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany, "a client can subscribe to %d resources of together %d bytes at a time, "+
 			"and this would be %d of %d: end a subscription first", MaxSubscriptions, MaxURIs, len(uris), size)
 	}
 	return nil
@@ -52,7 +53,7 @@ func CheckTogether(uris, size int) error {
 	if uris <= MaxTogether*MaxSubscriptions && size <= MaxTogether*MaxURIs {
 		return nil
 	}
-	return Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, ReasonTooMany, "all clients of this server together can "+
+	return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany, "all clients of this server together can "+
 		"subscribe to %d resources of together %d bytes at a time, and this would be %d of %d: subscribe when others have ended theirs, "+
 		"or read the resource again when it is needed", MaxTogether*MaxSubscriptions, MaxTogether*MaxURIs, uris, size)
 }

@@ -1,8 +1,7 @@
-package mcpserver
+package feed
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/router"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -82,7 +81,7 @@ func (l *heard) over() bool {
 
 // Ears are a hub with clients that remember what they are told.
 type ears struct {
-	*hub
+	*Hub
 	s *scripted
 }
 
@@ -90,9 +89,9 @@ func listen(t *testing.T, test func(*ears)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{begun: make(chan *heard, 100)}
-		server := New(s, Options{})
-		defer server.Close()
-		test(&ears{server.hub, s})
+		hub := NewHub(s, func(*pb.SubscriptionFilter) bool { return true }, zerolog.Nop())
+		defer hub.Close()
+		test(&ears{hub, s})
 	})
 }
 
@@ -109,14 +108,14 @@ func (d *diary) tell(c *pb.ListenResponse) {
 }
 
 // join adds a client, and returns what it has been told, and the Listen that was made for it.
-func (a *ears) join(uris ...string) (*subscriber, *diary, *heard) {
+func (a *ears) join(uris ...string) (*Subscriber, *diary, *heard) {
 	told := &diary{}
-	sub := &subscriber{tell: told.tell}
+	sub := &Subscriber{Report: told.tell}
 	return sub, told, a.want(sub, uris...)
 }
 
 // want has a client want to know of other resources.
-func (a *ears) want(sub *subscriber, uris ...string) *heard {
+func (a *ears) want(sub *Subscriber, uris ...string) *heard {
 	a.ask(sub, uris...)
 	l := <-a.s.begun
 	l.acknowledge()
@@ -125,11 +124,12 @@ func (a *ears) want(sub *subscriber, uris ...string) *heard {
 }
 
 // ask has a client want to know of other resources. Once the client need not wait any more, it is said of which it is told.
-func (a *ears) ask(sub *subscriber, uris ...string) <-chan []string {
+func (a *ears) ask(sub *Subscriber, uris ...string) <-chan []string {
 	goesOn := make(chan []string, 1)
 	go func() {
 		want := &pb.SubscriptionFilter{ResourceSubscriptions: uris}
-		told, _ := a.add(context.Background(), sub, func() *pb.SubscriptionFilter { return want })
+		sub.Want = func() *pb.SubscriptionFilter { return want }
+		told, _ := a.Subscribe(context.Background(), sub)
 		goesOn <- told.GetResourceSubscriptions()
 	}()
 	synctest.Wait()
@@ -193,7 +193,7 @@ func TestLongChangesAreNotKept(t *testing.T) {
 		listen(t, func(a *ears) {
 			_, told, one := a.join("a")
 			_, _, two := a.join("b", "a")
-			change := updated("a/" + strings.Repeat("x", bridge.MaxURIs+over-2))
+			change := updated("a/" + strings.Repeat("x", MaxURIs+over-2))
 			uri := change.GetResourceUpdated().GetUri()
 			uri = uri[:2*len(uri)-proto.Size(change)]
 			one.tell(updated(uri))
@@ -235,7 +235,7 @@ func TestAtMostTwoAcknowledgedListensAreOpen(t *testing.T) {
 			l.tell(updated("0"))
 		}
 		told.says(t, "0")
-		a.remove(sub)
+		a.Remove(sub)
 		synctest.Wait()
 		if open = slices.DeleteFunc(all, (*heard).over); len(open) > 0 {
 			t.Errorf("%d Listens are open, and nobody wants to know anything", len(open))
@@ -279,11 +279,11 @@ func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			listen(t, func(a *ears) {
 				began := time.Now()
-				sub, told := &subscriber{tell: func(*pb.ListenResponse) {}}, &diary{}
+				sub, told := &Subscriber{Report: func(*pb.ListenResponse) {}}, &diary{}
 				for i := range 50 {
 					a.ask(sub, strconv.Itoa(i))
 				}
-				goesOn := a.ask(&subscriber{tell: told.tell}, "a")
+				goesOn := a.ask(&Subscriber{Report: told.tell}, "a")
 				first := <-a.s.begun
 				if len(a.s.begun) > 0 {
 					t.Fatalf("%d further Listens", len(a.s.begun))
@@ -314,12 +314,12 @@ func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
 // Who went on before the handler knew what it wants is told when the handler does, whatever others want meanwhile.
 func TestWhoGoesOnEarlyIsTold(t *testing.T) {
 	listen(t, func(a *ears) {
-		told, other := &diary{}, &subscriber{tell: func(*pb.ListenResponse) {}}
-		a.ask(&subscriber{tell: told.tell}, "a", "b")
+		told, other := &diary{}, &Subscriber{Report: func(*pb.ListenResponse) {}}
+		a.ask(&Subscriber{Report: told.tell}, "a", "b")
 		first := <-a.s.begun
 		a.ask(other, "a", "c")
 		pass(readyWithin)
-		a.remove(other)
+		a.Remove(other)
 		first.acknowledge()
 		told.says(t, "a", "b")
 		if len(a.s.begun) > 0 {
@@ -336,7 +336,7 @@ func TestAListenThatFailsAtFirstIsTheLossOfWhoWaitedForIt(t *testing.T) {
 	listen(t, func(a *ears) {
 		_, told, _ := a.join("a")
 		late := &diary{}
-		a.ask(&subscriber{tell: late.tell}, "a", "b")
+		a.ask(&Subscriber{Report: late.tell}, "a", "b")
 		close((<-a.s.begun).fail)
 		(<-a.s.begun).acknowledge()
 		pass(handover)
@@ -355,17 +355,17 @@ func TestAListenThatFailsIsMadeAgainAlone(t *testing.T) {
 				close(l.fail)
 			}
 		}()
-		sub := &subscriber{tell: func(*pb.ListenResponse) {}}
+		sub := &Subscriber{Report: func(*pb.ListenResponse) {}}
 		for i := range 50 {
 			<-a.ask(sub, strconv.Itoa(i))
 		}
 		pass(time.Minute)
 		failed.Store(0)
-		pass(10 * relistenMax)
+		pass(10 * backoffMax)
 		if n := failed.Load(); n != 10 {
-			t.Errorf("%d Listens in %v", n, 10*relistenMax)
+			t.Errorf("%d Listens in %v", n, 10*backoffMax)
 		}
-		a.remove(sub)
+		a.Remove(sub)
 		close(a.s.begun)
 	})
 }
@@ -374,10 +374,10 @@ func TestAListenThatFailsIsMadeAgainAlone(t *testing.T) {
 func TestAnAcknowledgementThatComesTooLate(t *testing.T) {
 	listen(t, func(a *ears) {
 		_, told, one := a.join("a")
-		a.ask(&subscriber{tell: told.tell}, "b")
+		a.ask(&Subscriber{Report: told.tell}, "b")
 		two := <-a.s.begun
 		pass(settledWithin - 1)
-		a.ask(&subscriber{tell: told.tell}, "c")
+		a.ask(&Subscriber{Report: told.tell}, "c")
 		three := <-a.s.begun
 		_ = two.emit(t.Context(), bridge.Event{Change: two.acknowledgement()}) // which was under way
 		pass(handover)
@@ -410,7 +410,7 @@ func TestWhatTheHandlerHonours(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			listen(t, func(a *ears) {
 				began := time.Now()
-				goesOn := a.ask(&subscriber{}, "a", "b", "c")
+				goesOn := a.ask(&Subscriber{Report: func(*pb.ListenResponse) {}}, "a", "b", "c")
 				c.answers(<-a.s.begun)
 				got := <-goesOn
 				if took := time.Since(began); !slices.Equal(got, c.told) || took != c.after {
@@ -419,58 +419,10 @@ func TestWhatTheHandlerHonours(t *testing.T) {
 				if c.after > 0 {
 					return
 				}
-				if got := <-a.ask(&subscriber{}, "b", "c"); !slices.Equal(got, c.told[min(1, len(c.told)):]) {
+				if got := <-a.ask(&Subscriber{Report: func(*pb.ListenResponse) {}}, "b", "c"); !slices.Equal(got, c.told[min(1, len(c.told)):]) {
 					t.Errorf("who wants what is listened to already is told %q", got)
 				}
 			})
 		})
 	}
-}
-
-// A backend that is absent has nobody told that what the others have may have changed, however often clients want something else.
-func TestNobodyIsToldOfChangesBecauseABackendIsAbsent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		uris := []string{"test://0", "test://1", "test://2", "test://3"}
-		there := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			res := call.Method.NewResult()
-			switch r := call.Request.(type) {
-			case *pb.ListResourcesRequest:
-				for _, uri := range uris {
-					res.(*pb.ListResourcesResponse).Resources = append(res.(*pb.ListResourcesResponse).Resources, &pb.Resource{Uri: uri})
-				}
-			case *pb.ListenRequest:
-				err := emit(ctx, bridge.Event{Change: (&heard{want: r.GetNotifications()}).acknowledgement()})
-				<-ctx.Done()
-				return nil, errors.Join(err, ctx.Err())
-			}
-			return &bridge.Result{Complete: res}, nil
-		})
-		absent := bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		r, err := router.New([]router.Route{{Name: "there", Handler: there}, {Name: "absent", Handler: absent}}, router.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := New(r, Options{})
-		defer s.Close()
-		told := &diary{}
-		join := func(tell func(*pb.ListenResponse), uri string) {
-			want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{uri}}
-			got, err := s.hub.add(t.Context(), &subscriber{tell: tell}, func() *pb.SubscriptionFilter { return want })
-			if err != nil || !proto.Equal(got, want) {
-				t.Errorf("it is told %v, %v, want %v", got, err, want)
-			}
-		}
-		join(told.tell, uris[0])
-		pass(time.Minute)
-		told.uris = nil
-		for _, uri := range uris[1:] { // while the Listen for the one before may still wait for the backend that is absent
-			go join(func(*pb.ListenResponse) {}, uri)
-			pass(4 * time.Second)
-		}
-		pass(time.Minute)
-		told.says(t)
-	})
 }

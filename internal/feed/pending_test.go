@@ -1,4 +1,4 @@
-package bridge_test
+package feed_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -24,7 +24,7 @@ func completed(id string) *pb.ListenResponse {
 
 func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 	t.Parallel()
-	for most, size := range map[int]int{bridge.MaxPending: bridge.MaxPendingSize, 6: 300, 3: 100} {
+	for most, size := range map[int]int{feed.MaxPending: feed.MaxPendingSize, 6: 300, 3: 100} {
 		changesAreKeptOnceAndBounded(t, most, size)
 	}
 }
@@ -32,7 +32,7 @@ func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
 	t.Helper()
 	want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a", "b"}, ToolsListChanged: proto.Bool(true)}
-	p := bridge.NewPending(most, mostSize, func() *pb.SubscriptionFilter { return want })
+	p := feed.NewPending(most, mostSize, func() *pb.SubscriptionFilter { return want })
 	for range 3 {
 		p.Add(updated("a"))
 	}
@@ -41,7 +41,7 @@ func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
 		t.Errorf("the same change is kept %d times", len(got))
 	}
 	done := completed("e")
-	all := append([]*pb.ListenResponse{done}, bridge.ChangesOf(want)...)
+	all := append([]*pb.ListenResponse{done}, feed.All(want)...)
 	sized := func(n int) *pb.ListenResponse {
 		c := updated("a/" + strings.Repeat("x", n))
 		return updated("a/" + strings.Repeat("x", n-(proto.Size(c)-n)))
@@ -73,7 +73,7 @@ func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
 	for n := range most + 2 {
 		p.Add(completed(strconv.Itoa(n)))
 	}
-	if got := p.Take(); len(got) != most+len(bridge.ChangesOf(want)) {
+	if got := p.Take(); len(got) != most+len(feed.All(want)) {
 		t.Errorf("of what cannot be told otherwise, %d are kept", len(got))
 	}
 }
@@ -86,7 +86,7 @@ func TestPendingChangesAreAllTold(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a:0"}, ElicitationsCompleted: proto.Bool(true)}
 		most := 1 + r.IntN(20)
-		p := bridge.NewPending(most, 10_000, func() *pb.SubscriptionFilter { return proto.CloneOf(want) })
+		p := feed.NewPending(most, 10_000, func() *pb.SubscriptionFilter { return proto.CloneOf(want) })
 		var added []*pb.ListenResponse
 		for range 200 {
 			switch r.IntN(20) {
@@ -114,7 +114,7 @@ func TestPendingChangesAreAllTold(t *testing.T) {
 // changesAreTold says that got tells all that was added to what a client wants, in as few changes as is said.
 func changesAreTold(t *testing.T, got, added []*pb.ListenResponse, want *pb.SubscriptionFilter, most int) {
 	t.Helper()
-	all := bridge.ChangesOf(want)
+	all := feed.All(want)
 	if len(got) > most+len(all) {
 		t.Errorf("%d changes are told, and %d and what is listened to, %d, are the most", len(got), most, len(all))
 	}
@@ -129,7 +129,7 @@ func changesAreTold(t *testing.T, got, added []*pb.ListenResponse, want *pb.Subs
 	for _, c := range added {
 		whole := func(o *pb.ListenResponse) bool {
 			root := &pb.SubscriptionFilter{ResourceSubscriptions: []string{o.GetResourceUpdated().GetUri()}}
-			return o.GetResourceUpdated() != nil && bridge.Wants(root, c)
+			return o.GetResourceUpdated() != nil && feed.Wants(root, c)
 		}
 		switch {
 		case in(got, c) || slices.ContainsFunc(got, whole):

@@ -1,4 +1,4 @@
-package bridge_test
+package feed_test
 
 import (
 	"strconv"
@@ -8,29 +8,30 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 )
 
 // A client subscribes to as many resources as it may, and not to one more, or to URIs that are longer.
 func TestSubscriptionsAtTheirLimit(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		var many, long []string
-		for i := range bridge.MaxSubscriptions + over {
+		for i := range feed.MaxSubscriptions + over {
 			many = append(many, strconv.Itoa(i))
 		}
-		for i := range bridge.MaxURIs / bridge.MaxURI {
-			long = append(long, strings.Repeat(strconv.Itoa(i), bridge.MaxURI))
+		for i := range feed.MaxURIs / feed.MaxURI {
+			long = append(long, strings.Repeat(strconv.Itoa(i), feed.MaxURI))
 		}
-		long[0] = long[0][:bridge.MaxURI/2]
-		long = append(long, strings.Repeat("x", bridge.MaxURI/2+over))
+		long[0] = long[0][:feed.MaxURI/2]
+		long = append(long, strings.Repeat("x", feed.MaxURI/2+over))
 		for what, c := range map[string]struct {
 			uris []string
 			want codes.Code
 		}{
 			"resources":      {many, codes.ResourceExhausted},
-			"bytes of a URI": {[]string{strings.Repeat("x", bridge.MaxURI+over)}, codes.InvalidArgument},
+			"bytes of a URI": {[]string{strings.Repeat("x", feed.MaxURI+over)}, codes.InvalidArgument},
 			"bytes of all":   {long, codes.ResourceExhausted},
 		} {
-			err := bridge.CheckSubscriptions(c.uris)
+			err := feed.CheckSubscriptions(c.uris)
 			if (err != nil) != (over > 0) || err != nil && (bridge.AsError(err).Code != c.want || bridge.AsError(err).Redacted().Failure.GetReason() == "BACKEND_FAILED") {
 				t.Errorf("%s, %+d: %v", what, over, err)
 			}

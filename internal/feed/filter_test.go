@@ -1,11 +1,11 @@
-package bridge_test
+package feed_test
 
 import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -24,13 +24,13 @@ func TestFiltersWantTheChangesThatTheyName(t *testing.T) {
 		nil,
 	}
 	for i, f := range filters {
-		changes := bridge.ChangesOf(f)
+		changes := feed.All(f)
 		if want := []int{1, 1, 1, 1, 2, 0, 0, 0}[i]; len(changes) != want {
 			t.Errorf("%v names %d changes, want %d", f, len(changes), want)
 		}
 		for _, change := range changes {
 			for j, other := range filters {
-				if got := bridge.Wants(other, change); got != (i == j) {
+				if got := feed.Wants(other, change); got != (i == j) {
 					t.Errorf("%v wants %v: %t", other, change, got)
 				}
 			}
@@ -38,7 +38,7 @@ func TestFiltersWantTheChangesThatTheyName(t *testing.T) {
 	}
 	completed := &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{}}}
 	for i, f := range filters {
-		if got := bridge.Wants(f, completed); got != (i == 5) {
+		if got := feed.Wants(f, completed); got != (i == 5) {
 			t.Errorf("%v wants elicitations: %t", f, got)
 		}
 	}
@@ -60,7 +60,7 @@ func TestPartsOfAResource(t *testing.T) {
 		{"file:///a", "", false},
 	} {
 		change := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: c.uri}}}
-		if got := bridge.Wants(&pb.SubscriptionFilter{ResourceSubscriptions: []string{c.root}}, change); got != c.want {
+		if got := feed.Wants(&pb.SubscriptionFilter{ResourceSubscriptions: []string{c.root}}, change); got != c.want {
 			t.Errorf("who subscribed to %q wants to know of %q: %t", c.root, c.uri, got)
 		}
 	}

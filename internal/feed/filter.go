@@ -1,0 +1,179 @@
+package feed
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A kind is what a change is about.
+type kind int
+
+const (
+	tools kind = iota
+	prompts
+	resources
+	elicitations
+	resource
+	other
+)
+
+// A key is what a filter names or a change is about: two changes with the same key report the same thing.
+type key struct {
+	kind kind
+	of   string // the URI of the resource, or the id of the elicitation, of which a filter names all by none
+}
+
+func keyOf(change *pb.ListenResponse) key {
+	switch e := change.GetEvent().(type) {
+	case *pb.ListenResponse_ToolsListChanged:
+		return key{kind: tools}
+	case *pb.ListenResponse_PromptsListChanged:
+		return key{kind: prompts}
+	case *pb.ListenResponse_ResourcesListChanged:
+		return key{kind: resources}
+	case *pb.ListenResponse_ElicitationCompleted:
+		return key{elicitations, e.ElicitationCompleted.GetElicitationId()}
+	case *pb.ListenResponse_ResourceUpdated:
+		return key{resource, e.ResourceUpdated.GetUri()}
+	}
+	return key{kind: other}
+}
+
+// flagsOf returns the flags of a filter by kind.
+func flagsOf(f *pb.SubscriptionFilter) [resource]bool {
+	return [resource]bool{
+		f.GetToolsListChanged(), f.GetPromptsListChanged(), f.GetResourcesListChanged(), f.GetElicitationsCompleted(),
+	}
+}
+
+// keysOf returns what a filter names, but what without returns true for.
+func keysOf(f *pb.SubscriptionFilter, without func(key) bool) []key {
+	var keys []key
+	for k, set := range flagsOf(f) {
+		if set {
+			keys = append(keys, key{kind: kind(k)})
+		}
+	}
+	for _, uri := range f.GetResourceSubscriptions() {
+		keys = append(keys, key{resource, uri})
+	}
+	return slices.DeleteFunc(keys, without)
+}
+
+func none(key) bool { return false }
+
+// filterOf returns the filter that names the keys.
+func filterOf(keys []key) *pb.SubscriptionFilter {
+	f := &pb.SubscriptionFilter{}
+	flags := [resource]**bool{&f.ToolsListChanged, &f.PromptsListChanged, &f.ResourcesListChanged, &f.ElicitationsCompleted}
+	for _, k := range keys {
+		if k.kind == resource {
+			f.ResourceSubscriptions = append(f.ResourceSubscriptions, k.of)
+		} else {
+			*flags[k.kind] = proto.Bool(true)
+		}
+	}
+	return f
+}
+
+func (k key) compare(other key) int {
+	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.of, other.of))
+}
+
+// sorted returns the keys in order, each once.
+func sorted(keys []key) []key {
+	slices.SortFunc(keys, key.compare)
+	return slices.Compact(keys)
+}
+
+// All returns every change that f names: the report that everything may have changed. Completed elicitations cannot be
+// named.
+func All(f *pb.SubscriptionFilter) []*pb.ListenResponse {
+	var all []*pb.ListenResponse
+	for _, k := range keysOf(f, func(k key) bool { return k.kind == elicitations }) {
+		event, params := FromNotification(methods[k.kind])
+		if updated, ok := params.(*pb.ResourceUpdated); ok {
+			updated.Uri = k.of
+		}
+		all = append(all, event)
+	}
+	return all
+}
+
+// Wants reports whether f names the change. A resource may be a part of one that is named, which only the backend knows, so
+// any URI below a named one counts (every revision: server/resources, subscriptions).
+func Wants(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool { return wants(f, keyOf(change)) }
+
+func wants(f *pb.SubscriptionFilter, k key) bool {
+	switch {
+	case k.kind < resource:
+		return flagsOf(f)[k.kind]
+	case k.kind == resource:
+		return slices.ContainsFunc(f.GetResourceSubscriptions(), func(root string) bool { return isBelow(k.of, root) })
+	}
+	return false
+}
+
+// isBelow reports whether uri is root or a part of it.
+func isBelow(uri, root string) bool {
+	rest, ok := strings.CutPrefix(uri, root)
+	return ok && (rest == "" || strings.HasSuffix(root, "/") || strings.ContainsRune("/#?", rune(rest[0])))
+}
+
+// ListOf returns the filter that names what a method lists.
+func ListOf(list *bridge.Method) *pb.SubscriptionFilter {
+	switch list {
+	case bridge.ListTools:
+		return filterOf([]key{{kind: tools}})
+	case bridge.ListPrompts:
+		return filterOf([]key{{kind: prompts}})
+	}
+	return filterOf([]key{{kind: resources}})
+}
+
+// Lists returns the lists that f names.
+func Lists(f *pb.SubscriptionFilter) *pb.SubscriptionFilter {
+	return filterOf(keysOf(f, func(k key) bool { return k.kind > resources }))
+}
+
+// Both returns what a and b both name.
+func Both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
+	in := map[key]bool{}
+	for _, k := range keysOf(b, none) {
+		in[k] = true
+	}
+	return filterOf(keysOf(a, func(k key) bool { return !in[k] }))
+}
+
+// Either returns what any of the filters names.
+func Either(filters ...*pb.SubscriptionFilter) *pb.SubscriptionFilter {
+	var keys []key
+	for _, f := range filters {
+		keys = append(keys, keysOf(f, none)...)
+	}
+	return filterOf(sorted(keys))
+}
+
+// Supported returns what of f a server with such capabilities reports. Completed elicitations are not a capability of
+// their own: elicit says whether it reports them.
+func Supported(f *pb.SubscriptionFilter, c *pb.ServerCapabilities, elicit bool) *pb.SubscriptionFilter {
+	can := [other]bool{
+		c.GetTools().GetListChanged(), c.GetPrompts().GetListChanged(), c.GetResources().GetListChanged(), elicit,
+		c.GetResources().GetSubscribe(),
+	}
+	return filterOf(keysOf(f, func(k key) bool { return !can[k.kind] }))
+}
+
+// IsEmpty reports whether f names nothing.
+func IsEmpty(f *pb.SubscriptionFilter) bool { return len(keysOf(f, none)) == 0 }
+
+// Acknowledgment returns the event that reports what a Listen call will report.
+func Acknowledgment(f *pb.SubscriptionFilter) *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}}}
+}

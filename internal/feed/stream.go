@@ -1,0 +1,136 @@
+package feed
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A Stream answers one Listen call with the changes of several sources, which may be lost and come back. Its methods may be
+// called concurrently; only those that the answering goroutine calls, Begin and Run, emit anything.
+type Stream struct {
+	*Pending
+
+	mu      sync.Mutex // before that of Pending
+	sources []*Source
+	begun   bool
+	wake    chan struct{} // has an element when a source has acknowledged
+}
+
+// A Source is one of those that report changes to a Stream.
+type Source struct {
+	s *Stream
+	// The Stream's lock guards what follows.
+	assumed *pb.SubscriptionFilter // what it is assumed to acknowledge until it does
+	last    *pb.SubscriptionFilter // what it has acknowledged last; nil if it has not
+	all     *pb.SubscriptionFilter // all that it ever has
+	omitted bool
+}
+
+// NewStream returns a Stream for a subscriber that wants what want returns, which is not changed any more.
+func NewStream(want func() *pb.SubscriptionFilter) *Stream {
+	return &Stream{Pending: NewPending(MaxPending, MaxPendingSize, want), wake: make(chan struct{}, 1)}
+}
+
+// Source adds a source, before the Stream begins. If the Stream does not wait for it long enough, it is assumed to
+// acknowledge what is given.
+func (s *Stream) Source(assumed *pb.SubscriptionFilter) *Source {
+	src := &Source{s: s, assumed: assumed}
+	s.sources = append(s.sources, src)
+	return src
+}
+
+// Acknowledge notes what the source reports from now on. If it has come late, or has come back, everything that it reports,
+// or reported before, may have changed meanwhile.
+func (src *Source) Acknowledge(f *pb.SubscriptionFilter) {
+	s := src.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	missed := src.last != nil || s.begun && !src.omitted
+	src.last, src.all = Either(f), Either(src.all, f)
+	if missed {
+		for _, change := range All(src.all) {
+			s.Add(change)
+		}
+	}
+	s.signal()
+}
+
+// Report adds a change that the source reports.
+func (src *Source) Report(change *pb.ListenResponse) { src.s.Add(change) }
+
+// Omit notes that the source is not there, and that the Stream need not wait for it: when it comes, nothing has been missed.
+func (src *Source) Omit() {
+	src.s.mu.Lock()
+	defer src.s.mu.Unlock()
+	src.omitted = true
+	src.s.signal()
+}
+
+// Acknowledged returns what the source has acknowledged last, or nil if it has not.
+func (src *Source) Acknowledged() *pb.SubscriptionFilter {
+	src.s.mu.Lock()
+	defer src.s.mu.Unlock()
+	return src.last
+}
+
+// signal wakes Begin. The caller holds mu.
+func (s *Stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Begin waits until every source has acknowledged or is omitted, or late has an element, and returns what they have
+// acknowledged together, with what the others are assumed to. It returns nil if ctx ends before.
+func (s *Stream) Begin(ctx context.Context, late <-chan time.Time) *pb.SubscriptionFilter {
+	for {
+		if acked := s.begin(false); acked != nil {
+			return acked
+		}
+		select {
+		case <-s.wake:
+		case <-late:
+			return s.begin(true)
+		case <-ctx.Done():
+			return s.begin(false)
+		}
+	}
+}
+
+func (s *Stream) begin(now bool) *pb.SubscriptionFilter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	acked := &pb.SubscriptionFilter{}
+	for _, src := range s.sources {
+		switch {
+		case src.last != nil:
+			acked = Either(acked, src.last)
+		case now:
+			acked = Either(acked, src.assumed)
+		case !src.omitted:
+			return nil
+		}
+	}
+	s.begun = true
+	return acked
+}
+
+// Run emits changes until ctx ends, or emit fails, and returns that error.
+func (s *Stream) Run(ctx context.Context, emit func(*pb.ListenResponse) error) error {
+	for {
+		select {
+		case <-s.Ready():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for _, change := range s.Take() {
+			if err := emit(change); err != nil {
+				return err
+			}
+		}
+	}
+}
