@@ -61,8 +61,11 @@ test/bench/python/.venv/.done test/interop/servers/.venv/.done: %/.venv/.done: %
 	$*/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml proto/mcpbridge/v1/*.proto sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java test/interop/servers/java/pom.xml test/interop/servers/java/src/main/java/interop/*.java)
-	mvn -B -q -f sdkgen/java/all.xml package -DskipTests
+# Warnings, and not only errors, are to be seen.
+MVN := mvn -B -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -f sdkgen/java/all.xml
+
+sdkgen/java/target/.done: $(wildcard sdkgen/java/*.xml proto/mcpbridge/v1/*.proto sdkgen/java/src/main/java/dev/mcpbridge/*.java examples/*-java/pom.xml examples/*-java/src/main/java/*/*/*/*.java test/*/java/pom.xml test/bench/java/src/main/java/bench/*.java test/interop/servers/java/pom.xml test/interop/servers/java/src/main/java/interop/*.java)
+	$(MVN) package -DskipTests
 	@touch $@
 
 .PRECIOUS: %/node_modules/.done
@@ -82,10 +85,6 @@ test/interop/servers/both/rust/target/.done: $(addprefix test/interop/servers/bo
 	cargo build --quiet --locked --manifest-path test/interop/servers/both/rust/Cargo.toml
 	@touch $@
 
-test/bench/java/target/.done: $(JAVA) test/bench/java/pom.xml $(wildcard test/bench/java/src/main/java/bench/*.java)
-	mvn -B -q -f sdkgen/java/all.xml -P bench package -DskipTests
-	@touch $@
-
 .PHONY: build
 build: ## build bin/mcpbridge and the Go examples
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/mcpbridge ./cmd/mcpbridge
@@ -97,49 +96,72 @@ demo: ## call the Python example with real clients of both eras; KEEP=1 keeps se
 	@$(MAKE) --silent --no-print-directory .venv/.done test/interop/ts/node_modules/.done build
 	@KEEP='$(KEEP)' tools/demo
 
+# The longest first.
+TESTS := test-go test-interop-ts test-interop-go test-attack test-examples test-python test-sdk-java test-sdk-typescript test-readme test-generated
+
 .PHONY: test
-test: setup build test-generated test-go test-python test-sdk-typescript test-sdk-java test-interop test-readme test-examples test-attack ## run every test
+test: ## run every test, in parallel: JOBS=1 runs one target after the other
+	@MAKE='$(MAKE)' tools/legs $(TESTS)
+
+.PHONY: ci
+ci: ## what CI runs: tests and linters in parallel, then the conformance suite and the laws of survive by themselves
+	@MAKE='$(MAKE)' tools/legs $(TESTS) test-languages lint
+	@$(MAKE) --no-print-directory conformance
+	@$(MAKE) --no-print-directory survive ARGS=-laws
 
 .PHONY: test-generated
 test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done
 	tools/check-generated
 
+# More at a time than there are cores, because tests wait for programs and timers.
 .PHONY: test-go
 test-go: setup setup-java build
-	$(GO) vet ./...
-	$(GO) test -race -timeout 20m ./...
+	$(GO) test -race -timeout 20m -p 4 -parallel 4 ./...
 
 .PHONY: test-python
-test-python: .venv/.done build lint-python
+test-python: .venv/.done build
 	cd sdkgen/python && python -m pytest -q
 
 .PHONY: test-sdk-typescript
-test-sdk-typescript: $(TYPESCRIPT) build lint-sdk-typescript
+test-sdk-typescript: $(TYPESCRIPT) build
 	cd sdkgen/typescript && npx --no-install vitest run
 	npm test --prefix examples/watch-typescript
 
-# Warnings, and not only errors, are to be seen.
+# It does not package: other targets run the archives in the meantime.
 .PHONY: test-sdk-java
-test-sdk-java: build
-	cd sdkgen/java && mvn -B -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -f all.xml verify
+test-sdk-java: $(JAVA) build
+	$(MVN) test
 
 bin/grpcurl: tools/grpcurl/go.mod
 	$(GO) build -modfile=$< -o $@ github.com/fullstorydev/grpcurl/cmd/grpcurl
 
 .PHONY: test-interop
-test-interop: setup build lint-ts bin/grpcurl $(SERVERS) test/bench/typescript/node_modules/.done test/bench/python/.venv/.done test/bench/java/target/.done
+test-interop: test-interop-go test-interop-ts
+
+.PHONY: test-interop-go
+test-interop-go: setup build $(SERVERS) test/bench/typescript/node_modules/.done test/bench/python/.venv/.done
 	@for dir in $(PEER_MODULES); do \
-		echo "(cd $$dir && go vet ./... && go test ./...)"; (cd $$dir && $(GO) vet ./... && $(GO) test ./...); \
+		echo "(cd $$dir && go test ./...)"; (cd $$dir && $(GO) test ./...); \
 	done
+
+.PHONY: test-interop-ts
+test-interop-ts: setup build bin/grpcurl $(SERVERS)
 	npm test --prefix test/interop/ts
 
 .PHONY: test-attack
-test-attack: build ## run every attack of test/survive/attack against the real bridge: two minutes
+test-attack: setup setup-java build ## run every attack of test/survive/attack against the real bridge: two minutes
 	cd test/survive && $(GO) run ./attack -bin ../../bin/mcpbridge
 
 .PHONY: test-readme
 test-readme: setup build
 	tools/check-readme
+
+# In parallel, these wait for one that writes what they read: README.md has Maven build the Java SDK, and tests in TypeScript
+# write programs into their directory.
+ifdef LEGS
+test-readme: | test-sdk-java
+lint-sdk-typescript: | test-sdk-typescript
+endif
 
 .PHONY: test-examples
 test-examples: setup setup-java build examples/watch-typescript/node_modules/.done ## have `mcpbridge verify` check every example that is a backend
@@ -193,7 +215,7 @@ generate: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.d
 	$(BUF) generate
 
 .PHONY: bench
-bench: setup build test/bench/typescript/node_modules/.done test/bench/python/.venv/.done test/bench/java/target/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
+bench: setup setup-java build test/bench/typescript/node_modules/.done test/bench/python/.venv/.done ## measure, against a floor and the official SDKs; ARGS="-rounds 1 -duration 1s" for a quick look
 	cd test/bench && $(GO) run . -bin ../../bin -python ../../.venv/bin/python -out bench.json $(ARGS)
 
 .PHONY: conformance
