@@ -276,7 +276,7 @@ func TestLimitsOfOutputCanBeSet(t *testing.T) {
 		},
 		"logRate": { // each line counts 512 bytes
 			"{logRate: 1024, logLine: 512}", script(412, 412, 412),
-			[]string{line("a", 412), line("b", 412), "more bytes in a second than are logged"},
+			[]string{line("a", 412), line("b", 412), "exceeds the log rate"},
 			[]string{line("c", 412)},
 		},
 	} {

@@ -267,7 +267,7 @@ func (p *Port) warnFlood(c *Conn, resets int) {
 	if from := c.RemoteAddr(); from != nil {
 		e.Stringer("remote", from)
 	}
-	e.Msgf("closed a %s connection: its client sent too many HTTP/2 control frames or reset too many new requests; "+
+	e.Msgf("closed a %s connection: its client sent too many HTTP/2 frames without a request, or reset too many requests; "+
 		"further ones in the next second are not logged", p.Name)
 }
 
