@@ -625,7 +625,7 @@ func TestABugInAServerIsItsOwn(t *testing.T) {
 	var log bytes.Buffer
 	names, _ := tools(t, route(t, &log, bug, empty, other, &server{pages: [][]string{{"x"}}}), nil)
 	equal(t, "tools", names, []string{"d_x"})
-	if !strings.Contains(log.String(), "panicked") || strings.Count(log.String(), "list is missing") != 3 {
+	if !strings.Contains(log.String(), "recovered panic") || strings.Count(log.String(), "list is missing") != 3 {
 		t.Error(&log)
 	}
 }
