@@ -25,7 +25,7 @@ func ComparePart(t *testing.T, page, name, want string) {
 		t.Fatalf("%s: the part %q is not true any more. It should be, and UPDATE_DOCS=1 writes:\n%s", page, name, want)
 	}
 	updated := string(text[:m[4]]) + want + string(text[m[5]:])
-	if err := os.WriteFile(page, []byte(updated), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte(updated), 0o600); err != nil { //nolint:gosec // it is there already, and keeps its mode
 		t.Fatal(err)
 	}
 }
