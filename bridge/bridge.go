@@ -43,12 +43,15 @@ type Call struct {
 	// Session identifies the session or connection of a front that the Call belongs to. All Calls of a session have
 	// the same caller, authenticated or not. If empty, only the principal identifies the caller.
 	Session string
+	// Header is the header of the HTTP request that a tools/call came in, if it repeats arguments (since 2026-07-28:
+	// Mcp-Param-*). If nil, no header has to match them.
+	Header map[string][]string
 }
 
 // With returns a Call of m with request r for the same caller in the same session. Handlers use it for the Calls
 // that they make to answer c: a backend with sessions would start a new one for a Call without a session.
 func (c *Call) With(m *Method, r Request) *Call {
-	return &Call{Method: m, Request: r, Session: c.Session}
+	return &Call{Method: m, Request: r, Session: c.Session, Header: c.Header}
 }
 
 // Context returns the request's context. It is never nil.

@@ -31,6 +31,8 @@ type Error struct {
 	Failure *pb.CallFailure
 	// Scopes are the OAuth scopes that the caller lacks.
 	Scopes []string
+	// BadHeader marks errors of HeaderMismatch. A backend cannot set it.
+	BadHeader bool
 	// Cause is the underlying error, for logs. It may be nil.
 	Cause error
 }
@@ -45,6 +47,14 @@ func (e *Error) Unwrap() error { return e.Cause }
 func Errorf(code codes.Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
+}
+
+// HeaderMismatch returns the error of an HTTP request whose headers do not match its body (2026-07-28: streamable-http,
+// server validation).
+func HeaderMismatch(format string, args ...any) *Error {
+	e := Errorf(codes.InvalidArgument, "header mismatch: "+format, args...)
+	e.RPC, e.BadHeader = &pb.JsonRpcError{Code: codeHeaderMismatch}, true
+	return e
 }
 
 // Reasons that code depends on. docs/errors.md lists all reasons.
@@ -113,7 +123,7 @@ const (
 	// CodeURLElicitation requires URL elicitations before the request is retried. It exists in 2025-11-25 only
 	// (client/elicitation, URL elicitation required error).
 	CodeURLElicitation = -32042
-	// codeHeaderMismatch and codeUnsupportedVersion are those of the transport (2026-07-28). No Handler returns them.
+	// codeHeaderMismatch and codeUnsupportedVersion are those of the transport (2026-07-28). No backend returns them.
 	codeHeaderMismatch, codeUnsupportedVersion = -32020, -32022
 	// Codes from firstReserved to lastReserved are reserved for MCP (2026-07-28).
 	firstReserved, lastReserved = -32099, -32020

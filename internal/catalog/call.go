@@ -19,7 +19,7 @@ var noArguments = []byte("{}")
 func (c *Catalog) checkArguments(
 	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest,
 ) (t *tool, refusal *bridge.Result, err error) {
-	if c.o.SkipArguments && c.o.SkipOutput {
+	if c.o.SkipArguments && c.o.SkipOutput && call.Header == nil {
 		return nil, nil, nil
 	}
 	arrived := c.clock.Load()
@@ -28,6 +28,11 @@ func (c *Catalog) checkArguments(
 	if seek {
 		if t, err = c.find(ctx, who, call, r.GetName(), 0); err != nil && ctx.Err() != nil {
 			return nil, nil, bridge.Canceled(ctx, false)
+		}
+	}
+	if call.Header != nil {
+		if err := c.checkHeaders(ctx, call, r, &t, err, arrived); err != nil {
+			return nil, nil, err
 		}
 	}
 	if t == nil || c.o.SkipArguments { // the backend says that there is no such tool, or knows better

@@ -56,6 +56,8 @@ type schema struct {
 	err, skipped error
 
 	told sync.Once // that it cannot be used
+
+	repeated repeated
 }
 
 // accepts reports whether value surely conforms, or there is no way to know.

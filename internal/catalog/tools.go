@@ -236,9 +236,6 @@ type tool struct {
 
 // learn notes what a page says of a caller's tools.
 func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, began uint64) {
-	if c.o.SkipArguments && c.o.SkipOutput {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[who]

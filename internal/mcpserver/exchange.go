@@ -252,7 +252,11 @@ func ofHandler(err error) error {
 		if len(visits(err)) > 0 {
 			return err
 		}
-	case codeParse, codeInvalidRequest, codeHeaderMismatch, codeUnsupportedVersion:
+	case codeHeaderMismatch:
+		if e.BadHeader {
+			return err
+		}
+	case codeParse, codeInvalidRequest, codeUnsupportedVersion:
 	}
 	other := *e
 	other.RPC, other.Cause = &pb.JsonRpcError{Code: codeInternal, Message: e.RPC.Message, Data: e.RPC.Data}, err

@@ -74,10 +74,7 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 		x.refuse(m, err)
 		return nil, nil
 	}
-	var d *known
-	if err = s.checkParams(ctx, call, from.header); err == nil {
-		d, err = s.offering(ctx, m)
-	}
+	d, err := s.offering(ctx, m)
 	switch {
 	case err == nil:
 		return call, d
@@ -133,7 +130,7 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 			return 0, err
 		}
 		if said != body {
-			return 0, mismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
+			return 0, bridge.HeaderMismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
 		}
 	}
 	rev, ok := bridge.ParseRevision(body)
@@ -166,21 +163,14 @@ func invalidMeta(format string, args ...any) *bridge.Error {
 	return bridge.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// mismatch is the error for headers that do not say what the body says (2026-07-28: streamable-http, server validation).
-func mismatch(format string, args ...any) *bridge.Error {
-	e := bridge.Errorf(codes.InvalidArgument, "header mismatch: "+format, args...)
-	e.RPC = &pb.JsonRpcError{Code: codeHeaderMismatch}
-	return e
-}
-
 // single returns the value of a header that must be there, and is not there twice.
 func single(h http.Header, name string) (string, error) {
 	v := h[name]
 	switch {
 	case len(v) == 0:
-		return "", mismatch("there is no %s", name)
+		return "", bridge.HeaderMismatch("there is no %s", name)
 	case !mcphttp.IsText(v[0]):
-		return "", mismatch("%s has a character in it that a header cannot have: encode it", name)
+		return "", bridge.HeaderMismatch("%s has a character in it that a header cannot have: encode it", name)
 	}
 	return v[0], nil
 }
@@ -194,7 +184,7 @@ func checkMethodHeader(header http.Header, method string) error {
 		return err
 	}
 	if said != method {
-		return mismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, rawjson.Shorten(said), rawjson.Shorten(method))
+		return bridge.HeaderMismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, rawjson.Shorten(said), rawjson.Shorten(method))
 	}
 	return nil
 }
@@ -209,10 +199,10 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	}
 	name, ok := mcphttp.DecodeValue(said)
 	if !ok {
-		return mismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, rawjson.Shorten(said))
+		return bridge.HeaderMismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, rawjson.Shorten(said))
 	}
 	if want := call.Method.Target(call.Request); name != want {
-		return mismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, rawjson.Shorten(name), rawjson.Shorten(want))
+		return bridge.HeaderMismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, rawjson.Shorten(name), rawjson.Shorten(want))
 	}
 	return nil
 }
@@ -220,7 +210,7 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 // readModern returns the call that a request makes, after all that can be wrong with it.
 func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
 	if why := repeated(from.header); why != "" {
-		return nil, mismatch("%s", why)
+		return nil, bridge.HeaderMismatch("%s", why)
 	}
 	rev, err := modernRevision(msg.Meta, from.header)
 	if err != nil {
@@ -259,6 +249,9 @@ func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 		return nil, err
 	}
 	call.Session = from.session
+	if m == bridge.CallTool {
+		call.Header = from.header
+	}
 	return call, checkNameHeader(from.header, call)
 }
 

@@ -114,7 +114,6 @@ type Server struct {
 	// parting ends when clients are to go elsewhere, and draining when streams that only wait for changes are to end.
 	parting, draining context.Context
 	part, drain       context.CancelFunc
-	params            paramTable
 	lasting           sync.WaitGroup // the streams whose connections are taken over
 
 	// known is what the handler last declared to clients of each era: a server of both may have something else in each.

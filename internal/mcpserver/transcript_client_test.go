@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/catalog"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
@@ -57,8 +59,12 @@ func (x *exchange) end() {
 
 func newConversation(t *testing.T, o mcpserver.Options, b *backend, client map[string]string) *conversation {
 	t.Helper()
+	handler := bridge.Handler(b)
+	if client["catalog"] != "" {
+		handler = catalog.New(b, catalog.Options{SkipArguments: true, SkipOutput: true})
+	}
 	c := &conversation{
-		t: t, server: mcpserver.New(b, o), backend: b, revision: client["revision"], capabilities: client["capabilities"],
+		t: t, server: mcpserver.New(handler, o), backend: b, revision: client["revision"], capabilities: client["capabilities"],
 		names: names{text: map[string]string{}, name: map[string]string{}},
 		shown: []string{"Mcp-Session-Id", "Retry-After", "Allow"},
 	}

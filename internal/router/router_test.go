@@ -284,6 +284,19 @@ func TestNamesSayWhoseTheyAre(t *testing.T) {
 	}
 }
 
+// A header that repeats arguments is checked by who knows the tool, which is behind the router.
+func TestHeadersReachTheServerOfATool(t *testing.T) {
+	var got map[string][]string
+	r := route(t, nil, bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+		got = call.Header
+		return complete(&pb.CallToolResult{})
+	}))
+	call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "a_x"}, Header: map[string][]string{"Mcp-Param-X": {"1"}}}
+	if _, err := r.Handle(t.Context(), call, nil); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // Every public name is short enough, the same for every router, nobody else's, and leads back to where it comes from.
 func TestLongNamesAreCutTheSameWayEveryTime(t *testing.T) {
 	long := strings.Repeat("long", 30)
