@@ -98,17 +98,13 @@ func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 
 // handleOther answers a call that is no tools/call.
 func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	switch r := call.Request.(type) {
-	case *pb.ListToolsRequest:
-		return c.list(ctx, call, kindTools, r.Cursor, r.GetExtra(), emit)
-	case *pb.ListPromptsRequest:
-		return c.list(ctx, call, kindPrompts, r.Cursor, r.GetExtra(), emit)
-	case *pb.ListResourcesRequest:
-		return c.list(ctx, call, kindResources, r.Cursor, r.GetExtra(), emit)
-	case *pb.ListResourceTemplatesRequest:
-		return c.list(ctx, call, kindTemplates, r.Cursor, r.GetExtra(), emit)
-	case *pb.ListenRequest:
+	if call.Method == bridge.Listen {
 		return c.listen(ctx, call, emit)
+	}
+	for k := range kinds {
+		if r, ok := call.Request.(interface{ GetExtra() []byte }); ok && entries[k].method == call.Method {
+			return c.list(ctx, call, k, *bridge.Cursor(call.Request), r.GetExtra(), emit)
+		}
 	}
 	res, err := c.h.Handle(ctx, call, emit)
 	if err == nil && res.Complete != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -113,14 +112,13 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 
 // told returns the answer as it is told at some time: with what is left of its time to live. The messages share all else.
 func (p *page) told(at time.Time) proto.Message {
-	_, ttl := paging(p.answer)
+	ttl := *bridge.PageOf(p.answer).TTL
 	age := at.Sub(p.came).Milliseconds()
 	if ttl == nil || *ttl <= 0 || age == 0 {
 		return p.answer
 	}
 	out := bridge.ShallowCopy(p.answer)
-	m := out.ProtoReflect()
-	m.Set(m.Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(max(*ttl-age, 0)))
+	*bridge.PageOf(out).TTL = proto.Int64(max(*ttl-age, 0))
 	return out
 }
 
@@ -220,8 +218,9 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	for _, q := range prior {
 		p.prior = append(p.prior, q.id)
 	}
-	var ttl *int64
-	p.next, ttl = paging(answer)
+	shared := bridge.PageOf(answer)
+	ttl := *shared.TTL
+	p.next = *shared.NextCursor
 	p.kept, p.came = ttl == nil, now()
 	if ttl != nil && *ttl > 0 {
 		p.until = p.came.Add(time.Duration(min(*ttl, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
@@ -232,21 +231,6 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	}
 	c.remember(p)
 	return p
-}
-
-// paging returns what an answer says of the next page, and of how long it is true.
-func paging(answer proto.Message) (next *string, ttl *int64) {
-	switch l := answer.(type) {
-	case *pb.ListToolsResponse:
-		return l.NextCursor, l.TtlMs
-	case *pb.ListPromptsResponse:
-		return l.NextCursor, l.TtlMs
-	case *pb.ListResourcesResponse:
-		return l.NextCursor, l.TtlMs
-	case *pb.ListResourceTemplatesResponse:
-		return l.NextCursor, l.TtlMs
-	}
-	return nil, nil
 }
 
 // sameAnswer reports whether two answers are the same.

@@ -38,13 +38,14 @@ const (
 
 // Lists are made of entries: what they are, which field has them, and which field of each is what it is asked for by.
 var entries = [kinds]struct {
+	method     *bridge.Method
 	what       string
 	field, key protoreflect.Name
 }{
-	kindTools:     {"tool", "tools", "name"},
-	kindPrompts:   {"prompt", "prompts", "name"},
-	kindResources: {"resource", "resources", "uri"},
-	kindTemplates: {"template", "resource_templates", "uri_template"},
+	kindTools:     {bridge.ListTools, "tool", "tools", "name"},
+	kindPrompts:   {bridge.ListPrompts, "prompt", "prompts", "name"},
+	kindResources: {bridge.ListResources, "resource", "resources", "uri"},
+	kindTemplates: {bridge.ListResourceTemplates, "template", "resource_templates", "uri_template"},
 }
 
 // clean returns a list without the entries that would break its clients, and the names of all tools that are left. The pages before it

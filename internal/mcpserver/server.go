@@ -316,14 +316,10 @@ func (s *Server) empty(m *bridge.Method, err error) proto.Message {
 		return nil
 	}
 	switch m {
-	case bridge.ListTools:
-		return &pb.ListToolsResponse{TtlMs: proto.Int64(0)}
-	case bridge.ListPrompts:
-		return &pb.ListPromptsResponse{TtlMs: proto.Int64(0)}
-	case bridge.ListResources:
-		return &pb.ListResourcesResponse{TtlMs: proto.Int64(0)}
-	case bridge.ListResourceTemplates:
-		return &pb.ListResourceTemplatesResponse{TtlMs: proto.Int64(0)}
+	case bridge.ListTools, bridge.ListPrompts, bridge.ListResources, bridge.ListResourceTemplates:
+		page := m.NewResult()
+		*bridge.PageOf(page).TTL = proto.Int64(0)
+		return page
 	}
 	return nil
 }

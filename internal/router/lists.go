@@ -17,79 +17,6 @@ import (
 // maxCursor is how long a cursor of a route may be. Ours are a third longer, and its name.
 const maxCursor = 8 << 10
 
-// A page is a page of a list. Only one of the lists has anything in it.
-type page struct {
-	tools     []*pb.Tool
-	prompts   []*pb.Prompt
-	resources []*pb.Resource
-	templates []*pb.ResourceTemplate
-	next      *string
-	ttl       *int64
-	scope     *pb.CacheScope
-	meta      []byte
-	extra     []byte
-}
-
-// openPage returns the page that a message is.
-func openPage(m proto.Message) page {
-	switch m := m.(type) {
-	case *pb.ListToolsResponse:
-		return page{tools: m.GetTools(), next: m.NextCursor, ttl: m.TtlMs, scope: m.CacheScope, meta: m.GetMeta(), extra: m.GetExtra()}
-	case *pb.ListPromptsResponse:
-		return page{prompts: m.GetPrompts(), next: m.NextCursor, ttl: m.TtlMs, scope: m.CacheScope, meta: m.GetMeta(), extra: m.GetExtra()}
-	case *pb.ListResourcesResponse:
-		return page{resources: m.GetResources(), next: m.NextCursor, ttl: m.TtlMs, scope: m.CacheScope, meta: m.GetMeta(), extra: m.GetExtra()}
-	case *pb.ListResourceTemplatesResponse:
-		return page{templates: m.GetResourceTemplates(), next: m.NextCursor, ttl: m.TtlMs, scope: m.CacheScope, meta: m.GetMeta(), extra: m.GetExtra()}
-	}
-	return page{}
-}
-
-// message returns the message that a page of the list is.
-func (p *page) message(list *bridge.Method) proto.Message {
-	switch list {
-	case bridge.ListTools:
-		return &pb.ListToolsResponse{Tools: p.tools, NextCursor: p.next, TtlMs: p.ttl, CacheScope: p.scope, Meta: p.meta, Extra: p.extra}
-	case bridge.ListPrompts:
-		return &pb.ListPromptsResponse{Prompts: p.prompts, NextCursor: p.next, TtlMs: p.ttl, CacheScope: p.scope, Meta: p.meta, Extra: p.extra}
-	case bridge.ListResources:
-		return &pb.ListResourcesResponse{Resources: p.resources, NextCursor: p.next, TtlMs: p.ttl, CacheScope: p.scope, Meta: p.meta, Extra: p.extra}
-	default:
-		return &pb.ListResourceTemplatesResponse{ResourceTemplates: p.templates, NextCursor: p.next, TtlMs: p.ttl, CacheScope: p.scope, Meta: p.meta, Extra: p.extra}
-	}
-}
-
-// cursorOf returns where a request for a page has it start.
-func cursorOf(req bridge.Request) *string {
-	switch req := req.(type) {
-	case *pb.ListToolsRequest:
-		return req.Cursor
-	case *pb.ListPromptsRequest:
-		return req.Cursor
-	case *pb.ListResourcesRequest:
-		return req.Cursor
-	case *pb.ListResourceTemplatesRequest:
-		return req.Cursor
-	}
-	return nil
-}
-
-// withCursor returns a request for another page.
-func withCursor(req bridge.Request, cursor *string) bridge.Request {
-	req = bridge.ShallowCopy(req)
-	switch req := req.(type) {
-	case *pb.ListToolsRequest:
-		req.Cursor = cursor
-	case *pb.ListPromptsRequest:
-		req.Cursor = cursor
-	case *pb.ListResourcesRequest:
-		req.Cursor = cursor
-	case *pb.ListResourceTemplatesRequest:
-		req.Cursor = cursor
-	}
-	return req
-}
-
 // cursor returns the cursor that stands for a route's own one.
 func (rt *route) cursor(own string) *string {
 	return proto.String(base64.RawURLEncoding.EncodeToString([]byte(rt.Name + "\x00" + own)))
@@ -120,7 +47,7 @@ func (r *Router) start(cursor *string) ([]*route, *string, error) {
 // list answers a call for a page. It is the routes' lists, one after the other: a page ends where a route's page does that is not its
 // last. The others' first pages are asked for at the same time, because most have no other.
 func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, error) {
-	routes, own, err := r.start(cursorOf(call.Request))
+	routes, own, err := r.start(*bridge.Cursor(call.Request))
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +56,15 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 		if rt == routes[0] {
 			cursor = own
 		}
-		return call.With(call.Method, withCursor(call.Request, cursor))
+		req := bridge.ShallowCopy(call.Request)
+		*bridge.Cursor(req) = cursor
+		return call.With(call.Method, req)
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := binder{r: r, list: call.Method, seen: map[string]bool{}}
+	out := call.Method.NewResult()
+	b := binder{Page: bridge.PageOf(out), out: out, r: r, list: call.Method, seen: map[string]bool{}}
 	for i, a := range answers {
 		if a.err != nil && i == 0 && own != nil && bridge.AsError(a.err).Code == codes.InvalidArgument {
 			return nil, a.err // it is the cursor that is wrong
@@ -143,19 +73,20 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 		if a.shared || a.err != nil && down(a.err) {
 			r.gaps.add(a.route, call)
 		}
-		if b.next != nil {
+		if *b.NextCursor != nil {
 			break
 		}
 	}
 	if b.answered == 0 {
 		return nil, b.worst()
 	}
-	return &bridge.Result{Complete: b.message(call.Method)}, nil
+	return &bridge.Result{Complete: b.out}, nil
 }
 
 // A binder makes one page of those of several routes.
 type binder struct {
-	page
+	bridge.Page
+	out      proto.Message // has the Page, and gets the entries
 	r        *Router
 	list     *bridge.Method
 	seen     map[string]bool // the URIs that are on the page
@@ -185,62 +116,73 @@ func (b *binder) add(a answer) {
 		if !down(a.err) || refused(a.err) { // of the others the log says more already
 			b.r.warn(a.route, "list is missing", b.list.Name, a.err.Error())
 		}
-		b.ttl = proto.Int64(0)
+		*b.TTL = proto.Int64(0)
 		return
 	}
-	p := openPage(a.result)
+	p := bridge.PageOf(a.result) // may be shared, and is not changed
+	ttl := *p.TTL
 	if a.shared {
 		b.r.warn(a.route, "list is that of callers without capabilities, until there is a connection for this caller", b.list.Name, "that takes long")
-		p.ttl = proto.Int64(0)
+		ttl = proto.Int64(0)
 	}
 	first := b.answered == 0 && b.missing == nil
 	b.answered++
 	if first {
-		b.ttl = p.ttl
+		*b.TTL = ttl
 	} else {
-		b.ttl = shorterTTL(b.ttl, p.ttl)
+		*b.TTL = shorterTTL(*b.TTL, ttl)
 	}
 	// All pages of a list must have the same scope (2026-07-28: server/utilities/caching, pagination), and nobody knows that of a page
 	// that was not asked for. Private is what a page of any route can be.
-	if b.scope = p.scope; len(b.r.routes) > 1 {
-		b.scope = pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+	if *b.CacheScope = *p.CacheScope; len(b.r.routes) > 1 {
+		*b.CacheScope = pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
 	}
-	b.meta, b.extra = union(b.meta, p.meta), union(b.extra, p.extra)
+	*b.Meta, *b.Extra = union(*b.Meta, *p.Meta), union(*b.Extra, *p.Extra)
 	rt := a.route
-	for _, t := range p.tools {
-		if !toolName.MatchString(t.GetName()) {
-			b.r.warn(rt, "tool dropped", t.GetName(), "its name must be letters, digits, '_', '-' and '.'")
-			continue
+	switch m := a.result.(type) {
+	case *pb.ListToolsResponse:
+		out := b.out.(*pb.ListToolsResponse)
+		for _, t := range m.GetTools() {
+			if !toolName.MatchString(t.GetName()) {
+				b.r.warn(rt, "tool dropped", t.GetName(), "its name must be letters, digits, '_', '-' and '.'")
+				continue
+			}
+			t = bridge.ShallowCopy(t)
+			t.Name = b.r.noteName(rt, b.list, t.GetName())
+			out.Tools = append(out.Tools, t)
 		}
-		t = bridge.ShallowCopy(t)
-		t.Name = b.r.noteName(rt, b.list, t.GetName())
-		b.tools = append(b.tools, t)
-	}
-	for _, q := range p.prompts {
-		q = bridge.ShallowCopy(q)
-		q.Name = b.r.noteName(rt, b.list, q.GetName())
-		b.prompts = append(b.prompts, q)
-	}
-	for _, res := range p.resources {
-		if b.fresh(rt, res.GetUri()) {
-			b.r.own(rt, res.GetUri())
-			b.resources = append(b.resources, res)
+	case *pb.ListPromptsResponse:
+		out := b.out.(*pb.ListPromptsResponse)
+		for _, q := range m.GetPrompts() {
+			q = bridge.ShallowCopy(q)
+			q.Name = b.r.noteName(rt, b.list, q.GetName())
+			out.Prompts = append(out.Prompts, q)
+		}
+	case *pb.ListResourcesResponse:
+		out := b.out.(*pb.ListResourcesResponse)
+		for _, res := range m.GetResources() {
+			if b.fresh(rt, res.GetUri()) {
+				b.r.own(rt, res.GetUri())
+				out.Resources = append(out.Resources, res)
+			}
+		}
+	case *pb.ListResourceTemplatesResponse:
+		out := b.out.(*pb.ListResourceTemplatesResponse)
+		for _, t := range m.GetResourceTemplates() {
+			if b.fresh(rt, t.GetUriTemplate()) {
+				rt.learn(t.GetUriTemplate())
+				out.ResourceTemplates = append(out.ResourceTemplates, t)
+			}
 		}
 	}
-	for _, t := range p.templates {
-		if b.fresh(rt, t.GetUriTemplate()) {
-			rt.learn(t.GetUriTemplate())
-			b.templates = append(b.templates, t)
-		}
-	}
-	if p.next == nil {
+	if *p.NextCursor == nil {
 		return
 	}
-	if len(*p.next) > maxCursor {
-		b.r.warn(rt, "list is cut", b.list.Name, fmt.Sprintf("its cursor has %d bytes, and at most %d are taken", len(*p.next), maxCursor))
+	if len(**p.NextCursor) > maxCursor {
+		b.r.warn(rt, "list is cut", b.list.Name, fmt.Sprintf("its cursor has %d bytes, and at most %d are taken", len(**p.NextCursor), maxCursor))
 		return
 	}
-	b.next = rt.cursor(*p.next)
+	*b.NextCursor = rt.cursor(**p.NextCursor)
 }
 
 // fresh reports whether no route before has listed a URI or template on this page. Clients take one of two that are the same, and it

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 const (
@@ -97,20 +98,25 @@ func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, lis
 		if err != nil {
 			return "", err
 		}
-		p := openPage(m)
-		for _, t := range p.tools {
-			r.noteName(rt, list, t.GetName())
-		}
-		for _, t := range p.prompts {
-			r.noteName(rt, list, t.GetName())
+		switch m := m.(type) {
+		case *pb.ListToolsResponse:
+			for _, t := range m.GetTools() {
+				r.noteName(rt, list, t.GetName())
+			}
+		case *pb.ListPromptsResponse:
+			for _, t := range m.GetPrompts() {
+				r.noteName(rt, list, t.GetName())
+			}
 		}
 		if name, ok := r.short.get(shortKey(list, public)); ok {
 			return name, nil
 		}
-		if p.next == nil {
+		next := *bridge.PageOf(m).NextCursor
+		if next == nil {
 			break
 		}
-		req = withCursor(req, p.next)
+		req = bridge.ShallowCopy(req)
+		*bridge.Cursor(req) = next
 	}
 	return "", nil
 }

@@ -129,11 +129,12 @@ func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.M
 		if err != nil {
 			return // what is missing is missing; routes are asked one after the other then
 		}
-		next := openPage(res.Complete).next
+		next := *bridge.PageOf(res.Complete).NextCursor
 		if next == nil {
 			return
 		}
-		req = withCursor(req, next)
+		req = bridge.ShallowCopy(req)
+		*bridge.Cursor(req) = next
 	}
 }
 
