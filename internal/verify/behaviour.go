@@ -475,7 +475,7 @@ func listening(t *trial) {
 		}
 	}
 	listed := func() bool {
-		return slices.ContainsFunc(t.whole(lists()[0]), func(m proto.Message) bool { return m.(*pb.Tool).GetName() == "verify-new" })
+		return slices.ContainsFunc(t.whole(lists[0]), func(m proto.Message) bool { return m.(*pb.Tool).GetName() == "verify-new" })
 	}
 	t.says("update", `{"uri":"test://a"}`, "updated")
 	told(uri+" has changed", func(m *pb.ListenResponse) bool { return m.GetResourceUpdated().GetUri() == uri })

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,8 +18,10 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -263,64 +266,27 @@ func (p *process) spoke() bool {
 
 // What there is.
 
-// A list is one of the four.
-type list struct {
-	name    string
-	offered func(*pb.ServerCapabilities) bool
-	page    func(context.Context, *backend, *string) ([]proto.Message, *string, error)
-}
+// A list is a list method.
+type list struct{ *bridge.Method }
 
-func lists() []list {
-	return []list{
-		{
-			"ListTools", func(c *pb.ServerCapabilities) bool { return c.GetTools() != nil },
-			func(ctx context.Context, b *backend, cursor *string) ([]proto.Message, *string, error) {
-				r, err := b.mcp.ListTools(ctx, &pb.ListToolsRequest{Context: caller(), Cursor: cursor})
-				if err != nil {
-					return nil, nil, err
-				}
-				return messages(r.GetTools()), r.NextCursor, nil
-			},
-		},
-		{
-			"ListResources", func(c *pb.ServerCapabilities) bool { return c.GetResources() != nil },
-			func(ctx context.Context, b *backend, cursor *string) ([]proto.Message, *string, error) {
-				r, err := b.mcp.ListResources(ctx, &pb.ListResourcesRequest{Context: caller(), Cursor: cursor})
-				if err != nil {
-					return nil, nil, err
-				}
-				return messages(r.GetResources()), r.NextCursor, nil
-			},
-		},
-		{
-			"ListResourceTemplates", func(c *pb.ServerCapabilities) bool { return c.GetResources() != nil },
-			func(ctx context.Context, b *backend, cursor *string) ([]proto.Message, *string, error) {
-				r, err := b.mcp.ListResourceTemplates(ctx, &pb.ListResourceTemplatesRequest{Context: caller(), Cursor: cursor})
-				if err != nil {
-					return nil, nil, err
-				}
-				return messages(r.GetResourceTemplates()), r.NextCursor, nil
-			},
-		},
-		{
-			"ListPrompts", func(c *pb.ServerCapabilities) bool { return c.GetPrompts() != nil },
-			func(ctx context.Context, b *backend, cursor *string) ([]proto.Message, *string, error) {
-				r, err := b.mcp.ListPrompts(ctx, &pb.ListPromptsRequest{Context: caller(), Cursor: cursor})
-				if err != nil {
-					return nil, nil, err
-				}
-				return messages(r.GetPrompts()), r.NextCursor, nil
-			},
-		},
-	}
-}
+var lists = []list{{bridge.ListTools}, {bridge.ListResources}, {bridge.ListResourceTemplates}, {bridge.ListPrompts}}
 
-func messages[M proto.Message](all []M) []proto.Message {
-	var out []proto.Message
-	for _, m := range all {
-		out = append(out, m)
+func (l list) name() string { return path.Base(l.GRPC) }
+
+// page returns the entries of a page, and the cursor of the next one.
+func (l list) page(ctx context.Context, b *backend, cursor *string) (entries []proto.Message, next *string, err error) {
+	req, res := l.NewRequest(caller()), l.NewResult()
+	*bridge.Cursor(req) = cursor
+	if err := b.conn.Invoke(ctx, l.GRPC, req, res); err != nil {
+		return nil, nil, err
 	}
-	return out
+	res.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		for i := 0; fd.IsList() && i < v.List().Len(); i++ {
+			entries = append(entries, v.List().Get(i).Message().Interface())
+		}
+		return true
+	})
+	return entries, *bridge.PageOf(res).NextCursor, nil
 }
 
 // whole reads a list to its end.
@@ -333,9 +299,9 @@ func (t *trial) whole(l list) []proto.Message {
 		items, next, err := l.page(t.ctx, t.backend, cursor)
 		if err != nil {
 			if cursor == nil {
-				t.wrong("%s: %s", l.name, problem(err))
+				t.wrong("%s: %s", l.name(), problem(err))
 			} else {
-				t.wrong("%s at cursor %q, which it said itself: %s", l.name, *cursor, problem(err))
+				t.wrong("%s at cursor %q, which it said itself: %s", l.name(), *cursor, problem(err))
 			}
 			return nil
 		}
@@ -344,19 +310,19 @@ func (t *trial) whole(l list) []proto.Message {
 			size += proto.Size(m)
 		}
 		if size > maxMessage {
-			t.wrong("%s has more than %d bytes", l.name, maxMessage)
+			t.wrong("%s has more than %d bytes", l.name(), maxMessage)
 			return nil
 		}
 		if next == nil {
 			return all
 		}
 		if seen[*next] {
-			t.wrong("%s says the cursor %q twice, so the list has no end", l.name, *next)
+			t.wrong("%s says the cursor %q twice, so the list has no end", l.name(), *next)
 			return nil
 		}
 		seen[*next], cursor = true, next
 	}
-	t.wrong("%s has more than %d pages", l.name, maxPages)
+	t.wrong("%s has more than %d pages", l.name(), maxPages)
 	return nil
 }
 
@@ -367,8 +333,8 @@ func (t *trial) offered() []list {
 		t.wrong("Discover: %s", problem(err))
 		return nil
 	}
-	return slices.DeleteFunc(lists(), func(l list) bool {
-		if !l.offered(d.GetCapabilities()) {
+	return slices.DeleteFunc(slices.Clone(lists), func(l list) bool {
+		if !l.SupportedBy(d.GetCapabilities()) {
 			return true
 		}
 		_, _, err := l.page(t.ctx, t.backend, nil)
@@ -390,7 +356,7 @@ func listing() []row {
 				for _, l := range t.offered() {
 					first, again := t.whole(l), t.whole(l)
 					if !slices.EqualFunc(first, again, proto.Equal) {
-						t.wrong("%s is not the same twice", l.name)
+						t.wrong("%s is not the same twice", l.name())
 					}
 				}
 			},
@@ -402,7 +368,7 @@ func listing() []row {
 				for _, l := range t.offered() {
 					cursor := "mcpbridge-verify-no-such-cursor"
 					_, _, err := l.page(t.ctx, t.backend, &cursor)
-					t.fails(l.name+" at a cursor that does not exist", err, codes.InvalidArgument)
+					t.fails(l.name()+" at a cursor that does not exist", err, codes.InvalidArgument)
 				}
 			},
 		},
@@ -415,7 +381,7 @@ func listing() []row {
 					for _, m := range t.whole(l) {
 						id := t.definition(m)
 						if seen[id] {
-							t.wrong("%s has %s twice", l.name, id)
+							t.wrong("%s has %s twice", l.name(), id)
 						}
 						seen[id] = true
 					}

@@ -268,25 +268,25 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var have []string
-	req := &pb.ListToolsRequest{Context: caller()}
+	var cursor *string
 	size := 0
 	for range maxPages {
-		res, err := d.b.mcp.ListTools(limited, req)
+		tools, next, err := lists[0].page(limited, d.b, cursor)
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("listing tools: %w", context.Cause(ctx))
 		}
 		if err != nil {
 			return false, nil // it may have no tools; what else is wrong with the list, a check says
 		}
-		for _, tool := range res.GetTools() {
-			if slices.Contains(kitTools, tool.GetName()) {
-				have = append(have, tool.GetName())
+		for _, m := range tools {
+			if name := m.(*pb.Tool).GetName(); slices.Contains(kitTools, name) {
+				have = append(have, name)
 			}
+			size += proto.Size(m)
 		}
-		if size += proto.Size(res); res.NextCursor == nil || size > maxMessage {
+		if cursor = next; next == nil || size > maxMessage {
 			break
 		}
-		req = &pb.ListToolsRequest{Context: caller(), Cursor: res.NextCursor}
 	}
 	return !slices.ContainsFunc(kitTools, func(name string) bool { return !slices.Contains(have, name) }), nil
 }
