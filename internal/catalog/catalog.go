@@ -11,7 +11,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
@@ -155,6 +154,3 @@ func (c *Catalog) warn(kind, key, what string, err error) {
 		c.o.Log.Warn().Str(kind, key).Str("reason", errText(err)).Msg(what)
 	}
 }
-
-// now is the time by which lists grow old.
-func now() time.Time { return time.Now() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -107,7 +108,7 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 	if err != nil {
 		return nil, err
 	}
-	return &bridge.Result{Complete: p.told(now())}, nil
+	return &bridge.Result{Complete: p.told(time.Now())}, nil
 }
 
 // told returns the answer as it is told at some time: with what is left of its time to live. The messages share all else.
@@ -173,7 +174,7 @@ func (c *Catalog) holds(p *page, after uint64) bool {
 	case p.kept:
 		return state.listens > 0 && p.era == state.era
 	}
-	return now().Before(p.until)
+	return time.Now().Before(p.until)
 }
 
 // fly makes the call, and takes down what it brings.
@@ -205,7 +206,8 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	old, prior := c.pages[key], c.prior(key)
 	c.mu.RUnlock()
 	p := &page{key: key}
-	if old != nil && sameAnswer(old.origin, answer) && sameIDs(old.prior, prior) {
+	isSame := func(id uint64, p *page) bool { return p.id == id }
+	if old != nil && (old.origin == answer || proto.Equal(old.origin, answer)) && slices.EqualFunc(old.prior, prior, isSame) {
 		p.origin, p.answer, p.names, p.size, p.id = old.origin, old.answer, old.names, old.size, old.id
 	} else {
 		p.origin, p.answer, p.id = answer, answer, c.clock.Add(1)
@@ -221,7 +223,7 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	shared := bridge.PageOf(answer)
 	ttl := *shared.TTL
 	p.next = *shared.NextCursor
-	p.kept, p.came = ttl == nil, now()
+	p.kept, p.came = ttl == nil, time.Now()
 	if ttl != nil && *ttl > 0 {
 		p.until = p.came.Add(time.Duration(min(*ttl, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
 	}
@@ -231,21 +233,6 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	}
 	c.remember(p)
 	return p
-}
-
-// sameAnswer reports whether two answers are the same.
-func sameAnswer(a, b proto.Message) bool { return a == b || proto.Equal(a, b) }
-
-func sameIDs(ids []uint64, pages []*page) bool {
-	if len(ids) != len(pages) {
-		return false
-	}
-	for i, p := range pages {
-		if p.id != ids[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // prior returns the pages before the one of a key, as far as they are known: the last of them first. The caller holds mu.

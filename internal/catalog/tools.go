@@ -325,7 +325,7 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek bool) 
 	}
 	k.used.Store(c.clock.Load())
 	t = k.byName[name]
-	return t, t == nil && (!now().Before(k.sought) || k.changes != c.kinds[kindTools].changes)
+	return t, t == nil && (!time.Now().Before(k.sought) || k.changes != c.kinds[kindTools].changes)
 }
 
 // find looks for a tool, on behalf of a call, in lists that were asked for after the given time, or if that is 0 in
@@ -361,7 +361,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.known[who]; k != nil {
-		k.sought, k.changes = now().Add(seekAgain), c.kinds[kindTools].changes
+		k.sought, k.changes = time.Now().Add(seekAgain), c.kinds[kindTools].changes
 	}
 	return nil, nil //nolint:nilnil // there is no such tool
 }
