@@ -8,6 +8,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -81,7 +82,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.OrDefaults()
-	or(&o.Linger, time.Second)
+	o.Linger = cmp.Or(o.Linger, time.Second)
 	if o.Sessions == nil {
 		o.Sessions = NewSessions(o.Limits)
 	}
@@ -89,14 +90,6 @@ func (o Options) withDefaults() Options {
 		o.Streams = limit.StreamsOf(o.Limits, o.Memory)
 	}
 	return o
-}
-
-// or sets *v to def if it is zero.
-func or[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // A Server serves one Handler to MCP clients. Its methods may be called concurrently.
