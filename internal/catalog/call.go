@@ -24,10 +24,14 @@ func (c *Catalog) checkArguments(
 	}
 	arrived := c.clock.Load()
 	who := bridge.AudienceOf(r.GetContext())
-	t, seek := c.lookup(who, r.GetName())
-	if seek {
-		if t, err = c.find(ctx, who, call, r.GetName(), 0); err != nil && ctx.Err() != nil {
+	t, seek, changed := c.lookup(who, r.GetName())
+	if seek || changed && call.Header != nil { // a header that was not declared before would go unchecked
+		newer, failed := c.find(ctx, who, call, r.GetName(), 0)
+		if failed != nil && ctx.Err() != nil {
 			return nil, nil, bridge.Canceled(ctx, false)
+		}
+		if err = failed; newer != nil {
+			t = newer
 		}
 	}
 	if call.Header != nil {

@@ -341,6 +341,37 @@ func TestListIsKeptWhileChangesAreTold(t *testing.T) {
 	})
 }
 
+// A tool that is known to have changed may declare headers that it did not declare before.
+func TestHeadersAreThoseOfTheListAfterAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backend{}
+		b.set(newTool("f", wantsInt))
+		c := New(b, Options{})
+		told := 0
+		defer listening(c, &told)()
+		call := func() error {
+			_, err := c.Handle(t.Context(), &bridge.Call{
+				Method: bridge.CallTool, Header: map[string][]string{"Mcp-Param-N": {"2"}},
+				Request: &pb.CallToolRequest{Context: as("x"), Name: "f", Arguments: []byte(`{"n":1}`)},
+			}, func(context.Context, bridge.Event) error { return nil })
+			return err
+		}
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		asked := b.asked()
+		if err := call(); err != nil || b.asked() != asked {
+			t.Errorf("%v, and the tools are listed again", err)
+		}
+		b.set(newTool("f", strings.Replace(wantsInt, `"type":"integer"`, `"type":"integer","x-mcp-header":"N"`, 1)))
+		b.listens[0] <- toolsChanged
+		synctest.Wait()
+		if err := call(); err == nil || !bridge.AsError(err).BadHeader {
+			t.Errorf("a call is made whose header says another thing than its arguments: %v", err)
+		}
+	})
+}
+
 func TestListOfTTLZeroIsAskedForEvenWhileChangesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(0)}

@@ -229,7 +229,7 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	}
 	p.began, p.changes, p.era = f.began, f.changes, era
 	if l, ok := p.answer.(*pb.ListToolsResponse); ok {
-		c.learn(key.caller, l, p.began)
+		c.learn(key.caller, l, p)
 	}
 	c.remember(p)
 	return p

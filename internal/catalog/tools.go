@@ -231,12 +231,12 @@ type tools struct {
 // A tool is what there is to know of a tool to check calls of it.
 type tool struct {
 	input, output *schema // output is nil if there is none
-	// began is when the list was asked for that says so.
-	began uint64
+	// began is when the list was asked for that says so, and changes are those of the list at that time.
+	began, changes uint64
 }
 
 // learn notes what a page says of a caller's tools.
-func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, began uint64) {
+func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[who]
@@ -247,7 +247,7 @@ func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, began uint
 	k.used.Store(c.clock.Add(1))
 	for _, t := range l.GetTools() {
 		old := k.byName[t.GetName()]
-		if old != nil && old.began > began {
+		if old != nil && old.began > p.began {
 			continue
 		}
 		if old == nil {
@@ -257,7 +257,7 @@ func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, began uint
 			}
 			c.count++
 		}
-		k.byName[t.GetName()] = c.toolOf(t, old, began)
+		k.byName[t.GetName()] = c.toolOf(t, old, p)
 	}
 	for (c.count > maxKnown || len(c.known) > maxCallers) && len(c.known) > 1 {
 		c.forgetCaller(who)
@@ -283,12 +283,12 @@ func (c *Catalog) forgetCaller(but bridge.Audience) {
 }
 
 // toolOf returns what there is to know of a tool. The caller holds mu.
-func (c *Catalog) toolOf(t *pb.Tool, old *tool, began uint64) *tool {
+func (c *Catalog) toolOf(t *pb.Tool, old *tool, p *page) *tool {
 	text := t.GetInputSchema()
 	if len(text) == 0 {
 		text = anyObject
 	}
-	n := &tool{began: began}
+	n := &tool{began: p.began, changes: p.changes}
 	if old != nil && bytes.Equal(old.input.text, text) {
 		n.input = old.input
 	} else {
@@ -315,17 +315,20 @@ func (c *Catalog) schema(text []byte) *schema {
 	return s
 }
 
-// lookup returns what is known of a tool, however old, and whether it is worth asking for it if nothing is.
-func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek bool) {
+// lookup returns what is known of a tool, however old, and whether it is worth requesting the list: to find the tool, or
+// because the list has changed since.
+func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, changed bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	k := c.known[who]
+	k, changes := c.known[who], c.kinds[kindTools].changes
 	if k == nil {
-		return nil, true
+		return nil, true, false
 	}
 	k.used.Store(c.clock.Load())
-	t = k.byName[name]
-	return t, t == nil && (!time.Now().Before(k.sought) || k.changes != c.kinds[kindTools].changes)
+	if t = k.byName[name]; t != nil {
+		return t, false, t.changes != changes
+	}
+	return nil, !time.Now().Before(k.sought) || k.changes != changes, false
 }
 
 // find looks for a tool, on behalf of a call, in lists that were asked for after the given time, or if that is 0 in
@@ -375,7 +378,7 @@ func (c *Catalog) toolOn(p *page, name string) *tool {
 	}
 	for _, t := range p.answer.(*pb.ListToolsResponse).GetTools() {
 		if t.GetName() == name {
-			return c.toolOf(t, nil, p.began)
+			return c.toolOf(t, nil, p)
 		}
 	}
 	return nil
