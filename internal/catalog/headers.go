@@ -21,9 +21,12 @@ type repeated struct {
 
 // checkHeaders returns an error if the header of a call does not repeat the arguments as its tool declares (2026-07-28:
 // streamable-http, custom headers): proxies route and admit requests by it. As with arguments, the known list is good
-// enough to accept the call unless it is known to have changed, and only a list that was requested after the call arrived refuses it; without one, the call
-// is not executed. If the tool is not known, unlisted is why the list could not be read, or nil.
-func (c *Catalog) checkHeaders(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, unlisted error, arrived uint64) error {
+// enough to accept the call unless it is known to have changed, and only a list that was requested after the call arrived
+// rejects it; without one, the call is not executed. If the tool is unknown, unlisted is why the list could not be read,
+// or nil.
+func (c *Catalog) checkHeaders(
+	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, unlisted error, arrived uint64,
+) error {
 	if *t == nil {
 		if !hasParams(call.Header) {
 			return nil // tools that want a header are rare, and the others must not fail with the list
@@ -73,7 +76,7 @@ func notListed(err error) error {
 	}
 	e := bridge.AsError(err).Redacted()
 	n := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_FAILED",
-		"tools/call: what the headers %s* must say is in the list of tools, and the backend does not list them (%s); the call was not executed",
+		"tools/call: the headers %s* cannot be checked, because tools/list failed (%s); the call was not executed",
 		mcphttp.HeaderParamPrefix, e.Message)
 	if f := e.Failure; f != nil && e.RPC == nil {
 		n.Code, n.Failure.Reason, n.Failure.RetryAfterMs = e.Code, f.GetReason(), f.RetryAfterMs

@@ -205,7 +205,7 @@ func TestModernHeadersWhenTheToolsAreNotListed(t *testing.T) {
 		want  string // in the answer
 	}{
 		{errors.New("oh"), false, `{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
-		{errors.New("oh"), false, `{"region":"eu"}`, header{"mcp-param-region", "eu"}, `does not list them (internal error; the bridge's log says more); the call was not executed`},
+		{errors.New("oh"), false, `{"region":"eu"}`, header{"mcp-param-region", "eu"}, `because tools/list failed (internal error; the bridge's log says more); the call was not executed`},
 		{errors.New("oh"), false, `{"region":"eu"}`, nil, `"text":"{\"region\":\"eu\"}"`},
 		{errors.New("oh"), true, `{"region":"eu"}`, header{"Mcp-Param-Region", "eu"}, `"text":"{\"region\":\"eu\"}"`},
 		{errors.New("oh"), true, `{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
