@@ -339,7 +339,7 @@ func (a *asker) tellUnused(log zerolog.Logger) {
 			}
 			continue
 		}
-		fix := "leave it out"
+		fix := "leave it out; if the tool can ask only in sessions, as before 2026-07-28: add --revision legacy"
 		if len(a.asked) > 0 {
 			fix = harmless(didYouMean(name, slices.Collect(maps.Keys(a.asked))))
 		}

@@ -797,6 +797,27 @@ func TestFormThatNobodyAnswersIsNotSent(t *testing.T) {
 	}
 }
 
+// --revision is for tools that ask in sessions only, though their server speaks 2026-07-28 too.
+func TestRevisionOfTheServer(t *testing.T) {
+	first := "read -r line; echo \"$line\" >&2; exit 3"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--revision", "legacy", "--", "sh", "-c", first}, `\"method\":\"initialize\"`},
+		{[]string{"--revision", "2024-11-05", "--", "sh", "-c", first}, `\"protocolVersion\":\"2024-11-05\"`},
+		{[]string{"--revision", "modern", "--", "sh", "-c", first}, `\"method\":\"server/discover\"`},
+		{[]string{"--revision", "2024-11-06", "--", "sh", "-c", first}, `there is no revision \"2024-11-06\" of MCP`},
+		{[]string{"--revision", "legacy", "--plugin", "--", "sh", "-c", first}, "keep one of the two"},
+		{[]string{"--revision", "legacy", "tcp:127.0.0.1:9"}, "--revision is for an MCP server"},
+	} {
+		got := runCommand(t, "", append([]string{"list"}, c.args...)...)
+		if got.code == exitOK || !strings.Contains(strings.ReplaceAll(got.stderr, `\\\"`, `\"`), c.want) {
+			t.Errorf("%q: it printed %+v, want %s in it", c.args, got, c.want)
+		}
+	}
+}
+
 // An answer that nobody asked for is probably one that somebody did.
 func TestAnswersThatNobodyAskedFor(t *testing.T) {
 	_, shop := startShop(t)

@@ -35,6 +35,7 @@ type targetFlags struct {
 	passEnv, env []string
 	headers      []string
 	startTimeout time.Duration
+	revision     string
 	plaintext    bool
 	// names says that what is meant is named after the target, so that only the first argument can be one.
 	names bool
@@ -52,6 +53,7 @@ func (f *targetFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
 	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
 	flags.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.StringVar(&f.revision, "revision", "", "speak `REVISION` of MCP to an MCP server, or legacy or modern")
 	flags.BoolVar(&f.plaintext, "plaintext", false, "dial another machine without TLS, at tcp:host:port or dns:host:port")
 	flags.StringArrayVar(&f.headers, "header", nil, "send `'NAME: VALUE'` to the URL; ${env:NAME} in it is replaced (repeatable)")
 }
@@ -90,7 +92,7 @@ func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, r
 	case dash >= 0:
 		command := args[dash:]
 		key := "launch"
-		if f.mcp {
+		if f.mcp = f.mcp || f.revision != ""; f.mcp {
 			key = "mcp"
 		}
 		t.backend = map[string]any{"name": commandName(command), key: map[string]any{"command": command}}
@@ -237,7 +239,7 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 	if f.mcp && f.plugin {
 		return usage("--mcp and --plugin", "keep one of the two", "a command cannot be both")
 	}
-	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout", "mcp", "plugin", "plaintext", "header"} {
+	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout", "mcp", "plugin", "revision", "plaintext", "header"} {
 		if !flags.Changed(flag) {
 			continue
 		}
@@ -251,6 +253,11 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 			if b.MCP == nil || isCommand {
 				return usage("--header", "leave it out", "--header is for the URL of an MCP server, and this is none")
 			}
+		case flag == "revision":
+			if b.MCP == nil {
+				return usage("--revision", "add --mcp if it is one, or leave --revision out", "--revision is for an MCP server")
+			}
+			b.MCP.Revision, l.flags["backends.0.mcp.revision"] = f.revision, "--revision"
 		case flag == "plaintext":
 			if b.Dial == "" {
 				return usage("--plaintext", "leave it out", "--plaintext is for tcp:host:port or dns:host:port, and this is neither")
