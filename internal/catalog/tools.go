@@ -325,8 +325,8 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, chang
 		return nil, true, false
 	}
 	k.used.Store(c.clock.Load())
-	if t = k.byName[name]; t != nil {
-		return t, false, t.changes != changes
+	if known := k.byName[name]; known != nil {
+		return known, false, known.changes != changes
 	}
 	return nil, !time.Now().Before(k.sought) || k.changes != changes, false
 }

@@ -79,6 +79,7 @@ type Tail struct {
 	count int
 }
 
+// Add adds a line, and drops the oldest one if there are too many.
 func (t *Tail) Add(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,6 +111,7 @@ type Log struct {
 	bytes  int
 }
 
+// NewLog returns a Log that writes to to, at most at the rate of most.
 func NewLog(to *zerolog.Logger, most limits.Limits) *Log {
 	most = most.OrDefaults()
 	// The burst allows the longest line.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Most is the default maximum number of connections of a port.
+	// MaxConns is the default maximum number of connections of a port.
 	MaxConns = 4_096
 	// warnEvery is the minimum interval between warnings about a full port, and floodEvery between those about floods.
 	warnEvery, floodEvery = 10 * time.Second, time.Second

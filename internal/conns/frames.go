@@ -31,7 +31,7 @@ const (
 
 var errFlood = errors.New("too many frames that ask for nothing")
 
-// A Framed is a connection of HTTP/2 whose frames are counted. If their rate is too high, the client receives GOAWAY
+// A FramedConn is a connection of HTTP/2 whose frames are counted. If their rate is too high, the client receives GOAWAY
 // (ENHANCE_YOUR_CALM), and the connection ends.
 type FramedConn struct {
 	net.Conn

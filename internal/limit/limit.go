@@ -47,6 +47,7 @@ type share struct {
 
 var _ bridge.Handler = (*Handler)(nil)
 
+// New returns a Handler that limits the calls of next.
 func New(next bridge.Handler, o Options) *Handler {
 	o.Limits = o.Limits.OrDefaults()
 	h := &Handler{

@@ -135,6 +135,7 @@ func (m *Memory) ReserveBody(n int64) error {
 	return nil
 }
 
+// ReleaseBody releases n bytes that ReserveBody reserved.
 func (m *Memory) ReleaseBody(n int64) {
 	if m != nil {
 		m.bodies.Add(-n)

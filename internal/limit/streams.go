@@ -37,6 +37,7 @@ func (s *PrincipalCounter) Acquire(p *pb.Principal) bool {
 	return true
 }
 
+// Release subtracts one from p's count.
 func (s *PrincipalCounter) Release(p *pb.Principal) {
 	if p == nil {
 		return
