@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,6 +81,9 @@ func (r *run) request(t *testing.T, method, caller, body string, header ...strin
 	return res
 }
 
+// namesLimit matches messages that say which limit was reached.
+var namesLimit = regexp.MustCompile(`\blimit (is )?\d+\b`)
+
 // refusal returns the reason for which a request is refused, which has all that a refusal must have.
 func refusal(t *testing.T, res *http.Response) string {
 	t.Helper()
@@ -103,7 +107,7 @@ func refusal(t *testing.T, res *http.Response) string {
 	}
 	e := &answer.Error
 	if err := json.Unmarshal(text, &answer); err != nil || answer.JSONRPC != "2.0" || e.Code != -32603 || e.Data.Outcome != "not_executed" || e.Data.RetryAfterMs == 0 ||
-		!strings.Contains(e.Message, "which is") || !strings.Contains(e.Message, ": ") || res.Header.Get("Retry-After") != "1" {
+		!namesLimit.MatchString(e.Message) || !strings.Contains(e.Message, ": ") || res.Header.Get("Retry-After") != "1" {
 		t.Errorf("%s %v %s %v", res.Status, res.Header, text, err)
 	}
 	return fmt.Sprint(res.StatusCode, " ", e.Data.Reason)

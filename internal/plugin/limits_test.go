@@ -31,7 +31,7 @@ func TestABackendThatTakesTooMuchMemory(t *testing.T) {
 	if !strings.Contains(e.Message, "no memory left") {
 		t.Error(e.Message)
 	}
-	r.log.wait(t, "because there was no memory left")
+	r.log.wait(t, `"status":"killed by signal: killed, because there was no memory left`) // it is no longer in use then
 	if second := r.pid(t); second == first {
 		t.Error("it is still there")
 	}

@@ -182,7 +182,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "requestState is bound to no request and no principal", file: sealFile,
-		old:      "return append(call.Binding(), s.whose...)",
+		old:      "return append(call.Binding(), s.backend...)",
 		new:      "return nil",
 		detector: "test ./internal/seal .",
 	},
