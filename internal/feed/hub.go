@@ -103,7 +103,7 @@ func (h *Hub) Subscribe(ctx context.Context, sub *Subscriber) (honored *pb.Subsc
 	defer cancel()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for range 2 { // the second one was made after the update
+	for made := range 2 { // the second listening was made after the update
 		l := h.latest()
 		if l == nil {
 			return want, nil
@@ -114,7 +114,7 @@ func (h *Hub) Subscribe(ctx context.Context, sub *Subscriber) (honored *pb.Subsc
 		case <-ctx.Done():
 		}
 		h.mu.Lock()
-		if l.covers(want) && l.honored != nil {
+		if l.honored != nil && (made == 1 || l.covers(want)) { // some of it may have been withdrawn meanwhile
 			return Both(want, l.honored), nil
 		}
 	}

@@ -133,10 +133,10 @@ func (s *Sessions) enter(p *pb.Principal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n >= s.most {
-		return tooManySessions(bridge.ReasonOverloaded, "%d sessions are open, which is the most", s.most)
+		return tooManySessions(bridge.ReasonOverloaded, "too many sessions (limit %d)", s.most)
 	}
 	if !s.owners.Acquire(p) {
-		return tooManySessions(bridge.ReasonTooMany, "you have %d sessions open, which is the most of one caller", s.owners.Max)
+		return tooManySessions(bridge.ReasonTooMany, "too many sessions of this caller (limit %d)", s.owners.Max)
 	}
 	s.n++
 	return nil
