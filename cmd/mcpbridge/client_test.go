@@ -750,7 +750,7 @@ func TestWhatTheCallerLacks(t *testing.T) {
 	}
 }
 
-// Who cannot answer what a server would ask is told that this is perhaps why a tool is not there.
+// An unknown tool may be hidden from clients that cannot answer input requests: the error says so.
 func TestHiddenTools(t *testing.T) {
 	_, shop := startShop(t)
 	const hidden = "it may be hidden because nobody can be asked"

@@ -10,16 +10,16 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// A connected is the backends of a configuration while a command calls them and serves nobody.
+// connected holds the backends of a configuration while a client command calls them.
 type connected struct {
-	// Handler is all of them as one.
+	// Handler presents all backends as one.
 	Handler bridge.Handler
-	// Names are their names, and Down says why those of several do not answer that do not.
+	// Names are the names of all backends. Down maps the unavailable ones to their errors.
 	Names []string
 	Down  map[string]error
-	// Launched says that one of them is a program that has been started.
+	// Launched reports whether a backend is a program that mcpbridge launched.
 	Launched bool
-	// AuthFix is what to do when a backend wants to know who calls.
+	// AuthFix is the fix to show when a backend requires authentication.
 	AuthFix string
 }
 
@@ -35,8 +35,8 @@ type connectOptions struct {
 	Waiting func(what string) (end func())
 }
 
-// connect starts or connects the backends, calls do, and stops them. Of several, those that do not answer are left out, with a
-// warning.
+// connect launches or dials the backends, calls do, and stops them. Unavailable backends are omitted with a warning; if
+// all are, connect returns the last error.
 func connect(ctx context.Context, cfg *loaded, o connectOptions, do func(*connected) error) error {
 	c := &connected{Down: map[string]error{}}
 	var backends []*backend
@@ -56,7 +56,7 @@ func connect(ctx context.Context, cfg *loaded, o connectOptions, do func(*connec
 		c.AuthFix = backends[0].authFix()
 	}
 
-	// The backends outlive ctx: a call that is cancelled has to be told to the server.
+	// The backends outlive ctx: servers are notified that a call was canceled.
 	running, stop := context.WithCancel(o.Now)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -93,7 +93,7 @@ func connect(ctx context.Context, cfg *loaded, o connectOptions, do func(*connec
 		}
 		c.Down[backends[i].Name] = err
 		if len(c.Down) == len(backends) {
-			return err // of several, the last one; the others have been told
+			return err // the others have been logged
 		}
 		p := asProblem(err)
 		warn := o.Log.Warn().Str("backend", backends[i].Name).Str("why", p.Why)

@@ -350,7 +350,7 @@ func TestAddressThatCannotBeListenedOn(t *testing.T) {
 	}
 }
 
-// Whom the system refuses an address is told why. Root is refused nothing, so the errors are made here.
+// The error for an address that cannot be bound names the cause. Root may bind all of them, so the errors are made here.
 func TestAddressThatIsDenied(t *testing.T) {
 	denied := os.NewSyscallError("bind", syscall.EACCES)
 	for addr, want := range map[string][2]string{

@@ -91,8 +91,9 @@ func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, r
 		return t, nil, usage(args[dash], "write "+p.withoutDashes(args[dash:]), "only a command goes after --, and %s is none", args[dash])
 	case dash >= 0:
 		command := args[dash:]
+		f.mcp = f.mcp || f.revision != "" // only MCP servers have a revision
 		key := "launch"
-		if f.mcp = f.mcp || f.revision != ""; f.mcp {
+		if f.mcp {
 			key = "mcp"
 		}
 		t.backend = map[string]any{"name": commandName(command), key: map[string]any{"command": command}}

@@ -45,7 +45,7 @@ type Hub struct {
 	wg                 sync.WaitGroup
 }
 
-// A Subscriber is a client that wants to know of changes.
+// A Subscriber is a client that receives changes.
 type Subscriber struct {
 	// Want returns what it wants, or nil if it does not want anything any more. It is called with the Hub's lock held.
 	Want func() *pb.SubscriptionFilter

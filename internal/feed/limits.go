@@ -9,51 +9,54 @@ import (
 
 // What a client can subscribe to at a time, whatever it speaks.
 const (
-	// MaxSubscriptions bounds how many resources a client can subscribe to at a time.
+	// MaxSubscriptions is the maximum number of resources that a client can be subscribed to.
 	MaxSubscriptions = 1000
-	// MaxURI bounds how long a URI to subscribe to may be, in bytes, and MaxURIs how long all of a client's may be.
+	// MaxURI is the maximum length of a URI in bytes, and MaxURIs that of all URIs of a client together.
 	MaxURI  = 8 << 10
 	MaxURIs = 64 << 10
-	// MaxListen bounds how many bytes a request to listen may have. It is being answered for as long as its client likes, and until then
-	// longer ones would have memory that calls need.
+	// MaxListen is the maximum size of a Listen request in bytes. The request stays in memory as long as its stream.
 	MaxListen = 128 << 10
-	// MaxTogether is how many times what one client can subscribe to all clients of a server together can.
+	// MaxTogether is the maximum for all clients of a server together, as a multiple of that for one client.
 	MaxTogether = 10
 )
 
-// CheckListen returns an error if a request to listen may not have so many bytes.
+// CheckListen returns an error if a Listen request of size bytes is too large.
 func CheckListen(size int) error {
 	if size <= MaxListen {
 		return nil
 	}
-	return bridge.Errorf(codes.InvalidArgument, "%s: the request has %d bytes, and at most %d are allowed: say what to listen to, and little else",
+	return bridge.Errorf(codes.InvalidArgument,
+		"%s: the request has %d bytes, and at most %d are allowed: say what to listen to, and little else",
 		bridge.Listen.Name, size, MaxListen)
 }
 
-// CheckSubscriptions returns an error if a client cannot subscribe to the resources at a time.
+// CheckSubscriptions returns an error if the URIs are too many or too long for one client.
 func CheckSubscriptions(uris []string) error {
 	size := 0
 	for _, uri := range uris {
 		if len(uri) > MaxURI {
-			return bridge.Errorf(codes.InvalidArgument, "a URI to subscribe to has %d bytes; at most %d are allowed", len(uri), MaxURI)
+			return bridge.Errorf(codes.InvalidArgument,
+				"a URI to subscribe to has %d bytes; at most %d are allowed", len(uri), MaxURI)
 		}
 		size += len(uri)
 	}
 	if len(uris) > MaxSubscriptions || size > MaxURIs {
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany, "a client can subscribe to %d resources of together %d bytes at a time, "+
-			"and this would be %d of %d: end a subscription first", MaxSubscriptions, MaxURIs, len(uris), size)
+		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany,
+			"a client can subscribe to %d resources of together %d bytes at a time, and this would be %d of %d: "+
+				"end a subscription first", MaxSubscriptions, MaxURIs, len(uris), size)
 	}
 	return nil
 }
 
-// CheckTogether returns an error if all clients of a server together cannot subscribe to so many resources, whose URIs have so many bytes
-// in JSON. They are listened to in one request, for which any backend of the contract has room. A server that takes less of one client, as
-// another mcpbridge does, refuses it: then what was listened to before goes on.
+// CheckTogether returns an error if the subscriptions of all clients of a server together are too many, or the size of
+// their URIs in JSON too large. They are sent in one Listen request, which every backend of the contract accepts. An
+// upstream with a smaller limit per client, such as another mcpbridge, rejects it; the previous Listen then continues.
 func CheckTogether(uris, size int) error {
 	if uris <= MaxTogether*MaxSubscriptions && size <= MaxTogether*MaxURIs {
 		return nil
 	}
-	return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany, "all clients of this server together can "+
-		"subscribe to %d resources of together %d bytes at a time, and this would be %d of %d: subscribe when others have ended theirs, "+
-		"or read the resource again when it is needed", MaxTogether*MaxSubscriptions, MaxTogether*MaxURIs, uris, size)
+	return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany,
+		"all clients of this server together can subscribe to %d resources of together %d bytes at a time, "+
+			"and this would be %d of %d: subscribe when others have ended theirs, or read the resource again when it is "+
+			"needed", MaxTogether*MaxSubscriptions, MaxTogether*MaxURIs, uris, size)
 }

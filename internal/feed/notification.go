@@ -18,9 +18,14 @@ const (
 )
 
 var (
-	oneof   = (&pb.ListenResponse{}).ProtoReflect().Descriptor().Oneofs().ByName("event")
-	fields  = [...]protoreflect.Name{"tools_list_changed", "prompts_list_changed", "resources_list_changed", "elicitation_completed", "resource_updated", "acknowledged"}
-	methods = [...]string{NotifyToolsList, NotifyPromptsList, NotifyResourcesList, NotifyElicitation, NotifyUpdated, NotifyAcknowledged}
+	oneof  = (&pb.ListenResponse{}).ProtoReflect().Descriptor().Oneofs().ByName("event")
+	fields = [...]protoreflect.Name{
+		"tools_list_changed", "prompts_list_changed", "resources_list_changed",
+		"elicitation_completed", "resource_updated", "acknowledged",
+	}
+	methods = [...]string{
+		NotifyToolsList, NotifyPromptsList, NotifyResourcesList, NotifyElicitation, NotifyUpdated, NotifyAcknowledged,
+	}
 )
 
 // Notification returns the method and the params of the notification that reports an event.
