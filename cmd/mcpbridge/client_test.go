@@ -684,6 +684,11 @@ func TestServersThatCompleteNothing(t *testing.T) {
 		if got.code != exitTool || !strings.Contains(got.stderr, "the server completes no arguments") || !strings.Contains(got.stderr, "mcpbridge describe") {
 			t.Errorf("%s: it said %+v", rev, got)
 		}
+		// It declares no tools.
+		got = runCommand(t, "", "call", s.URL, "haggle")
+		if got.code != exitTool || !strings.Contains(got.stderr, "the server has no tools; `mcpbridge list` shows") {
+			t.Errorf("%s: call: %+v", rev, got)
+		}
 		// It declares resources, and implements no list of them: that list is empty.
 		if got := runCommand(t, "", "list", s.URL); got.code != exitOK || !strings.Contains(got.stdout, "haggle") {
 			t.Errorf("%s: list: %+v", rev, got)

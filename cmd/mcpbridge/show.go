@@ -278,7 +278,7 @@ func (c *client) notFound(what, name string, known []string) error {
 			return err
 		}
 	}
-	fix := "the server has none"
+	fix := "the server has no " + what + "s; `mcpbridge list` shows what it has"
 	switch full := slices.IndexFunc(known, func(k string) bool { return len(c.Names) > 1 && strings.HasSuffix(k, "_"+name) }); {
 	case full >= 0:
 		fix = "did you mean " + known[full] + "?"

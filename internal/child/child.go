@@ -248,8 +248,14 @@ type Shortage struct {
 
 var shortages = []Shortage{
 	{"file descriptors", MoreFilesFix, []syscall.Errno{syscall.EMFILE, syscall.ENFILE}},
-	{"disk space", "free some in the directory for temporary files (TMPDIR); mcpbridge tries again meanwhile", []syscall.Errno{syscall.ENOSPC}},
-	{"disk quota", "free some in the directory for temporary files (TMPDIR), or raise the quota; mcpbridge tries again meanwhile", []syscall.Errno{syscall.EDQUOT}},
+	{
+		"disk space", "free space or inodes for temporary files (TMPDIR); mcpbridge tries again meanwhile",
+		[]syscall.Errno{syscall.ENOSPC},
+	},
+	{
+		"disk quota", "free space or inodes for temporary files (TMPDIR), or raise the quota; mcpbridge tries again meanwhile",
+		[]syscall.Errno{syscall.EDQUOT},
+	},
 	{"memory", "let the machine or the container have more memory; mcpbridge tries again meanwhile", []syscall.Errno{syscall.ENOMEM}},
 	{
 		"processes", "let the user or the container have more processes (ulimit -u, TasksMax, pids.max); mcpbridge tries again meanwhile",
