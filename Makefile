@@ -18,7 +18,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 PEER_MODULES := $(patsubst %/go.mod,%,$(wildcard test/interop/go/go.mod test/interop/servers/both/go/go.mod test/bench/go.mod test/survive/go.mod))
 # The Python beside the SDK, seen from the SDK's directory, whose settings hold. What these files are (tests with unittest,
 # programs that start programs) is let off.
-PYTHON_BESIDE := ../../examples ../../test/interop/witness.py ../../test/conformance ../../test/bench
+PYTHON_BESIDE := ../../examples ../../test/interop/witness.py ../../test/conformance ../../test/bench ../../tools
 RUFF_BESIDE := --config pyproject.toml --extend-ignore N802,N815,PT,RUF012,S
 
 # The TypeScript SDK, built, and what uses it.
@@ -172,7 +172,12 @@ test-languages: .venv/.done tools/node_modules/.done test/interop/ts/node_module
 	python tools/check-examples plain-rust plain-cpp plain-ruby plain-kotlin
 
 .PHONY: lint
-lint: lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and compare the contract with the one before
+lint: lint-commits lint-go lint-proto lint-python lint-ts lint-sdk-typescript ## run every linter, and compare the contract with the one before
+
+.PHONY: lint-commits
+lint-commits:
+	cd tools && $(PYTHON) -m unittest -q check_subjects_test
+	$(PYTHON) tools/check_subjects.py
 
 .PHONY: lint-go
 lint-go:
