@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
 // An argument is what was typed for a member of an object: texts, or members of its own.
@@ -82,23 +83,23 @@ func (r argumentReader) read(name string) ([]byte, error) {
 }
 
 // parse returns the arguments of a call as JSON: of k=v words, as the schema wants them, or of one word that is a JSON object,
-// @FILE or -. What is called is for errors, and so is its signature.
-func (r argumentReader) parse(ctx context.Context, words []string, s schema, called, signature string) ([]byte, error) {
+// @FILE or -. What is called is for errors, and so is its shape.
+func (r argumentReader) parse(ctx context.Context, words []string, s signature.Schema, called, shape string) ([]byte, error) {
 	if len(words) == 1 && (words[0] == "-" || words[0] == "@-") {
-		return r.object(ctx, "@-", s, called, signature)
+		return r.object(ctx, "@-", s, called, shape)
 	}
 	if len(words) == 1 && (strings.HasPrefix(words[0], "{") || strings.HasPrefix(words[0], "@")) {
-		return r.object(ctx, words[0], s, called, signature)
+		return r.object(ctx, words[0], s, called, shape)
 	}
 	all := &argument{}
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if strings.HasPrefix(words[0], "{") {
-			return nil, usage(strings.Join(words, " "), `write '{"name": "value"}' in one pair of quotes, or name=value; it is `+signature,
+			return nil, usage(strings.Join(words, " "), `write '{"name": "value"}' in one pair of quotes, or name=value; it is `+shape,
 				"JSON has to be one argument, and these are %d", len(words))
 		}
 		if !ok || key == "" {
-			return nil, usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+signature, "%q is not an argument", word)
+			return nil, usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+shape, "%q is not an argument", word)
 		}
 		text, err := r.text(ctx, value)
 		if err != nil {
@@ -109,13 +110,13 @@ func (r argumentReader) parse(ctx context.Context, words []string, s schema, cal
 	var wrong []string
 	raw := all.build(s, "", &wrong)
 	if len(wrong) > 0 {
-		return nil, wrongArguments(wrong, called, signature)
+		return nil, wrongArguments(wrong, called, shape)
 	}
 	return raw, nil
 }
 
 // object returns arguments that are JSON as a whole.
-func (r argumentReader) object(ctx context.Context, word string, s schema, called, signature string) ([]byte, error) {
+func (r argumentReader) object(ctx context.Context, word string, s signature.Schema, called, shape string) ([]byte, error) {
 	text, err := r.text(ctx, word)
 	if err != nil {
 		return nil, err
@@ -138,16 +139,16 @@ func (r argumentReader) object(ctx context.Context, word string, s schema, calle
 	var wrong []string
 	given.check(s, "", &wrong)
 	if len(wrong) > 0 {
-		return nil, wrongArguments(wrong, called, signature)
+		return nil, wrongArguments(wrong, called, shape)
 	}
 	return raw, nil
 }
 
 // wrongArguments says all that is wrong with arguments, and what they should be.
-func wrongArguments(wrong []string, called, signature string) error {
+func wrongArguments(wrong []string, called, shape string) error {
 	return &problem{
 		Exit: exitUsage, Code: "arguments", What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
-		Fix: "it is " + signature,
+		Fix: "it is " + shape,
 	}
 }
 
@@ -166,9 +167,9 @@ func (a *argument) member(name string) *argument {
 }
 
 // add adds what was typed for a key. A dot in it leads into an object, unless the schema has a member of that very name.
-func (a *argument) add(s schema, key, text string) {
+func (a *argument) add(s signature.Schema, key, text string) {
 	head, rest, nested := key, "", false
-	if !slices.ContainsFunc(s.properties(), func(p property) bool { return p.name == key }) {
+	if !slices.ContainsFunc(s.Properties(), func(p signature.Property) bool { return p.Name == key }) {
 		head, rest, nested = strings.Cut(key, ".")
 	}
 	if !nested || head == "" || rest == "" {
@@ -176,35 +177,21 @@ func (a *argument) add(s schema, key, text string) {
 		m.texts = append(m.texts, text)
 		return
 	}
-	inner, _ := s.property(head)
-	a.member(head).add(inner.object(), rest, text)
-}
-
-// object returns the alternative of a schema that is an object, if only one can be.
-func (s schema) object() schema {
-	var objects []schema
-	for _, alternative := range s.alternatives() {
-		if types := alternative.types(); len(types) == 0 || slices.Contains(types, "object") {
-			objects = append(objects, alternative)
-		}
-	}
-	if len(objects) == 1 {
-		return objects[0]
-	}
-	return s
+	inner, _ := s.Property(head)
+	a.member(head).add(inner.Object(), rest, text)
 }
 
 // check appends to wrong which members there must be and are not, and which ones there are that cannot be.
-func (a *argument) check(s schema, prefix string, wrong *[]string) {
+func (a *argument) check(s signature.Schema, prefix string, wrong *[]string) {
 	var known []string
-	for _, p := range s.properties() {
-		known = append(known, p.name)
-		if p.required && a.members[p.name] == nil {
-			*wrong = append(*wrong, fmt.Sprintf("%s%s is missing: it is %s", prefix, p.name, p.schema.typeText()))
+	for _, p := range s.Properties() {
+		known = append(known, p.Name)
+		if p.Required && a.members[p.Name] == nil {
+			*wrong = append(*wrong, fmt.Sprintf("%s%s is missing: it is %s", prefix, p.Name, p.Schema.Type()))
 		}
 	}
 	for _, name := range a.names {
-		if _, ok := s.property(name); ok {
+		if _, ok := s.Property(name); ok {
 			continue
 		}
 		hint := "there are no arguments"
@@ -216,21 +203,21 @@ func (a *argument) check(s schema, prefix string, wrong *[]string) {
 }
 
 // build returns the object that a is, as JSON.
-func (a *argument) build(s schema, prefix string, wrong *[]string) []byte {
+func (a *argument) build(s signature.Schema, prefix string, wrong *[]string) []byte {
 	a.check(s, prefix, wrong)
 	raw := []byte{'{'}
 	for i, name := range a.names {
 		m := a.members[name]
-		inner, _ := s.property(name)
+		inner, _ := s.Property(name)
 		var value []byte
 		switch {
 		case m.members != nil && m.texts != nil:
 			*wrong = append(*wrong, fmt.Sprintf("%s%s is given both as a whole and by its members", prefix, name))
 		case m.members != nil:
-			value = m.build(inner.object(), prefix+name+".", wrong)
+			value = m.build(inner.Object(), prefix+name+".", wrong)
 		default:
 			var why string
-			if value, why = inner.coerce(m.texts); why != "" {
+			if value, why = coerce(inner, m.texts); why != "" {
 				*wrong = append(*wrong, prefix+name+" "+why)
 			}
 		}

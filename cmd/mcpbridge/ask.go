@@ -22,6 +22,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -210,22 +211,22 @@ func outcome(err error) (*pb.ElicitResult, error) {
 // form asks for the fields of a form. Those that --answer answers are not asked for, and neither is whether to send them if it
 // answers all, or is /accept.
 func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, error) {
-	fields := schemaOf(f.GetRequestedSchema()).properties()
+	fields := signature.Of(f.GetRequestedSchema()).Properties()
 	values := map[string][]byte{}
-	var open []property
+	var open []signature.Property
 	var wrong []error
 	for _, field := range fields {
-		a.asked[field.name] = true
+		a.asked[field.Name] = true
 		texts := a.given(field)
 		if texts == nil {
 			open = append(open, field)
 			continue
 		}
-		raw, why := field.schema.value(texts)
+		raw, why := fieldValue(field.Schema, texts)
 		if why != "" {
-			wrong = append(wrong, usage("--answer "+field.name, "answer with "+field.schema.answerText(), "the answer %s %s", field.name, why))
+			wrong = append(wrong, usage("--answer "+field.Name, "answer with "+answerText(field.Schema), "the answer %s %s", field.Name, why))
 		}
-		values[field.name] = raw
+		values[field.Name] = raw
 	}
 	if len(wrong) > 0 {
 		return nil, allOf(wrong...)
@@ -259,16 +260,16 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 
 // given returns what --answer says of the field of a form, or nil. Of several answers each is that of one form, and the
 // last one also that of the forms after it. To a list they are its items, unless they are lists in JSON.
-func (a *asker) given(field property) []string {
-	texts := a.answers[field.name]
-	switch used := a.used[field.name]; {
+func (a *asker) given(field signature.Property) []string {
+	texts := a.answers[field.Name]
+	switch used := a.used[field.Name]; {
 	case len(texts) == 0:
 		return nil
-	case field.schema.isList() && !strings.HasPrefix(strings.TrimSpace(texts[0]), "["):
-		a.used[field.name] = len(texts)
+	case isList(field.Schema) && !strings.HasPrefix(strings.TrimSpace(texts[0]), "["):
+		a.used[field.Name] = len(texts)
 		return texts
 	case used < len(texts):
-		a.used[field.name]++
+		a.used[field.Name]++
 		return texts[used : used+1]
 	}
 	return texts[len(texts)-1:]
@@ -290,12 +291,12 @@ func (a *asker) act() error {
 
 // fillDefaults fills what nobody answers from the form's defaults. They make no answer by themselves: to accept a form is to say that
 // the user approves.
-func (a *asker) fillDefaults(fields, open []property, values map[string][]byte, message string) error {
-	missing := func(fields ...property) error {
+func (a *asker) fillDefaults(fields, open []signature.Property, values map[string][]byte, message string) error {
+	missing := func(fields ...signature.Property) error {
 		var names, fixes []string
 		for _, field := range fields {
-			names = append(names, field.name)
-			fixes = append(fixes, "--answer "+field.name+"=VALUE, where VALUE is "+field.schema.answerText())
+			names = append(names, field.Name)
+			fixes = append(fixes, "--answer "+field.Name+"=VALUE, where VALUE is "+answerText(field.Schema))
 		}
 		what := "the server asks for " + strings.Join(names, ", ") + ", and nobody answers"
 		if len(fields) == 0 {
@@ -306,11 +307,11 @@ func (a *asker) fillDefaults(fields, open []property, values map[string][]byte, 
 			Fix: "answer with " + strings.Join(fixes, "\nand ") + ", or call it from a terminal",
 		}
 	}
-	var required []property
+	var required []signature.Property
 	for _, field := range open {
-		if def := rawjson.Get(field.schema.raw, "default"); def != nil {
-			values[field.name] = def
-		} else if field.required {
+		if def := rawjson.Get(field.Schema.Raw, "default"); def != nil {
+			values[field.Name] = def
+		} else if field.Required {
 			required = append(required, field)
 		}
 	}
@@ -351,59 +352,59 @@ func (a *asker) tellUnused(log zerolog.Logger) {
 }
 
 // accept returns the answer to a form.
-func accept(fields []property, values map[string][]byte) *pb.ElicitResult {
+func accept(fields []signature.Property, values map[string][]byte) *pb.ElicitResult {
 	raw := []byte{'{'}
 	for _, field := range fields {
-		value, ok := values[field.name]
+		value, ok := values[field.Name]
 		if !ok {
 			continue
 		}
 		if len(raw) > 1 {
 			raw = append(raw, ',')
 		}
-		raw = append(append(rawjson.AppendString(raw, field.name), ':'), value...)
+		raw = append(append(rawjson.AppendString(raw, field.Name), ':'), value...)
 	}
 	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: append(raw, '}')}
 }
 
 // fill asks for fields. What was answered before is what an empty line stands for.
-func (a *asker) fill(ctx context.Context, fields []property, values map[string][]byte) error {
+func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
 	if len(fields) > 0 {
 		a.say("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
 	}
 	for _, field := range fields {
-		def := values[field.name]
+		def := values[field.Name]
 		if def == nil {
-			def = rawjson.Get(field.schema.raw, "default")
+			def = rawjson.Get(field.Schema.Raw, "default")
 		}
 		raw, err := a.field(ctx, field, def)
 		if err != nil {
 			return err
 		}
 		if raw != nil {
-			values[field.name] = raw
+			values[field.Name] = raw
 		}
 	}
 	return nil
 }
 
 // field asks for a field until the answer is right. It returns nil if the field is left out.
-func (a *asker) field(ctx context.Context, field property, def []byte) ([]byte, error) {
-	s := field.schema
-	if text := s.text("description"); text != "" {
+func (a *asker) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
+	s := field.Schema
+	if text := s.Text("description"); text != "" {
 		a.say("  %s\n", harmless(text))
 	}
-	for _, choice := range s.titled() {
-		a.say("    %s  %s\n", harmless(choice.value), harmless(choice.title))
+	for _, choice := range s.Titled() {
+		a.say("    %s  %s\n", harmless(choice.Value), harmless(choice.Title))
 	}
-	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.text("title"), field.name), s.answerText())
-	if !field.required {
+	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.Text("title"), field.Name), answerText(s))
+	if !field.Required {
 		prompt += ", optional"
 	}
 	prompt += ")"
 	if def != nil {
-		text := valueText(def)
-		if s.isBoolean() {
+		text := signature.Value(def)
+		if isBoolean(s) {
 			text = cmp.Or(map[string]string{"true": "yes", "false": "no"}[text], text)
 		}
 		prompt += " [" + text + "]"
@@ -413,20 +414,20 @@ func (a *asker) field(ctx context.Context, field property, def []byte) ([]byte, 
 		switch {
 		case err != nil:
 			return nil, err
-		case line == "" && (def != nil || !field.required):
+		case line == "" && (def != nil || !field.Required):
 			return def, nil
 		case line == "":
 			a.say("  it is required\n")
 			continue
 		}
 		texts := []string{line}
-		if s.isList() && !strings.HasPrefix(line, "[") {
+		if isList(s) && !strings.HasPrefix(line, "[") {
 			texts = strings.Split(line, ",")
 			for i := range texts {
 				texts[i] = strings.TrimSpace(texts[i])
 			}
 		}
-		raw, wrong := s.value(texts)
+		raw, wrong := fieldValue(s, texts)
 		if wrong == "" {
 			return raw, nil
 		}
@@ -510,7 +511,7 @@ func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.I
 		a.say("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
 	}
 	for _, t := range req.GetTools() {
-		a.say("  tool: %s\n", oneLine(signature(t.GetName(), t.GetInputSchema(), nil), maxSignature))
+		a.say("  tool: %s\n", oneLine(signature.Tool(t.GetName(), t.GetInputSchema(), nil), maxSignature))
 	}
 	a.say("(end with a line that is only a dot; /decline refuses)\n")
 	var lines []string
@@ -567,55 +568,31 @@ func (a *asker) line(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// A choice is a value with the title that people see.
-type choice struct{ value, title string }
-
-// titled returns the choices of a field or of its items that have titles: oneOf, anyOf, or enumNames of 2025-06-18.
-func (s schema) titled() []choice {
-	var list []choice
-	names := slices.Collect(rawjson.Elements(rawjson.Get(s.raw, "enumNames")))
-	for i, v := range s.choices() {
-		if i < len(names) {
-			list = append(list, choice{valueText(v), valueText(names[i])})
-		}
-	}
-	for _, in := range []schema{s, s.get("items")} {
-		for _, key := range []string{"oneOf", "anyOf"} {
-			for raw := range rawjson.Elements(rawjson.Get(in.raw, key)) {
-				if title, ok := rawjson.String(rawjson.Get(raw, "title")); ok && rawjson.Get(raw, "const") != nil {
-					list = append(list, choice{valueText(rawjson.Get(raw, "const")), title})
-				}
-			}
-		}
-	}
-	return list
-}
-
 // isList reports whether a field of a form is answered with several values.
-func (s schema) isList() bool { return slices.Contains(s.types(), "array") }
+func isList(s signature.Schema) bool { return slices.Contains(s.Types(), "array") }
 
 // isBoolean reports whether a field of a form is answered with yes or no.
-func (s schema) isBoolean() bool { return slices.Equal(s.types(), []string{"boolean"}) }
+func isBoolean(s signature.Schema) bool { return slices.Equal(s.Types(), []string{"boolean"}) }
 
-// answerText is typeText for the field of a form.
-func (s schema) answerText() string {
-	if s.isBoolean() {
+// answerText is the type of values for the field of a form.
+func answerText(s signature.Schema) string {
+	if isBoolean(s) {
 		return "yes or no"
 	}
-	return s.typeText()
+	return s.Type()
 }
 
-// value is coerce for the field of a form, whose schema it compares the value with as well, and which y and n answer if it is a boolean.
-func (s schema) value(texts []string) (raw []byte, wrong string) {
-	if s.isBoolean() && len(texts) == 1 {
+// fieldValue is coerce for the field of a form, whose schema it compares the value with as well, and which y and n answer if it is a boolean.
+func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
+	if isBoolean(s) && len(texts) == 1 {
 		text := strings.ToLower(strings.TrimSpace(texts[0]))
 		if raw, ok := booleans[cmp.Or(map[string]string{"y": "yes", "n": "no"}[text], text)]; ok {
 			return []byte(raw), ""
 		}
 		return nil, "cannot be " + strconv.Quote(rawjson.Shorten(texts[0])) + ": it is yes or no"
 	}
-	if raw, wrong = s.coerce(texts); wrong == "" {
-		wrong = s.misfit(raw)
+	if raw, wrong = coerce(s, texts); wrong == "" {
+		wrong = misfit(s, raw)
 	}
 	return raw, wrong
 }
@@ -634,10 +611,10 @@ var formats = map[string]struct {
 }
 
 // misfit returns why a value is not one of a form's field, or nothing.
-func (s schema) misfit(raw []byte) string {
+func misfit(s signature.Schema, raw []byte) string {
 	text, isText := rawjson.String(raw)
-	if f, ok := formats[s.text("format")]; ok && isText && !f.is(text) {
+	if f, ok := formats[s.Text("format")]; ok && isText && !f.is(text) {
 		return "has to be " + f.means
 	}
-	return strings.Replace(catalog.Misfit(s.raw, raw), "expected", "has to be", 1)
+	return strings.Replace(catalog.Misfit(s.Raw, raw), "expected", "has to be", 1)
 }

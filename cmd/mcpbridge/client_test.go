@@ -32,6 +32,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -880,7 +881,7 @@ func TestOrderOfQuestions(t *testing.T) {
 }
 
 func TestAnswersOfLists(t *testing.T) {
-	list := property{name: "via", schema: schema{raw: []byte(`{"type":"array","items":{"type":"string"}}`)}}
+	list := signature.Property{Name: "via", Schema: signature.Of([]byte(`{"type":"array","items":{"type":"string"}}`))}
 	for _, c := range []struct{ answers, first, second string }{
 		{`a`, `[a]`, `[a]`},
 		{`a b`, `[a b]`, `[a b]`},
@@ -1140,16 +1141,16 @@ func TestElicitationOnATerminal(t *testing.T) {
 
 // What people write for yes and no, each of it.
 func TestYesAndNo(t *testing.T) {
-	gift := schemaOf([]byte(`{"type":"boolean"}`))
+	gift := signature.Of([]byte(`{"type":"boolean"}`))
 	for typed, want := range map[string]string{
 		"y": "true", "Y": "true", "yes": "true", " Yes ": "true", "true": "true", "n": "false", "no": "false", "NO": "false", "false": "false",
 		"": "", "1": "", "ye": "", "yes and no": "",
 	} {
-		if raw, wrong := gift.value([]string{typed}); string(raw) != want || (wrong == "") != (want != "") {
+		if raw, wrong := fieldValue(gift, []string{typed}); string(raw) != want || (wrong == "") != (want != "") {
 			t.Errorf("%q is read as %q, %q", typed, raw, wrong)
 		}
 	}
-	if raw, wrong := schemaOf([]byte(`{"type":"string"}`)).value([]string{"y"}); string(raw) != `"y"` || wrong != "" {
+	if raw, wrong := fieldValue(signature.Of([]byte(`{"type":"string"}`)), []string{"y"}); string(raw) != `"y"` || wrong != "" {
 		t.Errorf("a text is read as %q, %q", raw, wrong)
 	}
 }
@@ -1171,7 +1172,7 @@ func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
 		{`{"type":"array","items":{"type":"string"},"maxItems":1}`, []string{"a", "b"}, "has to be at most 1 item, got an array of 2 items"},
 		{`{"type":"string","$ref":"https://example.com/schema"}`, []string{"a"}, ""}, // the server knows it
 	} {
-		if _, wrong := schemaOf([]byte(c.schema)).value(c.typed); wrong != c.want {
+		if _, wrong := fieldValue(signature.Of([]byte(c.schema)), c.typed); wrong != c.want {
 			t.Errorf("%q for %s: %q, want %q", c.typed, c.schema, wrong, c.want)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
 // harmless returns a text of a server as it can be shown on a terminal: what would move the cursor, colour what follows, or
@@ -56,14 +54,6 @@ func oneLine(text string, n int) string {
 		return string(runes[:max(n-1, 0)]) + "…"
 	}
 	return text
-}
-
-// valueText returns a JSON value for people: a string as its text.
-func valueText(raw []byte) string {
-	if text, ok := rawjson.String(raw); ok {
-		return text
-	}
-	return string(rawjson.AppendLine(nil, raw))
 }
 
 // indented returns JSON in lines.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -96,7 +97,7 @@ func runList(ctx context.Context, c *client, _ []string) error {
 	}
 	if section("Tools", len(o.tools)) {
 		for _, t := range o.tools {
-			item(signature(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetDescription())
+			item(signature.Tool(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetDescription())
 		}
 	}
 	if section("Resources", len(o.resources)) {
@@ -154,21 +155,6 @@ func (c *client) printJSON(document any) error {
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return strings.TrimSpace(line)
-}
-
-// named returns a URI with the name and type of what is there.
-func named(uri, name, mime string) string {
-	var more []string
-	if name != "" && name != uri {
-		more = append(more, name)
-	}
-	if mime != "" {
-		more = append(more, mime)
-	}
-	if len(more) == 0 {
-		return uri
-	}
-	return uri + " (" + strings.Join(more, ", ") + ")"
 }
 
 // promptSignature returns a prompt as a function.
@@ -344,20 +330,20 @@ func (c *client) describeTool(t *pb.Tool) error {
 		return c.printMessage(t)
 	}
 	var members []string
-	for _, p := range schemaOf(t.GetInputSchema()).properties() {
+	for _, p := range signature.Of(t.GetInputSchema()).Properties() {
 		need := ""
-		if p.required {
+		if p.Required {
 			need = ", required"
 		}
-		if def := rawjson.Get(p.schema.raw, "default"); def != nil {
-			need += ", default " + oneLine(string(rawjson.AppendLine(nil, def)), maxDefault)
+		if def := rawjson.Get(p.Schema.Raw, "default"); def != nil {
+			need += ", default " + oneLine(string(rawjson.AppendLine(nil, def)), signature.MaxDefault)
 		}
-		lines := []string{fmt.Sprintf("  %s (%s%s)", p.name, p.schema.typeText(), need)}
-		if about := p.schema.text("description"); about != "" {
+		lines := []string{fmt.Sprintf("  %s (%s%s)", p.Name, p.Schema.Type(), need)}
+		if about := p.Schema.Text("description"); about != "" {
 			lines = append(lines, strings.Split(strings.TrimSpace(about), "\n")...)
 		}
-		for _, choice := range p.schema.titled() {
-			lines = append(lines, choice.value+"  "+choice.title)
+		for _, choice := range p.Schema.Titled() {
+			lines = append(lines, choice.Value+"  "+choice.Title)
 		}
 		members = append(members, strings.Join(lines, "\n      "))
 	}
@@ -369,7 +355,7 @@ func (c *client) describeTool(t *pb.Tool) error {
 	if err != nil {
 		return err
 	}
-	return c.sheet(signature(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetTitle(), t.GetDescription(), hints(t.GetAnnotations()),
+	return c.sheet(signature.Tool(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetTitle(), t.GetDescription(), hints(t.GetAnnotations()),
 		arguments, schemas)
 }
 
@@ -463,8 +449,8 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		return c.notFound("tool", name, known)
 	}
 	t := tools[i]
-	shape := oneLine(signature(name, t.GetInputSchema(), nil), maxSignature)
-	arguments, err := argumentReader{c.p.Stdin}.parse(ctx, args[1:], schemaOf(t.GetInputSchema()), name, shape)
+	shape := oneLine(signature.Tool(name, t.GetInputSchema(), nil), maxSignature)
+	arguments, err := argumentReader{c.p.Stdin}.parse(ctx, args[1:], signature.Of(t.GetInputSchema()), name, shape)
 	if err != nil {
 		return err
 	}
@@ -506,35 +492,6 @@ func (c *client) writeText(text string) error {
 		text += "\n"
 	}
 	return c.write(text)
-}
-
-// contentText returns content as text: what is none is named.
-func contentText(blocks []*pb.ContentBlock) string {
-	var parts []string
-	for _, b := range blocks {
-		switch x := b.GetBlock().(type) {
-		case *pb.ContentBlock_Text:
-			parts = append(parts, x.Text.GetText())
-		case *pb.ContentBlock_Image:
-			parts = append(parts, fmt.Sprintf("[image, %s, %d bytes]", x.Image.GetMimeType(), len(x.Image.GetData())))
-		case *pb.ContentBlock_Audio:
-			parts = append(parts, fmt.Sprintf("[audio, %s, %d bytes]", x.Audio.GetMimeType(), len(x.Audio.GetData())))
-		case *pb.ContentBlock_ResourceLink:
-			parts = append(parts, fmt.Sprintf("[resource %s]", named(x.ResourceLink.GetUri(), x.ResourceLink.GetName(), x.ResourceLink.GetMimeType())))
-		case *pb.ContentBlock_Resource:
-			r := x.Resource.GetResource()
-			if text, ok := r.GetBody().(*pb.ResourceContents_Text); ok {
-				parts = append(parts, text.Text)
-			} else {
-				parts = append(parts, fmt.Sprintf("[resource %s, %s, %d bytes]", r.GetUri(), r.GetMimeType(), len(r.GetBlob())))
-			}
-		case *pb.ContentBlock_ToolUse:
-			parts = append(parts, fmt.Sprintf("[use of the tool %s: %s]", x.ToolUse.GetName(), x.ToolUse.GetInput()))
-		case *pb.ContentBlock_ToolResult:
-			parts = append(parts, contentText(x.ToolResult.GetContent()))
-		}
-	}
-	return strings.Join(parts, "\n")
 }
 
 // runRead writes the content of a resource.

@@ -91,7 +91,7 @@ func (c *Catalog) checkOutput(
 	c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), c.o.Limits.ToolName)).Str("code", "Internal").Str("violation", lines).
 		Msg("the backend's tool returned what its own output schema does not allow")
 	return refused("The tool %q was called, and returned something that its own output schema does not allow. This is a fault of the tool; "+
-		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, rawjson.ShortenTo(s.shape(s.full, maxShape), maxSignature)), nil
+		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, s.shape()), nil
 }
 
 // A side is what of a tool is checked.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
 // How much is said of a violation.
@@ -26,7 +27,6 @@ const (
 	maxProblem   = 300
 	maxSignature = 1_500
 	maxListed    = 10 // choices, names
-	maxShape     = 3  // levels of objects in a signature
 	// maxExplained is how many errors are looked at to find the problems.
 	maxExplained = 1_000
 )
@@ -97,6 +97,8 @@ type explainer struct {
 	violation
 	*schema
 	value any
+	// root is the schema as it is shown. It is read when the first type is shown.
+	root signature.Schema
 	// explained is how many errors were looked at.
 	explained int
 	// shown and shapes are what is said of large values of the schema, by where they are in memory, and of schemas: errors can be many.
@@ -267,7 +269,7 @@ func (e *explainer) missing(at, names []string, with string) {
 		if s := e.schemaAt(at); s != nil {
 			if p := e.declared(s, name); p != nil {
 				if e.shapes[p] == "" {
-					e.shapes[p] = e.shape(p, maxShape-1)
+					e.shapes[p] = e.shape(p)
 				}
 				if w := e.shapes[p]; w != "any" {
 					want = w

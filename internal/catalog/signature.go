@@ -1,122 +1,34 @@
 package catalog
 
 import (
-	"math/big"
-	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-// signature returns how a tool is called, as far as a line can say it.
+// signature returns how a tool is called, in one line.
 func (s *schema) signature(tool string) string {
-	root := resolve(s.full)
-	if root == nil {
-		return tool
-	}
-	return rawjson.ShortenTo(tool+"("+s.fields(root, maxShape)+")", maxSignature)
+	return rawjson.ShortenTo(signature.Tool(tool, s.text, nil), maxSignature)
 }
 
-// fields returns the properties of an object: those that are required first.
-func (s *schema) fields(of *jsonschema.Schema, levels int) string {
-	required := map[string]bool{}
-	for _, name := range of.Required {
-		required[name] = true
-	}
-	var all []string
-	size := 0
-	for _, mark := range []string{": ", "?: "} {
-		for _, name := range s.order(of) {
-			if size > maxSignature { // nobody is told more
-				break
-			}
-			if required[name] != (mark == ": ") {
-				continue
-			}
-			all = append(all, rawjson.Shorten(name)+mark+s.shape(of.Properties[name], levels-1))
-			size += len(all[len(all)-1])
-		}
-	}
-	return strings.Join(all, ", ")
+// shape returns the type of the values that conform to the schema, in one line.
+func (s *schema) shape() string {
+	return rawjson.ShortenTo(signature.Of(s.text).Type(), maxSignature)
 }
 
-// shape says in a few words what a part of the schema allows.
-func (s *schema) shape(of *jsonschema.Schema, levels int) string {
-	of = resolve(of)
-	switch {
-	case of == nil || of.Bool != nil:
-		return "any"
-	case of.Const != nil:
-		return show(*of.Const)
-	case of.Enum != nil:
-		return strings.ReplaceAll(list(of.Enum.Values, show), ", ", "|")
-	case len(of.AnyOf) > 0 || len(of.OneOf) > 0:
-		var all []string
-		for i, branch := range append(slices.Clone(of.AnyOf), of.OneOf...) {
-			if i == maxListed || levels <= 0 {
-				all = append(all, "…")
-				break
-			}
-			all = append(all, s.shape(branch, levels-1))
-		}
-		return strings.Join(slices.Compact(all), "|")
-	case of.Types == nil || of.Types.IsEmpty():
+// shape returns the type of the values that conform to a part of the schema, or "any".
+func (e *explainer) shape(of *jsonschema.Schema) string {
+	ref, ok := strings.CutPrefix(of.Location, location)
+	if !ok {
 		return "any"
 	}
-	var all []string
-	for _, name := range nullLast(of.Types.ToStrings()) {
-		switch name {
-		case "array":
-			all = append(all, s.items(of, levels))
-		case "object":
-			if len(of.Properties) > 0 && levels > 0 {
-				name = "{" + s.fields(of, levels) + "}"
-			}
-			all = append(all, name)
-		case "integer", "number":
-			all = append(all, name+bounds(of))
-		default:
-			all = append(all, name)
-		}
+	if e.root.Raw == nil {
+		e.root = signature.Of(e.schema.text)
 	}
-	return strings.Join(all, "|")
-}
-
-// items says what an array is of.
-func (s *schema) items(of *jsonschema.Schema, levels int) string {
-	item := of.Items2020
-	if old, ok := of.Items.(*jsonschema.Schema); ok {
-		item = old
-	}
-	if item == nil || levels <= 0 {
-		return "array"
-	}
-	text := s.shape(item, levels-1)
-	if strings.Contains(text, "|") {
-		text = "(" + text + ")"
-	}
-	return text + "[]"
-}
-
-// bounds returns the bounds of a number, as " 1..10".
-func bounds(s *jsonschema.Schema) string {
-	low, high := either(s.Minimum, s.ExclusiveMinimum), either(s.Maximum, s.ExclusiveMaximum)
-	if low == "" && high == "" {
-		return ""
-	}
-	return " " + low + ".." + high
-}
-
-func either(a, b *big.Rat) string {
-	switch {
-	case a != nil:
-		return decimal(a)
-	case b != nil:
-		return decimal(b)
-	}
-	return ""
+	return e.root.At(ref).Type()
 }
 
 // resolve follows references.

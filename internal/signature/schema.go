@@ -1,0 +1,373 @@
+// Package signature shows JSON Schemas as types, and tools as functions, in the text that people and models read.
+package signature
+
+import (
+	"bytes"
+	"iter"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// A Schema is a part of a JSON Schema that a server has published, for display and for reading typed arguments. It does
+// not validate: package catalog does. The text is not trusted: what is nested too deep or refers to itself is cut.
+type Schema struct {
+	// Raw is the text of the part. References are resolved.
+	Raw []byte
+
+	doc    *document
+	beside [][]byte // schemas beside the references that led to Raw, if they constrain members
+	depth  int
+}
+
+// A document is the text that a Schema is part of.
+type document struct {
+	raw []byte
+	at  map[string][]byte // what references lead to
+}
+
+// maxDepth is the maximum depth of a Schema. Types show fewer levels: see maxLevels.
+const maxDepth = 32
+
+var anything = []byte("{}")
+
+// Of returns the schema in a text. Invalid JSON accepts every value, as `{}` does.
+func Of(text []byte) Schema {
+	if rawjson.Check(text) != nil {
+		text = anything
+	}
+	return Schema{Raw: text, doc: &document{raw: text, at: map[string][]byte{}}}.resolve()
+}
+
+// Get returns the schema in a member.
+func (s Schema) Get(name string) Schema { return s.part(rawjson.Get(s.Raw, name)) }
+
+// At returns the schema at a reference within the document, such as #/$defs/item.
+func (s Schema) At(ref string) Schema { return s.part(s.doc.follow(ref)) }
+
+func (s Schema) part(raw []byte) Schema {
+	return Schema{Raw: raw, doc: s.doc, depth: s.depth + 1}.resolve()
+}
+
+func (s Schema) exists() bool { return len(s.Raw) > 0 && s.depth <= maxDepth }
+
+// follow returns what a reference leads to. Other documents are never fetched, and accept every value.
+func (d *document) follow(ref string) []byte {
+	if at, ok := d.at[ref]; ok {
+		return at
+	}
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if unescaped, err := url.PathUnescape(pointer); err == nil {
+		pointer = unescaped
+	}
+	at := d.raw
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if step != "" {
+			at = child(at, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
+		}
+	}
+	if !ok || at == nil {
+		at = anything
+	}
+	d.at[ref] = at
+	return at
+}
+
+// child returns the member or element of a JSON text that a step of a JSON pointer leads to.
+func child(raw []byte, step string) []byte {
+	if !rawjson.IsArray(raw) {
+		return rawjson.Get(raw, step)
+	}
+	n, err := strconv.Atoi(step)
+	for item := range rawjson.Elements(raw) {
+		if err == nil && n == 0 {
+			return item
+		}
+		n--
+	}
+	return nil
+}
+
+// resolve follows references. Of the schemas beside them it keeps those that constrain members.
+func (s Schema) resolve() Schema {
+	for s.depth <= maxDepth {
+		ref, ok := rawjson.String(rawjson.Get(s.Raw, "$ref"))
+		if !ok {
+			all := slices.Collect(rawjson.Elements(rawjson.Get(s.Raw, "allOf")))
+			if len(all) == 1 && len(rawjson.Get(s.Raw, "type")) == 0 {
+				s.Raw, s.beside, s.depth = all[0], s.leaving("allOf"), s.depth+1
+				continue
+			}
+			return s
+		}
+		s.Raw, s.beside, s.depth = s.doc.follow(ref), s.leaving("$ref"), s.depth+1
+	}
+	return s
+}
+
+// composing are the keywords by which other schemas constrain members, and naming those by which a schema itself does.
+var (
+	composing = []string{"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependentRequired", "dependencies"}
+	naming    = []string{"properties", "required", "patternProperties", "additionalProperties", "unevaluatedProperties"}
+)
+
+// has reports whether a schema has any of some keywords.
+func has(raw []byte, keywords ...string) bool {
+	return slices.ContainsFunc(keywords, func(key string) bool { return rawjson.Get(raw, key) != nil })
+}
+
+// leaving returns the schemas beside the references so far, with s if it constrains members by another keyword.
+func (s Schema) leaving(by string) [][]byte {
+	if has(s.Raw, slices.DeleteFunc(slices.Concat(naming, composing), func(key string) bool { return key == by })...) {
+		return append(s.beside, s.Raw)
+	}
+	return s.beside
+}
+
+// parts returns the schemas that constrain the same value, always or on a condition.
+func (s Schema) parts() iter.Seq[Schema] {
+	return func(yield func(Schema) bool) {
+		for _, raw := range s.beside {
+			if !yield(Schema{Raw: raw, doc: s.doc, depth: s.depth + 1}) {
+				return
+			}
+		}
+		for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+			for raw := range rawjson.Elements(rawjson.Get(s.Raw, key)) {
+				if !yield(s.part(raw)) {
+					return
+				}
+			}
+		}
+		for _, key := range []string{"if", "then", "else"} {
+			if raw := rawjson.Get(s.Raw, key); raw != nil && !yield(s.part(raw)) {
+				return
+			}
+		}
+		for _, key := range []string{"dependentSchemas", "dependencies"} {
+			for _, raw := range rawjson.Members(rawjson.Get(s.Raw, key)) {
+				if !yield(s.part(raw)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Text returns the text in a member, or "".
+func (s Schema) Text(name string) string {
+	text, _ := rawjson.String(rawjson.Get(s.Raw, name))
+	return text
+}
+
+// A Property is a member that a schema of an object declares.
+type Property struct {
+	Name     string
+	Schema   Schema
+	Required bool
+}
+
+// Properties returns the members of an object in the order of their author.
+func (s Schema) Properties() []Property {
+	list := slices.Collect(s.declared())
+	for i := range list {
+		list[i].Schema = s.part(list[i].Schema.Raw)
+	}
+	return list
+}
+
+// declared returns the members of an object in the order of their author, with references that are not resolved.
+func (s Schema) declared() iter.Seq[Property] {
+	return func(yield func(Property) bool) {
+		required := map[string]bool{} // false: it is among properties
+		for name := range rawjson.Elements(rawjson.Get(s.Raw, "required")) {
+			if text, ok := rawjson.String(name); ok {
+				required[text] = true
+			}
+		}
+		for member, raw := range rawjson.Members(rawjson.Get(s.Raw, "properties")) {
+			name := string(member)
+			_, ok := required[name]
+			if !yield(Property{name, Schema{Raw: raw}, ok}) {
+				return
+			}
+			if ok {
+				required[name] = false
+			}
+		}
+		for name := range rawjson.Elements(rawjson.Get(s.Raw, "required")) {
+			if text, ok := rawjson.String(name); ok && required[text] {
+				if !yield(Property{text, Schema{Raw: anything}, true}) {
+					return
+				}
+				required[text] = false
+			}
+		}
+	}
+}
+
+// Property returns the schema of a member, and whether the member is allowed.
+func (s Schema) Property(name string) (Schema, bool) {
+	declares := false
+	for p := range s.declared() {
+		if p.Name == name {
+			return s.part(p.Schema.Raw), true
+		}
+		declares = true
+	}
+	open := s.part(anything)
+	further := rawjson.Get(s.Raw, "additionalProperties")
+	switch {
+	case rawjson.IsObject(further):
+		return s.part(further), true
+	case string(bytes.TrimSpace(further)) == "true", rawjson.Get(s.Raw, "patternProperties") != nil:
+		return open, true
+	case len(further) > 0:
+		return open, false
+	}
+	left := maxAlternatives
+	if parts := s.inParts(name, &left); len(parts) > 0 {
+		// The parts that do not name it may leave it open.
+		return s.part(slices.Concat([]byte(`{"anyOf":[`), bytes.Join(parts, []byte{','}), []byte(`,{}]}`))), true
+	}
+	further = rawjson.Get(s.Raw, "unevaluatedProperties")
+	switch {
+	case rawjson.IsObject(further):
+		return s.part(further), true
+	case string(bytes.TrimSpace(further)) == "true", len(s.beside) > 0, has(s.Raw, composing...):
+		return open, true
+	}
+	// A schema without properties leaves them open. One with some is taken to list all of them, although JSON Schema
+	// allows further ones: another name is far more often a mistake.
+	return open, !declares && len(further) == 0
+}
+
+// inParts returns the schemas of a member in the parts of s, of which at most *left are examined.
+func (s Schema) inParts(name string, left *int) [][]byte {
+	var all [][]byte
+	for part := range s.parts() {
+		if *left--; *left < 0 {
+			break
+		}
+		if !part.exists() {
+			continue
+		}
+		for _, raw := range append(part.inParts(name, left), rawjson.Get(rawjson.Get(part.Raw, "properties"), name)) {
+			if raw != nil && !slices.ContainsFunc(all, func(known []byte) bool { return bytes.Equal(known, raw) }) {
+				all = append(all, raw)
+			}
+		}
+	}
+	return all
+}
+
+// maxAlternatives is the maximum number of alternatives that are examined: a schema that refers to itself has any number.
+const maxAlternatives = 100
+
+// Alternatives returns the schemas of which a value conforms to one, each without alternatives of its own.
+func (s Schema) Alternatives() []Schema {
+	left := maxAlternatives
+	return s.expand(&left)
+}
+
+// expand is Alternatives, of which at most *left are examined.
+func (s Schema) expand(left *int) []Schema {
+	if *left--; *left < 0 || !s.exists() {
+		return nil
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		list := rawjson.Get(s.Raw, key)
+		if list == nil || len(s.Types()) == 1 {
+			continue
+		}
+		var all []Schema
+		for raw := range rawjson.Elements(list) {
+			all = append(all, s.part(raw).expand(left)...)
+			if *left < 0 {
+				break
+			}
+		}
+		return all
+	}
+	return []Schema{s}
+}
+
+// Object returns the alternative that is an object, if there is only one.
+func (s Schema) Object() Schema {
+	var objects []Schema
+	for _, alternative := range s.Alternatives() {
+		if types := alternative.Types(); len(types) == 0 || slices.Contains(types, "object") {
+			objects = append(objects, alternative)
+		}
+	}
+	if len(objects) == 1 {
+		return objects[0]
+	}
+	return s
+}
+
+// Types returns the types that a schema names or implies. None: every type.
+func (s Schema) Types() []string {
+	named := rawjson.Get(s.Raw, "type")
+	if text, ok := rawjson.String(named); ok {
+		return []string{text}
+	}
+	var types []string
+	for raw := range rawjson.Elements(named) {
+		if text, ok := rawjson.String(raw); ok {
+			types = append(types, text)
+		}
+	}
+	switch {
+	case len(types) > 0:
+	case rawjson.Get(s.Raw, "properties") != nil:
+		types = []string{"object"}
+	case rawjson.Get(s.Raw, "items") != nil:
+		types = []string{"array"}
+	}
+	return types
+}
+
+// Choices returns the values that a schema allows, as JSON, or nil if it does not list them.
+func (s Schema) Choices() [][]byte {
+	if c := rawjson.Get(s.Raw, "const"); c != nil {
+		return [][]byte{c}
+	}
+	return slices.Collect(rawjson.Elements(rawjson.Get(s.Raw, "enum")))
+}
+
+// A Choice is a value with the title that people see.
+type Choice struct{ Value, Title string }
+
+// Titled returns the choices of a field of a form, or of its items, that have titles: oneOf, anyOf, or enumNames of
+// 2025-06-18.
+func (s Schema) Titled() []Choice {
+	var list []Choice
+	names := slices.Collect(rawjson.Elements(rawjson.Get(s.Raw, "enumNames")))
+	for i, v := range s.Choices() {
+		if i < len(names) {
+			list = append(list, Choice{Value(v), Value(names[i])})
+		}
+	}
+	for _, in := range []Schema{s, s.Get("items")} {
+		for _, key := range []string{"oneOf", "anyOf"} {
+			for raw := range rawjson.Elements(rawjson.Get(in.Raw, key)) {
+				if title, ok := rawjson.String(rawjson.Get(raw, "title")); ok && rawjson.Get(raw, "const") != nil {
+					list = append(list, Choice{Value(rawjson.Get(raw, "const")), title})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// Value returns a JSON value for people: a string as its text.
+func Value(raw []byte) string {
+	if text, ok := rawjson.String(raw); ok {
+		return text
+	}
+	return string(rawjson.AppendLine(nil, raw))
+}
