@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
 // retiredWords are private words of earlier versions that Go files must not use in comments and identifiers. A word that
@@ -92,6 +94,76 @@ func TestRetiredWordsAreFound(t *testing.T) {
 			t.Errorf("%q in %v: %t", tt.word, tt.words, got)
 		}
 	}
+}
+
+// maxColumns is the longest line of prose in documentation, and the longest cell of a table.
+const maxColumns = 120
+
+func TestDocumentationHasShortLinesAndCells(t *testing.T) {
+	for _, name := range repositoryFiles(t, ".md") {
+		if strings.HasPrefix(name, "proto/") { // its lines are as long as those of the .proto files
+			continue
+		}
+		fenced := false
+		eachLine(t, name, func(n int, line string) {
+			if strings.HasPrefix(line, "```") {
+				fenced = !fenced
+			}
+			if fenced {
+				return
+			}
+			for _, long := range longParts(line) {
+				t.Errorf("%s:%d: got %d columns, want at most %d: %s\n"+
+					"  fix: wrap the line, or move the text of a cell below its table",
+					name, n, utf8.RuneCountInString(long), maxColumns, long)
+			}
+		})
+	}
+}
+
+func TestLongLinesAndCellsAreFound(t *testing.T) {
+	word := strings.Repeat("x", 60)
+	long := word + " " + word
+	for _, tt := range []struct {
+		line string
+		want []string
+	}{
+		{word + " " + word[1:], nil},
+		{long, []string{long}},
+		{"[" + word + "](" + long + ")", nil},
+		{"    " + long, nil},
+		{"| " + word + " | " + word + " |", nil},
+		{"| " + word + " | " + long + " |", []string{long}},
+		{`| ` + word + `\| ` + word + ` |`, []string{word + `\| ` + word}},
+	} {
+		if got := longParts(tt.line); !slices.Equal(got, tt.want) {
+			t.Errorf("longParts(%q): got %q, want %q", tt.line, got, tt.want)
+		}
+	}
+}
+
+var (
+	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
+	cell       = regexp.MustCompile(`(?:\\.|[^|\\])+`)
+)
+
+// longParts returns the parts of a line of Markdown that are too long: the line, or cells of a table. Targets of links
+// do not count, and indented lines are code.
+func longParts(line string) []string {
+	line = linkTarget.ReplaceAllString(line, "]")
+	parts := []string{line}
+	if strings.HasPrefix(line, "|") {
+		parts = cell.FindAllString(line, -1)
+	} else if strings.HasPrefix(line, "    ") {
+		return nil
+	}
+	var long []string
+	for _, part := range parts {
+		if part = strings.TrimSpace(part); utf8.RuneCountInString(part) > maxColumns {
+			long = append(long, part)
+		}
+	}
+	return long
 }
 
 var commentWord = regexp.MustCompile(`[A-Za-z]+`)

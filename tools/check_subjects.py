@@ -47,7 +47,7 @@ def inflected(word: str) -> bool:
 
 def git(*args: str) -> str:
     """Returns what git writes, and nothing if it fails."""
-    return subprocess.run(["git", *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
+    return subprocess.run(["git", *args], capture_output=True, text=True, check=False).stdout
 
 
 def commits() -> list[str]:
