@@ -26,6 +26,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
@@ -77,14 +78,14 @@ type App struct {
 
 	backends []*backend
 	opened   []error // of each of them
-	calls    *calls
+	life     *lifecycle.Lifecycle
 	panics   *contain.Panics
 	memory   *limit.Memory       // nil: as much as there is
 	streams  *limit.Streams      // of all clients
 	sessions *mcpserver.Sessions // of all endpoints
 	auth     *auth.Auth          // who may call over HTTP; nil: everybody
 	tls      *tls.Config         // of HTTP; nil: it is not protected
-	merged   *counted            // all backends as one
+	merged   bridge.Handler      // all backends as one
 	endpoint endpoint            // of merged
 	named    []endpoint
 	ln       net.Listener // of HTTP, or nil
@@ -129,7 +130,7 @@ func (a aside) Write(said []byte) (int, error) {
 // newApp returns the App of a configuration. Nothing is started yet.
 func newApp(cfg *loaded, o appOptions) (*App, error) {
 	log := o.Log
-	a := &App{appOptions: o, cfg: cfg, log: log, calls: newCalls(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
+	a := &App{appOptions: o, cfg: cfg, log: log, life: lifecycle.New(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)
 	if cfg.Serve.HTTP.checksCallers() {
@@ -160,11 +161,11 @@ func newApp(cfg *loaded, o appOptions) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.merged = &counted{a.calls, h}
+	a.merged = h
 	a.endpoint = a.newEndpoint("", a.merged, a.backends)
 	if len(a.backends) > 1 {
 		for _, b := range a.backends {
-			a.named = append(a.named, a.newEndpoint(b.Name, &counted{a.calls, cats[b.Name]}, []*backend{b}))
+			a.named = append(a.named, a.newEndpoint(b.Name, cats[b.Name], []*backend{b}))
 		}
 	} else {
 		a.named = []endpoint{{a.backends[0].Name, a.merged, a.endpoint.mcp}}
@@ -219,7 +220,7 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 			}
 		}
 	}
-	o.Log, o.Panics = a.log, a.panics
+	o.Log, o.Panics, o.Lifecycle = a.log, a.panics, a.life
 	o.PollAfter, o.PassHeaders, o.Principal = a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
 	o.Until = auth.Until
 	o.Sessions, o.Streams, o.Memory = a.sessions, a.streams, a.memory
@@ -251,7 +252,7 @@ func (a *App) Run(ctx, now context.Context) error {
 
 	isReady := func(ready bool) {
 		a.tellReady(ctx, ready)
-		probes.serving.Store(true)
+		a.life.Advance(lifecycle.Running)
 	}
 	var err error
 	if a.stdio && a.launches() { // its client is answered while they start: it may not wait for long
@@ -495,7 +496,7 @@ func (b *backend) dialOnce(ctx context.Context) error {
 
 // serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends break.
 func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) error {
-	fronts, err := a.newFronts(now)
+	fronts, err := a.newFronts()
 	if err != nil {
 		a.closeListeners()
 		return err
@@ -508,7 +509,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	endAll := func(left int) (err error) {
 		var ending sync.WaitGroup
 		for _, f := range fronts {
-			ending.Go(f.end) // together: clients of one that do not read hold up no other
+			ending.Go(func() { f.end(now) }) // together: clients of one that do not read hold up no other
 		}
 		ending.Wait()
 		for range left {
@@ -573,42 +574,38 @@ func (a *App) failedStart(backendsDone chan error) error {
 	return nil
 }
 
-// drain tells everybody that this is the end, and still takes everything for as long as whoever balances the load needs to hear
-// it. Then it takes no new clients, for a moment still calls of those that are there, and waits until no call runs, or for as
-// long as the configuration allows. A bug in one phase does not keep the bridge from the next.
+// drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load balancers
+// notice the shutdown, it accepts calls until none has been in flight for calmTime, and then waits for those in flight, for
+// serve.drain in all. A bug in one phase does not keep the bridge from the next.
 func (a *App) drain(now context.Context, fronts []front) {
-	a.log.Info().Int("calls", a.calls.drain()).Str("atMost", a.cfg.Serve.Drain.String()).
+	a.log.Info().Int("calls", a.life.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
 	phase := func(name string, do func()) {
 		defer a.panics.Recover(name, nil)
 		do()
 	}
-	phase("tell clients of the end", func() {
-		for _, f := range fronts {
-			f.part()
-		}
+	phase("lame duck", func() {
+		a.life.Advance(lifecycle.LameDuck)
 		wait, enough := context.WithTimeout(now, a.cfg.Serve.PreDrain)
 		defer enough()
 		<-wait.Done()
 	})
 	ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)
 	defer cancel()
-	phase("refuse new clients", func() {
-		for _, f := range fronts {
-			f.refuse()
-		}
+	phase("draining", func() {
+		a.life.Advance(lifecycle.Draining)
 		accept, enough := context.WithTimeout(ctx, acceptTime)
 		defer enough()
-		a.calls.quiet(accept, calmTime)
+		a.life.AwaitQuiet(accept, calmTime)
 	})
-	phase("wait for calls", func() {
-		a.calls.refuse()
+	phase("finishing", func() {
+		a.life.Advance(lifecycle.Finishing)
 		a.log.Info().Msg("refusing new calls")
-		if left := a.calls.wait(ctx); left > 0 {
+		if left := a.life.AwaitIdle(ctx); left > 0 {
 			a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
 		}
 		for _, f := range fronts {
-			f.answered(ctx)
+			f.flush(ctx)
 		}
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
@@ -50,7 +51,7 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 	}
 	cfg := &loaded{Config: Config{Limits: set}}
 	cfg.Serve.HTTP.Path = "/mcp"
-	a := &App{cfg: cfg, calls: newCalls(), ln: ln, tls: protection, log: zerolog.New(&c.log).Level(zerolog.WarnLevel)}
+	a := &App{cfg: cfg, life: lifecycle.New(), ln: ln, tls: protection, log: zerolog.New(&c.log).Level(zerolog.WarnLevel)}
 	var err error
 	if token != "" {
 		if a.auth, err = auth.New(auth.Options{Tokens: []auth.Token{{Token: token, Subject: "ada"}}}); err != nil {
@@ -60,14 +61,14 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 	a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		return &bridge.Result{Complete: call.Method.NewResult()}, nil
 	}), nil)
-	if c.httpFront, err = a.newHTTPFront(t.Context()); err != nil {
+	if c.httpFront, err = a.newHTTPFront(); err != nil {
 		t.Fatal(err)
 	}
 	c.port.MaxConns = most
 	served := make(chan error, 1)
 	go func() { served <- c.serve() }()
 	t.Cleanup(func() {
-		c.end()
+		c.end(t.Context())
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
@@ -221,8 +222,7 @@ func TestStreamsOfHTTPDoNotGiveWay(t *testing.T) {
 	if !second.closed() || v.closed() {
 		t.Errorf("closed are the stream: %t, a new connection: %t", v.closed(), second.closed())
 	}
-	c.part()
-	c.refuse() // which ends the stream, and with that its connection
+	c.life.Advance(lifecycle.Draining) // which ends the stream, and with that its connection
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		t.Error(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"path"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -21,40 +20,36 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// A front is how clients reach the App. Its methods are called in this order, part and refuse perhaps not at all.
+// A front serves clients of the App in the phases of its Lifecycle. Its methods are called in this order.
 type front interface {
-	// serve serves clients until end is called, they are gone for good, or something breaks.
+	// serve serves clients until end is called, they have disconnected for good, or an error occurs.
 	serve() error
-	// part tells clients, and whoever sends them, that this is the end. Everything is still taken.
-	part()
-	// refuse takes no new clients and ends streams that only wait for changes. Calls that run go on.
-	refuse()
-	// answered waits until clients have taken what calls were answered that have ended, or ctx ends.
-	answered(ctx context.Context)
-	// end ends what is left, and returns when it has ended.
-	end()
+	// flush waits until clients have read the responses of calls that have ended, or ctx is done.
+	flush(ctx context.Context)
+	// end begins the phase Closing and waits until everything has ended. When now is done, it waits for no client.
+	end(now context.Context)
 }
 
-// newFronts returns the fronts that the configuration asks for. When now ends, they linger for nothing.
-func (a *App) newFronts(now context.Context) ([]front, error) {
+// newFronts returns the fronts of the configuration.
+func (a *App) newFronts() ([]front, error) {
 	var fronts []front
 	if a.stdio {
-		ctx, cancel := context.WithCancel(now)
-		fronts = append(fronts, &stdioFront{ctx: ctx, cancel: cancel, mcp: a.endpoint.mcp, in: a.Stdin, out: a.Stdout})
+		fronts = append(fronts, &stdioFront{life: a.life, mcp: a.endpoint.mcp, in: a.Stdin, out: a.Stdout})
 	}
 	if a.ln != nil {
-		f, err := a.newHTTPFront(now)
+		f, err := a.newHTTPFront()
 		if err != nil {
 			return nil, err
 		}
 		fronts = append(fronts, f)
 	}
 	if a.grpc != nil {
-		f, err := a.newGRPCFront(now)
+		f, err := a.newGRPCFront()
 		if err != nil {
 			return nil, err
 		}
@@ -64,12 +59,11 @@ func (a *App) newFronts(now context.Context) ([]front, error) {
 }
 
 // newHTTPFront serves all backends at the path that the configuration says, and each of them at its name below.
-func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
-	ctx, cancel := context.WithCancel(now)
+func (a *App) newHTTPFront() (*httpFront, error) {
 	f := &httpFront{
-		now: now, cancel: cancel, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
-		calls: a.calls, silent: map[net.Conn]struct{}{},
-		port: conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
+		life: a.life, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
+		silent: map[net.Conn]struct{}{},
+		port:   conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
 	}
 	f.ln = f.port.Listener(a.ln)
 	for _, e := range a.endpoints() {
@@ -82,7 +76,7 @@ func (a *App) newHTTPFront(now context.Context) (*httpFront, error) {
 	f.srv = &http.Server{
 		Handler: f, ReadHeaderTimeout: l.HeaderTime, IdleTimeout: l.ConnectionIdle,
 		MaxHeaderBytes: l.Header - headerExtra, DisableGeneralOptionsHandler: true,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		BaseContext: func(net.Listener) context.Context { return a.life.Until(lifecycle.Closing) },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conns.Of(c))
 		},
@@ -134,46 +128,35 @@ func (c h2Conn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionS
 
 // A stdioFront serves the one client at the other end of stdin and stdout.
 type stdioFront struct {
-	ctx    context.Context //nolint:containedctx // it is the life of the front, between serve and end
-	cancel context.CancelFunc
-	mcp    *mcpserver.Server
-	in     io.Reader
-	out    io.Writer
+	life *lifecycle.Lifecycle
+	mcp  *mcpserver.Server
+	in   io.Reader
+	out  io.Writer
 }
 
 func (f *stdioFront) serve() error {
-	err := f.mcp.ServeStdio(f.ctx, f.in, f.out)
-	if f.ctx.Err() != nil || errors.Is(err, io.EOF) {
-		return nil //nolint:nilerr // it was told to end, or the client has closed stdin: neither is an error
+	closing := f.life.Until(lifecycle.Closing)
+	err := f.mcp.ServeStdio(closing, f.in, f.out)
+	if closing.Err() != nil || errors.Is(err, io.EOF) {
+		return nil //nolint:nilerr // a shutdown, or the client has closed stdin: neither is an error
 	}
 	return err
 }
 
-func (f *stdioFront) part() {}
+func (f *stdioFront) flush(context.Context) {}
 
-func (f *stdioFront) refuse() { f.mcp.Drain() }
-
-func (f *stdioFront) answered(context.Context) {}
-
-func (f *stdioFront) end() {
-	f.cancel()
-	f.mcp.Close()
-}
+func (f *stdioFront) end(context.Context) { f.mcp.Close() }
 
 // An httpFront serves clients over HTTP.
 type httpFront struct {
-	now     context.Context //nolint:containedctx // it hurries end, which has no context of its own
-	cancel  context.CancelFunc
+	life    *lifecycle.Lifecycle
 	guard   mcphttp.Guard
 	auth    *auth.Auth                   // nil if callers need not authenticate
 	path    string                       // of the endpoint of all backends
 	servers map[string]*mcpserver.Server // by the paths of their endpoints
-	calls   *calls
 	port    conns.Port
 	ln      net.Listener
 	srv     *http.Server
-	// parting says that connections are not to be used again.
-	parting atomic.Bool
 
 	mu     sync.Mutex
 	silent map[net.Conn]struct{} // connections on which no request has come yet
@@ -219,8 +202,8 @@ func (f *httpFront) serve() error {
 }
 
 // ServeHTTP implements http.Handler: it passes a request to the MCP server of its endpoint, if the guard and the
-// authentication admit it. Requests are also served while the front drains, because a client answers a question with a
-// request; the MCP server and calls refuse what is new.
+// authentication admit it. Requests are also served while the bridge drains, because a client answers a question with a
+// request; the MCP server refuses new sessions and calls.
 func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !f.guard.Admit(w, r) {
 		return
@@ -236,47 +219,27 @@ func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+f.path)
 		return
 	}
-	if f.parting.Load() {
+	if f.life.Phase() >= lifecycle.LameDuck {
 		w.Header().Set("Connection", "close")
 	}
 	if c, _ := r.Context().Value(connKey{}).(*conns.Conn); c != nil {
 		c.Begin(auth.Principal(r) != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
 		defer c.End()
 	}
-	if r.Method == http.MethodPost {
-		// A call of a legacy client is also under way while its user thinks about a question, and nothing handles it.
-		f.calls.begin()
-		defer f.calls.end()
-	}
 	mcp.ServeHTTP(w, r)
 }
 
-func (f *httpFront) part() {
-	f.parting.Store(true)
-	for _, s := range f.servers {
-		s.Part()
-	}
-}
+// flush has nothing to wait for: a call is in flight until its response is written.
+func (f *httpFront) flush(context.Context) {}
 
-func (f *httpFront) refuse() {
-	f.parting.Store(true)
-	for _, s := range f.servers {
-		s.Drain()
-	}
-}
-
-// answered has nothing to wait for: a call lasts until its answer is written.
-func (f *httpFront) answered(context.Context) {}
-
-// end ends sessions and streams, lets answers that are complete be written, and closes what is left.
-func (f *httpFront) end() {
-	f.refuse()
-	f.cancel()   // calls that have not ended are cut, and answered with that
-	f.ln.Close() // it may be closed already
+// end ends sessions and streams, waits until complete responses are written, and closes the remaining connections.
+func (f *httpFront) end(now context.Context) {
+	f.life.Advance(lifecycle.Closing) // cancels calls in flight, which then get a response
+	f.ln.Close()                      // it may be closed already
 	f.srv.SetKeepAlivesEnabled(false)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.now), finishTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(now), finishTime)
 	defer cancel()
-	defer context.AfterFunc(f.now, func() { time.AfterFunc(lastWord, cancel) })()
+	defer context.AfterFunc(now, func() { time.AfterFunc(lastWord, cancel) })()
 	closed := make(chan struct{})
 	go func() { // ends at the latest with the connections, below, or, for streams, when nobody has read them for as long as one may
 		for _, s := range f.servers {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 )
 
 // healthTime is how often the health of backends is looked at for gRPC clients.
@@ -15,18 +16,17 @@ const healthTime = time.Second
 
 // A grpcFront serves gRPC clients.
 type grpcFront struct {
-	ctx      context.Context //nolint:containedctx // it is the life of the front, between serve and refuse
-	cancel   context.CancelFunc
+	life     *lifecycle.Lifecycle
 	srv      *grpcserver.Server
 	ln       net.Listener
 	backends []*backend
 	served   chan struct{} // closed when serve has returned
 }
 
-func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
+func (a *App) newGRPCFront() (*grpcFront, error) {
 	g := a.cfg.Serve.GRPC
 	o := grpcserver.Options{
-		Log: a.log, Panics: a.panics, Drain: a.cfg.Serve.Drain, Limits: a.cfg.Limits, Streams: a.streams, Memory: a.memory,
+		Log: a.log, Panics: a.panics, Lifecycle: a.life, Limits: a.cfg.Limits, Streams: a.streams, Memory: a.memory,
 	}
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}
@@ -46,19 +46,17 @@ func (a *App) newGRPCFront(now context.Context) (*grpcFront, error) {
 			Fix: "correct its settings", Cause: err,
 		}
 	}
-	f := &grpcFront{srv: srv, ln: a.grpc, backends: a.backends, served: make(chan struct{})}
-	f.ctx, f.cancel = context.WithCancel(now)
-	return f, nil
+	return &grpcFront{life: a.life, srv: srv, ln: a.grpc, backends: a.backends, served: make(chan struct{})}, nil
 }
 
 func (f *grpcFront) serve() error {
 	defer close(f.served)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	watching, stop := context.WithCancel(f.ctx)
+	watching, stop := context.WithCancel(f.life.Until(lifecycle.Draining))
 	defer stop()
 	wg.Go(func() { f.watch(watching) })
-	return f.srv.Serve(f.ctx, f.ln)
+	return f.srv.Serve(f.ln)
 }
 
 // watch tells the health service which backends answer.
@@ -77,19 +75,12 @@ func (f *grpcFront) watch(ctx context.Context) {
 	}
 }
 
-func (f *grpcFront) part() { f.srv.NotServing() }
-
-func (f *grpcFront) refuse() { f.cancel() }
-
-// answered waits for serve, which has been told to end: gRPC ends a connection when its answers have been read.
-func (f *grpcFront) answered(ctx context.Context) {
+// flush waits for serve, which returns while the bridge drains: gRPC closes a connection when its responses are read.
+func (f *grpcFront) flush(ctx context.Context) {
 	select {
 	case <-f.served:
 	case <-ctx.Done():
 	}
 }
 
-func (f *grpcFront) end() {
-	f.cancel()
-	f.srv.Close()
-}
+func (f *grpcFront) end(context.Context) { f.srv.Close() }

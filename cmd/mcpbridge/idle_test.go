@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
@@ -95,11 +96,11 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 				cfg := &loaded{Config: Config{Limits: tt.limits}}
 				cfg.Serve.HTTP.Path = "/mcp"
-				a := &App{cfg: cfg, calls: newCalls(), ln: ln}
+				a := &App{cfg: cfg, life: lifecycle.New(), ln: ln}
 				a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 					return &bridge.Result{Complete: call.Method.NewResult()}, nil // so that there are no tools
 				}), nil)
-				f, err := a.newHTTPFront(t.Context())
+				f, err := a.newHTTPFront()
 				if err != nil {
 					t.Fatal(err)
 				}

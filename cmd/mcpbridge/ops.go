@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"log"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
@@ -15,10 +15,9 @@ import (
 // An ops answers probes, from before the backends start until after they have ended: a sidecar starts before what it stands
 // beside, so that its being alive must not wait for that.
 type ops struct {
-	app     *App
-	srv     *http.Server
-	port    conns.Port
-	serving atomic.Bool // clients are served
+	app  *App
+	srv  *http.Server
+	port conns.Port
 }
 
 // A health is what a probe is told.
@@ -33,7 +32,7 @@ func (a *App) newOps() *ops {
 	mux := http.NewServeMux()
 	for path, is := range map[string]func() bool{
 		"/livez":    func() bool { return true },
-		"/startupz": o.serving.Load,
+		"/startupz": func() bool { return a.life.Phase() >= lifecycle.Running },
 		"/readyz":   o.ready,
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.tell(w, is()) })
@@ -66,7 +65,7 @@ func (o *ops) run(ctx context.Context) {
 
 // ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and again.
 func (o *ops) ready() bool {
-	if !o.serving.Load() || o.app.calls.isDraining() || o.app.panics.Degraded() != "" {
+	if o.app.life.Phase() != lifecycle.Running || o.app.panics.Degraded() != "" {
 		return false
 	}
 	for _, b := range o.app.backends {
@@ -83,7 +82,7 @@ func (o *ops) tell(w http.ResponseWriter, good bool) {
 	if !good {
 		h.Status, status = "not yet", http.StatusServiceUnavailable
 		switch {
-		case o.app.calls.isDraining():
+		case o.app.life.Phase() >= lifecycle.LameDuck:
 			h.Status = "ending"
 		case o.app.panics.Degraded() != "":
 			h.Status = "panics again and again: see the log"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/feed"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -39,14 +40,14 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		return err // gRPC has answered already, as where a request is larger than it may be
 	}
 	ctx, out := ss.Context(), outboxOf(ss)
-	if err := out.await(ctx, s.open, s.o.Limits.WriteTime); err != nil {
+	if err := out.await(ctx, s.life.Until(lifecycle.Closing), s.o.Limits.WriteTime); err != nil {
 		return s.failed(m, err)
 	}
 	if m == bridge.Listen {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(s.draining, cancel)()
+		defer context.AfterFunc(s.life.Until(lifecycle.Draining), cancel)()
 	}
 	msg, err := s.answer(ctx, m, req, func(ctx context.Context, e bridge.Event) error {
 		if !m.Streams || !wanted(req.GetContext(), e) {
@@ -59,7 +60,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		}
 		return out.tell(ctx, ss, msg)
 	})
-	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.draining.Err() != nil {
+	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.life.Phase() >= lifecycle.Draining {
 		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
 	}
 	if err != nil {
@@ -117,12 +118,12 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		}
 		defer give()
 	}
-	if s.open.Err() != nil {
+	if s.life.Phase() == lifecycle.Closing {
 		return nil, notBegun()
 	}
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
-	defer context.AfterFunc(s.open, func() { cut(errClosed) })()
+	defer context.AfterFunc(s.life.Until(lifecycle.Closing), func() { cut(lifecycle.ErrClosing) })()
 	who, err := s.principal(ctx)
 	if err != nil {
 		return nil, err
@@ -155,17 +156,11 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	if err != nil {
 		return nil, err
 	}
-	res, err := h.Handle(ctx, call, emit)
+	res, err := s.call(ctx, h, call, emit)
 
 	switch {
-	case err != nil && context.Cause(ctx) == errOver: //nolint:errorlint // as below
+	case err != nil && context.Cause(ctx) == errOver: //nolint:errorlint // the cause is set above, never wrapped
 		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
-	case err != nil && context.Cause(ctx) == errClosed: //nolint:errorlint // the cause is set above, never wrapped
-		if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
-			return nil, notBegun()
-		}
-		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SHUTTING_DOWN",
-			"%s was ended: %w; whether it was executed is not known", m.Name, errClosed)
 	case err != nil:
 		return nil, err
 	case res.InputRequired != nil:
@@ -189,9 +184,27 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	return msg, nil
 }
 
+// call has h answer a call, which is in flight meanwhile.
+func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	end, err := s.life.Begin(call)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	res, err := h.Handle(ctx, call, emit)
+	if err == nil || context.Cause(ctx) != lifecycle.ErrClosing { //nolint:errorlint // the cause is never wrapped
+		return res, err
+	}
+	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		return nil, notBegun()
+	}
+	return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SHUTTING_DOWN",
+		"%s was ended: %w; whether it was executed is not known", call.Method.Name, lifecycle.ErrClosing)
+}
+
 // notBegun returns the error of a call that the end of the server has kept from being executed.
 func notBegun() error {
-	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", errClosed)
+	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", lifecycle.ErrClosing)
 }
 
 // handler returns what a call is for.

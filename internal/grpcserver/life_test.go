@@ -37,6 +37,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -265,28 +266,35 @@ func TestHealthIsToldByName(t *testing.T) {
 	}
 }
 
-// A drain is a server whose end a test decides.
+// A drain is a server whose phase a test decides.
 type drain struct {
 	addr string
-	end  context.CancelFunc
+	life *lifecycle.Lifecycle
 	over chan error
+}
+
+// end begins to drain.
+func (d *drain) end() { d.life.Advance(lifecycle.Draining) }
+
+// closeAfter cancels calls in flight after some time.
+func (d *drain) closeAfter(after time.Duration) {
+	time.AfterFunc(after, func() { d.life.Advance(lifecycle.Closing) })
 }
 
 func startDrain(t *testing.T, h bridge.Handler, o grpcserver.Options) (*grpcserver.Server, *drain) {
 	t.Helper()
+	d := &drain{addr: "unix:" + filepath.Join(t.TempDir(), "s"), life: lifecycle.New(), over: make(chan error, 1)}
+	o.Lifecycle = d.life
 	s, err := grpcserver.New(h, []grpcserver.Backend{{Name: "a", Handler: h}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &drain{addr: "unix:" + filepath.Join(t.TempDir(), "s"), over: make(chan error, 1)}
 	ln, err := grpcserver.Listen(t.Context(), d.addr, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	d.end = cancel
-	go func() { d.over <- s.Serve(ctx, ln) }()
-	t.Cleanup(cancel)
+	go func() { d.over <- s.Serve(ln) }()
+	t.Cleanup(d.end)
 	return s, d
 }
 
@@ -368,11 +376,12 @@ func calling(t *testing.T, addr string) <-chan error {
 
 func TestADrainHasALimit(t *testing.T) {
 	h, begun, _ := holding()
-	_, d := startDrain(t, h, grpcserver.Options{Drain: 300 * time.Millisecond})
+	_, d := startDrain(t, h, grpcserver.Options{})
 	done := calling(t, d.addr)
 	<-begun
 	began := time.Now()
 	d.end()
+	d.closeAfter(300 * time.Millisecond)
 	if err := <-d.over; err != nil {
 		t.Error(err)
 	}
@@ -388,7 +397,7 @@ func checkCut(t *testing.T, err error) {
 	s := status.Convert(err)
 	f := bridge.FromStatus(s).Failure
 	if s.Code() != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
-		s.Message() != "tools/call was ended: mcpbridge is shutting down; whether it was executed is not known" {
+		s.Message() != "tools/call was ended: the bridge is shutting down; whether it was executed is not known" {
 		t.Errorf("the call that was cut got %v with %v", err, f)
 	}
 }
@@ -408,7 +417,7 @@ func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
 			}
 		}
 	})
-	_, d := startDrain(t, h, grpcserver.Options{Drain: 100 * time.Millisecond})
+	_, d := startDrain(t, h, grpcserver.Options{})
 	raw := rawDial(t, d.addr)
 	request := []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x28, 1} // context {progress_wanted: true}
 	if err := raw.open(1, callTool, request); err != nil {
@@ -416,6 +425,7 @@ func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
 	}
 	<-stuck
 	d.end()
+	d.closeAfter(100 * time.Millisecond)
 	if err := <-d.over; err != nil {
 		t.Error(err)
 	}
@@ -445,7 +455,7 @@ func TestWhoSaysNothingDoesNotKeepTheEnd(t *testing.T) {
 
 func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	h, begun, _ := holding()
-	s, d := startDrain(t, h, grpcserver.Options{Drain: time.Hour})
+	s, d := startDrain(t, h, grpcserver.Options{})
 	done := calling(t, d.addr)
 	<-begun
 	d.end() // the drain waits for the call
@@ -576,7 +586,7 @@ func TestAListenerThatBreaksIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := make(chan error, 1)
-	go func() { over <- s.Serve(t.Context(), ln) }()
+	go func() { over <- s.Serve(ln) }()
 	conn := dial(t, ln.Addr().String())
 	conn.Connect()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {

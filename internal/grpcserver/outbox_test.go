@@ -24,6 +24,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -365,16 +366,16 @@ func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
 // A client that takes nothing is not kept, though it goes on speaking.
 func TestWhoTakesNothingIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := grpcserver.New(verbose(0), nil, grpcserver.Options{})
+		life := lifecycle.New()
+		s, err := grpcserver.New(verbose(0), nil, grpcserver.Options{Lifecycle: life})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ours, its := net.Pipe()
 		ln := make(pipe, 1)
 		ln <- its
-		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(ctx, ln) }()
+		go func() { served <- s.Serve(ln) }()
 		c := &rawClient{Conn: ours, Framer: http2.NewFramer(ours, ours)}
 		said := make(chan error, 1)
 		go func() {
@@ -400,7 +401,7 @@ func TestWhoTakesNothingIsNotKept(t *testing.T) {
 		if took := time.Since(began); took != 100*time.Second {
 			t.Errorf("it was kept for %v", took)
 		}
-		stop()
+		life.Advance(lifecycle.Draining)
 		close(ln)
 		if err := <-served; err != nil {
 			t.Error(err)

@@ -1,7 +1,6 @@
 package grpcserver_test
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 
@@ -29,7 +28,7 @@ func start(tb testing.TB, merged bridge.Handler, backends []grpcserver.Backend, 
 		tb.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(context.WithoutCancel(tb.Context()), ln) }()
+	go func() { served <- s.Serve(ln) }()
 	tb.Cleanup(func() {
 		s.Close()
 		if err := <-served; err != nil {

@@ -39,6 +39,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/seal"
@@ -73,8 +74,8 @@ type Options struct {
 	Streams *limit.Streams
 	// Memory is how much there is: while it is short, long requests are refused. Nil: there is enough.
 	Memory *limit.Memory
-	// Drain is how long calls may still take when the server is to end. Zero: 30 s.
-	Drain time.Duration
+	// Lifecycle is the phase of the bridge and its calls in flight. If nil, the server has one of its own.
+	Lifecycle *lifecycle.Lifecycle
 	// NoReflection says that clients are not told the contract.
 	NoReflection bool
 	// StateKeys are those of mcpserver.Options: fronts and replicas that share keys can continue one another's calls.
@@ -126,9 +127,7 @@ type Server struct {
 
 	refusals rate.Sometimes // paces what is logged of failed TLS handshakes
 
-	// draining ends when no new calls are taken, quiet a moment after, when what only waits has to end, and open when calls are cut.
-	draining, quiet, open           context.Context //nolint:containedctx // they are states of the server that calls derive theirs from
-	startDrain, startHush, cutCalls context.CancelFunc
+	life *lifecycle.Lifecycle
 }
 
 // A served is what answers calls, and what seals the states of its backend: one backend's are no good at another.
@@ -140,9 +139,6 @@ type served struct {
 // errOver is the cause for which the context of a Listen ends whose caller is not let in any more.
 var errOver = errors.New("the caller is not let in any more")
 
-// errClosed is the cause for which the context of a call ends that the server cuts.
-var errClosed = errors.New("mcpbridge is shutting down")
-
 // New returns a Server of merged, which answers what is for no backend in particular, and of backends. With one backend only,
 // merged is its Handler.
 func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
@@ -150,25 +146,24 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	or(&o.MaxStreams, 1_000)
 	or(&o.MaxConns, conns.MaxConns)
 	or(&o.MaxCalls, 16_384)
-	or(&o.Drain, 30*time.Second)
+	if o.Lifecycle == nil {
+		o.Lifecycle = lifecycle.New()
+	}
 	if o.Streams == nil {
 		o.Streams = limit.StreamsOf(o.Limits, o.Memory)
 	}
 	switch {
 	case o.Limits.ClientMessage < 0 || o.Limits.ClientMessage > limits.MaxMessage:
 		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.Limits.ClientMessage, limits.MaxMessage)
-	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Limits.ConnectionIdle < 0 || o.Limits.WriteTime < 0 || o.Drain < 0:
+	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Limits.ConnectionIdle < 0 || o.Limits.WriteTime < 0:
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
 		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State)}, byName: map[string]served{},
 		health: health.NewServer(), port: conns.Port{Name: "gRPC", MaxConns: o.MaxConns, Log: o.Log},
-		refusals: rate.Sometimes{Interval: logEvery},
+		refusals: rate.Sometimes{Interval: logEvery}, life: o.Lifecycle,
 	}
 	s.panics = o.Panics.With(o.Log)
-	s.draining, s.startDrain = context.WithCancel(context.Background())
-	s.quiet, s.startHush = context.WithCancel(context.Background())
-	s.open, s.cutCalls = context.WithCancel(context.Background())
 	var names []string
 	for _, b := range backends {
 		if _, again := s.byName[b.Name]; again || b.Name == "" {
@@ -239,9 +234,6 @@ func (s *Server) serves(name string) bool {
 	return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 }
 
-// NotServing makes the health service say from now on that nothing serves. Calls are still taken.
-func (s *Server) NotServing() { s.health.Shutdown() }
-
 func (s *Server) setOverall(serving bool) {
 	for _, name := range []string{"", pb.McpService_ServiceDesc.ServiceName} {
 		s.health.SetServingStatus(name, servingStatus(serving))
@@ -255,57 +247,52 @@ func servingStatus(serving bool) grpc_health_v1.HealthCheckResponse_ServingStatu
 	return grpc_health_v1.HealthCheckResponse_NOT_SERVING
 }
 
-// Serve serves what connects to ln, which it closes, until ctx ends or Close is called. When ctx ends it drains: health says that
-// nothing serves, clients are told to go (GOAWAY) and new calls are refused, Listens end in good order, and other calls may go
-// on for as long as Options allow; those that have not ended then are cut, as by Close. No call runs any more when it returns. There
-// may be several listeners; the first whose context ends drains all.
-func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+// Serve serves the connections of ln, which it closes, until the server has ended. From the phase LameDuck on, the
+// health service reports NOT_SERVING. In Draining, clients receive GOAWAY, new calls are refused and Listen calls end.
+// In Closing, Serve calls Close. No call is in flight when it returns. There may be several listeners.
+func (s *Server) Serve(ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(&listener{Listener: s.port.Listener(ln), s: s}) }()
-	select {
-	case err := <-served:
-		return s.why(err)
-	case <-ctx.Done():
+	lameDuck, draining := s.life.Until(lifecycle.LameDuck).Done(), s.life.Until(lifecycle.Draining).Done()
+	for s.life.Phase() < lifecycle.Draining {
+		select {
+		case err := <-served:
+			return s.why(err)
+		case <-lameDuck:
+			s.health.Shutdown()
+			lameDuck = nil
+		case <-draining:
+		}
 	}
-	s.startDrain()
 	s.health.Shutdown()
 	stopped := make(chan struct{})
 	go func() {
-		s.conns.close(true) // gRPC would wait for what they say
+		s.conns.close(true) // gRPC would wait for them to send something
 		s.grpc.GracefulStop()
 		close(stopped)
 	}()
-	last, cut := time.NewTimer(lastWord), time.NewTimer(s.o.Drain)
-	defer last.Stop()
-	defer cut.Stop()
-	for {
-		select {
-		case <-last.C:
-			s.startHush()
-		case <-cut.C:
-			s.log.Warn().Int64("calls", s.calls.Load()).Msg("cutting the gRPC calls that have not ended in time")
-			s.Close()
-		case <-stopped:
-			return s.why(<-served)
-		}
+	select {
+	case <-s.life.Until(lifecycle.Closing).Done():
+		s.Close()
+		<-stopped
+	case <-stopped:
 	}
+	return s.why(<-served)
 }
 
-// why returns why serving has ended, if that was nobody's wish.
+// why returns the error that ended Serve, unless that was a shutdown.
 func (s *Server) why(err error) error {
-	if err == nil || errors.Is(err, grpc.ErrServerStopped) || s.draining.Err() != nil {
-		return nil //nolint:nilerr // the listener was closed because the server was to end
+	if err == nil || errors.Is(err, grpc.ErrServerStopped) || s.life.Phase() >= lifecycle.Draining {
+		return nil // the listener was closed by the shutdown
 	}
 	return fmt.Errorf("gRPC server: %w", err)
 }
 
-// Close ends every call and every Serve, and waits for the calls. Who made them is told that it is not known whether they were
-// executed. A client that does not take the answer in time finds its connection closed.
+// Close begins the phase Closing, cancels all calls, whose outcome is then unknown, and waits for them. A client that
+// does not read the response in time is disconnected.
 func (s *Server) Close() {
-	s.startDrain()
+	s.life.Advance(lifecycle.Closing)
 	s.health.Shutdown()
-	s.startHush()
-	s.cutCalls()
 	hard := time.AfterFunc(lastAnswer, func() {
 		s.conns.close(false) // gRPC would wait for those that have not greeted yet
 		s.grpc.Stop()
@@ -339,8 +326,8 @@ func (s *Server) containStream(srv any, ss grpc.ServerStream, info *grpc.StreamS
 	return handler(srv, ss)
 }
 
-// hush is an interceptor that ends what only waits when the server is to end: who watches the health, or asks for the contract and
-// does not say when that is enough.
+// hush is an interceptor that ends watches of the health and streams of reflection when the server drains, a moment
+// after the last message about that.
 func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
 		return handler(srv, ss)
@@ -352,7 +339,8 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	}
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
-	defer context.AfterFunc(s.quiet, cancel)()
+	defer context.AfterFunc(s.life.Until(lifecycle.Draining), func() { time.AfterFunc(lastWord, cancel) })()
+	defer context.AfterFunc(s.life.Until(lifecycle.Closing), cancel)()
 	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: s.panics, out: outboxOf(ss)})
 }
 

@@ -451,7 +451,6 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		{MaxStreams: -1},
 		{MaxConns: -1},
 		{MaxCalls: -1},
-		{Drain: -1},
 		{TLS: &grpcserver.TLS{}},
 		{TLS: &grpcserver.TLS{Cert: "/nowhere", Key: "/nowhere"}},
 	} {

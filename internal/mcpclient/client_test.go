@@ -172,7 +172,7 @@ func shared(t *testing.T, h bridge.Handler) string {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(context.WithoutCancel(t.Context()), ln) }()
+	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		s.Close()
 		if err := <-served; err != nil {

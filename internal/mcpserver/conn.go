@@ -52,7 +52,7 @@ func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls), id: rand.Text(),
 		errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
 	}
-	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
+	c.ctx, c.cancel = context.WithCancelCause(s.closing())
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -299,7 +300,7 @@ func ended(ctx context.Context) bool { return context.Cause(ctx) == errCancelled
 // cutOff is the error of a call that was ended by neither its caller nor its backend, and then ended with err.
 func cutOff(cause, err error) error {
 	reason := "SESSION_ENDED"
-	if errors.Is(cause, errClosed) {
+	if errors.Is(cause, lifecycle.ErrClosing) {
 		reason = "SHUTTING_DOWN"
 	}
 	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {

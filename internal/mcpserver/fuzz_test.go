@@ -15,6 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -258,7 +259,7 @@ func FuzzInitialize(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ss.cancel(errClosed)
+		ss.cancel(lifecycle.ErrClosing)
 		v, err := fuzzing.Value(result)
 		if err != nil || ss.rev.Modern() || v.(map[string]any)["protocolVersion"] != ss.rev.String() {
 			t.Fatalf("%s: a session of %s, and the answer %s, %v", params, ss.rev, result, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -230,12 +231,12 @@ func TestTheEndDoesNotWaitForWhoWent(t *testing.T) {
 		o.send(202, workBody)
 		o.drop()
 		for range 10_000 { // others, who take time to be told
-			_, cancel := context.WithCancel(s.ctx)
+			_, cancel := context.WithCancel(s.closing())
 			defer cancel()
 		}
 		synctest.Wait()
 		began := time.Now()
-		s.Drain()
+		s.life.Advance(lifecycle.Draining)
 		s.Close()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)
@@ -271,7 +272,7 @@ func TestCallsThatTheEndCutsBeforeTheyAreSent(t *testing.T) {
 				})
 			}
 			pass(time.Second)
-			s.Drain()
+			s.life.Advance(lifecycle.Draining)
 			cut()
 			s.Close()
 			wg.Wait()

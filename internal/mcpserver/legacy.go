@@ -70,6 +70,12 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	if bridge.IsRetry(call.Request) { // that is for modern requests only: here the client answers our requests
 		call = call.Retry(nil, nil)
 	}
+	end, err := ss.s.life.Begin(call)
+	if err != nil {
+		x.fail(m, err)
+		return
+	}
+	defer end()
 	res, err := ss.roundTrip(ctx, x, call)
 
 	switch {

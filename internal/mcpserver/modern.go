@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -43,13 +44,19 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		x.refuse(call.Method, err)
 		return
 	}
+	end, err := s.life.Begin(call)
+	if err != nil {
+		x.fail(call.Method, err)
+		return
+	}
+	defer end()
 	res, err := s.handler.Handle(ctx, call, x.emit(call))
 	res, err = asNeeds(res, ofHandler(err))
 	switch {
 	case s.unwanted(ctx):
 		x.end(head{}, nil)
 	case ctx.Err() != nil && err != nil:
-		x.fail(call.Method, cutOff(errClosed, err)) // unless the client went just now, and will not read it
+		x.fail(call.Method, cutOff(lifecycle.ErrClosing, err)) // unless the client went just now, and will not read it
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.InputRequired != nil:
@@ -114,7 +121,7 @@ func notBegun(m *bridge.Method, err error) error {
 // unwanted reports whether nobody wants an answer any more: the client has cancelled, or has gone. Then it must get none (2026-07-28:
 // basic/patterns/cancellation).
 func (s *Server) unwanted(ctx context.Context) bool {
-	return ctx.Err() != nil && (ended(ctx) || s.draining.Err() == nil)
+	return ctx.Err() != nil && (ended(ctx) || s.life.Phase() < lifecycle.Draining)
 }
 
 // modernRevision returns the revision that a modern request is of. It must say it in its `_meta`, and over HTTP the same in

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -52,9 +53,9 @@ func (s *Server) until(p *pb.Principal) time.Time {
 // is opened by somebody whose token was good then, and after that nothing else looks at it.
 func (s *Server) letIn(until time.Time) (context.Context, context.CancelFunc) {
 	if until.IsZero() {
-		return s.draining, func() {}
+		return s.life.Until(lifecycle.Draining), func() {}
 	}
-	return bridge.WithWallDeadline(s.draining, until, context.DeadlineExceeded)
+	return bridge.WithWallDeadline(s.life.Until(lifecycle.Draining), until, context.DeadlineExceeded)
 }
 
 // samePrincipal reports whether two callers are the same one. Their scopes and claims may differ from one request to the next.

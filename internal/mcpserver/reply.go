@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
@@ -162,7 +163,7 @@ func (r *reply) begin() {
 // part says in the head of the response that its connection ends, if the server does: the client makes its next request somewhere
 // else instead of being refused here.
 func (r *reply) part() {
-	if r.s.parting.Err() != nil {
+	if r.s.life.Phase() >= lifecycle.LameDuck {
 		r.w.Header().Set("Connection", "close")
 	}
 }

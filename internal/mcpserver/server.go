@@ -8,7 +8,6 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -25,6 +24,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/feed"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
@@ -57,8 +57,8 @@ type Options struct {
 	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
 	// for the rest. It is for networks that cut responses that last. Zero: for ever.
 	PollAfter time.Duration
-	// Linger is how long a stdio client that has closed its side is still answered what it asked. Zero: 1 second.
-	Linger time.Duration
+	// Lifecycle is the phase of the bridge and its calls in flight. If nil, the server has one of its own.
+	Lifecycle *lifecycle.Lifecycle
 	// Sessions bounds the legacy sessions, with those of HTTP+SSE, and what they keep together. Others may share it. Nil: it is of this
 	// server alone.
 	Sessions *Sessions
@@ -82,7 +82,9 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.OrDefaults()
-	o.Linger = cmp.Or(o.Linger, time.Second)
+	if o.Lifecycle == nil {
+		o.Lifecycle = lifecycle.New()
+	}
 	if o.Sessions == nil {
 		o.Sessions = NewSessions(o.Limits)
 	}
@@ -100,14 +102,8 @@ type Server struct {
 	panics  *contain.Panics
 	seal    *seal.Sealer
 	hub     *feed.Hub
-
-	// ctx ends when the server does; everything that outlives an HTTP request is derived from it.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	// parting ends when clients are to go elsewhere, and draining when streams that only wait for changes are to end.
-	parting, draining context.Context
-	part, drain       context.CancelFunc
-	lasting           sync.WaitGroup // the streams whose connections are taken over
+	life    *lifecycle.Lifecycle
+	lasting sync.WaitGroup // the streams whose connections are taken over
 
 	// known is what the handler last declared to clients of each era: a server of both may have something else in each.
 	known [bridge.Eras]atomic.Pointer[known]
@@ -141,7 +137,6 @@ const (
 // The causes for which a call's context ends, besides those of its transport.
 var (
 	errCancelled = errors.New("the client cancelled the request")
-	errClosed    = errors.New("the bridge is shutting down")
 	errEnded     = errors.New("the client ended its session")
 )
 
@@ -150,51 +145,36 @@ func New(h bridge.Handler, o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
 		handler: h, opts: o, log: o.Log, seal: seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State),
-		sessions: map[string]*session{}, conns: map[string]*conn{},
+		life: o.Lifecycle, sessions: map[string]*session{}, conns: map[string]*conn{},
 	}
 	s.panics = o.Panics.With(o.Log)
 	for era := range bridge.Eras {
 		s.early[era] = s.earlier(o.Earlier[era])
 	}
-	s.parting, s.part = context.WithCancel(context.Background())
-	s.draining, s.drain = context.WithCancel(context.Background())
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hub = feed.NewHub(bridge.HandlerFunc(s.handle), s.declares, o.Log)
 	o.Sessions.add(s)
 	return s
 }
 
-// Part tells clients that the server is about to end: from now on, responses over HTTP say that they are the last of their
-// connections. Everything is still taken.
-func (s *Server) Part() {
-	s.part()
-}
-
-// Drain makes the server end: streams that only wait for changes end, and no new sessions begin. Requests are still
-// answered.
-func (s *Server) Drain() {
-	s.part()
-	s.drain()
-}
-
-// Close ends every session, every call that a session made, and every stream that only waits for changes, and waits for them.
-// It does not wait for modern calls over HTTP: they end with the contexts of their requests, and are told that the bridge has cut
-// them.
+// Close begins the phase Closing, ends all sessions with their calls, and all streams of changes, and waits for them. It
+// does not wait for modern calls over HTTP: they end with the contexts of their requests.
 func (s *Server) Close() {
-	s.Drain()
+	s.life.Advance(lifecycle.Closing)
 	s.mu.Lock()
-	s.cancel(errClosed)
 	sessions := s.sessions
 	s.sessions = map[string]*session{}
 	s.mu.Unlock()
 	s.opts.Sessions.remove(s)
 	for _, ss := range sessions {
 		s.opts.Sessions.leave(ss.caller.GetPrincipal())
-		ss.end(errClosed)
+		ss.end(lifecycle.ErrClosing)
 	}
 	s.hub.Close()
 	s.lasting.Wait()
 }
+
+// closing returns the context of everything that outlives an HTTP request. It is canceled when the bridge closes.
+func (s *Server) closing() context.Context { return s.life.Until(lifecycle.Closing) }
 
 // handle has the handler answer a call that is no client's. A bug in it must not end the bridge.
 func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
@@ -267,12 +247,12 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 func (s *Server) declareEarly(era bridge.Era) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil || s.promised.Swap(true) {
+	if s.closing().Err() != nil || s.promised.Swap(true) {
 		return
 	}
 	s.lasting.Go(func() {
-		if s.opts.Started(s.ctx, era) == nil {
-			_, _ = s.discover(s.ctx, era) // whoever asks next is told why not
+		if s.opts.Started(s.closing(), era) == nil {
+			_, _ = s.discover(s.closing(), era) // whoever asks next is told why not
 		}
 	})
 }
@@ -283,7 +263,7 @@ func (s *Server) starting() bool {
 	if s.opts.Started == nil {
 		return false
 	}
-	now, cancel := context.WithCancel(s.ctx)
+	now, cancel := context.WithCancel(s.closing())
 	cancel()
 	return s.opts.Started(now, bridge.ModernEra) != nil
 }
@@ -368,7 +348,7 @@ func (s *Server) newSession(ss *session) error {
 // admit has one session more of p's from a network, which add remembers while mu is held, unless there are too many or
 // the server is about to end.
 func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
-	if s.draining.Err() != nil {
+	if s.life.Phase() >= lifecycle.Draining {
 		return errDraining
 	}
 	if err := s.opts.Sessions.begin(p, from); err != nil {
@@ -376,7 +356,7 @@ func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining.Err() != nil { // since then
+	if s.life.Phase() >= lifecycle.Draining { // since then
 		s.opts.Sessions.leave(p)
 		return errDraining
 	}
@@ -384,7 +364,7 @@ func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	return nil
 }
 
-var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w: begin the session elsewhere, or later", errClosed)
+var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w: begin the session elsewhere, or later", lifecycle.ErrClosing)
 
 // endIdle ends the sessions that are over.
 func (s *Server) endIdle(now time.Time) {

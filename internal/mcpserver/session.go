@@ -155,7 +155,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
 	}
-	ss.ctx, ss.cancel = context.WithCancelCause(s.ctx)
+	ss.ctx, ss.cancel = context.WithCancelCause(s.closing())
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
 	ss.unheard = s.newPending(ss.wants)
 	ss.sub.Want, ss.sub.Report = ss.wants, ss.tell

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
@@ -119,14 +120,14 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 		over, stop := s.letIn(c.letInUntil())
 		open = keep(over.Done(), nil)
 		stop()
-		if !open || c.isIn() && s.draining.Err() == nil {
+		if !open || c.isIn() && s.life.Phase() < lifecycle.Draining {
 			continue
 		}
 		rested, stop := c.rest()
 		open = keep(rested.Done(), c.longer)
 		rests := rested.Err() != nil
 		stop()
-		open = open && (!rests || c.isIn() && s.draining.Err() == nil)
+		open = open && (!rests || c.isIn() && s.life.Phase() < lifecycle.Draining)
 	}
 }
 
@@ -144,11 +145,11 @@ func (s *Server) left(id string, c *conn) {
 		delete(s.conns, id)
 		s.opts.Sessions.leave(c.principal)
 		s.mu.Unlock()
-		c.close(cmp.Or(context.Cause(s.ctx), errGone)) // the end of the bridge may get here before it gets to the calls
+		c.close(cmp.Or(context.Cause(s.closing()), errGone)) // the end of the bridge may get here before it gets to the calls
 	}
-	grace, over := context.WithTimeout(s.ctx, sseGrace)
+	grace, over := context.WithTimeout(s.closing(), sseGrace)
 	s.mu.Lock()
-	stays := s.ctx.Err() == nil && c.outlive(over)
+	stays := s.closing().Err() == nil && c.outlive(over)
 	if stays {
 		s.lasting.Add(1)
 	}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // ServeStdio answers one client, which writes lines to r and reads lines from w (every revision: basic/transports, stdio).
 // It returns when r ends or ctx does, or when nothing can be written any more: what is asked then would be done, and nobody told. At
-// the end of r, what has been asked is still answered, and the server drains. Nobody else may write to w. The goroutine that reads r may
+// the end of r, what has been asked is still answered, and the bridge drains. Nobody else may write to w. The goroutine that reads r may
 // outlive the call: a client that does not read keeps it in a write.
 func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
 	ctx, deaf := context.WithCancel(ctx)
@@ -30,7 +31,7 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	}}
 	c := s.newConn(out.write, true)
 	defer c.closeSoon()
-	defer context.AfterFunc(ctx, func() { c.cancel(errClosed) })()
+	defer context.AfterFunc(ctx, func() { c.cancel(lifecycle.ErrClosing) })()
 
 	read := make(chan error, 1)
 	// Neither a read nor a write can be interrupted, and what is refused is written here: nobody waits for the goroutine.
@@ -61,6 +62,10 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	return nil
 }
 
+// linger is how long a stdio client that has closed its side may wait for responses, and how long it may take to read
+// them.
+const linger = time.Second
+
 // finish waits until what the client asked is answered, but not for long: a client that ends its side wants us to end soon
 // (2026-07-28: stdio, shutdown). What waits for the client itself is given up, as it says nothing any more.
 func (c *conn) finish(ctx context.Context) {
@@ -72,8 +77,8 @@ func (c *conn) finish(ctx context.Context) {
 	if c.s.opts.Started != nil {
 		_ = c.s.opts.Started(ctx, era) // what waits for a backend is answered, too
 	}
-	c.s.Drain()
-	ctx, cancel := context.WithTimeout(ctx, c.s.opts.Linger)
+	c.s.life.Advance(lifecycle.Draining)
+	ctx, cancel := context.WithTimeout(ctx, linger)
 	defer cancel()
 	answered := make(chan struct{})
 	go func() { // ends with the calls, which end at the latest when the connection is closed
@@ -91,10 +96,10 @@ func (c *conn) finish(ctx context.Context) {
 func (c *conn) closeSoon() {
 	closed := make(chan struct{})
 	go func() { // ends when the last write does
-		c.close(errClosed)
+		c.close(lifecycle.ErrClosing)
 		close(closed)
 	}()
-	timer := time.NewTimer(c.s.opts.Linger)
+	timer := time.NewTimer(linger)
 	defer timer.Stop()
 	select {
 	case <-closed:

@@ -52,7 +52,7 @@ func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *taken {
 		return nil
 	}
 	s.mu.Lock()
-	closed := s.ctx.Err() != nil
+	closed := s.closing().Err() != nil
 	if !closed {
 		s.lasting.Add(1)
 	}
@@ -73,7 +73,7 @@ func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *taken {
 func (t *taken) serve(f func(ctx context.Context)) {
 	go func() { // Close waits for it
 		defer t.s.lasting.Done()
-		ctx, cancel := context.WithCancel(t.s.ctx)
+		ctx, cancel := context.WithCancel(t.s.closing())
 		defer cancel()
 		watched := make(chan struct{})
 		if len(t.early) > 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
@@ -181,13 +182,14 @@ func TestTheConnectionOfAStreamIsUsedAgain(t *testing.T) {
 		"afterwards": func(f *front) (*raw, string) { return f.listenRaw(""), next },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, mcpserver.Options{})
+			life := lifecycle.New()
+			f := newFront(t, mcpserver.Options{Lifecycle: life})
 			c, later := send(f)
 			s := read(t, c.res)
 			want(t, s.next(), "method", `"notifications/subscriptions/acknowledged"`)
 			f.h.Add("new")
 			want(t, s.next(), "method", `"notifications/tools/list_changed"`)
-			f.s.Drain()
+			life.Advance(lifecycle.Draining)
 			want(t, s.next(), "result.resultType", `"complete"`)
 			if more := s.next(); more != "" {
 				t.Error(more)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
@@ -21,6 +22,7 @@ import (
 type conversation struct {
 	t       *testing.T
 	server  *mcpserver.Server
+	life    *lifecycle.Lifecycle
 	backend *backend
 	names   names
 
@@ -63,8 +65,9 @@ func newConversation(t *testing.T, o mcpserver.Options, b *backend, client map[s
 	if client["catalog"] != "" {
 		handler = catalog.New(b, catalog.Options{SkipArguments: true, SkipOutput: true})
 	}
+	o.Lifecycle = lifecycle.New()
 	c := &conversation{
-		t: t, server: mcpserver.New(handler, o), backend: b, revision: client["revision"], capabilities: client["capabilities"],
+		t: t, life: o.Lifecycle, server: mcpserver.New(handler, o), backend: b, revision: client["revision"], capabilities: client["capabilities"],
 		names: names{text: map[string]string{}, name: map[string]string{}},
 		shown: []string{"Mcp-Session-Id", "Retry-After", "Allow"},
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -220,7 +221,7 @@ var incidents = []incident{
 		completed := &pb.ElicitationCompleted{ElicitationId: c.names.expand(id)}
 		c.backend.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: completed}})
 	}},
-	{regexp.MustCompile(`^the server drains$`), func(c *conversation, _ string) { c.server.Drain() }},
+	{regexp.MustCompile(`^the server drains$`), func(c *conversation, _ string) { c.life.Advance(lifecycle.Draining) }},
 }
 
 // happen has happen what a line says.

@@ -33,7 +33,7 @@ func serveAt(t *testing.T, addr string, h bridge.Handler) (end func()) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(context.WithoutCancel(t.Context()), ln) }()
+	go func() { served <- s.Serve(ln) }()
 	return func() {
 		s.Close()
 		if err := <-served; err != nil {

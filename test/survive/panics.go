@@ -152,13 +152,13 @@ var panicPoints = map[string]panicPoint{
 		file: "internal/mcpclient/probe.go", line: `defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })`,
 		after: true, kick: (*target).killUpstream,
 	},
-	"mcpserverPart": {
-		file: "internal/mcpserver/server.go", line: "func (s *Server) Part() {",
+	"lifecycleAdvance": {
+		file: "internal/lifecycle/lifecycle.go", line: "func (l *Lifecycle) Advance(to Phase) {",
 		after: true, last: true,
 	},
-	"mcpserverDrain": {
-		file: "internal/mcpserver/server.go", line: "func (s *Server) Drain() {",
-		after: true, last: true,
+	"lifecycleQuiet": {
+		file: "internal/lifecycle/lifecycle.go", line: "var before uint64",
+		last: true,
 	},
 }
 

@@ -1,0 +1,165 @@
+// Package lifecycle holds the phase of the bridge, which everything that serves clients observes, and counts the calls
+// in flight, for which a drain waits.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A Phase is a phase of the bridge. The phases follow one another in their order.
+type Phase int
+
+const (
+	// Starting is the phase in which backends start. Nothing is refused.
+	Starting Phase = iota
+	// Running is the phase in which the bridge is ready.
+	Running
+	// LameDuck is the phase in which nothing is refused, but clients are asked to go elsewhere.
+	LameDuck
+	// Draining is the phase in which new sessions are refused and streams of changes end. Calls are accepted.
+	Draining
+	// Finishing is the phase in which new calls are refused. Those in flight continue.
+	Finishing
+	// Closing is the phase in which calls in flight are canceled and everything ends.
+	Closing
+	phases
+)
+
+// ErrClosing is the cause with which the context of Closing is canceled.
+var ErrClosing = errors.New("the bridge is shutting down")
+
+// A Lifecycle is the phase of the bridge and its calls in flight. Its methods may be called concurrently.
+type Lifecycle struct {
+	contexts [phases]context.Context
+	cancels  [phases]context.CancelCauseFunc
+
+	mu       sync.Mutex // guards what follows
+	phase    Phase
+	inFlight int
+	accepted uint64        // how many calls ever were
+	changed  chan struct{} // closed when calls begin or the last one ends; nil if nothing waits for that
+}
+
+// New returns a Lifecycle that is Starting.
+func New() *Lifecycle {
+	l := &Lifecycle{}
+	for p := range phases {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l.contexts[p], l.cancels[p] = ctx, cancel
+	}
+	return l
+}
+
+// Phase returns the current phase.
+func (l *Lifecycle) Phase() Phase {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase
+}
+
+// Until returns a context that is canceled when p or a later phase begins.
+func (l *Lifecycle) Until(p Phase) context.Context { return l.contexts[p] }
+
+// Advance begins a phase, unless it or a later one has begun.
+func (l *Lifecycle) Advance(to Phase) {
+	l.mu.Lock()
+	from := l.phase
+	l.phase = max(from, to)
+	l.mu.Unlock()
+	for p := from + 1; p <= to; p++ {
+		l.cancels[p](ErrClosing)
+	}
+}
+
+// Begin counts a call as in flight until end is called. It returns an error if the call is refused. Discovery and calls
+// that continue earlier ones are never refused. Listen calls are not counted: they end only when a phase ends them.
+func (l *Lifecycle) Begin(call *bridge.Call) (end func(), err error) {
+	if call.Method == bridge.Listen {
+		return func() {}, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase >= Finishing && call.Method != bridge.Discover && !bridge.IsRetry(call.Request) {
+		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN",
+			"%w; call again", ErrClosing)
+	}
+	l.inFlight++
+	l.accepted++
+	if l.inFlight == 1 {
+		l.notify()
+	}
+	return l.end, nil
+}
+
+func (l *Lifecycle) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlight--
+	if l.inFlight == 0 {
+		l.notify()
+	}
+}
+
+// notify wakes wait. The caller holds mu.
+func (l *Lifecycle) notify() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// InFlight returns the number of calls in flight.
+func (l *Lifecycle) InFlight() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inFlight
+}
+
+// AwaitIdle waits until no call is in flight, or ctx is done. It returns the number of calls in flight.
+func (l *Lifecycle) AwaitIdle(ctx context.Context) int {
+	l.wait(ctx, func() bool { return l.inFlight == 0 })
+	return l.InFlight()
+}
+
+// AwaitQuiet waits until no call has been in flight for d, or ctx is done.
+func (l *Lifecycle) AwaitQuiet(ctx context.Context, d time.Duration) {
+	var before uint64
+	idle := func() bool { before = l.accepted; return l.inFlight == 0 }
+	for l.wait(ctx, idle) {
+		pause, cancel := context.WithTimeout(ctx, d)
+		resumed := l.wait(pause, func() bool { return l.accepted != before })
+		cancel()
+		if !resumed {
+			return
+		}
+	}
+}
+
+// wait waits until a condition on what mu guards holds, which it reports, or ctx is done.
+func (l *Lifecycle) wait(ctx context.Context, holds func() bool) bool {
+	for {
+		l.mu.Lock()
+		if holds() {
+			l.mu.Unlock()
+			return true
+		}
+		if l.changed == nil {
+			l.changed = make(chan struct{})
+		}
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
