@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	stdlog "log"
 	"net"
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -421,79 +418,6 @@ func (a *App) tellReady(ctx context.Context, ready bool) {
 	where(a.log.Info()).Strs("backends", names).Msg("ready")
 }
 
-// absence says why a backend does not answer, as far as that can be seen, and what to do about it.
-func (b *backend) absence(ctx context.Context) (why, fix string) {
-	if b.Dial == "" {
-		return "it does not answer yet", "its log says more"
-	}
-	why, fix = b.whyAbsent(b.dialOnce(ctx))
-	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is there")
-}
-
-// whyAbsent says why nothing answers at the address of a backend, by what dialOnce has returned, and what to do about it, unless that is to
-// start it.
-func (b *backend) whyAbsent(err error) (why, fix string) {
-	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "the backend's certificate is not believed: " + unverified.Err.Error(),
-			"say in `tls` of the backend who vouches for it (ca), or its name there (serverName)"
-	}
-	if alert, ok := errors.AsType[tls.AlertError](err); ok {
-		return "the backend refuses the connection: " + alert.Error(), "name in `tls` of the backend a certificate that it takes (cert, key)"
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return "what listens there does not speak TLS", "have it speak TLS, or leave `tls` of the backend out"
-	}
-	switch {
-	case err == nil:
-		why = "something listens there, but it does not answer gRPC"
-		if b.TLS == nil {
-			why += " without TLS"
-		}
-		return why + ", or says that it is not ready", "look at the backend's log; it must serve mcpbridge.v1"
-	case errors.Is(err, fs.ErrNotExist):
-		return "there is no such file: " + strings.TrimPrefix(strings.TrimPrefix(b.Dial, "unix:"), "//"), ""
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused: nothing listens there", ""
-	case errors.Is(err, fs.ErrPermission):
-		return "permission denied: " + b.Dial, "let this user read and write the socket"
-	}
-	return cause(err).Error(), ""
-}
-
-// dialOnce connects to the address of a backend, and says nothing there but what TLS does.
-func (b *backend) dialOnce(ctx context.Context) error {
-	network, rest, _ := strings.Cut(b.Dial, ":")
-	rest = strings.TrimPrefix(rest, "//")
-	if network != "unix" {
-		network, rest = "tcp", strings.TrimPrefix(rest, "/")
-	}
-	c, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, rest)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if b.TLS == nil {
-		return nil
-	}
-	config, err := tlsFiles(b.TLS).Config(b.Dial)
-	if err != nil {
-		return err
-	}
-	config.NextProtos = []string{"h2"}
-	protected := tls.Client(c, config)
-	if err := protected.SetDeadline(time.Now().Add(dialTime)); err != nil {
-		return err
-	}
-	if err := protected.HandshakeContext(ctx); err != nil {
-		return err
-	}
-	// Whether our certificate is taken is only said after that (RFC 8446, 2). A server of HTTP/2 begins with its settings, or waits for ours.
-	if _, err := protected.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		return err
-	}
-	return nil
-}
-
 // serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends break.
 func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) error {
 	fronts, err := a.newFronts()
@@ -608,22 +532,4 @@ func (a *App) drain(now context.Context, fronts []front) {
 			f.flush(ctx)
 		}
 	})
-}
-
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// cause returns the innermost error of err.
-func cause(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err
-		}
-		err = inner
-	}
 }

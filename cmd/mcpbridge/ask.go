@@ -2,25 +2,17 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/mail"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rs/zerolog"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/catalog"
-	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -83,40 +75,6 @@ const (
 )
 
 var actions = []string{answerAccept, answerDecline, answerCancel}
-
-// readSample reads what --sample answers in place of a model: a result of sampling/createMessage in JSON, or a text.
-func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateMessageResult, error) {
-	text, err := r.text(ctx, "@"+name)
-	if err != nil {
-		return nil, err
-	}
-	raw := []byte(strings.TrimSpace(text))
-	if isJSON := rawjson.Check(raw) == nil; !isJSON || !rawjson.IsObject(raw) || rawjson.Get(raw, "content") == nil {
-		return sampled(text), nil
-	}
-	for _, m := range []struct{ name, value string }{{"model", `"mcpbridge"`}, {"role", `"assistant"`}} {
-		if rawjson.Get(raw, m.name) == nil {
-			raw = slices.Concat([]byte(`{"`+m.name+`":`+m.value+`,`), raw[1:])
-		}
-	}
-	var sample pb.CreateMessageResult
-	revisions := bridge.Revisions()
-	if err := mcpjson.Unmarshal(raw, &sample, revisions[len(revisions)-1]); err != nil {
-		return nil, &problem{
-			Exit: exitUsage, Code: "usage", What: "the answer in place of a model is not a result of sampling/createMessage", Where: "--sample " + name,
-			Why: err.Error(), Fix: `write a text, or {"content": {"type": "text", "text": "..."}}`, Cause: err,
-		}
-	}
-	return &sample, nil
-}
-
-// sampled returns a text as the answer of a model.
-func sampled(text string) *pb.CreateMessageResult {
-	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.TrimRight(text, "\r\n")}}}
-	return &pb.CreateMessageResult{
-		Role: pb.Role_ROLE_ASSISTANT, Content: []*pb.ContentBlock{block}, Model: "mcpbridge", StopReason: proto.String("endTurn"),
-	}
-}
 
 // capabilities returns what can be asked: nothing if nobody is there who could answer.
 func (a *asker) capabilities() *pb.ClientCapabilities {
@@ -367,74 +325,6 @@ func accept(fields []signature.Property, values map[string][]byte) *pb.ElicitRes
 	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: append(raw, '}')}
 }
 
-// fill asks for fields. What was answered before is what an empty line stands for.
-func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
-	if len(fields) > 0 {
-		a.say("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
-	}
-	for _, field := range fields {
-		def := values[field.Name]
-		if def == nil {
-			def = rawjson.Get(field.Schema.Raw, "default")
-		}
-		raw, err := a.field(ctx, field, def)
-		if err != nil {
-			return err
-		}
-		if raw != nil {
-			values[field.Name] = raw
-		}
-	}
-	return nil
-}
-
-// field asks for a field until the answer is right. It returns nil if the field is left out.
-func (a *asker) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
-	s := field.Schema
-	if text := s.Text("description"); text != "" {
-		a.say("  %s\n", harmless(text))
-	}
-	for _, choice := range s.Titled() {
-		a.say("    %s  %s\n", harmless(choice.Value), harmless(choice.Title))
-	}
-	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.Text("title"), field.Name), answerText(s))
-	if !field.Required {
-		prompt += ", optional"
-	}
-	prompt += ")"
-	if def != nil {
-		text := signature.Value(def)
-		if isBoolean(s) {
-			text = cmp.Or(map[string]string{"true": "yes", "false": "no"}[text], text)
-		}
-		prompt += " [" + text + "]"
-	}
-	for {
-		line, err := a.line(ctx, harmless(prompt)+": ")
-		switch {
-		case err != nil:
-			return nil, err
-		case line == "" && (def != nil || !field.Required):
-			return def, nil
-		case line == "":
-			a.say("  it is required\n")
-			continue
-		}
-		texts := []string{line}
-		if isList(s) && !strings.HasPrefix(line, "[") {
-			texts = strings.Split(line, ",")
-			for i := range texts {
-				texts[i] = strings.TrimSpace(texts[i])
-			}
-		}
-		raw, wrong := fieldValue(s, texts)
-		if wrong == "" {
-			return raw, nil
-		}
-		a.say("  it %s\n", harmless(wrong))
-	}
-}
-
 // confirm asks whether to send what was answered, or to answer again.
 func (a *asker) confirm(ctx context.Context) (again bool, err error) {
 	for {
@@ -486,54 +376,6 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 	}
 }
 
-// sample answers in place of a model: from --sample, whose last answer is also that to what is asked after it, or by the person at the
-// terminal.
-func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.InputResponse, error) {
-	answer := func(res *pb.CreateMessageResult) (*pb.InputResponse, error) {
-		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: res}}, nil
-	}
-	if len(a.samples) > 0 {
-		a.sampled++
-		return answer(a.samples[min(a.sampled, len(a.samples))-1])
-	}
-	refuse := func(reason pb.InputError_Reason, message string) (*pb.InputResponse, error) {
-		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: reason, Message: message}}}, nil
-	}
-	if a.in == nil {
-		return refuse(pb.InputError_REASON_UNSUPPORTED, "mcpbridge has no model; --sample FILE answers in place of one")
-	}
-	a.say("\nThe server asks a model, and you answer in its place:\n")
-	if text := req.GetSystemPrompt(); text != "" {
-		a.say("  system: %s\n", below(text, "  "))
-	}
-	for _, m := range req.GetMessages() {
-		role := strings.ToLower(strings.TrimPrefix(m.GetRole().String(), "ROLE_"))
-		a.say("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
-	}
-	for _, t := range req.GetTools() {
-		a.say("  tool: %s\n", oneLine(signature.Tool(t.GetName(), t.GetInputSchema(), nil), maxSignature))
-	}
-	a.say("(end with a line that is only a dot; /decline refuses)\n")
-	var lines []string
-	for {
-		line, err := a.line(ctx, "> ")
-		switch {
-		case errors.Is(err, errDecline), errors.Is(err, errCancel):
-			return refuse(pb.InputError_REASON_REFUSED, "the user refused")
-		case err != nil:
-			return nil, err
-		case line == ".":
-			return answer(sampled(strings.Join(lines, "\n")))
-		}
-		lines = append(lines, line)
-	}
-}
-
-// below returns a text of several lines with what is below its first line indented.
-func below(text, indent string) string {
-	return strings.ReplaceAll(harmless(strings.TrimSpace(text)), "\n", "\n"+indent+"  ")
-}
-
 func (a *asker) say(format string, args ...any) {
 	fmt.Fprintf(a.out, format, args...) // a terminal that is gone ends the read that follows
 }
@@ -566,55 +408,4 @@ func (a *asker) line(ctx context.Context, prompt string) (string, error) {
 		a.say("\n")
 		return "", context.Cause(ctx)
 	}
-}
-
-// isList reports whether a field of a form is answered with several values.
-func isList(s signature.Schema) bool { return slices.Contains(s.Types(), "array") }
-
-// isBoolean reports whether a field of a form is answered with yes or no.
-func isBoolean(s signature.Schema) bool { return slices.Equal(s.Types(), []string{"boolean"}) }
-
-// answerText is the type of values for the field of a form.
-func answerText(s signature.Schema) string {
-	if isBoolean(s) {
-		return "yes or no"
-	}
-	return s.Type()
-}
-
-// fieldValue is coerce for the field of a form, whose schema it compares the value with as well, and which y and n answer if it is a boolean.
-func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
-	if isBoolean(s) && len(texts) == 1 {
-		text := strings.ToLower(strings.TrimSpace(texts[0]))
-		if raw, ok := booleans[cmp.Or(map[string]string{"y": "yes", "n": "no"}[text], text)]; ok {
-			return []byte(raw), ""
-		}
-		return nil, "cannot be " + strconv.Quote(rawjson.Shorten(texts[0])) + ": it is yes or no"
-	}
-	if raw, wrong = coerce(s, texts); wrong == "" {
-		wrong = misfit(s, raw)
-	}
-	return raw, wrong
-}
-
-// formats are the formats that a text of a form can have, and how one is read.
-var formats = map[string]struct {
-	is    func(string) bool
-	means string
-}{
-	"email": {func(s string) bool { a, err := mail.ParseAddress(s); return err == nil && a.Address == s }, "an address such as ada@example.com"},
-	"uri":   {func(s string) bool { u, err := url.Parse(s); return err == nil && u.IsAbs() }, "a URI such as https://example.com"},
-	"date":  {func(s string) bool { _, err := time.Parse(time.DateOnly, s); return err == nil }, "a date such as 2026-07-28"},
-	"date-time": {
-		func(s string) bool { _, err := time.Parse(time.RFC3339, s); return err == nil }, "a time such as 2026-07-28T09:30:00Z",
-	},
-}
-
-// misfit returns why a value is not one of a form's field, or nothing.
-func misfit(s signature.Schema, raw []byte) string {
-	text, isText := rawjson.String(raw)
-	if f, ok := formats[s.Text("format")]; ok && isText && !f.is(text) {
-		return "has to be " + f.means
-	}
-	return strings.Replace(catalog.Misfit(s.Raw, raw), "expected", "has to be", 1)
 }

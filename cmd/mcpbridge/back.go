@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,82 +28,6 @@ type back interface {
 	// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its
 	// start has failed. It returns an error if ctx ends before.
 	Started(ctx context.Context, era bridge.Era) error
-}
-
-// A kind is a row of the table of what a backend can be. Whatever is particular to one is here.
-type kind struct {
-	// key is what of a BackendConfig says that it is one.
-	key   string
-	given func(b *BackendConfig) bool
-	// check refuses settings that cannot work; at is where they are.
-	check func(l *loaded, b *BackendConfig, at string) error
-	// command returns how it is started, or nil if it runs somewhere already. Who starts it waits for it, and does not serve
-	// without it.
-	command func(b *BackendConfig) *LaunchConfig
-	// text says where it is, if it is not started.
-	text func(b *BackendConfig) string
-}
-
-var kinds = [...]kind{
-	{
-		key:   "launch",
-		given: func(b *BackendConfig) bool { return b.Launch != nil },
-		check: func(l *loaded, b *BackendConfig, at string) error {
-			return l.validateLaunch(b.Launch, b.Name, at+".launch")
-		},
-		command: func(b *BackendConfig) *LaunchConfig { return b.Launch },
-	},
-	{
-		key:     "dial",
-		given:   func(b *BackendConfig) bool { return b.Dial != "" },
-		check:   (*loaded).validateDialled,
-		command: func(*BackendConfig) *LaunchConfig { return nil },
-		text:    func(b *BackendConfig) string { return b.Dial },
-	},
-	{
-		key:   "mcp",
-		given: func(b *BackendConfig) bool { return b.MCP != nil },
-		check: (*loaded).validateMCP,
-		command: func(b *BackendConfig) *LaunchConfig {
-			if len(b.MCP.Command) == 0 {
-				return nil
-			}
-			return b.MCP.launch()
-		},
-		text: func(b *BackendConfig) string { return b.MCP.URL },
-	},
-}
-
-// kind returns what a backend that was validated is.
-func (b *BackendConfig) kind() *kind {
-	for i := range kinds {
-		if kinds[i].given(b) {
-			return &kinds[i]
-		}
-	}
-	return nil
-}
-
-// command returns how the backend is started, or nil.
-func (b *BackendConfig) command() *LaunchConfig { return b.kind().command(b) }
-
-// key returns the setting that says what the backend is: launch, dial or mcp.
-func (b *BackendConfig) key() string { return b.kind().key }
-
-// place returns the key of the backend's address, below the backend itself.
-func (b *BackendConfig) place() string {
-	if b.MCP != nil {
-		return "mcp.url"
-	}
-	return b.kind().key
-}
-
-// text says what the backend is, for people.
-func (b *BackendConfig) text() string {
-	if c := b.command(); c != nil {
-		return strings.Join(c.Command, " ")
-	}
-	return b.kind().text(b)
 }
 
 // openers return a back of each kind, by its key. Nothing is started yet.

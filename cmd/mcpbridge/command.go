@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -166,22 +165,6 @@ var otherNames = map[string]string{
 	"serve": "run", "start": "run", "launch": "run", "dev": "run", "proxy": "run", "ls": "list", "tools": "list", "resources": "list", "prompts": "list",
 	"invoke": "call", "exec": "call", "tool": "call", "show": "describe", "inspect": "describe", "get": "read", "cat": "read", "check": "verify",
 	"test": "verify", "lint": "verify",
-}
-
-// interpreters run scripts, by how their names end.
-var interpreters = map[string][]string{
-	".py": {"python3"}, ".js": {"node"}, ".mjs": {"node"}, ".ts": {"node"}, ".jar": {"java", "-jar"},
-}
-
-// runnable returns the command that was probably meant: with the interpreter, if it is only a script, or a package of npm.
-func runnable(args []string) []string {
-	if words := strings.Fields(args[0]); len(words) > 1 { // a command in quotes
-		return slices.Concat(words, args[1:])
-	}
-	if strings.HasPrefix(args[0], "@") && strings.Contains(args[0], "/") {
-		return slices.Concat([]string{"npx", "-y"}, args)
-	}
-	return slices.Concat(interpreters[filepath.Ext(args[0])], args)
 }
 
 // withDashes returns the command line with the arguments that are meant as the backend's command after --. The flags stay.

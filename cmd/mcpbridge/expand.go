@@ -11,9 +11,6 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// hasFile reports whether a configuration file has been read.
-func (l *loaded) hasFile() bool { return l.file != nil }
-
 // expand returns a text with its variables, ${env:NAME}, replaced by what the environment has.
 func (l *loaded) expand(text string) (string, *problem) {
 	return expandText(text, oursOnly, l.environ, l.secrets)

@@ -326,3 +326,8 @@ func describe(n *yaml.Node) string {
 	}
 	return strconv.Quote(n.Value)
 }
+
+// isURL reports whether an argument is the URL of an MCP server.
+func isURL(arg string) bool {
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
+}

@@ -11,11 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/term"
 )
-
-// logFormats are the forms a log can have. Auto is text on a terminal and JSON elsewhere.
-var logFormats = []string{"auto", "text", "json"}
 
 // newLog returns a logger to w that does not tell what is hidden, and whether it writes JSON.
 func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
@@ -25,15 +21,6 @@ func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	}
 	out, asJSON := logWriter(w, c, hidden)
 	return zerolog.New(out).Level(c.level()).With().Timestamp().Logger(), asJSON
-}
-
-// level returns the lowest level that is logged.
-func (c LogConfig) level() zerolog.Level {
-	level, err := zerolog.ParseLevel(strings.ToLower(c.Level))
-	if err != nil {
-		return zerolog.InfoLevel // validate has refused it
-	}
-	return level
 }
 
 // logWriter returns a writer of zerolog's records to w, as c says, and whether it writes JSON.
@@ -99,23 +86,4 @@ func (h harmlessJSON) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-func isTerminal(v any) bool {
-	if q, ok := v.(*queue); ok {
-		v = q.to
-	}
-	f, ok := v.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// isClientInput reports whether an MCP client seems to be at the other end of stdin: a pipe, a socket or a file. A
-// terminal is a person, and /dev/null is a service manager or a container runtime.
-func isClientInput(stdin io.Reader) bool {
-	f, ok := stdin.(*os.File)
-	if !ok {
-		return stdin != nil
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice == 0
 }

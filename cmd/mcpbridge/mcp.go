@@ -3,13 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -17,7 +13,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient/oauth"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // openMCP returns an MCP server.
@@ -59,11 +54,6 @@ func openMCP(b *backend) (back, error) {
 		return nil, err
 	}
 	return &authorized{c, transport}, nil
-}
-
-// clientInfo is how mcpbridge introduces itself to MCP servers.
-func (p *Program) clientInfo() *pb.Implementation {
-	return &pb.Implementation{Name: "mcpbridge", Version: p.Version}
 }
 
 // An authorized back is an MCP server that wants tokens.
@@ -112,59 +102,4 @@ func (b *backend) oauth(at string) (*oauth.Transport, error) {
 		o.Browser = l.login
 	}
 	return oauth.New(o)
-}
-
-// browser returns what shows a page for logging in to the person at the terminal, or by the program that BROWSER names. It is
-// nil if there is neither.
-func (p *Program) browser() func(ctx context.Context, address string) error {
-	person := isTerminal(p.Stderr)
-	if !person && os.Getenv("BROWSER") == "" {
-		return nil
-	}
-	return func(ctx context.Context, address string) error {
-		if person {
-			if _, err := fmt.Fprintf(p.Stderr, "Log in with your browser:\n  %s\n", harmless(address)); err != nil {
-				return err
-			}
-		}
-		open := browserCommand(address)
-		if open == nil {
-			return nil
-		}
-		err := exec.CommandContext(ctx, open[0], open[1:]...).Run()
-		if person {
-			return nil // the person can open the page, too
-		}
-		return err
-	}
-}
-
-// browserCommand returns the command that opens a page, or nil if there is no browser. No shell is involved.
-func browserCommand(address string) []string {
-	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return nil
-	}
-	if program := os.Getenv("BROWSER"); program != "" {
-		return []string{program, address}
-	}
-	switch runtime.GOOS {
-	case "darwin":
-		return []string{"open", address}
-	case "windows":
-		return []string{"rundll32", "url.dll,FileProtocolHandler", address}
-	}
-	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-		return nil
-	}
-	return []string{"xdg-open", address}
-}
-
-// canLogin reports whether a URL can be sent a token: over TLS, or on this machine.
-func canLogin(address string) bool {
-	u, err := url.Parse(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

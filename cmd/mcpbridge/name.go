@@ -62,3 +62,30 @@ func scriptOf(command []string) string {
 	}
 	return ""
 }
+
+// commandName returns a name for the backend that a command is: that of its script or program.
+func commandName(command []string) string {
+	name := strings.Trim(notInName.ReplaceAllString(programName(command), "-"), "-")
+	if name == "" {
+		return "backend"
+	}
+	return name[:min(len(name), 32)]
+}
+
+var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+
+// interpreters run scripts, by how their names end.
+var interpreters = map[string][]string{
+	".py": {"python3"}, ".js": {"node"}, ".mjs": {"node"}, ".ts": {"node"}, ".jar": {"java", "-jar"},
+}
+
+// runnable returns the command that was probably meant: with the interpreter, if it is only a script, or a package of npm.
+func runnable(args []string) []string {
+	if words := strings.Fields(args[0]); len(words) > 1 { // a command in quotes
+		return slices.Concat(words, args[1:])
+	}
+	if strings.HasPrefix(args[0], "@") && strings.Contains(args[0], "/") {
+		return slices.Concat([]string{"npx", "-y"}, args)
+	}
+	return slices.Concat(interpreters[filepath.Ext(args[0])], args)
+}

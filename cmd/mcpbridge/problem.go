@@ -143,3 +143,21 @@ func (p *problem) tell(w io.Writer, log zerolog.Logger, asJSON bool) {
 	}
 	io.WriteString(w, b.String()) //nolint:errcheck // when stderr is gone there is nobody left to tell
 }
+
+// cause returns the innermost error of err.
+func cause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rs/zerolog"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -130,8 +129,6 @@ func (f *file) serverType(n *yaml.Node) error {
 	return nil
 }
 
-var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
-
 // serverName returns the name of a backend for that of a server, which may have any letters.
 func (f *file) serverName(n *yaml.Node) string {
 	name := strings.Trim(notInName.ReplaceAllString(n.Value, "-"), "-")
@@ -231,25 +228,6 @@ func pairs(n *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
 				return
 			}
 		}
-	}
-}
-
-// names returns the names of the backends, for those who mistype one.
-func (l *loaded) names() []string {
-	names := make([]string, 0, len(l.Backends))
-	for _, b := range l.Backends {
-		names = append(names, b.Name)
-	}
-	return slices.Sorted(slices.Values(names))
-}
-
-// tellWarnings logs what of the file is ignored.
-func (l *loaded) tellWarnings(log zerolog.Logger) {
-	if l.file == nil {
-		return
-	}
-	for _, w := range l.file.warnings {
-		log.Warn().Msg(w)
 	}
 }
 

@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -61,11 +59,6 @@ func (f *targetFlags) add(flags *pflag.FlagSet) {
 // isFile reports whether an argument names a configuration file.
 func isFile(arg string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(arg)))
-}
-
-// isURL reports whether an argument is the URL of an MCP server.
-func isURL(arg string) bool {
-	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
 }
 
 // isAddress reports whether an argument is a target that is not launched.
@@ -214,27 +207,6 @@ func (p *Program) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, val
 	return l, f.adjust(flags, l)
 }
 
-// only leaves the backend of the given name.
-func (l *loaded) only(name string) error {
-	for i, b := range l.Backends {
-		if b.Name != name {
-			continue
-		}
-		l.Backends = []BackendConfig{b}
-		if i > 0 && l.file != nil { // what is said of it has another place than its index has now
-			from := "backends." + strconv.Itoa(i)
-			places := maps.Clone(l.file.places)
-			for path, n := range places {
-				if rest, ok := strings.CutPrefix(path, from); ok && (rest == "" || rest[0] == '.') {
-					l.file.places["backends.0"+rest] = n
-				}
-			}
-		}
-		return nil
-	}
-	return usage(name, didYouMean(name, l.names()), "there is no backend %q in %s", name, l.file.name)
-}
-
 // adjust applies the flags that say more about a target to the one that there is.
 func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 	if f.mcp && f.plugin {
@@ -290,20 +262,6 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 	return nil
 }
 
-// logIn lets the user log in to the servers that are told to nobody but by their URL, on the command line or in a file of another
-// MCP client. That does nothing unless a server wants a token. Our own file says where it is wanted.
-func (l *loaded) logIn() {
-	if l.file != nil && !l.file.foreign {
-		return
-	}
-	for i := range l.Backends {
-		m := l.Backends[i].MCP
-		if m != nil && m.URL != "" && !hasHeader(m.Headers, "Authorization") && canLogin(m.URL) {
-			m.Auth = &AuthConfig{OAuth: &OAuthConfig{}}
-		}
-	}
-}
-
 // adjustLaunch applies the flags that say how to launch a backend.
 func (f *targetFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded, key string, c *LaunchConfig) error {
 	var wrong []error
@@ -348,23 +306,4 @@ func (f *targetFlags) adjustHeaders(b *BackendConfig, l *loaded) error {
 		b.MCP.Headers[name] = value
 	}
 	return nil
-}
-
-// hasHeader reports whether headers have one of a name.
-func hasHeader(headers map[string]string, name string) bool {
-	for n := range headers {
-		if strings.EqualFold(n, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// commandName returns a name for the backend that a command is: that of its script or program.
-func commandName(command []string) string {
-	name := strings.Trim(notInName.ReplaceAllString(programName(command), "-"), "-")
-	if name == "" {
-		return "backend"
-	}
-	return name[:min(len(name), 32)]
 }

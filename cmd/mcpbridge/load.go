@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/v2"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A loaded is a Config and where it comes from.
+type loaded struct {
+	Config
+	file    *file
+	environ []string
+	flags   map[string]string // flags by the key they set
+	secrets secrets
+	// auto says that what is launched may be an MCP server: see auto.
+	auto bool
+	// defaulted says that serve.http.addr is defaultAddr because nothing else is served.
+	defaulted bool
+	// login shows a page to the user, who logs in until ctx ends. Nil: there is nobody.
+	login func(ctx context.Context, address string) error
+	// reachTimeout and loginTimeout are as those of a Program.
+	reachTimeout, loginTimeout time.Duration
+	// clientInfo is how mcpbridge introduces itself to MCP servers.
+	clientInfo *pb.Implementation
+}
+
+// load puts the layers together. The name of the file may be empty; flags are values by key.
+func load(fileName string, environ []string, flags map[string]any, flagNames map[string]string) (*loaded, error) {
+	k := koanf.New(".")
+	l := &loaded{environ: environ, flags: flagNames, secrets: secrets{}}
+	layers := []koanf.Provider{confmap.Provider(defaults(), ".")}
+	var inFile error
+	if fileName != "" {
+		var f *file
+		if f, inFile = readFile(fileName, environ); inFile == nil {
+			l.file, l.secrets = f, f.secrets
+			layers = append(layers, confmap.Provider(f.values, ""))
+		}
+	}
+	for _, layer := range layers {
+		if err := k.Load(layer, nil); err != nil {
+			return nil, fmt.Errorf("put the configuration together: %w", err)
+		}
+	}
+	if err := allOf(inFile, loadEnviron(k, environ)); err != nil {
+		return nil, err
+	}
+	if err := k.Load(confmap.Provider(flags, "."), nil); err != nil {
+		return nil, fmt.Errorf("put the flags into the configuration: %w", err)
+	}
+	if err := k.Unmarshal("", &l.Config); err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	if !k.Exists("serve.preDrain") && l.Serve.isRemote() {
+		l.Serve.PreDrain = defaultPreDrain
+	}
+	if l.file != nil {
+		l.resolve(filepath.Dir(fileName))
+	}
+	return l, nil
+}
+
+func defaults() map[string]any {
+	return map[string]any{
+		"version":         1,
+		"log.level":       "info",
+		"log.format":      "auto",
+		"serve.stdio":     "auto",
+		"serve.drain":     30 * time.Second,
+		"serve.http.path": "/mcp",
+	}
+}
+
+// defaultFile is the configuration file that is read when nothing says what to serve.
+const defaultFile = "mcpbridge.yaml"
+
+// defaultPreDrain is how long a cluster usually needs to take an address off its balancers.
+const defaultPreDrain = 2 * time.Second
+
+// defaultAddr is what HTTP listens on if stdio is not served and nothing says an address.
+const defaultAddr = "127.0.0.1:8080"
+
+// resolve makes the names of files and directories that the file says relative to the directory it is in.
+func (l *loaded) resolve(dir string) {
+	names := []*string{} // an empty one is the directory itself
+	var files []*string
+	for _, t := range []*TLSConfig{&l.Serve.GRPC.TLS, &l.Serve.HTTP.TLS} {
+		files = append(files, &t.Cert, &t.Key, &t.ClientCA)
+	}
+	for _, b := range l.Backends {
+		if b.TLS != nil {
+			files = append(files, &b.TLS.CA, &b.TLS.Cert, &b.TLS.Key)
+		}
+		if b.Launch != nil {
+			names = append(names, &b.Launch.Dir)
+		}
+		if b.MCP != nil && len(b.MCP.Command) > 0 {
+			names = append(names, &b.MCP.Dir)
+		}
+		if b.MCP != nil && b.MCP.Auth != nil && b.MCP.Auth.OAuth != nil {
+			files = append(files, &b.MCP.Auth.OAuth.PrivateKey, &b.MCP.Auth.OAuth.Credentials)
+		}
+	}
+	for _, name := range files {
+		if *name != "" {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		if !filepath.IsAbs(*name) {
+			*name = filepath.Join(dir, *name)
+		}
+	}
+}
+
+const envPrefix = "MCPBRIDGE_"
+
+// environKeys returns the keys that the environment can set, by variable, and their types. Lists of mappings are not among
+// them, nor is the version: images have variables of such a name.
+func environKeys() map[string]key {
+	byVariable := map[string]key{}
+	for _, k := range keysOf(reflect.TypeFor[Config](), "") {
+		if k.path == "version" || k.kind() == "a list" {
+			continue
+		}
+		byVariable[envPrefix+strings.ToUpper(strings.ReplaceAll(k.path, ".", "__"))] = k
+	}
+	return byVariable
+}
+
+// loadEnviron adds the layer of the environment. A variable that is not known is refused if it has two underscores in a
+// row, as only ours have: Kubernetes adds others, like MCPBRIDGE_PORT, when a service is named mcpbridge.
+func loadEnviron(k *koanf.Koanf, environ []string) error {
+	known := environKeys()
+	var problems []error
+	provider := env.Provider(".", env.Opt{
+		Prefix:      envPrefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, text string) (string, any) {
+			key, ok := known[name]
+			if text == "" {
+				return "", nil // as if it were not set
+			}
+			if !ok {
+				if strings.Contains(strings.TrimPrefix(name, envPrefix), "__") {
+					names := slices.Sorted(maps.Keys(known))
+					problems = append(problems, misconfigured("environment variable "+name, didYouMean(name, names),
+						"there is no setting %s", name))
+				}
+				return "", nil
+			}
+			v, err := key.parse(text)
+			if err != nil {
+				problems = append(problems, misconfigured("environment variable "+name, "write "+key.example(),
+					"%s=%q is not %s", name, text, key.kind()))
+			}
+			return key.path, v
+		},
+	})
+	if err := k.Load(provider, nil); err != nil {
+		return fmt.Errorf("read the environment: %w", err)
+	}
+	return allOf(problems...)
+}
+
+// settle decides what the settings of serve leave open: whether stdio is served, and where HTTP is if nothing else is.
+func (l *loaded) settle(stdin io.Reader) {
+	s := &l.Serve
+	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
+	if s.Stdio == "auto" {
+		s.Stdio = strconv.FormatBool(none && isClientInput(stdin))
+	}
+	if none && s.Stdio == "false" {
+		s.HTTP.Addr, l.defaulted = defaultAddr, true
+	}
+}
+
+// where says what has set a key: a flag, a variable or a place in the file.
+func (l *loaded) where(path string) string {
+	if f, ok := l.flags[path]; ok {
+		return f
+	}
+	if path == "serve.http.addr" && l.defaulted {
+		return "the default of --http"
+	}
+	for variable, k := range environKeys() {
+		isSet := func(entry string) bool { return strings.HasPrefix(entry, variable+"=") }
+		if k.path == path && slices.ContainsFunc(l.environ, isSet) {
+			return "environment variable " + variable
+		}
+	}
+	if l.file != nil {
+		return l.file.where(path)
+	}
+	return ""
+}
+
+// isRemote reports whether other machines reach clients' addresses.
+func (s *ServeConfig) isRemote() bool {
+	addrs := []string{s.HTTP.Addr}
+	if network, addr := grpcNetwork(s.GRPC.Addr); network == "tcp" {
+		addrs = append(addrs, addr)
+	}
+	return slices.ContainsFunc(addrs, func(addr string) bool {
+		host, _, err := net.SplitHostPort(addr)
+		return err == nil && !isLoopback(host)
+	})
+}
+
+// hasFile reports whether a configuration file has been read.
+func (l *loaded) hasFile() bool { return l.file != nil }

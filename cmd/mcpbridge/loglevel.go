@@ -1,0 +1,19 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/rs/zerolog"
+)
+
+// logFormats are the forms a log can have. Auto is text on a terminal and JSON elsewhere.
+var logFormats = []string{"auto", "text", "json"}
+
+// level returns the lowest level that is logged.
+func (c LogConfig) level() zerolog.Level {
+	level, err := zerolog.ParseLevel(strings.ToLower(c.Level))
+	if err != nil {
+		return zerolog.InfoLevel // validate has refused it
+	}
+	return level
+}

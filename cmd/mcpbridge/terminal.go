@@ -1,0 +1,15 @@
+package main
+
+import (
+	"os"
+
+	"golang.org/x/term"
+)
+
+func isTerminal(v any) bool {
+	if q, ok := v.(*queue); ok {
+		v = q.to
+	}
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
