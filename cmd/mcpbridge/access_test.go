@@ -327,7 +327,7 @@ func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.settle(nil)
+		l.settle(false)
 		if err := l.validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "nothing says whose scopes those are") {
 			t.Errorf("%s: %v", serve, err)
 		}
@@ -336,7 +336,7 @@ func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
 	var stderr lockedBuffer
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &Program{Args: []string{"run", "-c", config}, Stderr: &stderr, Started: func(*App) { cancel() }}
+	p := &Program{Env: Env{Args: []string{"run", "-c", config}, Stderr: &stderr}, Started: func(*App) { cancel() }}
 	if code := p.Run(ctx); code != exitConfig || !strings.Contains(stderr.String(), "nothing says whose scopes those are") {
 		t.Errorf("served at the default address: %d %s", code, &stderr)
 	}
@@ -473,7 +473,7 @@ func TestOAuthSecretsNeedAnIssuer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.settle(nil)
+		l.settle(false)
 		if err := l.validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "without an issuer") {
 			t.Errorf("%s: %v", oauth, err)
 		}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	stdlog "log"
 	"net"
 	"os"
 	"path"
@@ -27,7 +25,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
-	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/router"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -62,8 +59,8 @@ type appOptions struct {
 	Stdout io.Writer
 	// Started is called when clients are served. It may be nil.
 	Started func(*App)
-	// Wrap returns what is called in place of the Handler of each backend. It may be nil.
-	Wrap func(bridge.Handler) bridge.Handler
+	// Backends are the options of the backends.
+	Backends backendOptions
 }
 
 // An App is the fronts, the backends, and the way between them. Call Listen, then Run.
@@ -98,32 +95,6 @@ type endpoint struct {
 	mcp     *mcpserver.Server
 }
 
-// serve runs an App until ctx ends or the client goes.
-func (p *Program) serve(ctx context.Context, cfg *loaded) error {
-	log, _ := newLog(p.errors, cfg.Log, cfg.secrets)
-	// What net/http says of servers that break its rules has their words in it, and would be no line of ours.
-	stdlog.SetFlags(0)
-	stdlog.SetOutput(aside{log})
-	cfg.tellWarnings(log)
-	a, err := newApp(cfg, appOptions{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Wrap: p.Wrap})
-	if err != nil {
-		return err
-	}
-	if err := a.Listen(ctx); err != nil {
-		return err
-	}
-	return a.Run(ctx, p.Now)
-}
-
-// An aside takes what libraries print for want of a better place.
-type aside struct{ log zerolog.Logger }
-
-// Write implements io.Writer.
-func (a aside) Write(said []byte) (int, error) {
-	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(said), 300)).Msg("a library has something to say")
-	return len(said), nil
-}
-
 // newApp returns the App of a configuration. Nothing is started yet.
 func newApp(cfg *loaded, o appOptions) (*App, error) {
 	log := o.Log
@@ -142,8 +113,7 @@ func newApp(cfg *loaded, o appOptions) (*App, error) {
 	}
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, a.memory, log, a.panics)
-		b.wrap = o.Wrap
+		b := newBackend(cfg, i, a.memory, log, a.panics, o.Backends)
 		opened := b.open()
 		if opened != nil && len(cfg.Backends) == 1 { // of several, the others are served
 			return nil, opened

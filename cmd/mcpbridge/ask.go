@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/url"
@@ -27,17 +25,12 @@ type asker struct {
 	samples []*pb.CreateMessageResult
 	sampled int // how many of samples have been used
 	roots   []*pb.Root
-	// out and in are the terminal; in is nil if there is none.
-	out io.Writer
-	in  io.Reader
-	// lines are what is typed. It is made when the first is wanted.
-	lines chan string
+	user    *prompter
 }
 
 func (c *client) newAsker(ctx context.Context) (*asker, error) {
-	a := &asker{out: c.p.Stderr, answers: map[string][]string{}, used: map[string]int{}, asked: map[string]bool{}}
-	if isTerminal(c.p.Stdin) && isTerminal(c.p.Stderr) {
-		a.in = c.p.Stdin
+	a := &asker{
+		answers: map[string][]string{}, used: map[string]int{}, asked: map[string]bool{}, user: newPrompter(c.env.Stdin, c.env.Stderr),
 	}
 	var wrong []error
 	for _, answer := range c.answers {
@@ -51,14 +44,14 @@ func (c *client) newAsker(ctx context.Context) (*asker, error) {
 				"%q does not answer a field", answer))
 			continue
 		}
-		text, err := argumentReader{c.p.Stdin}.text(ctx, value)
+		text, err := argumentReader{c.env.Stdin}.text(ctx, value)
 		if err != nil {
 			wrong = append(wrong, err)
 		}
 		a.answers[name] = append(a.answers[name], text)
 	}
 	for _, name := range c.samples {
-		sample, err := readSample(ctx, argumentReader{c.p.Stdin}, name)
+		sample, err := readSample(ctx, argumentReader{c.env.Stdin}, name)
 		if err != nil {
 			wrong = append(wrong, err)
 		}
@@ -80,12 +73,12 @@ var actions = []string{answerAccept, answerDecline, answerCancel}
 func (a *asker) capabilities() *pb.ClientCapabilities {
 	c := &pb.ClientCapabilities{}
 	switch {
-	case a.in != nil || a.action != "":
+	case a.user.interactive() || a.action != "":
 		c.Elicitation = &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}}
 	case len(a.answers) > 0:
 		c.Elicitation = &pb.ElicitationCapability{Form: &pb.Capability{}}
 	}
-	if a.in != nil || len(a.samples) > 0 {
+	if a.user.interactive() || len(a.samples) > 0 {
 		c.Sampling = &pb.SamplingCapability{Tools: &pb.Capability{}}
 	}
 	return c
@@ -192,7 +185,7 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	if err := a.act(); err != nil {
 		return outcome(err)
 	}
-	if a.in == nil || a.action == answerAccept {
+	if !a.user.interactive() || a.action == answerAccept {
 		if err := a.fillDefaults(fields, open, values, f.GetMessage()); err != nil {
 			return nil, err
 		}
@@ -201,7 +194,7 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	if len(open) == 0 && len(fields) > 0 {
 		return accept(fields, values), nil
 	}
-	a.say("\nThe server asks: %s\n", harmless(f.GetMessage()))
+	a.user.printf("\nThe server asks: %s\n", harmless(f.GetMessage()))
 	for {
 		if err := a.fill(ctx, open, values); err != nil {
 			return outcome(err)
@@ -348,16 +341,16 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 	if err := a.act(); err != nil {
 		return outcome(err)
 	}
-	if a.in == nil && a.action == "" {
+	if !a.user.interactive() && a.action == "" {
 		return nil, nil //nolint:nilnil // nobody can visit it
 	}
-	a.say("\nThe server asks to visit a web page: %s\n  %s\n", harmless(p.GetMessage()), harmless(p.GetUrl()))
+	a.user.printf("\nThe server asks to visit a web page: %s\n  %s\n", harmless(p.GetMessage()), harmless(p.GetUrl()))
 	if u, err := url.Parse(p.GetUrl()); err == nil && u.Host != "" {
-		a.say("  It is of %s.", harmless(u.Host))
+		a.user.printf("  It is of %s.", harmless(u.Host))
 		if u.Scheme != "https" {
-			a.say(" It is not encrypted.")
+			a.user.printf(" It is not encrypted.")
 		}
-		a.say(" Do not visit it if you do not know why.\n")
+		a.user.printf(" Do not visit it if you do not know why.\n")
 	}
 	if a.action == answerAccept {
 		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT}, nil
@@ -376,36 +369,14 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 	}
 }
 
-func (a *asker) say(format string, args ...any) {
-	fmt.Fprintf(a.out, format, args...) // a terminal that is gone ends the read that follows
-}
-
-// line asks for a line.
+// line reads a line. It returns errDecline or errCancel if the user does not answer.
 func (a *asker) line(ctx context.Context, prompt string) (string, error) {
-	a.say("%s", prompt)
-	if a.lines == nil {
-		a.lines = make(chan string)
-		// A read of a terminal cannot be interrupted on every system, so this goroutine waits for the next line until the
-		// process ends.
-		go func() {
-			defer close(a.lines)
-			for in := bufio.NewScanner(a.in); in.Scan(); {
-				a.lines <- in.Text()
-			}
-		}()
+	line, err := a.user.readLine(ctx, prompt)
+	switch {
+	case errors.Is(err, io.EOF), line == answerCancel:
+		return "", errCancel
+	case line == answerDecline:
+		return "", errDecline
 	}
-	select {
-	case line, ok := <-a.lines:
-		line = strings.TrimSpace(line)
-		switch {
-		case !ok || line == answerCancel:
-			return "", errCancel
-		case line == answerDecline:
-			return "", errDecline
-		}
-		return line, nil
-	case <-ctx.Done():
-		a.say("\n")
-		return "", context.Cause(ctx)
-	}
+	return line, err
 }

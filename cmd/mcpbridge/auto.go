@@ -52,7 +52,7 @@ func openAuto(b *backend) (back, error) {
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
-		ClientInfo: b.cfg.clientInfo, Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
+		ClientInfo: b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)

@@ -66,31 +66,48 @@ func environment(values map[string]string) []string {
 	return env
 }
 
+// backendOptions are the options of backends that are not configured.
+type backendOptions struct {
+	// ClientInfo identifies mcpbridge to MCP servers.
+	ClientInfo *pb.Implementation
+	// Login shows a page on which the user logs in until ctx ends. If nil, no user can log in.
+	Login func(ctx context.Context, address string) error
+	// LoginTimeout is the time a user has to log in, and ReachTimeout the time that a backend that is not launched has to
+	// answer a client command. If zero, 5 m and 10 s are used.
+	LoginTimeout, ReachTimeout time.Duration
+	// Wrap returns the Handler that replaces that of each backend. If nil, none is replaced.
+	Wrap func(bridge.Handler) bridge.Handler
+	// Detect accepts an MCP server as the command of a backend: see auto.
+	Detect bool
+}
+
 // A backend is a back that is served, and how to get it again.
 type backend struct {
 	*BackendConfig
+	backendOptions
 	at     string // in the configuration
 	cfg    *loaded
 	log    zerolog.Logger
 	panics *contain.Panics
 
-	back   atomic.Pointer[back]                // nil until open
-	calls  *limit.Handler                      // of the back
-	wrap   func(bridge.Handler) bridge.Handler // returns what calls of the back go to; nil: the back itself
-	logins atomic.Int32                        // of a user that go on
+	back   atomic.Pointer[back] // nil until open
+	calls  *limit.Handler       // of the back
+	logins atomic.Int32         // in progress
 	// settled is closed when the back answers, or does not start, for the first time.
 	settled chan struct{}
 }
 
 // newBackend returns the i-th backend of a configuration. Call open, then run or keep.
-func newBackend(cfg *loaded, i int, memory *limit.Memory, log zerolog.Logger, panics *contain.Panics) *backend {
+func newBackend(
+	cfg *loaded, i int, memory *limit.Memory, log zerolog.Logger, panics *contain.Panics, o backendOptions,
+) *backend {
 	c := &cfg.Backends[i]
 	none := func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
 			"backend %q cannot be started; the call was not executed", c.Name)
 	}
 	return &backend{
-		BackendConfig: c, at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, panics: panics, settled: make(chan struct{}),
+		BackendConfig: c, backendOptions: o, at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, panics: panics, settled: make(chan struct{}),
 		calls: limit.New(bridge.HandlerFunc(none), limit.Options{Limits: cfg.Limits, Memory: memory}),
 	}
 }
@@ -103,7 +120,7 @@ func (b *backend) open() error {
 		}
 	}
 	open := openers[b.key()]
-	if b.cfg.auto && b.Launch != nil {
+	if b.Detect && b.Launch != nil {
 		open = openAuto
 	}
 	opened, err := open(b)
@@ -123,8 +140,8 @@ func (b *backend) open() error {
 // set has opened answer the calls of b from now on.
 func (b *backend) set(opened back) {
 	b.back.Store(&opened)
-	if b.wrap != nil {
-		b.calls.SetNext(b.wrap(opened))
+	if b.Wrap != nil {
+		b.calls.SetNext(b.Wrap(opened))
 		return
 	}
 	b.calls.SetNext(opened)

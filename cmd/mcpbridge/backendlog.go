@@ -150,9 +150,6 @@ func (b *backendLog) explain(err error) error {
 // main.go:12: tool "parse" failed: ...
 var failedAt = regexp.MustCompile(`(?s)^(?:\S+ ".*?" failed at (\S+?:\d+)|(\S+?:\d+): \S+ ".*?" failed): (.*)$`)
 
-// traceMembers are what the SDKs, and other logs, call the trace in a record.
-var traceMembers = []string{"traceback", "stack", "trace", "stack_trace", "exc_info", "exception"}
-
 // recordTrace returns the trace in a record of a backend's log, or "".
 func recordTrace(record json.RawMessage) string {
 	var members map[string]any
@@ -160,15 +157,6 @@ func recordTrace(record json.RawMessage) string {
 		return ""
 	}
 	return traceOf(members)
-}
-
-func traceOf(members map[string]any) string {
-	for _, name := range traceMembers {
-		if text, ok := members[name].(string); ok && text != "" {
-			return strings.Trim(text, "\n")
-		}
-	}
-	return ""
 }
 
 // firstLines returns the first lines of a text, and says how many it leaves out.

@@ -3,22 +3,23 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
 )
 
-// browser returns what shows a page for logging in to the person at the terminal, or by the program that BROWSER names. It is
+// login returns a function that shows a login page to the user at a terminal, or by the program that BROWSER names. It is
 // nil if there is neither.
-func (p *Program) browser() func(ctx context.Context, address string) error {
-	person := isTerminal(p.Stderr)
+func login(stderr io.Writer) func(ctx context.Context, address string) error {
+	person := isTerminal(stderr)
 	if !person && os.Getenv("BROWSER") == "" {
 		return nil
 	}
 	return func(ctx context.Context, address string) error {
 		if person {
-			if _, err := fmt.Fprintf(p.Stderr, "Log in with your browser:\n  %s\n", harmless(address)); err != nil {
+			if _, err := fmt.Fprintf(stderr, "Log in with your browser:\n  %s\n", harmless(address)); err != nil {
 				return err
 			}
 		}

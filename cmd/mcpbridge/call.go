@@ -31,7 +31,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	}
 	t := tools[i]
 	shape := oneLine(signature.Tool(name, t.GetInputSchema(), nil), maxSignature)
-	arguments, err := argumentReader{c.p.Stdin}.parse(ctx, args[1:], signature.Of(t.GetInputSchema()), name, shape)
+	arguments, err := argumentReader{c.env.Stdin}.parse(ctx, args[1:], signature.Of(t.GetInputSchema()), name, shape)
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ backend crashed during the call, 9 timeout, 130 cancelled.`
 
 // A client is one run of a client command.
 type client struct {
-	p   *Program
+	env *Env
 	log zerolog.Logger
 	bar *bar
 	// backends is the log of the backends.
@@ -102,14 +102,14 @@ type client struct {
 	// timeout is how long all of it may take. 0: as long as it takes.
 	timeout time.Duration
 
-	answers []string
-	samples []string
-	roots   []string
-	output  string
+	answerFlags
+
+	output string
 
 	*connected // nil until the backends are
 
 	terminal bool // stdout is one
+	detect   bool // the command may be an MCP server
 	caller   *pb.CallContext
 	asker    *asker
 	called   atomic.Bool // a call of a tool has got as far as its backend
@@ -130,18 +130,18 @@ func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return w.Handler.Handle(ctx, call, emit)
 }
 
-func (p *Program) clientCommands(l *logging) []*cobra.Command {
+func (e *Env) clientCommands(loaded func(*loaded)) []*cobra.Command {
 	commands := make([]*cobra.Command, 0, len(clientCommands))
 	for i := range clientCommands {
 		row := &clientCommands[i]
-		c := &client{p: p, terminal: isTerminal(p.Stdout), target: targetFlags{names: row.atMost != 0}}
+		c := &client{env: e, terminal: isTerminal(e.Stdout), target: targetFlags{names: row.atMost != 0}}
 		long := row.short + ".\n\n"
 		if row.long != "" {
 			long += row.long + "\n\n"
 		}
 		cmd := &cobra.Command{
 			Use: row.use, Short: row.short, Long: long + targetHelp + clientExits, Example: row.examples,
-			RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, l, row, args) },
+			RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, loaded, row, args) },
 		}
 		flags := cmd.Flags()
 		flags.SortFlags = false
@@ -156,6 +156,9 @@ func (p *Program) clientCommands(l *logging) []*cobra.Command {
 	return commands
 }
 
+// answerFlags are the answers on the command line to what servers ask.
+type answerFlags struct{ answers, samples, roots []string }
+
 // askFlags are the flags of commands whose server may ask something.
 func askFlags(c *client, cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -165,11 +168,11 @@ func askFlags(c *client, cmd *cobra.Command) {
 }
 
 // run connects, and does what a command is for.
-func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []string) error {
-	t, rest, err := c.p.targetOf(args, cmd.ArgsLenAtDash(), &c.target)
+func (c *client) run(cmd *cobra.Command, loaded func(*loaded), row *clientCommand, args []string) error {
+	t, rest, err := c.env.targetOf(args, cmd.ArgsLenAtDash(), &c.target)
 	switch {
 	case err != nil && row.atLeast > 0 && len(args) == 1 && strings.Contains(args[0], "://"): // a URI to read
-		return usage(args[0], c.p.withTarget(args), "the target or what to %s is missing", cmd.Name())
+		return usage(args[0], c.env.withTarget(args), "the target or what to %s is missing", cmd.Name())
 	case err != nil:
 		return err
 	}
@@ -181,20 +184,20 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 	}
 	values, names := logValues(cmd.Flags())
 	if _, given := values["log.level"]; !given {
-		if _, given := lookup(c.p.Environ, envPrefix+"LOG__LEVEL"); !given {
+		if _, given := lookup(c.env.Environ, envPrefix+"LOG__LEVEL"); !given {
 			values["log.level"], names["log.level"] = "warn", "the default of this command"
 		}
 	}
-	cfg, err := c.p.loadTarget(t, &c.target, cmd.Flags(), values, names)
-	l.loaded(cfg)
+	cfg, err := c.env.loadTarget(t, &c.target, cmd.Flags(), values, names)
+	loaded(cfg)
 	if err == nil {
 		err = cfg.validateCalling()
 	}
 	if err != nil {
 		return err
 	}
-	c.bar = newBar(c.p.Stderr)
-	out, _ := logWriter(c.p.Stderr, cfg.Log, cfg.secrets)
+	c.bar = newBar(c.env.Stderr)
+	out, _ := logWriter(c.env.Stderr, cfg.Log, cfg.secrets)
 	out = c.bar.over(out)
 	c.log = zerolog.New(out).Level(cfg.Log.level()).With().Timestamp().Logger()
 	c.backends = &backendLog{next: out, level: cfg.Log.level(), gone: make(chan struct{})}
@@ -206,7 +209,7 @@ func (c *client) run(cmd *cobra.Command, l *logging, row *clientCommand, args []
 		defer cancel()
 	}
 	cfg.Limits = patient(cfg.Limits)
-	cfg.auto = t.backend != nil && !c.target.plugin
+	c.detect = t.backend != nil && !c.target.plugin
 	err = c.backends.explain(c.perform(ctx, cfg, row, rest))
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
@@ -255,11 +258,11 @@ func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t target, a
 	case len(rest) < row.atLeast:
 		return usage(strings.Join(rest, " "), fix, "%s needs %d arguments or more after its target", cmd.Name(), row.atLeast)
 	case t.name != "" && row.atMost > 0:
-		if line := c.p.meantCommand(args); line != "" {
+		if line := c.env.meantCommand(args); line != "" {
 			fix = "write " + line
 		}
 	case t.name != "" && row.atMost == 0:
-		return usage(strings.Join(args, " "), "write "+c.p.withDashes(args), "a command to launch goes after --")
+		return usage(strings.Join(args, " "), "write "+c.env.withDashes(args), "a command to launch goes after --")
 	}
 	return usage(strings.Join(rest[row.atMost:], " "), fix, "%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
 }
@@ -276,7 +279,7 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 	revisions := bridge.Revisions()
 	cc := &pb.CallContext{
 		ProtocolVersion:    revisions[len(revisions)-1].String(),
-		ClientInfo:         c.p.clientInfo(),
+		ClientInfo:         c.env.clientInfo(),
 		ClientCapabilities: c.asker.capabilities(),
 		LogLevel:           logLevels[strings.ToLower(logLevel)],
 		ProgressWanted:     true,
@@ -304,13 +307,15 @@ var logLevels = map[string]pb.LogLevel{
 // with calls do while the backends run or are connected.
 func (c *client) with(ctx context.Context, cfg *loaded, do func(ctx context.Context) error) error {
 	o := connectOptions{
-		Now: c.p.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.begin,
-		Wrap: func(h bridge.Handler) bridge.Handler {
-			if c.p.Wrap != nil {
-				h = c.p.Wrap(h)
-			}
-			return &watched{h, &c.called}
-		},
+		Now: c.env.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.begin, Backends: c.env.backendOptions(),
+	}
+	o.Backends.Detect = c.detect
+	wrap := o.Backends.Wrap
+	o.Backends.Wrap = func(h bridge.Handler) bridge.Handler {
+		if wrap != nil {
+			h = wrap(h)
+		}
+		return &watched{h, &c.called}
 	}
 	return connect(ctx, cfg, o, func(s *connected) error {
 		c.connected = s
@@ -330,9 +335,4 @@ func fileURI(abs string) string {
 		slashes = "/" + slashes // C:/...
 	}
 	return (&url.URL{Scheme: "file", Path: slashes}).String()
-}
-
-// clientInfo is how mcpbridge introduces itself to MCP servers.
-func (p *Program) clientInfo() *pb.Implementation {
-	return &pb.Implementation{Name: "mcpbridge", Version: p.Version}
 }

@@ -268,7 +268,7 @@ type said struct {
 func runCommand(t *testing.T, stdin string, args ...string) said {
 	t.Helper()
 	var stdout, stderr lockedBuffer
-	p := &Program{Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}
+	p := &Program{Env: Env{Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}
 	code := p.Run(t.Context())
 	return said{stdout.String(), stderr.String(), code}
 }
@@ -285,8 +285,10 @@ func TestClientsDoNotLookAtWhatIsServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr lockedBuffer
 			p := &Program{
-				Args: []string{"call", writeConfig(t, c.serve+backend), "echo", "text=hi"}, Stdin: strings.NewReader(""),
-				Stdout: &stdout, Stderr: &stderr, Environ: append(os.Environ(), c.environ),
+				Env: Env{
+					Args: []string{"call", writeConfig(t, c.serve+backend), "echo", "text=hi"}, Stdin: strings.NewReader(""),
+					Stdout: &stdout, Stderr: &stderr, Environ: append(os.Environ(), c.environ),
+				},
 			}
 			if code := p.Run(t.Context()); code != exitOK || stdout.String() != `{"text":"hi"}`+"\n" {
 				t.Errorf("%d %s%s", code, &stdout, &stderr)
@@ -1338,7 +1340,7 @@ func TestWaitingForStdinEnds(t *testing.T) {
 			var stdout, stderr lockedBuffer
 			done := make(chan int)
 			go func() {
-				done <- (&Program{Args: words, Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}).Run(ctx)
+				done <- (&Program{Env: Env{Args: words, Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}).Run(ctx)
 			}()
 			if !timeout {
 				<-stdin.read
@@ -1569,8 +1571,10 @@ func TestLoginIsWaitedFor(t *testing.T) {
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', startTimeout: 2s, auth: {oauth: {}}}}]")
 	var stdout, stderr lockedBuffer
 	p := &Program{
-		Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
-		Environ: os.Environ(), ReachTimeout: 3 * time.Second,
+		Env: Env{
+			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+			Environ: os.Environ(), ReachTimeout: 3 * time.Second,
+		},
 	}
 	if code := p.Run(t.Context()); code != exitOK || stdout.String() != `{"n":1}`+"\n" || stderr.String() != "" || asked.Load() != 1 {
 		t.Errorf("after %d logins it ended with %d: %s%s", asked.Load(), code, &stdout, &stderr)
@@ -1592,8 +1596,10 @@ func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {}}}}]")
 	var stdout, stderr lockedBuffer
 	p := &Program{
-		Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
-		Environ: os.Environ(), LoginTimeout: time.Second,
+		Env: Env{
+			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+			Environ: os.Environ(), LoginTimeout: time.Second,
+		},
 	}
 	if code := p.Run(ctx); code != exitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "nobody has logged in") {
 		t.Errorf("after %d logins it ended with %d: %s", asked.Load(), code, &stderr)

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,27 +17,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// A Program is one run of the command. Everything that it takes from its surroundings is a field, so that a test can run
-// it in its own process.
+// A Program is one run of the command.
 type Program struct {
-	// Version is the version of mcpbridge.
-	Version string
-	// Args are the arguments, without the program's name.
-	Args []string
-	// Stdin, Stdout and Stderr are the standard streams. Only what was asked for goes to Stdout.
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	// Environ is the environment, as os.Environ has it.
-	Environ []string
-	// Now ends when there is no time left to drain. Nil stands for never.
-	Now context.Context //nolint:containedctx // it is an input of the program, as a signal is, and not of one call
+	Env
+
 	// Started is called when the App of `run` serves. It may be nil.
 	Started func(*App)
-	// Wrap returns what is called in place of the Handler of each backend. It may be nil.
-	Wrap func(bridge.Handler) bridge.Handler
-	// ReachTimeout is how long a backend that is not launched may take to answer a client command, and LoginTimeout how
-	// long a user may take to log in. If zero, 10 s and 5 m are used.
-	ReachTimeout, LoginTimeout time.Duration
 
 	// errors is Stderr without waiting for whoever reads it: the log of what is served, and the error that ends it.
 	errors *queue
@@ -138,7 +118,7 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	flags.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: trace, debug, info, warn, error")
 	flags.StringVar(&l.Format, "log-format", "auto", "log as text or json; auto is text on a terminal and json elsewhere")
 	root.AddCommand(p.runCommand(l), p.verifyCommand(), p.protoCommand(), p.versionCommand())
-	root.AddCommand(p.clientCommands(l)...)
+	root.AddCommand(p.clientCommands(l.loaded)...)
 	return root, l
 }
 
@@ -157,28 +137,11 @@ func noCommand(args []string) error {
 	return usage("", fix, "there is no command %q", args[0])
 }
 
-// commandNames are the names of the commands.
-var commandNames = []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto", "version", "help"}
-
 // otherNames are what other programs call the commands.
 var otherNames = map[string]string{
 	"serve": "run", "start": "run", "launch": "run", "dev": "run", "proxy": "run", "ls": "list", "tools": "list", "resources": "list", "prompts": "list",
 	"invoke": "call", "exec": "call", "tool": "call", "show": "describe", "inspect": "describe", "get": "read", "cat": "read", "check": "verify",
 	"test": "verify", "lint": "verify",
-}
-
-// withDashes returns the command line with the arguments that are meant as the backend's command after --. The flags stay.
-func (p *Program) withDashes(args []string) string {
-	line := slices.Clone(p.Args)
-	for _, arg := range slices.Backward(args) {
-		for i := len(line) - 1; i >= 0; i-- {
-			if line[i] == arg {
-				line = slices.Delete(line, i, i+1)
-				break
-			}
-		}
-	}
-	return strings.Join(slices.Concat([]string{"mcpbridge"}, line, []string{"--"}, runnable(args)), " ")
 }
 
 // flagError returns the problems with the flags, of which the flags package reports the first.
@@ -291,134 +254,4 @@ func (p *Program) versionLine() string {
 	revisions := bridge.Revisions()
 	return fmt.Sprintf("mcpbridge %s%s (%s %s/%s), MCP %s to %s, contract mcpbridge.v1", p.Version, commit,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, revisions[0], revisions[len(revisions)-1])
-}
-
-// A runFlags is what the flags of `run` say.
-type runFlags struct {
-	targetFlags
-
-	http, path, grpc string
-	stdio, insecure  bool
-	origins, hosts   []string
-	drainPeriod      time.Duration
-}
-
-const runLong = `Serve backends to MCP clients, over stdio or HTTP, and to gRPC clients.
-
-` + targetHelp + `
-Without any of these, all of ./mcpbridge.yaml is served, merged into one.
-
-Without --http, --grpc and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
-when an MCP client starts mcpbridge, and HTTP on 127.0.0.1:8080 otherwise.
-
-Exit codes: 0 all is well, 1 a wrong command line or an unexpected error, 6 a wrong configuration,
-7 the backend did not start, 130 interrupted twice.`
-
-const runExamples = `  mcpbridge run -- python3 tools.py
-  mcpbridge run --http 127.0.0.1:9000 -- ./my-tools --verbose
-  mcpbridge run --stdio unix:///run/tools.sock
-  mcpbridge run --mcp --grpc unix:///tmp/files.sock -- npx -y @modelcontextprotocol/server-filesystem .
-  mcpbridge run -c mcpbridge.yaml`
-
-func (p *Program) runCommand(l *logging) *cobra.Command {
-	var f runFlags
-	c := &cobra.Command{
-		Use:     "run [flags] [TARGET | -- COMMAND [ARG]...]",
-		Short:   "Serve backends to MCP clients and gRPC clients",
-		Long:    runLong,
-		Example: runExamples,
-		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := f.load(c, args, p)
-			l.loaded(cfg)
-			if err != nil {
-				return err
-			}
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else the process would end when whoever reads the log does
-			return p.serve(c.Context(), cfg)
-		},
-	}
-	flags := c.Flags()
-	flags.SortFlags = false
-	flags.StringVar(&f.http, "http", "", "serve HTTP on `ADDR`, such as 127.0.0.1:8080")
-	flags.BoolVar(&f.stdio, "stdio", false, "serve stdin and stdout")
-	flags.StringVar(&f.grpc, "grpc", "", "serve gRPC on `ADDR`, such as unix:///tmp/mcp.sock or 127.0.0.1:50051")
-	flags.StringVar(&f.path, "path", "/mcp", "serve HTTP at this `PATH`, and each backend at its name below")
-	flags.StringArrayVar(&f.origins, "allow-origin", nil, "let pages of this web `ORIGIN` call (repeatable)")
-	flags.StringArrayVar(&f.hosts, "allow-host", nil, "let clients use this `HOST` name (repeatable)")
-	flags.BoolVar(&f.insecure, "insecure", false, "allow an --http or --grpc address that other machines reach")
-	flags.DurationVar(&f.drainPeriod, "drain", 30*time.Second, "how long calls may go on after the first signal")
-	f.add(flags)
-	return c
-}
-
-// load returns the configuration that the file, the environment, the flags and the arguments make together. It
-// returns it with an error, too, if there is one as a whole.
-func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, error) {
-	flags := c.Flags()
-	if f.stdio && flags.Changed("http") {
-		return nil, usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
-			"stdio and HTTP cannot both be served by one process yet")
-	}
-	t, rest, err := p.targetOf(args, c.ArgsLenAtDash(), &f.targetFlags)
-	if err != nil {
-		return nil, err
-	}
-	if len(rest) > 0 {
-		if c.ArgsLenAtDash() > 0 {
-			return nil, usage(strings.Join(rest, " "), "keep the target before -- or the command after it",
-				"both a target and a command are given")
-		}
-		if t.name != "" {
-			return nil, usage(strings.Join(args, " "), "write "+p.withDashes(args), "a command to launch goes after --")
-		}
-		return nil, usage(strings.Join(args, " "), "put several into a configuration file", "one target can be given, and %q comes after it", rest[0])
-	}
-	values, names := f.values(flags)
-	l, err := p.loadTarget(t, &f.targetFlags, flags, values, names)
-	if err != nil {
-		return l, err
-	}
-	if flags.Changed("http") {
-		l.Serve.Stdio = "false"
-	}
-	if f.stdio {
-		l.Serve.HTTP.Addr = ""
-	}
-	l.settle(p.Stdin)
-	err = l.validate()
-	return l, err
-}
-
-// values returns the flags that were given, as settings, and which flag each setting comes from.
-func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]string) {
-	values, names := logValues(flags)
-	set := func(flag, key string, value any) {
-		if flags.Changed(flag) {
-			values[key], names[key] = value, "--"+flag
-		}
-	}
-	set("http", "serve.http.addr", f.http)
-	set("grpc", "serve.grpc.addr", f.grpc)
-	set("stdio", "serve.stdio", strconv.FormatBool(f.stdio))
-	set("path", "serve.http.path", f.path)
-	set("allow-origin", "serve.http.allowedOrigins", f.origins)
-	set("allow-host", "serve.http.allowedHosts", f.hosts)
-	set("insecure", "serve.http.insecure", f.insecure)
-	if f.grpc != "" {
-		set("insecure", "serve.grpc.insecure", f.insecure)
-	}
-	set("drain", "serve.drain", f.drainPeriod)
-	return values, names
-}
-
-// logValues returns the flags about the log that were given, as settings, and which flag each setting comes from.
-func logValues(flags *pflag.FlagSet) (map[string]any, map[string]string) {
-	values, names := map[string]any{}, map[string]string{}
-	for _, name := range []string{"log-level", "log-format"} {
-		if flag := flags.Lookup(name); flag != nil && flag.Changed {
-			key := strings.ReplaceAll(name, "-", ".")
-			values[key], names[key] = flag.Value.String(), "--"+name
-		}
-	}
-	return values, names
 }

@@ -29,8 +29,8 @@ type connectOptions struct {
 	Now context.Context //nolint:containedctx // it outlives the context of the call
 	// Log is the command's log, and BackendLog that of the backends.
 	Log, BackendLog zerolog.Logger
-	// Wrap returns what is called in place of the Handler of each backend.
-	Wrap func(bridge.Handler) bridge.Handler
+	// Backends are the options of the backends.
+	Backends backendOptions
 	// Waiting shows what is waited for until end is called.
 	Waiting func(what string) (end func())
 }
@@ -42,8 +42,8 @@ func connect(ctx context.Context, cfg *loaded, o connectOptions, do func(*connec
 	var backends []*backend
 	handlers := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
-		b := newBackend(cfg, i, nil, o.BackendLog, nil)
-		b.cfg, b.wrap = b.counting(), o.Wrap
+		b := newBackend(cfg, i, nil, o.BackendLog, nil, o.Backends)
+		b.countLogins()
 		backends = append(backends, b)
 		handlers[b.Name] = catalogOf(b, o.Log)
 		c.Names = append(c.Names, b.Name)

@@ -19,7 +19,7 @@ import (
 // fill asks for fields. What was answered before is what an empty line stands for.
 func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
 	if len(fields) > 0 {
-		a.say("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
+		a.user.printf("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
 	}
 	for _, field := range fields {
 		def := values[field.Name]
@@ -41,10 +41,10 @@ func (a *asker) fill(ctx context.Context, fields []signature.Property, values ma
 func (a *asker) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
 	s := field.Schema
 	if text := s.Text("description"); text != "" {
-		a.say("  %s\n", harmless(text))
+		a.user.printf("  %s\n", harmless(text))
 	}
 	for _, choice := range s.Titled() {
-		a.say("    %s  %s\n", harmless(choice.Value), harmless(choice.Title))
+		a.user.printf("    %s  %s\n", harmless(choice.Value), harmless(choice.Title))
 	}
 	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.Text("title"), field.Name), answerText(s))
 	if !field.Required {
@@ -66,7 +66,7 @@ func (a *asker) field(ctx context.Context, field signature.Property, def []byte)
 		case line == "" && (def != nil || !field.Required):
 			return def, nil
 		case line == "":
-			a.say("  it is required\n")
+			a.user.printf("  it is required\n")
 			continue
 		}
 		texts := []string{line}
@@ -80,7 +80,7 @@ func (a *asker) field(ctx context.Context, field signature.Property, def []byte)
 		if wrong == "" {
 			return raw, nil
 		}
-		a.say("  it %s\n", harmless(wrong))
+		a.user.printf("  it %s\n", harmless(wrong))
 	}
 }
 

@@ -40,8 +40,10 @@ func hops(t *testing.T) []string {
 	ctx, drain := context.WithCancel(t.Context())
 	ready, exited := make(chan string, 1), make(chan struct{})
 	p := &Program{
-		Args:  append([]string{"run", "--http", "127.0.0.1:0", "--"}, bridgetest.Programs()[0].Command(t)...),
-		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Environ: os.Environ(), Now: t.Context(),
+		Env: Env{
+			Args:  append([]string{"run", "--http", "127.0.0.1:0", "--"}, bridgetest.Programs()[0].Command(t)...),
+			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Environ: os.Environ(), Now: t.Context(),
+		},
 		Started: func(a *App) { ready <- a.URL() },
 	}
 	go func() { defer close(exited); p.Run(ctx) }()

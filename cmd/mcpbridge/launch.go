@@ -164,7 +164,7 @@ func (b *backend) startProblem(err error) error {
 			p.Fix += ";\nas a backend of mcpbridge, " + plugin.ServeFix(launch.Command)
 		case strings.Contains(p.Why, "\n  stderr:\n"):
 			p.Fix = fixOutput
-			if b.cfg.auto { // it was started without the certificate that backends get
+			if b.Detect { // it was started without the certificate that backends get
 				p.Fix += ";\nif it is a backend of mcpbridge: add --plugin"
 			}
 		}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"path/filepath"
@@ -16,8 +14,6 @@ import (
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/v2"
-
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A loaded is a Config and where it comes from.
@@ -27,16 +23,8 @@ type loaded struct {
 	environ []string
 	flags   map[string]string // flags by the key they set
 	secrets secrets
-	// auto says that what is launched may be an MCP server: see auto.
-	auto bool
 	// defaulted says that serve.http.addr is defaultAddr because nothing else is served.
 	defaulted bool
-	// login shows a page to the user, who logs in until ctx ends. Nil: there is nobody.
-	login func(ctx context.Context, address string) error
-	// reachTimeout and loginTimeout are as those of a Program.
-	reachTimeout, loginTimeout time.Duration
-	// clientInfo is how mcpbridge introduces itself to MCP servers.
-	clientInfo *pb.Implementation
 }
 
 // load puts the layers together. The name of the file may be empty; flags are values by key.
@@ -178,17 +166,21 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 	return allOf(problems...)
 }
 
-// settle decides what the settings of serve leave open: whether stdio is served, and where HTTP is if nothing else is.
-func (l *loaded) settle(stdin io.Reader) {
+// settle decides what the settings of serve leave open: whether stdio is served, which hasClient decides, and the address
+// of HTTP if nothing else is served.
+func (l *loaded) settle(hasClient bool) {
 	s := &l.Serve
 	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
 	if s.Stdio == "auto" {
-		s.Stdio = strconv.FormatBool(none && isClientInput(stdin))
+		s.Stdio = strconv.FormatBool(none && hasClient)
 	}
 	if none && s.Stdio == "false" {
 		s.HTTP.Addr, l.defaulted = defaultAddr, true
 	}
 }
+
+// setBy notes that a flag has set a key.
+func (l *loaded) setBy(key, flag string) { l.flags[key] = flag }
 
 // where says what has set a key: a flag, a variable or a place in the file.
 func (l *loaded) where(path string) string {

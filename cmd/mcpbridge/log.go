@@ -16,8 +16,8 @@ import (
 // newLog returns a logger to w that does not tell what is hidden, and whether it writes JSON.
 func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	if q, ok := w.(*queue); ok {
-		direct, _ := newLog(q.to, c, hidden)
-		q.log.Store(&direct)
+		direct, _ := newLog(q.direct(), c, hidden)
+		q.report(direct)
 	}
 	out, asJSON := logWriter(w, c, hidden)
 	return zerolog.New(out).Level(c.level()).With().Timestamp().Logger(), asJSON

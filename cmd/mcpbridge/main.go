@@ -34,10 +34,7 @@ func runMain() int {
 	drain, stop := context.WithCancel(now)
 	defer stop()
 
-	if _, ok := processorTime(); ok && os.Getenv("GOMAXPROCS") == "" {
-		p := processors{scheduler: goScheduler}
-		go p.watch(now, func() time.Duration { took, _ := processorTime(); return took })
-	}
+	go tuneProcessors(now)
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -47,7 +44,9 @@ func runMain() int {
 	defer signal.Stop(signals)
 
 	p := &Program{
-		Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Now: now,
+		Env: Env{
+			Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Now: now,
+		},
 	}
 	done := make(chan int, 1) // has room, so that the goroutine ends even if nobody waits for it any more
 	go func() { done <- p.Run(drain) }()

@@ -125,21 +125,23 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 	r := &run{stderr: &lockedBuffer{}, drain: drain, cut: cut, exited: make(chan struct{})}
 	ready := make(chan struct{})
 	p := &Program{
-		Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
+		Env: Env{
+			Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
+			Wrap: func(backend bridge.Handler) bridge.Handler {
+				return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if c.Method == bridge.CallTool {
+						r.called.Add(1)
+						if r.defective.Load() {
+							panic("a bug")
+						}
+					}
+					return backend.Handle(ctx, c, emit)
+				})
+			},
+		},
 		Started: func(a *App) {
 			r.url, r.app = a.URL(), a
 			close(ready)
-		},
-		Wrap: func(backend bridge.Handler) bridge.Handler {
-			return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if c.Method == bridge.CallTool {
-					r.called.Add(1)
-					if r.defective.Load() {
-						panic("a bug")
-					}
-				}
-				return backend.Handle(ctx, c, emit)
-			})
 		},
 	}
 	go func() {
@@ -403,8 +405,10 @@ func TestSecondSignalEndsNow(t *testing.T) {
 func TestBackendThatDoesNotStart(t *testing.T) {
 	stderr := &lockedBuffer{}
 	p := &Program{
-		Args:   []string{"--log-format", "text", "run", "--http", "127.0.0.1:0", "--", "sh", "-c", "echo no such module >&2; exit 4"},
-		Stderr: stderr,
+		Env: Env{
+			Args:   []string{"--log-format", "text", "run", "--http", "127.0.0.1:0", "--", "sh", "-c", "echo no such module >&2; exit 4"},
+			Stderr: stderr,
+		},
 	}
 	if code := p.Run(t.Context()); code != exitPlugin {
 		t.Errorf("it ended with %d", code)
@@ -482,7 +486,7 @@ func TestExitCodes(t *testing.T) {
 		"run --dir nowhere -- cat":            exitPlugin,
 		"run --start-timeout 50ms -- sleep 9": exitPlugin,
 	} {
-		p := &Program{Args: strings.Fields(args), Stdout: io.Discard, Stderr: io.Discard}
+		p := &Program{Env: Env{Args: strings.Fields(args), Stdout: io.Discard, Stderr: io.Discard}}
 		if code := p.Run(t.Context()); code != want {
 			t.Errorf("mcpbridge %s ended with %d, not with %d", args, code, want)
 		}

@@ -23,7 +23,7 @@ func openMCP(b *backend) (back, error) {
 		Revision: revision,
 		Name:     b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
 		ProbeTimeout: m.ProbeTimeout, Limits: b.cfg.Limits, HangTimeout: m.HangTimeout, Machine: m.Limits,
-		URL: m.URL, ClientInfo: b.cfg.clientInfo, Log: b.log, Panics: b.panics, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
+		URL: m.URL, ClientInfo: b.ClientInfo, Log: b.log, Panics: b.panics, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
 	}
 	if m.URL == "" {
 		return mcpclient.New(o)
@@ -81,7 +81,7 @@ func (b *backend) oauth(at string) (*oauth.Transport, error) {
 	o := oauth.Options{
 		Server: m.URL, AllowPrivate: c.AllowPrivate, Dir: c.Credentials, Grant: oauth.Grant(c.Grant), Issuer: c.Issuer,
 		ClientID: c.ClientID, ClientSecret: c.ClientSecret, ClientMetadataURL: c.ClientMetadataURL, Scopes: c.Scopes,
-		Redirect: c.Redirect, LoginTimeout: cmp.Or(l.loginTimeout, loginTime), Log: b.log, Panics: b.panics,
+		Redirect: c.Redirect, LoginTimeout: cmp.Or(b.LoginTimeout, loginTime), Log: b.log, Panics: b.panics,
 	}
 	if o.Dir == "" {
 		if dir, err := os.UserConfigDir(); err == nil { // without one, tokens end with the process
@@ -98,8 +98,8 @@ func (b *backend) oauth(at string) (*oauth.Transport, error) {
 		}
 		o.PrivateKey = text
 	}
-	if l.login != nil {
-		o.Browser = l.login
+	if b.Login != nil {
+		o.Browser = b.Login
 	}
 	return oauth.New(o)
 }

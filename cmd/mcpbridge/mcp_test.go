@@ -15,14 +15,13 @@ func TestBrowserOfTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	p := &Program{Stderr: &stderr}
 
 	t.Setenv("BROWSER", "")
-	if p.browser() != nil {
+	if login(&stderr) != nil {
 		t.Error("there is a browser without a terminal and without BROWSER")
 	}
 	t.Setenv("BROWSER", program)
-	if err := p.browser()(t.Context(), page); err != nil {
+	if err := login(&stderr)(t.Context(), page); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(program + ".log"); string(got) != page {
@@ -32,7 +31,7 @@ func TestBrowserOfTheEnvironment(t *testing.T) {
 		t.Errorf("a log got %q", &stderr)
 	}
 	t.Setenv("BROWSER", filepath.Join(dir, "none"))
-	if p.browser()(t.Context(), page) == nil {
+	if login(&stderr)(t.Context(), page) == nil {
 		t.Error("nobody is told that the page was not opened")
 	}
 }

@@ -60,7 +60,7 @@ func (c *client) printMessage(m proto.Message) error {
 
 // write writes data.
 func (c *client) write(text string) error {
-	_, err := io.WriteString(c.p.Stdout, text)
+	_, err := io.WriteString(c.env.Stdout, text)
 	return err
 }
 

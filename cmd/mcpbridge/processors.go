@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"os"
 	"runtime"
 	"time"
 )
@@ -27,10 +28,12 @@ type scheduler struct {
 	all   func()      // has it use as many as the machine, or the container, has
 }
 
-var goScheduler = scheduler{
-	count: func() int { return runtime.GOMAXPROCS(0) },
-	use:   func(n int) { runtime.GOMAXPROCS(n) },
-	all:   runtime.SetDefaultGOMAXPROCS,
+func goScheduler() scheduler {
+	return scheduler{
+		count: func() int { return runtime.GOMAXPROCS(0) },
+		use:   func(n int) { runtime.GOMAXPROCS(n) },
+		all:   runtime.SetDefaultGOMAXPROCS,
+	}
 }
 
 // processors has Go use as many processors as there is work for. Whenever something becomes ready to run, Go wakes a thread for each
@@ -41,6 +44,16 @@ type processors struct {
 
 	peak  float64 // how many were in use at most, since it was begun to count looks
 	looks int
+}
+
+// tuneProcessors has Go use as many processors as there is work for, until ctx ends. It does nothing if the operator has set
+// GOMAXPROCS, or the system does not report the processor time of the process.
+func tuneProcessors(ctx context.Context) {
+	if _, ok := processorTime(); !ok || os.Getenv("GOMAXPROCS") != "" {
+		return
+	}
+	p := processors{scheduler: goScheduler()}
+	p.watch(ctx, func() time.Duration { took, _ := processorTime(); return took })
 }
 
 // look is told how many processors were in use since the last look.

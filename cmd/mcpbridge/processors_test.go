@@ -91,14 +91,14 @@ func TestWatchOfProcessors(t *testing.T) {
 
 // Go does what it is told.
 func TestSchedulerOfGo(t *testing.T) {
-	goScheduler.all()
-	all := goScheduler.count()
-	goScheduler.use(1)
-	if n := goScheduler.count(); n != 1 {
+	goScheduler().all()
+	all := goScheduler().count()
+	goScheduler().use(1)
+	if n := goScheduler().count(); n != 1 {
 		t.Errorf("told to use 1, it uses %d", n)
 	}
-	goScheduler.all()
-	if n := goScheduler.count(); n != all {
+	goScheduler().all()
+	if n := goScheduler().count(); n != all {
 		t.Errorf("told to use all, it uses %d of %d", n, all)
 	}
 }

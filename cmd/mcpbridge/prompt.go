@@ -95,7 +95,7 @@ func (c *client) texts(ctx context.Context, words []string) (map[string]string, 
 		if !ok || name == "" {
 			return nil, usage(word, "write NAME=VALUE", "%q is not an argument", word)
 		}
-		text, err := argumentReader{c.p.Stdin}.text(ctx, value)
+		text, err := argumentReader{c.env.Stdin}.text(ctx, value)
 		if err != nil {
 			return nil, err
 		}

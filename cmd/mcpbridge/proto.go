@@ -20,7 +20,7 @@ them are templates of ` + "`buf generate`" + ` for languages without an SDK; the
 Files that differ are overwritten, and no others are touched.`
 
 // protoCommand returns the command `proto`.
-func (p *Program) protoCommand() *cobra.Command {
+func (e *Env) protoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "proto DIR",
 		Short:   "Write the .proto files for stubs in any language",
@@ -38,7 +38,7 @@ func (p *Program) protoCommand() *cobra.Command {
 					}
 				}
 			}
-			_, err := fmt.Fprintf(p.Stdout, "wrote the .proto files of mcpbridge %s to %s\n", p.Version, args[0])
+			_, err := fmt.Fprintf(e.Stdout, "wrote the .proto files of mcpbridge %s to %s\n", e.Version, args[0])
 			return err
 		},
 	}

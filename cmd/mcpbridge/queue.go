@@ -41,6 +41,12 @@ func newQueue(to io.Writer) *queue {
 	return q
 }
 
+// direct returns the writer that q writes to.
+func (q *queue) direct() io.Writer { return q.to }
+
+// report has q log how many writes it has dropped. Log writes to direct.
+func (q *queue) report(log zerolog.Logger) { q.log.Store(&log) }
+
 // Write implements io.Writer. It never fails.
 func (q *queue) Write(p []byte) (int, error) {
 	line := bytes.Clone(p)

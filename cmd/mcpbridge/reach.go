@@ -35,7 +35,7 @@ func (b *backend) reach(ctx context.Context) error {
 		}
 	}
 	const start = "start the server, or correct its address"
-	reach := cmp.Or(b.cfg.reachTimeout, reachTime)
+	reach := cmp.Or(b.ReachTimeout, reachTime)
 	until := time.Now().Add(reach)
 	if b.Dial != "" {
 		limited, cancel := context.WithDeadline(ctx, until)
@@ -74,17 +74,17 @@ func (b *backend) reach(ctx context.Context) error {
 	}
 }
 
-// counting returns the configuration of the backend by which its logins are counted while they go on.
-func (b *backend) counting() *loaded {
-	l := *b.cfg
-	if login := l.login; login != nil {
-		l.login = func(ctx context.Context, address string) error {
-			b.logins.Add(1)
-			context.AfterFunc(ctx, func() { b.logins.Add(-1) })
-			return login(ctx, address)
-		}
+// countLogins counts the logins in progress.
+func (b *backend) countLogins() {
+	login := b.Login
+	if login == nil {
+		return
 	}
-	return &l
+	b.Login = func(ctx context.Context, address string) error {
+		b.logins.Add(1)
+		context.AfterFunc(ctx, func() { b.logins.Add(-1) })
+		return login(ctx, address)
+	}
 }
 
 // reachTime is how long a backend that runs already may take to answer, if the configuration does not say it.

@@ -62,21 +62,21 @@ func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.I
 	refuse := func(reason pb.InputError_Reason, message string) (*pb.InputResponse, error) {
 		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: reason, Message: message}}}, nil
 	}
-	if a.in == nil {
+	if !a.user.interactive() {
 		return refuse(pb.InputError_REASON_UNSUPPORTED, "mcpbridge has no model; --sample FILE answers in place of one")
 	}
-	a.say("\nThe server asks a model, and you answer in its place:\n")
+	a.user.printf("\nThe server asks a model, and you answer in its place:\n")
 	if text := req.GetSystemPrompt(); text != "" {
-		a.say("  system: %s\n", below(text, "  "))
+		a.user.printf("  system: %s\n", below(text, "  "))
 	}
 	for _, m := range req.GetMessages() {
 		role := strings.ToLower(strings.TrimPrefix(m.GetRole().String(), "ROLE_"))
-		a.say("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
+		a.user.printf("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
 	}
 	for _, t := range req.GetTools() {
-		a.say("  tool: %s\n", oneLine(signature.Tool(t.GetName(), t.GetInputSchema(), nil), maxSignature))
+		a.user.printf("  tool: %s\n", oneLine(signature.Tool(t.GetName(), t.GetInputSchema(), nil), maxSignature))
 	}
-	a.say("(end with a line that is only a dot; /decline refuses)\n")
+	a.user.printf("(end with a line that is only a dot; /decline refuses)\n")
 	var lines []string
 	for {
 		line, err := a.line(ctx, "> ")

@@ -67,21 +67,21 @@ func isAddress(arg string) bool {
 }
 
 // withoutDashes returns the command line with the target that was written after -- as the first argument of its command.
-func (p *Program) withoutDashes(target []string) string {
-	line := p.Args[:slices.Index(p.Args, "--")]
+func (e *Env) withoutDashes(target []string) string {
+	line := e.Args[:slices.Index(e.Args, "--")]
 	command := slices.IndexFunc(line, func(arg string) bool { return slices.Contains(commandNames, arg) }) + 1
 	return strings.Join(slices.Concat([]string{"mcpbridge"}, line[:command], target[:1], line[command:], target[1:]), " ")
 }
 
 // targetOf returns the target that the arguments of a command say, and the arguments that are not part of it. Dash is how many
 // of them come before --, or -1. With a command after --, all before it are for the command that was typed.
-func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, rest []string, err error) {
+func (e *Env) targetOf(args []string, dash int, f *targetFlags) (t target, rest []string, err error) {
 	t.file = f.config
 	switch {
 	case dash >= 0 && dash == len(args):
 		return t, nil, usage("--", "write -- python3 tools.py", "there is no command after --")
 	case dash >= 0 && isAddress(args[dash]):
-		return t, nil, usage(args[dash], "write "+p.withoutDashes(args[dash:]), "only a command goes after --, and %s is none", args[dash])
+		return t, nil, usage(args[dash], "write "+e.withoutDashes(args[dash:]), "only a command goes after --, and %s is none", args[dash])
 	case dash >= 0:
 		command := args[dash:]
 		f.mcp = f.mcp || f.revision != "" // only MCP servers have a revision
@@ -118,7 +118,7 @@ func (p *Program) targetOf(args []string, dash int, f *targetFlags) (t target, r
 		if address := meantAddress(arg); address != "" {
 			return t, nil, usage(t.where, "write "+address, "%q is not the address of a backend", arg)
 		}
-		return t, nil, usage(strings.Join(args, " "), "write "+p.withDashes(command), "a command to launch goes after --")
+		return t, nil, usage(strings.Join(args, " "), "write "+e.withDashes(command), "a command to launch goes after --")
 	default:
 		t.name = arg
 	}
@@ -143,26 +143,26 @@ func meantAddress(arg string) string {
 }
 
 // meantCommand returns the command line with its -- where there is probably a command among the arguments, or "".
-func (p *Program) meantCommand(args []string) string {
+func (e *Env) meantCommand(args []string) string {
 	for i, arg := range args {
 		_, err := exec.LookPath(arg)
 		runs := runsScripts([]string{arg})
 		switch {
 		case i == 0 && runs && len(args) > 1: // what comes after its script may be anything
-			return p.withDashes(args[:2])
+			return e.withDashes(args[:2])
 		case i > 0 && (err == nil || isScript(arg)): // the first one names what is meant, whatever it is
-			return p.withDashes(args[i:])
+			return e.withDashes(args[i:])
 		}
 	}
 	return ""
 }
 
 // withTarget says how to add the target to a command line that only names what is meant.
-func (p *Program) withTarget(args []string) string {
-	if line := p.meantCommand(args); line != "" {
+func (e *Env) withTarget(args []string) string {
+	if line := e.meantCommand(args); line != "" {
 		return "write " + line
 	}
-	return "say where it is: mcpbridge " + strings.Join(p.Args, " ") + " -- python3 tools.py, or before its name\n" +
+	return "say where it is: mcpbridge " + strings.Join(e.Args, " ") + " -- python3 tools.py, or before its name\n" +
 		"unix:///path/to.sock, https://host/mcp, a configuration file, or the name of a backend in -c FILE"
 }
 
@@ -179,7 +179,7 @@ func (t *target) values(values map[string]any, names map[string]string) {
 
 // loadTarget returns the configuration that the target, the environment and the flags make together. It returns it with an
 // error, too, if there is one as a whole.
-func (p *Program) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, values map[string]any, names map[string]string) (*loaded, error) {
+func (e *Env) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, values map[string]any, names map[string]string) (*loaded, error) {
 	name := t.file
 	if name == "" && t.backend == nil {
 		if _, err := os.Stat(defaultFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -187,18 +187,17 @@ func (p *Program) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, val
 		}
 	}
 	if name == "" && t.name != "" && f.names {
-		return nil, usage(t.name, p.withTarget(flags.Args()), "the target is missing: %q is none, because there is no %s", t.name, defaultFile)
+		return nil, usage(t.name, e.withTarget(flags.Args()), "the target is missing: %q is none, because there is no %s", t.name, defaultFile)
 	}
 	if name == "" && t.name != "" {
-		return nil, usage(t.name, "write "+p.withDashes([]string{t.name})+", give the file with -c,\nor write an address: unix:///path/to.sock, tcp:host:port, dns:host:port, https://host/mcp",
+		return nil, usage(t.name, "write "+e.withDashes([]string{t.name})+", give the file with -c,\nor write an address: unix:///path/to.sock, tcp:host:port, dns:host:port, https://host/mcp",
 			"there is no backend %q, because there is no %s", t.name, defaultFile)
 	}
 	t.values(values, names)
-	l, err := load(name, p.Environ, values, names)
+	l, err := load(name, e.Environ, values, names)
 	if err != nil {
 		return nil, err
 	}
-	l.login, l.reachTimeout, l.loginTimeout, l.clientInfo = p.browser(), p.ReachTimeout, p.LoginTimeout, p.clientInfo()
 	if t.name != "" {
 		if err := l.only(t.name); err != nil {
 			return l, err
@@ -230,12 +229,14 @@ func (f *targetFlags) adjust(flags *pflag.FlagSet, l *loaded) error {
 			if b.MCP == nil {
 				return usage("--revision", "add --mcp if it is one, or leave --revision out", "--revision is for an MCP server")
 			}
-			b.MCP.Revision, l.flags["backends.0.mcp.revision"] = f.revision, "--revision"
+			b.MCP.Revision = f.revision
+			l.setBy("backends.0.mcp.revision", "--revision")
 		case flag == "plaintext":
 			if b.Dial == "" {
 				return usage("--plaintext", "leave it out", "--plaintext is for tcp:host:port or dns:host:port, and this is neither")
 			}
-			b.Insecure, l.flags["backends.0.insecure"] = f.plaintext, "--plaintext"
+			b.Insecure = f.plaintext
+			l.setBy("backends.0.insecure", "--plaintext")
 		case !isCommand:
 			return usage("--"+flag, "leave it out", "--%s is for a backend that mcpbridge launches, and this one runs already", flag)
 		}
@@ -283,7 +284,7 @@ func (f *targetFlags) adjustLaunch(flags *pflag.FlagSet, l *loaded, key string, 
 	}
 	if flags.Changed("start-timeout") {
 		c.StartTimeout = f.startTimeout
-		l.flags["backends.0."+key+".startTimeout"] = "--start-timeout"
+		l.setBy("backends.0."+key+".startTimeout", "--start-timeout")
 	}
 	return allOf(wrong...)
 }
@@ -306,4 +307,33 @@ func (f *targetFlags) adjustHeaders(b *BackendConfig, l *loaded) error {
 		b.MCP.Headers[name] = value
 	}
 	return nil
+}
+
+// commandNames are the names of the commands.
+var commandNames = []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto", "version", "help"}
+
+// logValues returns the flags about the log that were given, as settings, and which flag each setting comes from.
+func logValues(flags *pflag.FlagSet) (map[string]any, map[string]string) {
+	values, names := map[string]any{}, map[string]string{}
+	for _, name := range []string{"log-level", "log-format"} {
+		if flag := flags.Lookup(name); flag != nil && flag.Changed {
+			key := strings.ReplaceAll(name, "-", ".")
+			values[key], names[key] = flag.Value.String(), "--"+name
+		}
+	}
+	return values, names
+}
+
+// withDashes returns the command line with the arguments that are meant as the backend's command after --. The flags stay.
+func (e *Env) withDashes(args []string) string {
+	line := slices.Clone(e.Args)
+	for _, arg := range slices.Backward(args) {
+		for i := len(line) - 1; i >= 0; i-- {
+			if line[i] == arg {
+				line = slices.Delete(line, i, i+1)
+				break
+			}
+		}
+	}
+	return strings.Join(slices.Concat([]string{"mcpbridge"}, line, []string{"--"}, runnable(args)), " ")
 }

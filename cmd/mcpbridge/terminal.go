@@ -8,7 +8,7 @@ import (
 
 func isTerminal(v any) bool {
 	if q, ok := v.(*queue); ok {
-		v = q.to
+		v = q.direct()
 	}
 	f, ok := v.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

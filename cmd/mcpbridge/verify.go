@@ -27,7 +27,7 @@ as those in examples/kit-*: see docs/verify.md.
 It exits with 0 if every check passed, 2 if one failed, 7 if the backend did not start.`
 
 // verifyCommand returns the command `verify`.
-func (p *Program) verifyCommand() *cobra.Command {
+func (e *Env) verifyCommand() *cobra.Command {
 	var o verify.Options
 	var env, pass []string
 	var asJSON, plaintext bool
@@ -42,7 +42,7 @@ func (p *Program) verifyCommand() *cobra.Command {
 			case dash == 0 && len(args) > 0 && isURL(args[0]), dash < 0 && len(args) == 1 && isURL(args[0]):
 				return notABackend(args[0], "mcpbridge list "+args[0])
 			case dash == 0 && len(args) > 0 && isAddress(args[0]):
-				return usage(args[0], "write "+p.withoutDashes(args), "only a command goes after --, and %s is none", args[0])
+				return usage(args[0], "write "+e.withoutDashes(args), "only a command goes after --, and %s is none", args[0])
 			case dash == 0 && len(args) > 0:
 				o.Command = args
 			case dash < 0 && len(args) == 1 && validateDial(args[0], "") == nil && !strings.HasPrefix(args[0], "dns:"):
@@ -50,7 +50,7 @@ func (p *Program) verifyCommand() *cobra.Command {
 					return overNetwork(o.Address, "the argument "+o.Address, "verify it on its own machine", "say --plaintext")
 				}
 			case dash < 0 && len(args) > 0:
-				return usage("the arguments", p.withDashes(args), "%q is neither unix:PATH nor tcp:HOST:PORT", args[0])
+				return usage("the arguments", e.withDashes(args), "%q is neither unix:PATH nor tcp:HOST:PORT", args[0])
 			default:
 				return usage("the arguments", "write mcpbridge verify -- python3 tools.py, or mcpbridge verify unix:/run/tools.sock",
 					"there is no backend to verify, or more than one")
@@ -69,8 +69,8 @@ func (p *Program) verifyCommand() *cobra.Command {
 					return usage("--only", didYouMean(name, known), "there is no check %q", name)
 				}
 			}
-			o.Env = child.Env(p.Environ, pass, env)
-			return p.verify(c.Context(), o, asJSON)
+			o.Env = child.Env(e.Environ, pass, env)
+			return e.verify(c.Context(), o, asJSON)
 		},
 	}
 	flags := c.Flags()
@@ -101,7 +101,7 @@ var errIsServer = errors.New("it is an MCP server")
 
 // whileNotMCP returns a context that ends when it turns out that the command is an MCP server, unless started is called before. Done
 // waits until nothing runs any more.
-func (p *Program) whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, started, done func()) {
+func (e *Env) whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, started, done func()) {
 	both, end := context.WithCancelCause(ctx)
 	probe, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -113,7 +113,7 @@ func (p *Program) whileNotMCP(ctx context.Context, o verify.Options) (both conte
 				return
 			}
 			server, err := mcpclient.New(mcpclient.Options{
-				Name: "verify", Command: o.Command, Dir: o.Dir, Env: o.Env, StartTimeout: o.StartTimeout, StopTimeout: stopTime, ClientInfo: p.clientInfo(),
+				Name: "verify", Command: o.Command, Dir: o.Dir, Env: o.Env, StartTimeout: o.StartTimeout, StopTimeout: stopTime, ClientInfo: e.clientInfo(),
 			})
 			if err != nil {
 				return
@@ -134,13 +134,13 @@ func (p *Program) whileNotMCP(ctx context.Context, o verify.Options) (both conte
 }
 
 // verify makes the checks and prints what becomes of them.
-func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) error {
-	ctx, started, done := p.whileNotMCP(ctx, o)
+func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
+	ctx, started, done := e.whileNotMCP(ctx, o)
 	defer done()
 	o.Told = func(c verify.Check) {
 		started()
 		if !asJSON {
-			printCheck(p.Stdout, c)
+			printCheck(e.Stdout, c)
 		}
 	}
 	checks, err := verify.Run(ctx, o)
@@ -169,7 +169,7 @@ func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) err
 		}
 	}
 	if asJSON {
-		e := json.NewEncoder(p.Stdout)
+		e := json.NewEncoder(e.Stdout)
 		e.SetEscapeHTML(false)
 		if err := e.Encode(map[string]any{"checks": checks}); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
@@ -178,9 +178,9 @@ func (p *Program) verify(ctx context.Context, o verify.Options, asJSON bool) err
 		missing := 0
 		for _, needs := range of {
 			missing += len(left[needs])
-			fmt.Fprintf(p.Stdout, "left out, because they need %s: %s (docs/verify.md says how to have them)\n", needs, strings.Join(left[needs], ", "))
+			fmt.Fprintf(e.Stdout, "left out, because they need %s: %s (docs/verify.md says how to have them)\n", needs, strings.Join(left[needs], ", "))
 		}
-		fmt.Fprintf(p.Stdout, "%d checks: %d passed, %d failed, %d left out\n", len(checks), len(checks)-len(failed)-missing, len(failed), missing)
+		fmt.Fprintf(e.Stdout, "%d checks: %d passed, %d failed, %d left out\n", len(checks), len(checks)-len(failed)-missing, len(failed), missing)
 	}
 	if len(failed) > 0 {
 		return &problem{

@@ -16,8 +16,10 @@ func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
 	p := &Program{
-		Args: append([]string{"verify"}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
-		Environ: append(os.Environ(), "MCPBRIDGE_LOG__FORMAT=text"),
+		Env: Env{
+			Args: append([]string{"verify"}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+			Environ: append(os.Environ(), "MCPBRIDGE_LOG__FORMAT=text"),
+		},
 	}
 	code = p.Run(t.Context())
 	return code, out.String(), errs.String()

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	stdlog "log"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+)
+
+// serve runs an App until ctx ends or the client goes.
+func (p *Program) serve(ctx context.Context, cfg *loaded) error {
+	log, _ := newLog(p.errors, cfg.Log, cfg.secrets)
+	// What net/http says of servers that break its rules has their words in it, and would be no line of ours.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(aside{log})
+	cfg.tellWarnings(log)
+	a, err := newApp(cfg, appOptions{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.backendOptions()})
+	if err != nil {
+		return err
+	}
+	if err := a.Listen(ctx); err != nil {
+		return err
+	}
+	return a.Run(ctx, p.Now)
+}
+
+// An aside takes what libraries print for want of a better place.
+type aside struct{ log zerolog.Logger }
+
+// Write implements io.Writer.
+func (a aside) Write(said []byte) (int, error) {
+	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(said), 300)).Msg("a library has something to say")
+	return len(said), nil
+}
+
+// A runFlags is what the flags of `run` say.
+type runFlags struct {
+	targetFlags
+
+	http, path, grpc string
+	stdio, insecure  bool
+	origins, hosts   []string
+	drainPeriod      time.Duration
+}
+
+const runLong = `Serve backends to MCP clients, over stdio or HTTP, and to gRPC clients.
+
+` + targetHelp + `
+Without any of these, all of ./mcpbridge.yaml is served, merged into one.
+
+Without --http, --grpc and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
+when an MCP client starts mcpbridge, and HTTP on 127.0.0.1:8080 otherwise.
+
+Exit codes: 0 all is well, 1 a wrong command line or an unexpected error, 6 a wrong configuration,
+7 the backend did not start, 130 interrupted twice.`
+
+const runExamples = `  mcpbridge run -- python3 tools.py
+  mcpbridge run --http 127.0.0.1:9000 -- ./my-tools --verbose
+  mcpbridge run --stdio unix:///run/tools.sock
+  mcpbridge run --mcp --grpc unix:///tmp/files.sock -- npx -y @modelcontextprotocol/server-filesystem .
+  mcpbridge run -c mcpbridge.yaml`
+
+func (p *Program) runCommand(l *logging) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:     "run [flags] [TARGET | -- COMMAND [ARG]...]",
+		Short:   "Serve backends to MCP clients and gRPC clients",
+		Long:    runLong,
+		Example: runExamples,
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := f.load(c, args, p)
+			l.loaded(cfg)
+			if err != nil {
+				return err
+			}
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else the process would end when whoever reads the log does
+			return p.serve(c.Context(), cfg)
+		},
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.http, "http", "", "serve HTTP on `ADDR`, such as 127.0.0.1:8080")
+	flags.BoolVar(&f.stdio, "stdio", false, "serve stdin and stdout")
+	flags.StringVar(&f.grpc, "grpc", "", "serve gRPC on `ADDR`, such as unix:///tmp/mcp.sock or 127.0.0.1:50051")
+	flags.StringVar(&f.path, "path", "/mcp", "serve HTTP at this `PATH`, and each backend at its name below")
+	flags.StringArrayVar(&f.origins, "allow-origin", nil, "let pages of this web `ORIGIN` call (repeatable)")
+	flags.StringArrayVar(&f.hosts, "allow-host", nil, "let clients use this `HOST` name (repeatable)")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow an --http or --grpc address that other machines reach")
+	flags.DurationVar(&f.drainPeriod, "drain", 30*time.Second, "how long calls may go on after the first signal")
+	f.add(flags)
+	return c
+}
+
+// load returns the configuration that the file, the environment, the flags and the arguments make together. It
+// returns it with an error, too, if there is one as a whole.
+func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, error) {
+	flags := c.Flags()
+	if f.stdio && flags.Changed("http") {
+		return nil, usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
+			"stdio and HTTP cannot both be served by one process yet")
+	}
+	t, rest, err := p.targetOf(args, c.ArgsLenAtDash(), &f.targetFlags)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 {
+		if c.ArgsLenAtDash() > 0 {
+			return nil, usage(strings.Join(rest, " "), "keep the target before -- or the command after it",
+				"both a target and a command are given")
+		}
+		if t.name != "" {
+			return nil, usage(strings.Join(args, " "), "write "+p.withDashes(args), "a command to launch goes after --")
+		}
+		return nil, usage(strings.Join(args, " "), "put several into a configuration file", "one target can be given, and %q comes after it", rest[0])
+	}
+	values, names := f.values(flags)
+	l, err := p.loadTarget(t, &f.targetFlags, flags, values, names)
+	if err != nil {
+		return l, err
+	}
+	if flags.Changed("http") {
+		l.Serve.Stdio = "false"
+	}
+	if f.stdio {
+		l.Serve.HTTP.Addr = ""
+	}
+	l.settle(isClientInput(p.Stdin))
+	err = l.validate()
+	return l, err
+}
+
+// values returns the flags that were given, as settings, and which flag each setting comes from.
+func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]string) {
+	values, names := logValues(flags)
+	set := func(flag, key string, value any) {
+		if flags.Changed(flag) {
+			values[key], names[key] = value, "--"+flag
+		}
+	}
+	set("http", "serve.http.addr", f.http)
+	set("grpc", "serve.grpc.addr", f.grpc)
+	set("stdio", "serve.stdio", strconv.FormatBool(f.stdio))
+	set("path", "serve.http.path", f.path)
+	set("allow-origin", "serve.http.allowedOrigins", f.origins)
+	set("allow-host", "serve.http.allowedHosts", f.hosts)
+	set("insecure", "serve.http.insecure", f.insecure)
+	if f.grpc != "" {
+		set("insecure", "serve.grpc.insecure", f.insecure)
+	}
+	set("drain", "serve.drain", f.drainPeriod)
+	return values, names
+}

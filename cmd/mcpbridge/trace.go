@@ -1,0 +1,15 @@
+package main
+
+import "strings"
+
+// traceMembers are what the SDKs, and other logs, call the trace in a record.
+var traceMembers = []string{"traceback", "stack", "trace", "stack_trace", "exc_info", "exception"}
+
+func traceOf(members map[string]any) string {
+	for _, name := range traceMembers {
+		if text, ok := members[name].(string); ok && text != "" {
+			return strings.Trim(text, "\n")
+		}
+	}
+	return ""
+}
