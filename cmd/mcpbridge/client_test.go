@@ -28,11 +28,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
-	"github.com/mcpbridge/mcpbridge/internal/signature"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -549,17 +547,6 @@ func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 	}
 }
 
-// A limit of calls that is not configured is longer than anybody waits.
-func TestLimitsOfCallsThatAreNotConfigured(t *testing.T) {
-	day := 24 * time.Hour
-	if l := patient(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
-		t.Errorf("the limits are %+v", l)
-	}
-	if l := patient(limits.Limits{}); l.CallTotal < day {
-		t.Errorf("the limits are %+v", l)
-	}
-}
-
 // What prints that it listens somewhere is no server on stdin and stdout.
 func TestServerThatSpeaksElsewhere(t *testing.T) {
 	bridgetest.SkipIfShort(t)
@@ -699,26 +686,6 @@ func TestServersThatCompleteNothing(t *testing.T) {
 	}
 }
 
-// A URI is of the template that says most of it.
-func TestTemplateOfAURI(t *testing.T) {
-	var templates []*pb.ResourceTemplate
-	for _, text := range []string{
-		"file:///{+path}", "file:///notes/{name}", "file:///{+path}.md", "no{template", "db://{table}{?limit}",
-		"slow://" + strings.Repeat("{+a}", 200), "slow://" + strings.Repeat("{a:9999}", 100), // would take minutes
-	} {
-		templates = append(templates, &pb.ResourceTemplate{UriTemplate: text})
-	}
-	for uri, want := range map[string]string{
-		"file:///a/b": "file:///{+path}", "file:///notes/x": "file:///notes/{name}", "file:///a.md": "file:///{+path}.md",
-		"db://tea": "db://{table}{?limit}", "db://tea?limit=3": "db://{table}{?limit}", "db://a/b": "", "x://y": "", "": "",
-		"file:///" + strings.Repeat("a", maxTemplate): "", "slow://" + strings.Repeat("a", 900): "",
-	} {
-		if got := templateOf(uri, templates).GetUriTemplate(); got != want {
-			t.Errorf("%.40s is of %q, not of %q", uri, got, want)
-		}
-	}
-}
-
 func mustJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -735,26 +702,6 @@ func TestNoTerminalNoElicitation(t *testing.T) {
 	defer s.mu.Unlock()
 	if c := s.caller.GetClientCapabilities(); c.GetElicitation() != nil || c.GetRoots() != nil || !s.caller.GetProgressWanted() {
 		t.Errorf("it declared %v", c)
-	}
-}
-
-// Who cannot answer what a server would ask is told how to.
-func TestWhatTheCallerLacks(t *testing.T) {
-	for required, want := range map[string]string{
-		`{"elicitation":{}}`:            "--answer FIELD=VALUE",
-		`{"elicitation":{},"roots":{}}`: "--root DIR",
-		`{"sampling":{"tools":{}}}`:     "--sample FILE",
-		`{"experimental":{"dance":{}}}`: "",
-		`"elicitation"`:                 "",
-	} {
-		rpc := &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: []byte(`{"requiredCapabilities":` + required + `}`)}
-		if got := lacking(&bridge.Error{RPC: rpc}); !strings.Contains(got, want) || want == "" && got != "" {
-			t.Errorf("%s: the advice is %q", required, got)
-		}
-		rpc.Code++
-		if got := lacking(&bridge.Error{RPC: rpc}); got != "" {
-			t.Errorf("%s: the advice for another error is %q", required, got)
-		}
 	}
 }
 
@@ -866,34 +813,6 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 	// The last one answers the rest.
 	if got := survey("Ada", "36"); got.code != exitUsage || !strings.Contains(got.stderr, "it is yes or no") {
 		t.Errorf("without the third answer, it said %+v", got)
-	}
-}
-
-// Questions of our SDKs are answered in the order in which they were asked, and others in the order of their keys.
-func TestOrderOfQuestions(t *testing.T) {
-	for state, want := range map[string]string{
-		`{"asked":["b","a"]}`: "[b a]", `{"asked":["b"]}`: "[a b]", `{"asked":["b","c"]}`: "[a b]", `{"asked":1}`: "[a b]",
-		`[1]`: "[a b]", "\xff": "[a b]", "": "[a b]",
-	} {
-		needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{"a": nil, "b": nil}, State: []byte(state)}
-		if got := fmt.Sprint(inOrder(needs)); got != want {
-			t.Errorf("state %q: got %s", state, got)
-		}
-	}
-}
-
-func TestAnswersOfLists(t *testing.T) {
-	list := signature.Property{Name: "via", Schema: signature.Of([]byte(`{"type":"array","items":{"type":"string"}}`))}
-	for _, c := range []struct{ answers, first, second string }{
-		{`a`, `[a]`, `[a]`},
-		{`a b`, `[a b]`, `[a b]`},
-		{`["a","b"]`, `[["a","b"]]`, `[["a","b"]]`},
-		{`["a","b"] []`, `[["a","b"]]`, `[[]]`},
-	} {
-		a := &asker{answers: map[string][]string{"via": strings.Fields(c.answers)}, used: map[string]int{}}
-		if first, second := fmt.Sprint(a.given(list)), fmt.Sprint(a.given(list)); first != c.first || second != c.second {
-			t.Errorf("%s: got %s and %s", c.answers, first, second)
-		}
 	}
 }
 
@@ -1141,45 +1060,6 @@ func TestElicitationOnATerminal(t *testing.T) {
 	}
 }
 
-// What people write for yes and no, each of it.
-func TestYesAndNo(t *testing.T) {
-	gift := signature.Of([]byte(`{"type":"boolean"}`))
-	for typed, want := range map[string]string{
-		"y": "true", "Y": "true", "yes": "true", " Yes ": "true", "true": "true", "n": "false", "no": "false", "NO": "false", "false": "false",
-		"": "", "1": "", "ye": "", "yes and no": "",
-	} {
-		if raw, wrong := fieldValue(gift, []string{typed}); string(raw) != want || (wrong == "") != (want != "") {
-			t.Errorf("%q is read as %q, %q", typed, raw, wrong)
-		}
-	}
-	if raw, wrong := fieldValue(signature.Of([]byte(`{"type":"string"}`)), []string{"y"}); string(raw) != `"y"` || wrong != "" {
-		t.Errorf("a text is read as %q, %q", raw, wrong)
-	}
-}
-
-// What is typed for a field of a form is compared with all of the field's schema.
-func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
-	for _, c := range []struct {
-		schema string
-		typed  []string
-		want   string
-	}{
-		{`{"type":"integer","maximum":9}`, []string{"9"}, ""},
-		{`{"type":"integer","maximum":9}`, []string{"10"}, "has to be at most 9, got the number 10"},
-		{`{"type":"number","exclusiveMinimum":0}`, []string{"0"}, "has to be more than 0, got the number 0"},
-		{`{"type":"number","multipleOf":0.5}`, []string{"1.2"}, "has to be a multiple of 0.5, got the number 1.2"},
-		{`{"type":"string","minLength":2}`, []string{"a"}, `has to be at least 2 characters, got the string "a"`},
-		{`{"type":"string","pattern":"^[a-z]+$"}`, []string{"A"}, `has to be text that matches ^[a-z]+$, got the string "A"`},
-		{`{"type":"string","format":"date"}`, []string{"2026-02-30"}, "has to be a date such as 2026-07-28"},
-		{`{"type":"array","items":{"type":"string"},"maxItems":1}`, []string{"a", "b"}, "has to be at most 1 item, got an array of 2 items"},
-		{`{"type":"string","$ref":"https://example.com/schema"}`, []string{"a"}, ""}, // the server knows it
-	} {
-		if _, wrong := fieldValue(signature.Of([]byte(c.schema)), c.typed); wrong != c.want {
-			t.Errorf("%q for %s: %q, want %q", c.typed, c.schema, wrong, c.want)
-		}
-	}
-}
-
 func TestDeclineAndCancelOnATerminal(t *testing.T) {
 	t.Parallel()
 	_, shop := startShop(t)
@@ -1239,16 +1119,6 @@ func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
 	x.expect("\r\x1b[Kheld")
 	if code, all := x.wait(); code != exitOK {
 		t.Errorf("it ended with %d:\n%s", code, all)
-	}
-}
-
-// A line of the log does not run into what is shown on the last line.
-func TestLinesClearTheBar(t *testing.T) {
-	var out strings.Builder
-	b := &bar{w: &out, width: 40}
-	b.draw("waiting")
-	if _, err := (clearing{&out, b}).Write([]byte("line\n")); err != nil || out.String() != "\r\x1b[Kwaiting\r\x1b[Kline\n" {
-		t.Errorf("%v: %q", err, &out)
 	}
 }
 
@@ -1354,16 +1224,6 @@ func TestWaitingForStdinEnds(t *testing.T) {
 	}
 }
 
-// An argument that is read from stdin has a limit.
-func TestArgumentsAreBounded(t *testing.T) {
-	if _, err := (argumentReader{io.LimitReader(zeros{}, maxArgument+1)}).text(t.Context(), "@-"); err == nil {
-		t.Error("an argument that is too long was read")
-	}
-	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text(t.Context(), "@-"); err != nil || len(text) != 1000 {
-		t.Error(err)
-	}
-}
-
 func TestLimitsOfAClient(t *testing.T) {
 	s, shop := startShop(t)
 	s.endless = true
@@ -1378,14 +1238,6 @@ func TestLimitsOfAClient(t *testing.T) {
 	if got := runCommand(t, "", "list", "-c", long); got.code != exitConfig || !strings.Contains(got.stderr, "longer than 4 MiB") {
 		t.Errorf("it said %+v", got)
 	}
-}
-
-// zeros is a file without end.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
 }
 
 func TestLogOfACall(t *testing.T) {

@@ -6,13 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -346,22 +343,6 @@ func TestAddressThatCannotBeListenedOn(t *testing.T) {
 		got := runCommand(t, "", "run", "--grpc", addr, "--", echoGo(t))
 		if got.code != exitConfig || got.errorCode(t) != "port_in_use" || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v, want %q in it", addr, got, want)
-		}
-	}
-}
-
-// The error for an address that cannot be bound names the cause. Root may bind all of them, so the errors are made here.
-func TestAddressThatIsDenied(t *testing.T) {
-	denied := os.NewSyscallError("bind", syscall.EACCES)
-	for addr, want := range map[string][2]string{
-		"unix:///run/m.sock": {"this user may not make files in /run", "a directory in which this user may write"},
-		"unix:m.sock":        {"this user may not make files in .", "a directory in which this user may write"},
-		"127.0.0.1:80":       {"ports below 1024", "a port above 1023"},
-		"tcp:127.0.0.1:80":   {"ports below 1024", "a port above 1023"},
-	} {
-		p := asProblem(listenProblem(addr, "", "--grpc", &net.OpError{Op: "listen", Err: denied}))
-		if !strings.Contains(p.Why, want[0]) || !strings.Contains(p.Fix, want[1]) {
-			t.Errorf("%s: it says %q and %q", addr, p.Why, p.Fix)
 		}
 	}
 }

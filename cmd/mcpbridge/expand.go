@@ -26,10 +26,10 @@ var (
 // expand returns the text of a node, with variables replaced by what the environment has. A variable that is not set is an
 // error: a server that is asked without its token fails in a way that is harder to understand.
 func (f *file) expand(n *yaml.Node, form *regexp.Regexp) (string, error) {
-	text, problem := expandText(n.Value, form, f.environ, f.secrets)
-	if problem != nil {
-		problem.Where = f.at(n)
-		return "", problem
+	text, p := expandText(n.Value, form, f.environ, f.secrets)
+	if p != nil {
+		p.Where = f.at(n)
+		return "", p
 	}
 	return text, nil
 }

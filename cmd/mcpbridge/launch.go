@@ -211,3 +211,10 @@ func missingModuleFix(l *LaunchConfig, module string) string {
 	return l.Command[0] + " does not have the mcpbridge SDK; `make setup build` in the repository of mcpbridge installs it for\n" +
 		venv + " there: name that interpreter by its whole path"
 }
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

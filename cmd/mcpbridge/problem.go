@@ -154,10 +154,3 @@ func cause(err error) error {
 		err = inner
 	}
 }
-
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}

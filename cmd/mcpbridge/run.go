@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	stdlog "log"
 	"os"
 	"os/signal"
@@ -160,4 +161,15 @@ func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]stri
 	}
 	set("drain", "serve.drain", f.drainPeriod)
 	return values, names
+}
+
+// isClientInput reports whether an MCP client seems to be at the other end of stdin: a pipe, a socket or a file. A
+// terminal is a person, and /dev/null is a service manager or a container runtime.
+func isClientInput(stdin io.Reader) bool {
+	f, ok := stdin.(*os.File)
+	if !ok {
+		return stdin != nil
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice == 0
 }

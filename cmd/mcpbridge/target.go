@@ -296,10 +296,10 @@ func (f *targetFlags) adjustHeaders(b *BackendConfig, l *loaded) error {
 		if value = strings.TrimSpace(value); !ok || !httpguts.ValidHeaderFieldName(name) {
 			return usage("--header", "write --header 'NAME: VALUE'", "%q does not begin with the name of a header", strings.TrimSpace(name))
 		}
-		value, problem := l.expand(value)
-		if problem != nil {
-			problem.Where = "--header " + name
-			return problem
+		value, p := l.expand(value)
+		if p != nil {
+			p.Where = "--header " + name
+			return p
 		}
 		if b.MCP.Headers == nil {
 			b.MCP.Headers = map[string]string{}
