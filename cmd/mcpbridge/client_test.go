@@ -1453,7 +1453,7 @@ func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
 			Environ: os.Environ(), LoginTimeout: time.Second,
 		},
 	}
-	if code := p.Run(ctx); code != exitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "nobody has logged in") {
+	if code := p.Run(ctx); code != exitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "the user did not log in") {
 		t.Errorf("after %d logins it ended with %d: %s", asked.Load(), code, &stderr)
 	}
 }

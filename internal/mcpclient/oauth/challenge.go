@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-// A challenge is what a response with status 401 or 403 asks for (RFC 9110, 11.6.1; RFC 6750, 3; RFC 9728, 5.1).
+// A challenge is the WWW-Authenticate header of a response with status 401 or 403 (RFC 9110, 11.6.1; RFC 6750, 3;
+// RFC 9728, 5.1).
 type challenge struct {
-	metadata string   // where the protected resource metadata are
-	scopes   []string // what the request needs
-	code     string   // the error
-	dpop     bool     // the token must be bound to a key (RFC 9449)
-	nonce    string   // of DPoP, to be used in the next proof
+	metadataURL string   // of the protected resource metadata
+	scopes      []string // that the request requires
+	code        string   // of the error
+	dpop        bool     // the token must be bound to a key (RFC 9449)
+	nonce       string   // for the next DPoP proof
 }
 
 const (
-	maxHeader  = 8 << 10 // bytes of a header of which challenges are read
-	maxHeaders = 16      // such headers
+	maxHeader  = 8 << 10 // bytes that are parsed of each WWW-Authenticate header
+	maxHeaders = 16      // that are parsed
 	maxScopes  = 128
+	maxScope   = 256 // bytes
 )
 
-// A scope that is too long or has other characters than RFC 6749, 3.3 allows is left out.
-const maxScope = 256
-
-// asks returns the challenge that a response is, or false if it is none: authorization is needed, or more of it.
-func asks(resp *http.Response) (challenge, bool) {
+// parseChallenge returns the challenge of a response, and reports whether the response requires a token or more scopes.
+func parseChallenge(resp *http.Response) (challenge, bool) {
 	var c challenge
 	found := false
 	for scheme, params := range challenges(resp.Header.Values("Www-Authenticate")) {
@@ -33,22 +32,24 @@ func asks(resp *http.Response) (challenge, bool) {
 		if !bound && !strings.EqualFold(scheme, "Bearer") || found && c.dpop {
 			continue
 		}
-		// Of both, the one that binds the token is the better one.
-		found = true
-		c = challenge{metadata: params["resource_metadata"], scopes: splitScopes(params["scope"]), code: params["error"], dpop: bound}
+		found = true // DPoP is preferred to Bearer
+		c = challenge{
+			metadataURL: params["resource_metadata"], scopes: splitScopes(params["scope"]),
+			code: params["error"], dpop: bound,
+		}
 	}
 	c.nonce = resp.Header.Get("Dpop-Nonce")
 	switch resp.StatusCode {
 	case http.StatusUnauthorized:
-		return c, true // 2025-03-26 needs no more than the status
+		return c, true // in 2025-03-26, the status is enough
 	case http.StatusForbidden:
 		return c, c.code == "insufficient_scope"
 	}
 	return c, false
 }
 
-// challenges yields the scheme and the parameters of each challenge in the values of a header. A parameter's name is in
-// lower case; of several with the same name, the first counts.
+// challenges yields the scheme and the parameters of each challenge in the values of a header. The names of parameters
+// are in lower case; of duplicate ones, the first is used.
 func challenges(values []string) func(yield func(string, map[string]string) bool) {
 	return func(yield func(string, map[string]string) bool) {
 		for _, v := range values[:min(len(values), maxHeaders)] {
@@ -57,7 +58,7 @@ func challenges(values []string) func(yield func(string, map[string]string) bool
 				p.skip(" \t,")
 				scheme := p.token()
 				if scheme == "" {
-					break // the end, or something that is no challenge
+					break // the end, or not a challenge
 				}
 				params := p.params()
 				if !yield(scheme, params) {
@@ -68,7 +69,7 @@ func challenges(values []string) func(yield func(string, map[string]string) bool
 	}
 }
 
-// A scanner reads a header's value.
+// A scanner parses the value of a header.
 type scanner struct {
 	s string
 	i int
@@ -80,7 +81,7 @@ func (p *scanner) skip(chars string) {
 	}
 }
 
-// token reads a token of RFC 9110, which may be empty.
+// token returns a token of RFC 9110, which may be empty.
 func (p *scanner) token() string {
 	start := p.i
 	for p.i < len(p.s) && isTokenChar(p.s[p.i]) {
@@ -90,10 +91,11 @@ func (p *scanner) token() string {
 }
 
 func isTokenChar(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// params reads the parameters of a challenge: name=value, separated by commas, until something else comes.
+// params returns the parameters of a challenge: name=value, separated by commas, up to the first other text.
 func (p *scanner) params() map[string]string {
 	params := map[string]string{}
 	for {
@@ -102,7 +104,7 @@ func (p *scanner) params() map[string]string {
 		name := strings.ToLower(p.token())
 		p.skip(" \t")
 		if name == "" || p.i == len(p.s) || p.s[p.i] != '=' {
-			p.i = before // it is the next challenge, or a token68, which no scheme has that we know
+			p.i = before // the next challenge, or a token68, which neither Bearer nor DPoP uses
 			if before == len(p.s) || name != "" {
 				return params
 			}
@@ -116,16 +118,16 @@ func (p *scanner) params() map[string]string {
 			p.i = len(p.s)
 			return params
 		}
-		if _, twice := params[name]; !twice {
+		if _, duplicate := params[name]; !duplicate {
 			params[name] = value
 		}
 	}
 }
 
-// value reads a token or a quoted string. It reports false for a quoted string without an end.
+// value returns a token or a quoted string. It reports false for a quoted string without an end.
 func (p *scanner) value() (string, bool) {
 	if p.i == len(p.s) || p.s[p.i] != '"' {
-		// Some servers do not quote what they should: addresses, for instance.
+		// Some servers do not quote URLs.
 		start := p.i
 		for p.i < len(p.s) && strings.IndexByte(" \t,", p.s[p.i]) < 0 {
 			p.i++
@@ -150,19 +152,18 @@ func (p *scanner) value() (string, bool) {
 	return "", false
 }
 
-// offline asks for a refresh token (OpenID Connect Core, 11).
-const offline = "offline_access"
+// offlineAccess is the scope that requests a refresh token (OpenID Connect Core, 11).
+const offlineAccess = "offline_access"
 
-// splitScopes returns the scopes in a text, each once.
-func splitScopes(s string) []string { return union(strings.Split(s, " ")) }
+func splitScopes(s string) []string { return mergeScopes(strings.Split(s, " ")) }
 
-// union returns every valid scope of lists once, in the order in which they come. offline_access is not among them: it is no
-// matter of the MCP server (2026-07-28: authorization, refresh tokens).
-func union(lists ...[]string) []string {
+// mergeScopes returns the valid scopes of lists (RFC 6749, 3.3) in their order, without duplicates and without
+// offline_access, which the MCP server does not decide about (2026-07-28: authorization, refresh tokens).
+func mergeScopes(lists ...[]string) []string {
 	var all []string
 	for _, list := range lists {
 		for _, s := range list {
-			if isScope(s) && s != offline && !slices.Contains(all, s) && len(all) < maxScopes {
+			if isScope(s) && s != offlineAccess && !slices.Contains(all, s) && len(all) < maxScopes {
 				all = append(all, s)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// mcpclient knows nothing of OAuth: a Transport is all that it needs, and what a Transport says reaches the caller.
-func TestMCPClientWithATransport(t *testing.T) {
+// mcpclient needs only a Transport, whose errors reach the caller.
+func TestMCPClient(t *testing.T) {
 	fails := false
 	mux := http.NewServeMux()
 	s := httptest.NewServer(mux)

@@ -21,17 +21,17 @@ type proofKey struct {
 	private *ecdsa.PrivateKey
 	signer  jose.Signer
 
-	mu     sync.Mutex // guards nonces
-	nonces map[string]string
+	mu     sync.Mutex        // guards nonces
+	nonces map[string]string // by origin
 }
 
 const maxNonce = 1 << 10
 
-// newProofKey makes a key, or reads one that Bytes returned.
-func newProofKey(kept []byte) (*proofKey, error) {
+// newProofKey parses a key that bytes returned, or generates one if stored is nil.
+func newProofKey(stored []byte) (*proofKey, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if kept != nil {
-		private, err = x509.ParseECPrivateKey(kept)
+	if stored != nil {
+		private, err = x509.ParseECPrivateKey(stored)
 	}
 	if err != nil {
 		return nil, err
@@ -41,21 +41,21 @@ func newProofKey(kept []byte) (*proofKey, error) {
 	return &proofKey{private: private, signer: signer, nonces: map[string]string{}}, err
 }
 
-// bytes returns what newProofKey reads.
+// bytes returns the key in the form that newProofKey parses.
 func (k *proofKey) bytes() ([]byte, error) { return x509.MarshalECPrivateKey(k.private) }
 
-// A proof is what a DPoP header says (RFC 9449, 4.2).
+// A proof has the claims of a DPoP header (RFC 9449, 4.2).
 type proof struct {
 	jwt.Claims
 
-	Method string `json:"htm"`
-	Target string `json:"htu"`
-	Hash   string `json:"ath,omitempty"`
-	Nonce  string `json:"nonce,omitempty"`
+	Method    string `json:"htm"`
+	Target    string `json:"htu"`
+	TokenHash string `json:"ath,omitempty"`
+	Nonce     string `json:"nonce,omitempty"`
 }
 
-// prove returns a proof for one request. token is the token that goes with it, or empty.
-func (k *proofKey) prove(method string, to *url.URL, token string) (string, error) {
+// proof returns a serialized proof for one request. token is the access token of the request, or empty.
+func (k *proofKey) proof(method string, to *url.URL, token string) (string, error) {
 	k.mu.Lock()
 	nonce := k.nonces[origin(to)]
 	k.mu.Unlock()
@@ -65,13 +65,13 @@ func (k *proofKey) prove(method string, to *url.URL, token string) (string, erro
 	}
 	if token != "" {
 		sum := sha256.Sum256([]byte(token))
-		p.Hash = base64.RawURLEncoding.EncodeToString(sum[:])
+		p.TokenHash = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
 	return jwt.Signed(k.signer).Claims(p).Serialize()
 }
 
-// note remembers the nonce that a response gives. It reports whether it is a new one.
-func (k *proofKey) note(from *url.URL, h http.Header) bool {
+// updateNonce stores the nonce of a response and reports whether it is a new one.
+func (k *proofKey) updateNonce(from *url.URL, h http.Header) bool {
 	nonce := h.Get("Dpop-Nonce")
 	if nonce == "" || len(nonce) > maxNonce {
 		return false
@@ -80,29 +80,29 @@ func (k *proofKey) note(from *url.URL, h http.Header) bool {
 	defer k.mu.Unlock()
 	o := origin(from)
 	if _, known := k.nonces[o]; !known && len(k.nonces) > 2 {
-		return false // there are two that ask for proofs: the server and its authorization server
+		return false // only the server and its authorization server require proofs
 	}
 	old := k.nonces[o]
 	k.nonces[o] = nonce
 	return old != nonce
 }
 
-// A prover adds proofs to token requests.
-type prover struct {
-	key *proofKey
-	via http.RoundTripper
+// A proofTransport adds proofs to token requests.
+type proofTransport struct {
+	key  *proofKey
+	base http.RoundTripper
 }
 
-func (p *prover) RoundTrip(req *http.Request) (*http.Response, error) {
-	proof, err := p.key.prove(req.Method, req.URL, "")
+func (p *proofTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	proof, err := p.key.proof(req.Method, req.URL, "")
 	if err != nil {
 		return nil, err
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("Dpop", proof)
-	resp, err := p.via.RoundTrip(req)
+	resp, err := p.base.RoundTrip(req)
 	if err == nil {
-		p.key.note(req.URL, resp.Header)
+		p.key.updateNonce(req.URL, resp.Header)
 	}
 	return resp, err
 }

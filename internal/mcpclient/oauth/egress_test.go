@@ -31,8 +31,8 @@ func remote(t *testing.T, change func(*Options)) *egress {
 	return newEgress(&o, must(url.Parse(o.Server)))
 }
 
-// F17, I08: addresses that a server may name, and that lead inside.
-func TestNothingInsideIsReached(t *testing.T) {
+// F17, I08: a server's metadata have private addresses.
+func TestPrivateAddresses(t *testing.T) {
 	inside := []string{
 		"127.0.0.1", "127.1", "127.255.255.254", "localhost", "LOCALHOST", "localhost.", "0.0.0.0", "0", "[::1]", "[::]", "[0:0:0:0:0:0:0:1]",
 		"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "2130706433", "0x7f000001", "0x7f.1", "017700000001", "0177.0.0.1",
@@ -44,7 +44,7 @@ func TestNothingInsideIsReached(t *testing.T) {
 		"192.0.0.1", "192.0.0.170", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1",
 		"239.255.255.255", "240.0.0.1", "255.255.255.255", "0.1.2.3",
 	}
-	// Nobody must come here.
+	// Nothing may connect here.
 	l, err := listenAt("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -63,35 +63,35 @@ func TestNothingInsideIsReached(t *testing.T) {
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	e := remote(t, nil)
-	// A name that is not an address on every system is an error of its own there, if nobody knows it.
-	e.resolver = &net.Resolver{PreferGo: true, Dial: nobody}
+	// Some of these are names on some systems, which then cannot be resolved.
+	e.resolver = &net.Resolver{PreferGo: true, Dial: noNameServer}
 	for _, host := range inside {
 		for _, scheme := range []string{"https", "http"} {
 			for _, p := range []string{"", ":" + port} {
 				address := scheme + "://" + host + p + "/x"
-				if err := e.document(t.Context(), address, nil, &struct{}{}); err == nil {
-					t.Errorf("%s: it was fetched", address)
+				if err := e.getJSON(t.Context(), address, nil, &struct{}{}); err == nil {
+					t.Errorf("%s: got no error", address)
 				} else if strings.Contains(err.Error(), "refused") && !strings.Contains(err.Error(), "lookup") {
-					t.Errorf("%s: it was tried: %v", address, err)
+					t.Errorf("%s: connection attempt: %v", address, err)
 				}
 			}
 		}
 	}
 	for _, address := range []string{"", "/x", "x", "//x", "https:", "https:///x", "https:x", "ftp://x/", "file:///etc/passwd", "gopher://127.0.0.1/", "https://u:p@mcp.example/", "https://mcp.example/#f", "unix:///x", "data:,x", "http+unix://x", "HTTPS ://x", "https://[::1", "https://exa mple/", "\x00"} {
-		if err := e.document(t.Context(), address, nil, &struct{}{}); err == nil {
-			t.Errorf("%q: it was fetched", address)
+		if err := e.getJSON(t.Context(), address, nil, &struct{}{}); err == nil {
+			t.Errorf("%q: got no error", address)
 		}
 	}
 	if n := reached.Load(); n > 0 {
-		t.Errorf("%d connections came in", n)
+		t.Errorf("got %d connections, want none", n)
 	}
 }
 
-func nobody(context.Context, string, string) (net.Conn, error) {
-	return nil, fmt.Errorf("there is no name server")
+func noNameServer(context.Context, string, string) (net.Conn, error) {
+	return nil, fmt.Errorf("no name server")
 }
 
-func TestWhatIsPublicMayBeReached(t *testing.T) {
+func TestPublicAddresses(t *testing.T) {
 	e := remote(t, nil)
 	for _, a := range []string{"93.184.215.14:443", "8.8.8.8:8443", "[2606:2800:220:1::1]:443"} {
 		network := "tcp4"
@@ -104,7 +104,7 @@ func TestWhatIsPublicMayBeReached(t *testing.T) {
 	}
 }
 
-// A server on this machine may have its authorization server there, but nowhere else inside.
+// A server on this machine may have its authorization server there, but not at other private addresses.
 func TestServerOnThisMachine(t *testing.T) {
 	e := remote(t, func(o *Options) { o.Server = "http://localhost:3000/mcp" })
 	for address, ok := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "10.0.0.1:443": false, "169.254.169.254:80": false} {
@@ -123,46 +123,46 @@ func TestServerOnThisMachine(t *testing.T) {
 	}
 }
 
-// The name of an authorization server that is public when one looks and inside when one connects.
-func TestNameThatChanges(t *testing.T) {
+// A name resolves to a public address when it is checked, and to a private one when it is dialed.
+func TestDNSRebinding(t *testing.T) {
 	var reached, asked atomic.Int32
 	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer inside.Close()
 	e := remote(t, nil)
 	answer := netip.MustParseAddr("127.0.0.1")
-	e.resolver = &net.Resolver{PreferGo: true, Dial: nameServer(t, func() netip.Addr {
+	e.resolver = &net.Resolver{PreferGo: true, Dial: dialNameServer(t, func() netip.Addr {
 		asked.Add(1)
 		return answer
 	})}
 	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
 	address := "https://rebind.example:" + port + "/"
 	if _, err := e.parse(address); err != nil {
-		t.Fatal("nothing is wrong with the name:", err)
+		t.Fatal("want no error for the name:", err)
 	}
-	err := e.document(t.Context(), address, nil, &struct{}{})
+	err := e.getJSON(t.Context(), address, nil, &struct{}{})
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:"+port+" is not a public address") {
 		t.Error(err)
 	}
 	if asked.Load() == 0 || reached.Load() > 0 {
-		t.Errorf("the name was asked for %d times, and %d connections came in", asked.Load(), reached.Load())
+		t.Errorf("got %d queries and %d connections", asked.Load(), reached.Load())
 	}
-	// It is only this that keeps it away.
+	// With private addresses allowed, it connects.
 	e.private = true
 	e.transport.TLSClientConfig = inside.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	e.transport.TLSClientConfig.ServerName = "example.com"
-	if err := e.document(t.Context(), address, nil, &struct{}{}); reached.Load() != 1 {
+	if err := e.getJSON(t.Context(), address, nil, &struct{}{}); reached.Load() != 1 {
 		t.Error(err)
 	}
-	// And the server itself may be where whoever has named it wants it.
+	// The server itself may have a private address.
 	e.private, e.server = false, "rebind.example:"+port
 	e.transport.CloseIdleConnections()
-	if err := e.document(t.Context(), address, nil, &struct{}{}); reached.Load() != 2 {
+	if err := e.getJSON(t.Context(), address, nil, &struct{}{}); reached.Load() != 2 {
 		t.Error(err)
 	}
 }
 
-// nameServer returns what dials a name server that gives every name an address.
-func nameServer(t *testing.T, address func() netip.Addr) func(context.Context, string, string) (net.Conn, error) {
+// dialNameServer returns a function that dials a name server with one address for every name.
+func dialNameServer(t *testing.T, address func() netip.Addr) func(context.Context, string, string) (net.Conn, error) {
 	t.Helper()
 	pc, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {
@@ -224,14 +224,14 @@ func TestRedirects(t *testing.T) {
 		{1, "https://user@mcp.example/", "user name"},
 	} {
 		hops, to = row.hops, row.to
-		err := e.document(t.Context(), s.URL, nil, &struct{}{})
+		err := e.getJSON(t.Context(), s.URL, nil, &struct{}{})
 		if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
 			t.Errorf("%d to %q: %v, want %q", row.hops, row.to, err, row.err)
 		}
 	}
 }
 
-// A proxy is whom the operator has named, and may be anywhere; what is behind it is for it to say.
+// A proxy may have a private address, and decides itself about the addresses behind it.
 func TestProxy(t *testing.T) {
 	var got []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -241,34 +241,34 @@ func TestProxy(t *testing.T) {
 	defer proxy.Close()
 	e := remote(t, nil)
 	e.proxy = func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
-	if err := e.document(t.Context(), "https://as.example/", nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+	if err := e.getJSON(t.Context(), "https://as.example/", nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "Forbidden") {
 		t.Error(err)
 	}
-	if err := e.document(t.Context(), "https://169.254.169.254/", nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "is not a public address") {
+	if err := e.getJSON(t.Context(), "https://169.254.169.254/", nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "is not a public address") {
 		t.Error(err)
 	}
 	if len(got) != 1 || got[0] != "CONNECT as.example:443" {
-		t.Errorf("the proxy was asked for %q", got)
+		t.Errorf("the proxy got requests for %q", got)
 	}
 }
 
-// I10: a certificate that nobody vouches for, and one of somebody else.
+// I10: an untrusted certificate, and one of another server.
 func TestCertificates(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came in") }))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("unexpected request") }))
 	s.Config.ErrorLog = nil
 	defer s.Close()
-	if err := remote(t, func(o *Options) { o.Server = s.URL }).document(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := remote(t, func(o *Options) { o.Server = s.URL }).getJSON(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
 	trusting := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	trusting.ServerName = "evil.example"
 	e := remote(t, func(o *Options) { o.Server, o.TLS = s.URL, trusting })
-	if err := e.document(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := e.getJSON(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
 }
 
-// An answer that does not end, or whose header does not, or that comes in drops.
+// A response that does not end, one whose header does not end, and a slow one.
 func TestAnswersAreLimited(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -290,11 +290,11 @@ func TestAnswersAreLimited(t *testing.T) {
 	defer s.Close()
 	e := remote(t, func(o *Options) { o.Server = s.URL })
 	if e.get.Timeout != fetchTimeout || e.post.Timeout != fetchTimeout {
-		t.Error("a fetch may take forever")
+		t.Error("want a timeout of every fetch")
 	}
 	e.get.Timeout = 50 * time.Millisecond
 	for path, want := range map[string]string{"/header": "exceeded", "/never": "Timeout", "/drops": ""} {
-		err := e.document(t.Context(), s.URL+path, nil, &struct{}{})
+		err := e.getJSON(t.Context(), s.URL+path, nil, &struct{}{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 )
 
-// A documents answers every request with what it has for the path, and remembers whom it was asked of.
+// documents is a transport that serves metadata and records the requested URLs.
 type documents struct {
 	resource, server []byte
-	asked            []*url.URL
+	requested        []*url.URL
 }
 
 func (d *documents) RoundTrip(r *http.Request) (*http.Response, error) {
-	d.asked = append(d.asked, r.URL)
+	d.requested = append(d.requested, r.URL)
 	body := d.server
 	if strings.Contains(r.URL.Path, "oauth-protected-resource") {
 		body = d.resource
@@ -29,8 +29,8 @@ func (d *documents) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
 }
 
-// FuzzMetadata reads any bytes as what a server says of itself, and as what the authorization server that it names does: nothing inside
-// is asked, whoever is trusted says the same of itself, and no page to open and no endpoint is anything but HTTPS.
+// FuzzMetadata parses any bytes as the metadata of a server and of its authorization server: no private address is
+// requested, accepted metadata name their own issuer, and all endpoints have https.
 func FuzzMetadata(f *testing.F) {
 	const resource = `{"resource":"https://mcp.example/mcp","authorization_servers":["https://as.example/x"],"scopes_supported":["a","b"]}`
 	const server = `{"issuer":"https://as.example/x","authorization_endpoint":"https://as.example/authorize","token_endpoint":"https://as.example/token","code_challenge_methods_supported":["S256"]}`
@@ -57,46 +57,49 @@ func FuzzMetadata(f *testing.F) {
 		}
 		defer tr.Close()
 		var d *documents
-		var s *site
+		var s *resourceServer
 		fuzzing.Within(t, len(resource)+len(server), 512<<10, func() {
 			d = &documents{resource: resource, server: server}
 			tr.egress.get.Transport = d
 			s, err = tr.discover(t.Context(), "")
 		})
-		for _, u := range d.asked {
-			outside(t, u)
+		for _, u := range d.requested {
+			checkPublic(t, u)
 		}
 		if err != nil {
 			return
 		}
 		v, bad := fuzzing.Value(bytes.TrimSpace(server))
-		said, _ := v.(map[string]any)
-		// Who has no metadata is taken for its own authorization server, at the paths of 2025-03-26.
-		assumed := s.guessed && s.as.Authorization == "https://mcp.example/authorize" && s.as.Token == "https://mcp.example/token"
+		declared, _ := v.(map[string]any)
+		// A server without metadata is its own authorization server, with the paths of 2025-03-26.
+		assumed := s.noMetadata && s.as.Authorization == "https://mcp.example/authorize" && s.as.Token == "https://mcp.example/token"
 		if assumed {
 			return
 		}
-		if bad != nil || said["issuer"] != s.as.Issuer || said["token_endpoint"] != s.as.Token || said["authorization_endpoint"] != s.as.Authorization {
-			t.Fatalf("%s was read as %+v: %v", server, s.as, bad)
+		if bad != nil || declared["issuer"] != s.as.Issuer || declared["token_endpoint"] != s.as.Token ||
+			declared["authorization_endpoint"] != s.as.Authorization {
+			t.Fatalf("%s: got %+v, %v", server, s.as, bad)
 		}
 		for _, address := range []string{s.as.Token, s.as.Authorization} {
 			u, err := url.Parse(address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			outside(t, u)
+			checkPublic(t, u)
 		}
 		if u, err := url.Parse(s.resource); err != nil || u.Host != "mcp.example" {
-			t.Fatalf("tokens are for %q", s.resource)
+			t.Fatalf("got the resource %q", s.resource)
 		}
 	})
 }
 
-// outside fails unless an address is one that strangers may name.
-func outside(t *testing.T, u *url.URL) {
+// checkPublic fails the test unless a URL has https and no private address.
+func checkPublic(t *testing.T, u *url.URL) {
 	t.Helper()
 	ip, err := netip.ParseAddr(u.Hostname())
-	if u.Scheme != "https" || u.User != nil || u.Hostname() == "" || err == nil && (ip.Unmap().IsPrivate() || ip.Unmap().IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()) {
-		t.Fatalf("%q is used", u)
+	private := err == nil &&
+		(ip.Unmap().IsPrivate() || ip.Unmap().IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified())
+	if u.Scheme != "https" || u.User != nil || u.Hostname() == "" || private {
+		t.Fatalf("%q was used", u)
 	}
 }

@@ -42,25 +42,25 @@ func TestClientCredentials(t *testing.T) {
 		o       func(*Options)
 		methods []string
 		algs    []string
-		check   func(*world, url.Values) bool
+		check   func(*fixture, url.Values) bool
 		err     string
 	}{
-		{"basic", secret, []string{"client_secret_basic"}, nil, func(_ *world, f url.Values) bool {
+		{"basic", secret, []string{"client_secret_basic"}, nil, func(_ *fixture, f url.Values) bool {
 			return f.Get("(basic)") == "us:"+url.QueryEscape("s:/ canary") && !f.Has("client_secret") && !f.Has("client_assertion")
 		}, ""},
-		{"post", secret, []string{"client_secret_post"}, nil, func(_ *world, f url.Values) bool {
+		{"post", secret, []string{"client_secret_post"}, nil, func(_ *fixture, f url.Values) bool {
 			return f.Get("(basic)") == "" && f.Get("client_id") == "us" && f.Get("client_secret") == "s:/ canary"
 		}, ""},
-		{"key", key, []string{"private_key_jwt"}, []string{"ES256"}, func(w *world, f url.Values) bool {
+		{"key", key, []string{"private_key_jwt"}, []string{"ES256"}, func(w *fixture, f url.Values) bool {
 			return isAssertion(t, f, "us", w.as.URL, &ec.PublicKey)
 		}, ""},
-		{"key, nothing said", key, nil, nil, func(w *world, f url.Values) bool { return isAssertion(t, f, "us", w.as.URL, &ec.PublicKey) }, ""},
-		{"key, not taken", key, []string{"client_secret_basic"}, nil, nil, "does not take private_key_jwt"},
-		{"algorithm, not taken", key, []string{"private_key_jwt"}, []string{"RS256"}, nil, "does not take signatures with ES256"},
-		{"secret, not taken", secret, []string{"private_key_jwt"}, nil, nil, "can be done with a secret"},
+		{"key, no methods declared", key, nil, nil, func(w *fixture, f url.Values) bool { return isAssertion(t, f, "us", w.as.URL, &ec.PublicKey) }, ""},
+		{"key, unsupported", key, []string{"client_secret_basic"}, nil, nil, "instead of private_key_jwt"},
+		{"algorithm, unsupported", key, []string{"private_key_jwt"}, []string{"RS256"}, nil, "instead of signatures with ES256"},
+		{"secret, unsupported", secret, []string{"private_key_jwt"}, nil, nil, "uses a secret"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.canaries = []string{"s:/ canary"}
 			w.noRefresh = true
 			w.meta["authorization_endpoint"], w.meta["registration_endpoint"] = nil, nil
@@ -72,24 +72,24 @@ func TestClientCredentials(t *testing.T) {
 			w.challenge = func() string { return `Bearer scope="a b", resource_metadata="` + w.mcp.URL + metadataPath + `"` }
 			tr := w.transport(row.o)
 			if row.err != "" {
-				w.fails(tr, row.err)
+				w.mustFail(tr, row.err)
 				return
 			}
-			w.works(tr)
+			w.mustSucceed(tr)
 			if warned := strings.Contains(w.log.String(), "configure the issuer"); warned != (row.name == "basic" || row.name == "post") {
-				t.Errorf("warned of a secret that goes wherever the server says: %v", warned)
+				t.Errorf("warning about a secret without an issuer: got %t", warned)
 			}
-			f := w.form()
+			f := w.tokenRequest()
 			if f.Get("grant_type") != "client_credentials" || f.Get("scope") != "a b" || f.Get("resource") != w.mcp.URL+"/mcp" || !row.check(w, f) {
 				t.Errorf("token request: %v", f)
 			}
 			w.revoke()
-			w.works(tr)
+			w.mustSucceed(tr)
 		})
 	}
 }
 
-// isAssertion reports whether a token request says with a signature who it is from.
+// isAssertion reports whether a token request has a valid client assertion.
 func isAssertion(t *testing.T, f url.Values, id, audience string, key any) bool {
 	t.Helper()
 	tok, err := jwt.ParseSigned(f.Get("client_assertion"), []jose.SignatureAlgorithm{jose.ES256})
@@ -108,40 +108,40 @@ func isAssertion(t *testing.T, f url.Values, id, audience string, key any) bool 
 		f.Get("client_assertion_type") == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" && !f.Has("client_secret") && f.Get("(basic)") == ""
 }
 
-// Without a user, a token is got again before it expires.
+// Without a user, a new token is requested before the old one expires.
 func TestClientCredentialsExpire(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.noRefresh, w.lifetime = true, 1
 	tr := w.transport(func(o *Options) {
 		o.Grant, o.ClientID, o.ClientSecret, o.Issuer = ClientCredentials, "us", "s", w.as.URL
 	})
-	w.do(func() { w.meta["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"} })
+	w.update(func() { w.meta["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"} })
 	for range 3 {
-		w.works(tr)
+		w.mustSucceed(tr)
 	}
-	if w.count("POST mcp /mcp") != 4 || len(w.forms) != 3 {
+	if w.count("POST mcp /mcp") != 4 || len(w.tokenRequests) != 3 {
 		t.Errorf("%v", w.requests())
 	}
-	// If that does not work, the server says whether it matters.
-	w.do(func() {
+	// If that fails, the old token is used as long as the server accepts it.
+	w.update(func() {
 		w.token = func(url.Values, string) (int, map[string]any) { return 500, map[string]any{} }
 	})
-	w.works(tr)
+	w.mustSucceed(tr)
 	w.revoke()
-	w.fails(tr, "500")
+	w.mustFail(tr, "500")
 }
 
 func TestWrongSecretIsSentOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.token = func(url.Values, string) (int, map[string]any) { return 401, map[string]any{"error": "invalid_client"} }
 	tr := w.transport(func(o *Options) { o.Grant, o.ClientID, o.ClientSecret = ClientCredentials, "us", "s" })
-	w.do(func() { w.meta["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"} })
+	w.update(func() { w.meta["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"} })
 	tr.pause = time.Hour
 	for range 3 {
-		w.fails(tr, "invalid_client")
+		w.mustFail(tr, "invalid_client")
 	}
-	if len(w.forms) != 1 {
-		t.Errorf("%d token requests", len(w.forms))
+	if len(w.tokenRequests) != 1 {
+		t.Errorf("got %d token requests", len(w.tokenRequests))
 	}
 }
 
@@ -167,41 +167,41 @@ func TestKeys(t *testing.T) {
 		{"another algorithm", "ES256", pemKey(rs), "", "ES256"},
 		{"no algorithm", "none", pemKey(rs), "", "none"},
 		{"symmetric", "HS256", pemKey(rs), "", "HS256"},
-		{"no PEM", "", []byte("x"), "", "it is not PEM"},
+		{"no PEM", "", []byte("x"), "", "not PEM"},
 		{"a certificate", "", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE"}), "", "CERTIFICATE"},
-		{"encrypted", "", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}), "", "not a private key that is not encrypted"},
+		{"encrypted", "", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}), "", "not an unencrypted private key"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			k, err := parseKey(row.key, row.algorithm, "")
 			if row.err != "" {
 				if err == nil || !strings.Contains(err.Error(), row.err) {
-					t.Errorf("%v, want %q", err, row.err)
+					t.Errorf("got %v, want %q", err, row.err)
 				}
 				return
 			}
 			if err != nil || string(k.algorithm) != row.want {
-				t.Errorf("%v, %v", k, err)
+				t.Errorf("got %v, %v", k, err)
 			}
 		})
 	}
 }
 
 func TestAssertion(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	calls := 0
 	us := func(o *Options) {
 		o.Grant, o.ClientID, o.Browser = JWTBearer, "workload", nil
 		o.Assertion = func(_ context.Context, to Target) (string, error) {
 			calls++
 			if to != (Target{Issuer: w.as.URL, Resource: w.mcp.URL + "/mcp"}) {
-				t.Errorf("the assertion is for %v", to)
+				t.Errorf("got the target %v", to)
 			}
 			return "assertion-canary", nil
 		}
 	}
 	w.canaries = []string{"assertion-canary"}
-	w.works(w.transport(us))
-	f := w.form()
+	w.mustSucceed(w.transport(us))
+	f := w.tokenRequest()
 	if f.Get("grant_type") != string(JWTBearer) || f.Get("assertion") != "assertion-canary" || f.Get("client_id") != "workload" || f.Get("resource") == "" {
 		t.Errorf("token request: %v", f)
 	}
@@ -210,26 +210,26 @@ func TestAssertion(t *testing.T) {
 	}
 	tr := w.transport(us)
 	tr.pause = time.Hour
-	w.fails(tr, "invalid_grant: (withheld) is expired")
-	w.fails(tr, "invalid_grant")
-	if calls != 2 || len(w.forms) != 2 {
-		t.Errorf("%d assertions, %d token requests", calls, len(w.forms))
+	w.mustFail(tr, "invalid_grant: (withheld) is expired")
+	w.mustFail(tr, "invalid_grant")
+	if calls != 2 || len(w.tokenRequests) != 2 {
+		t.Errorf("got %d assertions, %d token requests", calls, len(w.tokenRequests))
 	}
-	w.fails(w.transport(func(o *Options) {
+	w.mustFail(w.transport(func(o *Options) {
 		us(o)
 		o.Assertion = func(context.Context, Target) (string, error) { return "", errors.New("no such file") }
 	}), "no such file")
 }
 
 func TestIdentityProvider(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	var got url.Values
-	var answer map[string]any
+	var response map[string]any
 	status := 200
 	idp := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		got = r.PostForm
-		reply(rw, status, answer)
+		reply(rw, status, response)
 	}))
 	defer idp.Close()
 	w.canaries = []string{"id-token-canary", "jag-canary"}
@@ -240,8 +240,8 @@ func TestIdentityProvider(t *testing.T) {
 			IDToken: func(context.Context) (string, error) { return "id-token-canary", nil },
 		}
 	}
-	answer = map[string]any{"access_token": "jag-canary", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A"}
-	w.works(w.transport(us))
+	response = map[string]any{"access_token": "jag-canary", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A"}
+	w.mustSucceed(w.transport(us))
 	for name, want := range map[string]string{
 		"grant_type":           "urn:ietf:params:oauth:grant-type:token-exchange",
 		"requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
@@ -252,18 +252,18 @@ func TestIdentityProvider(t *testing.T) {
 			t.Errorf("exchange: %s is %q, want %q", name, got.Get(name), want)
 		}
 	}
-	if f := w.form(); f.Get("assertion") != "jag-canary" || f.Get("grant_type") != string(JWTBearer) {
+	if f := w.tokenRequest(); f.Get("assertion") != "jag-canary" || f.Get("grant_type") != string(JWTBearer) {
 		t.Errorf("token request: %v", f)
 	}
-	answer["issued_token_type"] = "urn:ietf:params:oauth:token-type:access_token"
-	w.fails(w.transport(us), "not an ID-JAG")
-	status, answer = 400, map[string]any{"error": "invalid_request", "error_description": "id-token-canary is old"}
-	w.fails(w.transport(us), "the identity provider: invalid_request: (withheld) is old")
+	response["issued_token_type"] = "urn:ietf:params:oauth:token-type:access_token"
+	w.mustFail(w.transport(us), "want an ID-JAG")
+	status, response = 400, map[string]any{"error": "invalid_request", "error_description": "id-token-canary is old"}
+	w.mustFail(w.transport(us), "the identity provider: invalid_request: (withheld) is old")
 }
 
-// RFC 9449: the proofs are looked at here as a server would.
+// RFC 9449: this test verifies proofs as a server does.
 func TestProofs(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.meta["dpop_signing_alg_values_supported"] = []string{"RS256", "ES256"}
 	w.challenge = func() string { return `DPoP resource_metadata="` + w.mcp.URL + metadataPath + `"` }
 	var seen, nonces []string
@@ -284,12 +284,12 @@ func TestProofs(t *testing.T) {
 			sum := sha256.Sum256([]byte(token))
 			hash = base64.RawURLEncoding.EncodeToString(sum[:])
 		}
-		if c.Method != method || c.Target != target || c.Hash != hash || time.Since(c.IssuedAt.Time()) > time.Minute {
+		if c.Method != method || c.Target != target || c.TokenHash != hash || time.Since(c.IssuedAt.Time()) > time.Minute {
 			t.Errorf("proof %+v for %s %s", c, method, target)
 		}
 		for _, id := range seen {
 			if id == c.ID {
-				t.Error("a proof is used twice")
+				t.Error("a proof was used twice")
 			}
 		}
 		seen, nonces = append(seen, c.ID), append(nonces, c.Nonce)
@@ -327,7 +327,7 @@ func TestProofs(t *testing.T) {
 			return
 		}
 		if check(r.Header.Get("Dpop"), "POST", w.mcp.URL+"/mcp", token) != thumb {
-			t.Error("the proof is of another key than the token")
+			t.Error("the proof has another key than the token")
 		}
 		if nonces[len(nonces)-1] != "rs-nonce" {
 			refusals.Add(1)
@@ -340,40 +340,40 @@ func TestProofs(t *testing.T) {
 	})
 	dir := filepath.Join(t.TempDir(), "c")
 	tr := w.transport(func(o *Options) { o.Dir = dir })
-	w.works(tr)
-	w.works(tr)
-	if len(w.asked) != 1 || len(w.forms) != 2 || refusals.Load() != 1 {
-		t.Errorf("%d logins, %d token requests, %d refusals", len(w.asked), len(w.forms), refusals.Load())
+	w.mustSucceed(tr)
+	w.mustSucceed(tr)
+	if len(w.authRequests) != 1 || len(w.tokenRequests) != 2 || refusals.Load() != 1 {
+		t.Errorf("got %d logins, %d token requests, %d refusals", len(w.authRequests), len(w.tokenRequests), refusals.Load())
 	}
-	// Another process has the key too, and refreshes with it.
-	w.works(w.transport(func(o *Options) { o.Dir = dir }))
-	w.do(func() { clear(bound) })
-	w.works(w.transport(func(o *Options) { o.Dir = dir; o.Browser = nil }))
-	if w.form().Get("grant_type") != "refresh_token" {
-		t.Errorf("%v", w.form())
+	// Another process refreshes with the same key.
+	w.mustSucceed(w.transport(func(o *Options) { o.Dir = dir }))
+	w.update(func() { clear(bound) })
+	w.mustSucceed(w.transport(func(o *Options) { o.Dir = dir; o.Browser = nil }))
+	if w.tokenRequest().Get("grant_type") != "refresh_token" {
+		t.Errorf("%v", w.tokenRequest())
 	}
-	// A token that is not bound is not taken for one that is.
-	w.do(func() {
+	// A token that is not bound is rejected.
+	w.update(func() {
 		clear(bound)
 		w.token = func(url.Values, string) (int, map[string]any) {
 			return 200, map[string]any{"access_token": "x", "token_type": "Bearer"}
 		}
 	})
-	w.fails(w.transport(nil), `type "Bearer", and not DPoP`)
+	w.mustFail(w.transport(nil), `type "Bearer", want DPoP`)
 }
 
-func TestProofsThatTheAuthorizationServerDoesNotTake(t *testing.T) {
-	w := newWorld(t)
+func TestUnsupportedProofs(t *testing.T) {
+	w := newFixture(t)
 	w.prm[metadataPath].(map[string]any)["dpop_bound_access_tokens_required"] = true
-	w.fails(w.transport(nil), "does not make them for ES256")
-	// A server that would like one takes a token without.
-	w = newWorld(t)
+	w.mustFail(w.transport(nil), "does not support with ES256")
+	// A server that also accepts Bearer gets a token without.
+	w = newFixture(t)
 	w.challenge = func() string {
 		return `Bearer resource_metadata="` + w.mcp.URL + metadataPath + `", DPoP algs="ES256", resource_metadata="` + w.mcp.URL + metadataPath + `"`
 	}
-	w.works(w.transport(nil))
-	if w.form().Get("(dpop)") != "" {
-		t.Error("a proof for a token that is not bound")
+	w.mustSucceed(w.transport(nil))
+	if w.tokenRequest().Get("(dpop)") != "" {
+		t.Error("got a proof for a token that is not bound")
 	}
 }
 
@@ -381,19 +381,19 @@ func TestNonceIsLimited(t *testing.T) {
 	k := must(newProofKey(nil))
 	at := must(url.Parse("https://x.example/"))
 	long := strings.Repeat("n", maxNonce)
-	if k.note(at, http.Header{"Dpop-Nonce": {long + "n"}}) || !k.note(at, http.Header{"Dpop-Nonce": {long}}) || k.note(at, http.Header{"Dpop-Nonce": {long}}) {
-		t.Error("the wrong nonces are noted")
+	if k.updateNonce(at, http.Header{"Dpop-Nonce": {long + "n"}}) || !k.updateNonce(at, http.Header{"Dpop-Nonce": {long}}) || k.updateNonce(at, http.Header{"Dpop-Nonce": {long}}) {
+		t.Errorf("want a nonce of %d bytes stored once, and a longer one ignored", maxNonce)
 	}
 }
 
-// Only a user's client is registered: nobody vouches for another.
-func TestNobodyIsRegisteredWithoutAUser(t *testing.T) {
-	w := newWorld(t)
-	w.fails(w.transport(func(o *Options) {
+// Only clients of users are registered.
+func TestNoRegistrationWithoutUser(t *testing.T) {
+	w := newFixture(t)
+	w.mustFail(w.transport(func(o *Options) {
 		o.Grant, o.ClientMetadataURL = JWTBearer, "https://us.example/client.json"
 		o.Assertion = func(context.Context, Target) (string, error) { return "x", nil }
 	}), "configure the client ID")
-	if len(w.regs) > 0 {
-		t.Error("it is registered")
+	if len(w.registrations) > 0 {
+		t.Error("the client was registered")
 	}
 }

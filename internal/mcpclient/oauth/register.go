@@ -19,19 +19,19 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// A client is who we are to an authorization server.
+// A client is mcpbridge as an authorization server identifies it.
 type client struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret,omitempty"`
-	// Method is how it authenticates itself at the token endpoint, if the registration says so.
+	// Method is the authentication method at the token endpoint, if the registration has one.
 	Method string `json:"token_endpoint_auth_method,omitempty"`
-	// Redirect is the address that it was registered with.
+	// Redirect is the registered redirect URL.
 	Redirect string `json:"redirect_uri,omitempty"`
-	// Expires is when the secret does, in seconds since 1970. 0: never.
+	// Expires is the expiry of the secret in seconds since 1970. If zero, it does not expire.
 	Expires int64 `json:"client_secret_expires_at,omitempty"`
 }
 
-// How a client authenticates itself at the token endpoint (RFC 7591, 2; OpenID Connect Core, 9).
+// Authentication methods at the token endpoint (RFC 7591, 2; OpenID Connect Core, 9).
 const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
@@ -39,47 +39,50 @@ const (
 	methodKey   = "private_key_jwt"
 )
 
-// errUnregistered says that a client has to be registered by somebody.
-var errUnregistered = errors.New("it takes neither client ID metadata documents nor registrations from us; register mcpbridge there by hand, and configure the client ID")
+var errUnregistered = errors.New("supports neither client ID metadata documents nor registration of this client;" +
+	" register mcpbridge there manually, and configure the client ID")
 
-// client returns who we are to the site's authorization server: the configured client, or else the address of a document
-// that says it, or else who it has registered us as (2026-07-28: client registration).
-func (t *Transport) client(ctx context.Context, s *site, redirect string) (*client, error) {
+// client returns the configured client, or else the client ID metadata document, or else the registered client
+// (2026-07-28: client registration).
+func (t *Transport) client(ctx context.Context, s *resourceServer, redirect string) (*client, error) {
 	as := &s.as
 	if t.o.ClientID != "" {
-		old := t.store.told(t.o.Server, t.o.ClientID)
+		old := t.store.configuredIssuer(t.o.Server, t.o.ClientID)
 		if old != "" && old != as.Issuer {
 			if t.o.Issuer != as.Issuer {
-				return nil, fmt.Errorf("the server's authorization server is now %s, and the client %q is one of %s; if that is its new name, configure the new issuer, or else register at the new one, and configure its client ID and issuer", as.Issuer, t.o.ClientID, old)
+				return nil, fmt.Errorf("the server's authorization server is now %s, but the client %q is registered"+
+					" at %s; if only the name changed, configure the new issuer, or else register at the new one,"+
+					" and configure its client ID and issuer", as.Issuer, t.o.ClientID, old)
 			}
 			if err := t.store.update(ctx, old, func(c *credentials) error {
-				delete(c.Told, t.o.Server)
+				delete(c.Configured, t.o.Server)
 				return nil
 			}); err != nil {
 				return nil, err
 			}
 		}
 		if old == "" && t.o.Issuer == "" && t.o.ClientSecret != "" {
-			t.log.Warn().Str("issuer", as.Issuer).Msg("the client secret goes to the authorization server that the MCP server names; configure the issuer, so that it can name no other")
+			t.log.Warn().Str("issuer", as.Issuer).Str("fix", "configure the issuer").
+				Msg("sending the client secret to the authorization server that the MCP server names")
 		}
 		err := t.store.update(ctx, as.Issuer, func(c *credentials) error {
-			c.Told[t.o.Server] = t.o.ClientID
+			c.Configured[t.o.Server] = t.o.ClientID
 			return nil
 		})
 		return &client{ID: t.o.ClientID, Secret: t.o.ClientSecret}, err
 	}
-	if t.o.ClientMetadataURL != "" && as.Documents {
+	if t.o.ClientMetadataURL != "" && as.MetadataDocuments {
 		return &client{ID: t.o.ClientMetadataURL}, nil
 	}
-	var known *client
+	var registered *client
 	if err := t.store.update(ctx, as.Issuer, func(c *credentials) error {
-		known = c.Client
+		registered = c.Client
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	if known != nil && known.Redirect == redirect && !known.expired() {
-		return known, nil
+	if registered != nil && registered.Redirect == redirect && !registered.expired() {
+		return registered, nil
 	}
 	if as.Registration == "" || t.o.Grant != AuthorizationCode {
 		return nil, fmt.Errorf("authorization server %s: %w", as.Issuer, errUnregistered)
@@ -88,69 +91,71 @@ func (t *Transport) client(ctx context.Context, s *site, redirect string) (*clie
 	if err != nil {
 		return nil, err
 	}
-	return c, t.store.update(ctx, as.Issuer, func(kept *credentials) error {
-		kept.Client = c
+	return c, t.store.update(ctx, as.Issuer, func(stored *credentials) error {
+		stored.Client = c
 		return nil
 	})
 }
 
 func (c *client) expired() bool { return c.Expires != 0 && time.Now().Unix() >= c.Expires }
 
-// A registration is what is sent to a registration endpoint (RFC 7591, 2).
+// A registration is the request to a registration endpoint (RFC 7591, 2).
 type registration struct {
-	Name      string   `json:"client_name"`
-	Redirects []string `json:"redirect_uris"`
-	Grants    []string `json:"grant_types"`
-	Responses []string `json:"response_types"`
-	// Kind must be said since 2026-07-28: an OpenID provider takes us for a web application else, and those have no
+	Name          string   `json:"client_name"`
+	Redirects     []string `json:"redirect_uris"`
+	Grants        []string `json:"grant_types"`
+	ResponseTypes []string `json:"response_types"`
+	// ApplicationType is required since 2026-07-28: OpenID providers default to web applications, which must not have
 	// loopback addresses.
-	Kind   string `json:"application_type"`
-	Method string `json:"token_endpoint_auth_method,omitempty"`
+	ApplicationType string `json:"application_type"`
+	AuthMethod      string `json:"token_endpoint_auth_method,omitempty"`
 }
 
-// register registers us (RFC 7591). An authorization server that does not say which methods it takes may choose one.
+// register registers a client (RFC 7591). An authorization server that declares no authentication methods may choose
+// one.
 func (t *Transport) register(ctx context.Context, as *serverMetadata, redirect string) (*client, error) {
 	r := registration{
-		Name: t.o.ClientName, Redirects: []string{redirect}, Grants: []string{string(AuthorizationCode), "refresh_token"},
-		Responses: []string{"code"}, Kind: "native",
+		Name: t.o.ClientName, Redirects: []string{redirect},
+		Grants:        []string{string(AuthorizationCode), "refresh_token"},
+		ResponseTypes: []string{"code"}, ApplicationType: "native",
 	}
 	for _, m := range []string{methodNone, methodBasic, methodPost} {
-		if slices.Contains(as.Methods, m) {
-			r.Method = m
+		if slices.Contains(as.AuthMethods, m) {
+			r.AuthMethod = m
 			break
 		}
 	}
 	c := &client{}
-	if err := t.egress.submit(ctx, as.Registration, r, c); err != nil {
-		if no, ok := errors.AsType[*refusal](err); ok {
-			return nil, fmt.Errorf("authorization server %s: it does not register us: %s; register mcpbridge there by hand, and configure the client ID", as.Issuer, no.oauth())
+	if err := t.egress.postJSON(ctx, as.Registration, r, c); err != nil {
+		if e, ok := errors.AsType[*statusError](err); ok {
+			return nil, fmt.Errorf("authorization server %s rejected the registration: %s;"+
+				" register mcpbridge there manually, and configure the client ID", as.Issuer, e.oauthError())
 		}
 		return nil, fmt.Errorf("authorization server %s: registration: %w", as.Issuer, err)
 	}
 	if c.ID == "" {
-		return nil, fmt.Errorf("authorization server %s: it has registered us without a client ID", as.Issuer)
+		return nil, fmt.Errorf("authorization server %s: registration response without a client ID", as.Issuer)
 	}
 	c.Redirect = redirect
 	return c, nil
 }
 
-// oauth returns what a refusal says in OAuth's own words, made harmless.
-func (r *refusal) oauth() string {
-	var e struct {
+// oauthError returns the OAuth error in the body, or the status.
+func (e *statusError) oauthError() string {
+	var body struct {
 		Code string `json:"error"`
 		Text string `json:"error_description"`
 	}
-	if json.Unmarshal(r.text, &e) != nil || e.Code == "" {
-		return fmt.Sprintf("status %d", r.status)
+	if json.Unmarshal(e.body, &body) != nil || body.Code == "" {
+		return fmt.Sprintf("status %d", e.status)
 	}
-	return words(e.Code, e.Text)
+	return sanitizeError(body.Code, body.Text)
 }
 
-// clean returns what may go to a log or a terminal of what a stranger says: the characters that RFC 6749, 5.2 allows in
-// errors, and not too many.
-func clean(s string, most int) string {
-	b := make([]byte, 0, min(len(s), most))
-	for i := 0; i < len(s) && len(b) < most; i++ {
+// printable returns the characters of s that RFC 6749, 5.2 allows in errors, up to a limit, for logs and terminals.
+func printable(s string, limit int) string {
+	b := make([]byte, 0, min(len(s), limit))
+	for i := 0; i < len(s) && len(b) < limit; i++ {
 		if ' ' <= s[i] && s[i] <= '~' {
 			b = append(b, s[i])
 		}
@@ -158,57 +163,57 @@ func clean(s string, most int) string {
 	return string(b)
 }
 
-// words returns an error code and its description, clean.
-func words(code, text string) string {
-	if text = clean(text, 300); text != "" {
-		return clean(code, 64) + ": " + text
+// sanitizeError returns an error code and its description for logs and terminals.
+func sanitizeError(code, text string) string {
+	if text = printable(text, 300); text != "" {
+		return printable(code, 64) + ": " + text
 	}
-	return clean(code, 64)
+	return printable(code, 64)
 }
 
-// method returns how a client authenticates itself: as its registration says, or else as the authorization server takes it.
-func (t *Transport) method(as *serverMetadata, c *client) (string, error) {
-	takes := as.Methods
-	if takes == nil {
-		takes = []string{methodBasic} // RFC 8414, 2
+// authMethod returns the authentication method of the registration, or else one that the authorization server supports.
+func (t *Transport) authMethod(as *serverMetadata, c *client) (string, error) {
+	supported := as.AuthMethods
+	if supported == nil {
+		supported = []string{methodBasic} // RFC 8414, 2
 	}
-	var ways []string
 	switch {
 	case t.key != nil:
-		if as.Methods != nil && !slices.Contains(takes, methodKey) {
-			return "", fmt.Errorf("authorization server %s: a private key is configured, and it does not take private_key_jwt but %q", as.Issuer, takes)
+		if as.AuthMethods != nil && !slices.Contains(supported, methodKey) {
+			return "", fmt.Errorf("authorization server %s: a private key is configured,"+
+				" but instead of private_key_jwt it supports %q", as.Issuer, supported)
 		}
-		if as.Algorithms != nil && !slices.Contains(as.Algorithms, string(t.key.algorithm)) {
-			return "", fmt.Errorf("authorization server %s: it does not take signatures with %s but %q", as.Issuer, t.key.algorithm, as.Algorithms)
+		if as.AuthAlgorithms != nil && !slices.Contains(as.AuthAlgorithms, string(t.key.algorithm)) {
+			return "", fmt.Errorf("authorization server %s: instead of signatures with %s it supports %q",
+				as.Issuer, t.key.algorithm, as.AuthAlgorithms)
 		}
 		return methodKey, nil
 	case c.Secret == "":
 		return methodNone, nil
 	case c.Method != "":
-		takes, ways = []string{c.Method}, []string{methodBasic, methodPost, methodNone}
-	default:
-		ways = []string{methodBasic, methodPost, methodNone}
+		supported = []string{c.Method}
 	}
-	for _, m := range ways {
-		if slices.Contains(takes, m) {
+	for _, m := range []string{methodBasic, methodPost, methodNone} {
+		if slices.Contains(supported, m) {
 			return m, nil
 		}
 	}
-	return "", fmt.Errorf("authorization server %s: none of %q, by which it lets clients authenticate themselves, can be done with a secret", as.Issuer, takes)
+	return "", fmt.Errorf("authorization server %s: none of its authentication methods %q uses a secret",
+		as.Issuer, supported)
 }
 
-// A signingKey is a private key and what it signs with.
+// A signingKey signs assertions that authenticate the client.
 type signingKey struct {
 	private   any
 	algorithm jose.SignatureAlgorithm
 	id        string
 }
 
-// parseKey reads a private key in PEM. An empty algorithm is the usual one of the key.
+// parseKey parses a private key in PEM. If algorithm is empty, the usual one of the key's type is used.
 func parseKey(text []byte, algorithm, id string) (*signingKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, errors.New("it is not PEM")
+		return nil, errors.New("not PEM")
 	}
 	var private any
 	var err error
@@ -220,10 +225,10 @@ func parseKey(text []byte, algorithm, id string) (*signingKey, error) {
 	case "RSA PRIVATE KEY":
 		private, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	default:
-		err = fmt.Errorf("it is a %q", block.Type)
+		err = fmt.Errorf("PEM block of type %q", block.Type)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("it is not a private key that is not encrypted: %w", err)
+		return nil, fmt.Errorf("not an unencrypted private key: %w", err)
 	}
 	usual := map[string]jose.SignatureAlgorithm{"P-256": jose.ES256, "P-384": jose.ES384, "P-521": jose.ES512}
 	k := &signingKey{private: private, algorithm: jose.SignatureAlgorithm(algorithm), id: id}
@@ -237,7 +242,7 @@ func parseKey(text []byte, algorithm, id string) (*signingKey, error) {
 			k.algorithm = jose.EdDSA
 		}
 	}
-	_, err = k.sign(jwt.Claims{}) // whether the key can do it
+	_, err = k.sign(jwt.Claims{}) // an error if key and algorithm do not match
 	return k, err
 }
 
@@ -253,7 +258,7 @@ func (k *signingKey) sign(claims jwt.Claims) (string, error) {
 	return jwt.Signed(signer).Claims(claims).Serialize()
 }
 
-// authenticate adds to the parameters of a token request what shows that we are the client (RFC 7523, 2.2).
+// authenticate adds a client assertion to the parameters of a token request (RFC 7523, 2.2).
 func (k *signingKey) authenticate(params url.Values, as *serverMetadata, id string) error {
 	now := time.Now()
 	assertion, err := k.sign(jwt.Claims{

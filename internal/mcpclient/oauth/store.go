@@ -24,49 +24,51 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Credentials are what is kept of one authorization server. They are no good at any other (2026-07-28: client registration,
+// Credentials are stored for one authorization server, and never used at another (2026-07-28: client registration,
 // authorization server binding).
 type credentials struct {
 	Issuer string `json:"issuer"`
-	// Client is how we have registered there the last time, if we had to.
+	// Client is the last dynamic registration.
 	Client *client `json:"client,omitempty"`
-	// Told has, by MCP server, the client of the configuration that has been used here.
-	Told map[string]string `json:"configured,omitempty"`
-	// Grants has, by MCP server, what we have been granted.
+	// Configured has the ID of the configured client that was used here, by MCP server.
+	Configured map[string]string `json:"configured,omitempty"`
+	// Grants has the grants by MCP server.
 	Grants map[string]*grant `json:"grants,omitempty"`
 }
 
-// A store keeps credentials: a file an authorization server, or nothing but memory if it has no directory.
+// A store has credentials in one file for each authorization server, or in memory if it has no directory.
 type store struct {
 	dir string
 	log zerolog.Logger
 
-	mu     sync.Mutex                 // guards what follows
-	memory map[string]*credentials    // by issuer: all, if there is no directory, else what could not be written
-	owed   map[string]map[string]debt // by issuer and MCP server, the grants of these
+	mu sync.Mutex // guards what follows
+	// memory has credentials by issuer: all of them without a directory, or else those that could not be written.
+	memory    map[string]*credentials
+	unwritten map[string]map[string]grantChange // by issuer and MCP server
 
-	alone sync.Mutex // is held by who changes something without a lock, as there can be none
+	updating sync.Mutex // serializes updates in this process if the lock file cannot be created
 }
 
-// A debt is a grant that could not be written, and the one in whose place it is to be. Nil: none.
-type debt struct{ was, is *grant }
+// A grantChange is a grant that could not be written, and the one that it replaces. nil means none.
+type grantChange struct{ before, after *grant }
 
 const (
-	maxFile    = 1 << 20
-	maxFiles   = 1024
-	lockEvery  = 20 * time.Millisecond // how often another process's lock is looked at
-	settleTime = 5 * time.Second       // how long the end waits for what is still to be written
+	maxFile      = 1 << 20
+	maxFiles     = 1024
+	lockInterval = 20 * time.Millisecond // between attempts to lock
+	flushTimeout = 5 * time.Second
 )
 
-// openStore returns the store in dir, which it makes if it is not there.
+// openStore returns the store in dir, which it creates if necessary.
 func openStore(dir string, log zerolog.Logger) (*store, error) {
-	s := &store{dir: dir, log: log, memory: map[string]*credentials{}, owed: map[string]map[string]debt{}}
+	s := &store{dir: dir, log: log, memory: map[string]*credentials{}, unwritten: map[string]map[string]grantChange{}}
 	if dir == "" {
 		return s, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		log.Warn().Err(err).Str("dir", dir).Str("fix", "let oauth.credentials name a directory that can be written, such as one of an emptyDir").
-			Msg("the directory of OAuth credentials cannot be made: tokens are kept in memory, and end with this process")
+		log.Warn().Err(err).Str("dir", dir).
+			Str("fix", "set oauth.credentials to a writable directory, such as one of an emptyDir").
+			Msg("cannot create the directory of OAuth credentials; keeping tokens in memory until this process exits")
 		s.dir = ""
 		return s, nil
 	}
@@ -74,29 +76,30 @@ func openStore(dir string, log zerolog.Logger) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials directory: %w", err)
 	}
-	if err := private(info, 0o700); err != nil {
+	if err := checkMode(info, 0o700); err != nil {
 		return nil, fmt.Errorf("credentials directory %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-// private says what is wrong with a file or directory that others can read or write.
-func private(info fs.FileInfo, want fs.FileMode) error {
+// checkMode returns an error if other users can read or write a file or directory.
+func checkMode(info fs.FileInfo, want fs.FileMode) error {
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
-		return fmt.Errorf("its mode is %#o, so others may use what is in it; run chmod %o on it, and log in anew if somebody may have", mode, want)
+		return fmt.Errorf("its mode is %#o, which lets other users use the credentials;"+
+			" run chmod %o on it, and log in again if they may have been read", mode, want)
 	}
 	return nil
 }
 
-// name returns the name of the file of an authorization server.
-func (s *store) name(issuer string) string {
+// fileName returns the name of the file of an authorization server.
+func (s *store) fileName(issuer string) string {
 	sum := sha256.Sum256([]byte(issuer))
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// update lets f look at and change what is kept of an authorization server. Nobody else changes it meanwhile, in this
-// process or another. What has changed is kept although f returns an error. That it cannot be written is no error: what it replaces may be
-// spent, so it is kept in memory, used, and written by the next update that can.
+// update calls f with the credentials of an authorization server and stores its changes, even if it returns an error.
+// It locks them for this and other processes. If they cannot be written, that is not an error, because what they
+// replace may be invalid by now: they are kept in memory, used, and written by a later update.
 func (s *store) update(ctx context.Context, issuer string, f func(*credentials) error) error {
 	if s.dir == "" {
 		s.mu.Lock()
@@ -106,20 +109,20 @@ func (s *store) update(ctx context.Context, issuer string, f func(*credentials) 
 			c = &credentials{Issuer: issuer}
 			s.memory[issuer] = c
 		}
-		return f(c.ready())
+		return f(c.withMaps())
 	}
-	name := s.name(issuer)
+	name := s.fileName(issuer)
 	lock := flock.New(name+".lock", flock.SetPermissions(0o600))
-	_, unwritable := lock.TryLockContext(ctx, lockEvery)
+	_, writeErr := lock.TryLockContext(ctx, lockInterval)
 	switch {
-	case unwritable == nil:
+	case writeErr == nil:
 		defer lock.Close()
 	case ctx.Err() != nil:
-		return fmt.Errorf("credentials: waiting for another process that uses %s: %w", name, unwritable)
+		return fmt.Errorf("credentials: waiting for another process to unlock %s: %w", name, writeErr)
 	default:
-		unwritable = fmt.Errorf("credentials: %w", unwritable)
-		s.alone.Lock()
-		defer s.alone.Unlock()
+		writeErr = fmt.Errorf("credentials: %w", writeErr)
+		s.updating.Lock()
+		defer s.updating.Unlock()
 	}
 	c, err := s.read(name)
 	if err != nil {
@@ -128,77 +131,79 @@ func (s *store) update(ctx context.Context, issuer string, f func(*credentials) 
 	if c == nil || c.Issuer != issuer {
 		c = &credentials{Issuer: issuer}
 	}
-	before, err := encode(c.ready())
+	before, err := encode(c.withMaps())
 	if err != nil {
 		return err
 	}
-	was := maps.Clone(c.Grants)
-	s.repay(c)
+	grants := maps.Clone(c.Grants)
+	s.applyUnwritten(c)
 	result := f(c)
 	after, err := encode(c)
 	if err != nil {
 		return errors.Join(result, err)
 	}
 	if bytes.Equal(after, before) {
-		s.owe(issuer, nil, nil)
+		s.setUnwritten(issuer, nil, nil)
 		return result
 	}
-	if unwritable == nil {
-		unwritable = write(name, after)
+	if writeErr == nil {
+		writeErr = write(name, after)
 	}
-	if unwritable == nil {
-		s.owe(issuer, nil, nil)
+	if writeErr == nil {
+		s.setUnwritten(issuer, nil, nil)
 		return result
 	}
-	if s.owe(issuer, c, changes(was, c.Grants)) {
-		s.log.Warn().Err(unwritable).Str("dir", s.dir).Str("fix", "make room, or let oauth.credentials name a directory that can be written").
-			Msg("OAuth credentials cannot be written down: they are kept in memory and used, and written when that can be done; other processes do not have them")
+	if s.setUnwritten(issuer, c, grantChanges(grants, c.Grants)) {
+		s.log.Warn().Err(writeErr).Str("dir", s.dir).
+			Str("fix", "free space, or set oauth.credentials to a writable directory").
+			Msg("cannot write OAuth credentials; keeping them in memory of this process until they can be written")
 	}
 	return result
 }
 
-// changes returns how grants have changed.
-func changes(was, are map[string]*grant) map[string]debt {
-	changed := map[string]debt{}
-	for server, g := range are {
-		if was[server] != g {
-			changed[server] = debt{was[server], g}
+// grantChanges returns the differences between two maps of grants.
+func grantChanges(before, after map[string]*grant) map[string]grantChange {
+	changes := map[string]grantChange{}
+	for server, g := range after {
+		if before[server] != g {
+			changes[server] = grantChange{before[server], g}
 		}
 	}
-	for server, g := range was {
-		if are[server] == nil {
-			changed[server] = debt{g, nil}
+	for server, g := range before {
+		if after[server] == nil {
+			changes[server] = grantChange{g, nil}
 		}
 	}
-	return changed
+	return changes
 }
 
-// owe remembers what could not be written of an authorization server, c with the grants that have changed; nil: nothing. It reports whether
-// that is new: it is warned of once, until something could be written.
-func (s *store) owe(issuer string, c *credentials, owed map[string]debt) (first bool) {
+// setUnwritten keeps credentials that could not be written, with their changed grants, or none if c is nil. It reports
+// whether there were none before, so that one warning is logged until a write succeeds.
+func (s *store) setUnwritten(issuer string, c *credentials, changes map[string]grantChange) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first = s.memory[issuer] == nil
 	if c == nil {
 		delete(s.memory, issuer)
-		delete(s.owed, issuer)
+		delete(s.unwritten, issuer)
 		return first
 	}
-	s.memory[issuer], s.owed[issuer] = c, owed
+	s.memory[issuer], s.unwritten[issuer] = c, changes
 	return first
 }
 
-// repay puts what could not be written where it belongs, unless another process has got another grant since, or has registered.
-func (s *store) repay(c *credentials) {
+// applyUnwritten applies the unwritten changes to c, except those to grants that another process changed in the
+// meantime.
+func (s *store) applyUnwritten(c *credentials) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for server, d := range s.owed[c.Issuer] {
+	for server, change := range s.unwritten[c.Issuer] {
 		switch g := c.Grants[server]; {
-		case (g == nil) != (d.was == nil) || g != nil && g.Access != d.was.Access:
-		case d.is == nil:
+		case (g == nil) != (change.before == nil) || g != nil && g.Access != change.before.Access:
+		case change.after == nil:
 			delete(c.Grants, server)
 		default:
-			c.Grants[server] = d.is
+			c.Grants[server] = change.after
 		}
 	}
 	m := s.memory[c.Issuer]
@@ -208,15 +213,15 @@ func (s *store) repay(c *credentials) {
 	if c.Client == nil {
 		c.Client = m.Client
 	}
-	for server, id := range m.Told {
-		if c.Told[server] == "" {
-			c.Told[server] = id
+	for server, id := range m.Configured {
+		if c.Configured[server] == "" {
+			c.Configured[server] = id
 		}
 	}
 }
 
-// settle writes what could not be written, for the last time.
-func (s *store) settle(ctx context.Context) {
+// flush tries to write all unwritten credentials.
+func (s *store) flush(ctx context.Context) {
 	s.mu.Lock()
 	var issuers []string
 	if s.dir != "" {
@@ -227,15 +232,15 @@ func (s *store) settle(ctx context.Context) {
 		err := s.update(ctx, issuer, func(*credentials) error { return nil })
 		s.mu.Lock()
 		if s.memory[issuer] != nil {
-			s.log.Warn().Err(err).Str("issuer", issuer).Msg("OAuth credentials could not be written down, and end with this process")
+			s.log.Warn().Err(err).Str("issuer", issuer).Msg("cannot write OAuth credentials before exit; they are lost")
 		}
 		s.mu.Unlock()
 	}
 }
 
-func (c *credentials) ready() *credentials {
-	if c.Told == nil {
-		c.Told = map[string]string{}
+func (c *credentials) withMaps() *credentials {
+	if c.Configured == nil {
+		c.Configured = map[string]string{}
 	}
 	if c.Grants == nil {
 		c.Grants = map[string]*grant{}
@@ -247,12 +252,12 @@ func encode(c *credentials) ([]byte, error) {
 	return json.Marshal(c, json.Deterministic(true), jsontext.WithIndent("  "))
 }
 
-// read returns what is in a file, or nil if there is nothing that can be used. What others could have read or written is an
-// error: it may be known to them, or theirs.
+// read returns the credentials in a file, or nil if it is missing or invalid. A file that other users can access is an
+// error.
 func (s *store) read(name string) (*credentials, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil, nil //nolint:nilnil // nothing is kept yet, or for somebody else, and that is no error
+		return nil, nil //nolint:nilnil // documented above
 	}
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
@@ -262,7 +267,7 @@ func (s *store) read(name string) (*credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
-	if err := private(info, 0o600); err != nil {
+	if err := checkMode(info, 0o600); err != nil {
 		return nil, fmt.Errorf("credentials file %s: %w", name, err)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -271,14 +276,14 @@ func (s *store) read(name string) (*credentials, error) {
 	}
 	c := &credentials{}
 	if err := json.Unmarshal(text, c); err != nil || len(text) > maxFile {
-		// Its content stays out of the log: it may be a token with a character too many.
-		s.log.Warn().Str("file", name).Msg("a file of credentials cannot be read, and is not used; logging in writes it anew")
-		return nil, nil //nolint:nilnil // as if there were none
+		// The error is not logged: it may quote a token.
+		s.log.Warn().Str("file", name).Msg("ignoring an invalid credentials file; the next login replaces it")
+		return nil, nil //nolint:nilnil // documented above
 	}
 	return c, nil
 }
 
-// write replaces a file at once: whoever reads it sees all of the old one or all of the new one.
+// write replaces a file atomically.
 func write(name string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "*.new") // its mode is 0600
 	if err != nil {
@@ -300,16 +305,16 @@ func write(name string, text []byte) error {
 	return nil
 }
 
-// used returns the first of the authorization servers that has been used for an MCP server, as the client of the configuration if there
-// is one, or "".
-func (s *store) used(issuers []string, server, id string) string {
+// usedIssuer returns the first of the authorization servers that was used for an MCP server, with the configured client
+// if id is not empty, or "".
+func (s *store) usedIssuer(issuers []string, server, id string) string {
 	for _, issuer := range issuers[:min(len(issuers), maxFiles)] {
 		s.mu.Lock()
-		used := s.memory[issuer].isFor(server, id)
+		used := s.memory[issuer].usedFor(server, id)
 		s.mu.Unlock()
 		if !used && s.dir != "" {
-			c, err := s.read(s.name(issuer))
-			used = err == nil && c.isFor(server, id)
+			c, err := s.read(s.fileName(issuer))
+			used = err == nil && c.usedFor(server, id)
 		}
 		if used {
 			return issuer
@@ -318,14 +323,14 @@ func (s *store) used(issuers []string, server, id string) string {
 	return ""
 }
 
-// isFor reports whether an authorization server has been used for an MCP server.
-func (c *credentials) isFor(server, id string) bool {
-	return c != nil && (id != "" && c.Told[server] == id || id == "" && c.Grants[server] != nil)
+// usedFor reports whether the authorization server was used for an MCP server.
+func (c *credentials) usedFor(server, id string) bool {
+	return c != nil && (id != "" && c.Configured[server] == id || id == "" && c.Grants[server] != nil)
 }
 
-// told returns the authorization server at which the configured client has been used for an MCP server, or "".
-func (s *store) told(server, id string) string {
-	if issuer := s.toldInMemory(server, id); issuer != "" || s.dir == "" {
+// configuredIssuer returns the authorization server at which the configured client was used for an MCP server, or "".
+func (s *store) configuredIssuer(server, id string) string {
+	if issuer := s.configuredInMemory(server, id); issuer != "" || s.dir == "" {
 		return issuer
 	}
 	entries, err := os.ReadDir(s.dir)
@@ -336,18 +341,19 @@ func (s *store) told(server, id string) string {
 		if !strings.HasSuffix(e.Name(), ".json") {
 			continue
 		}
-		if c, err := s.read(filepath.Join(s.dir, e.Name())); err == nil && c != nil && c.Told[server] == id {
+		c, err := s.read(filepath.Join(s.dir, e.Name()))
+		if err == nil && c != nil && c.Configured[server] == id {
 			return c.Issuer
 		}
 	}
 	return ""
 }
 
-func (s *store) toldInMemory(server, id string) string {
+func (s *store) configuredInMemory(server, id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for issuer, c := range s.memory {
-		if c.Told[server] == id {
+		if c.Configured[server] == id {
 			return issuer
 		}
 	}

@@ -19,90 +19,90 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// kept returns the one file of credentials in dir.
-func keptFile(t *testing.T, dir string) string {
+// credentialsFile returns the only credentials file in dir.
+func credentialsFile(t *testing.T, dir string) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(names) != 1 {
-		t.Fatalf("files of credentials: %v, %v", names, err)
+		t.Fatalf("got credentials files %v, %v, want one", names, err)
 	}
 	return names[0]
 }
 
-func TestCredentialsAreForUsAlone(t *testing.T) {
+func TestCredentialsArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("its files have no modes")
+		t.Skip("files have no modes")
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "a", "credentials")
-	w.works(w.transport(func(o *Options) { o.Dir = dir }))
+	w.mustSucceed(w.transport(func(o *Options) { o.Dir = dir }))
 	for _, name := range append([]string{dir}, must(filepath.Glob(filepath.Join(dir, "*")))...) {
 		if info := must(os.Stat(name)); info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", name, info.Mode())
 		}
 	}
-	name := keptFile(t, dir)
+	name := credentialsFile(t, dir)
 	if left := must(filepath.Glob(filepath.Join(dir, "*.new"))); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
-	// What others could have read or written is not used.
+	// Files that other users can access are not used.
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o620} {
 		if err := os.Chmod(name, mode); err != nil {
 			t.Fatal(err)
 		}
-		w.fails(w.transport(func(o *Options) { o.Dir = dir }), "run chmod 600 on it")
+		w.mustFail(w.transport(func(o *Options) { o.Dir = dir }), "run chmod 600 on it")
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := New(Options{Server: w.mcp.URL, Dir: dir}); err == nil || !strings.Contains(err.Error(), "run chmod 700 on it") {
-		t.Errorf("a directory for all: %v", err)
+		t.Errorf("directory that others can read: got %v", err)
 	}
-	if len(w.asked) != 1 {
-		t.Errorf("%d logins", len(w.asked))
+	if len(w.authRequests) != 1 {
+		t.Errorf("got %d logins", len(w.authRequests))
 	}
 }
 
-func TestAnotherProcessUsesWhatIsKept(t *testing.T) {
-	w := newWorld(t)
+func TestProcessesShareCredentials(t *testing.T) {
+	w := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "c")
 	in := func(o *Options) { o.Dir = dir }
-	w.works(w.transport(in))
-	w.works(w.transport(in))
-	if len(w.asked) != 1 || len(w.forms) != 1 || len(w.regs) != 1 {
-		t.Errorf("%d logins, %d token requests, %d registrations", len(w.asked), len(w.forms), len(w.regs))
+	w.mustSucceed(w.transport(in))
+	w.mustSucceed(w.transport(in))
+	if len(w.authRequests) != 1 || len(w.tokenRequests) != 1 || len(w.registrations) != 1 {
+		t.Errorf("got %d logins, %d token requests, %d registrations", len(w.authRequests), len(w.tokenRequests), len(w.registrations))
 	}
 	w.revoke()
-	w.works(w.transport(func(o *Options) { in(o); o.Browser = nil }))
-	if len(w.asked) != 1 || w.form().Get("grant_type") != "refresh_token" {
-		t.Errorf("%d logins, then %v", len(w.asked), w.form())
+	w.mustSucceed(w.transport(func(o *Options) { in(o); o.Browser = nil }))
+	if len(w.authRequests) != 1 || w.tokenRequest().Get("grant_type") != "refresh_token" {
+		t.Errorf("got %d logins, then %v", len(w.authRequests), w.tokenRequest())
 	}
-	// Another client of the configuration does not use what this one has been granted.
-	w.fails(w.transport(func(o *Options) { in(o); o.Browser = nil; o.ClientID = "another" }), "log in where it can")
-	// Neither does another server of the same authorization server, but it is the same client there.
-	other := newWorld(t)
+	// Another configured client does not use the grants of this one.
+	w.mustFail(w.transport(func(o *Options) { in(o); o.Browser = nil; o.ClientID = "another" }), "log in elsewhere")
+	// Nor does another server of the same authorization server, but it has the same client there.
+	other := newFixture(t)
 	other.prm[metadataPath].(map[string]any)["authorization_servers"] = []string{w.as.URL}
 	other.accepts = func(string) bool { return true }
 	tr := other.transport(in)
 	if status, err := other.call(tr); err == nil && status == 200 {
-		t.Error("the other server has taken a token that it does not know")
+		t.Error("the other server accepted an unknown token")
 	}
-	if got := w.question().Get("resource"); got != other.mcp.URL+"/mcp" || len(w.regs) > 2 {
-		t.Errorf("asked for %s, after %d registrations", got, len(w.regs))
+	if got := w.authRequest().Get("resource"); got != other.mcp.URL+"/mcp" || len(w.registrations) > 2 {
+		t.Errorf("asked for %s, after %d registrations", got, len(w.registrations))
 	}
 	for _, b := range other.bearers[:1] {
 		if b != "" {
-			t.Error("the other server was sent a token of the first")
+			t.Error("the other server got a token of the first")
 		}
 	}
 }
 
-// A refresh token is good for once: two processes that need it at the same time use it once.
+// Two processes that refresh at the same time use the refresh token once.
 func TestTwoProcessesRefreshOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "c")
 	in := func(o *Options) { o.Dir = dir; o.Browser = browse }
-	w.works(w.transport(in))
+	w.mustSucceed(w.transport(in))
 	w.revoke()
 	var all []*Transport
 	for range 10 {
@@ -117,13 +117,13 @@ func TestTwoProcessesRefreshOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(w.forms) != 2 {
-		t.Errorf("%d token requests, want the first and one refresh", len(w.forms))
+	if len(w.tokenRequests) != 2 {
+		t.Errorf("got %d token requests, want the first and one refresh", len(w.tokenRequests))
 	}
 }
 
-// obstruct has nothing written to a file of credentials, for a directory is in its place. It returns what takes that away.
-func obstruct(t *testing.T, file string) (free func()) {
+// obstruct prevents writes of a credentials file by a directory in its place, until restore is called.
+func obstruct(t *testing.T, file string) (restore func()) {
 	t.Helper()
 	if err := errors.Join(os.Rename(file, file+".aside"), os.MkdirAll(filepath.Join(file, "x"), 0o700)); err != nil {
 		t.Fatal(err)
@@ -135,103 +135,103 @@ func obstruct(t *testing.T, file string) (free func()) {
 	}
 }
 
-// A token that cannot be written down is used all the same: the one that it replaces is spent. It is written when that can be done.
-func TestTokenThatCannotBeWritten(t *testing.T) {
-	for name, then := range map[string]func(*world, *Transport){
-		"written by the next refresh": func(w *world, tr *Transport) { w.revoke(); w.works(tr) },
-		"written at the end":          func(_ *world, tr *Transport) { tr.Close() },
+// A token that cannot be written is used, because the one that it replaces is invalid, and written later.
+func TestUnwrittenToken(t *testing.T) {
+	for name, then := range map[string]func(*fixture, *Transport){
+		"written by the next refresh": func(w *fixture, tr *Transport) { w.revoke(); w.mustSucceed(tr) },
+		"written at the end":          func(_ *fixture, tr *Transport) { tr.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			dir := filepath.Join(t.TempDir(), "c")
 			in := func(o *Options) { o.Dir = dir }
 			tr := w.transport(in)
-			w.works(tr)
-			var free func()
-			w.do(func() {
+			w.mustSucceed(tr)
+			var restore func()
+			w.update(func() {
 				w.token = func(url.Values, string) (int, map[string]any) {
-					if free == nil {
-						free = obstruct(t, keptFile(t, dir))
+					if restore == nil {
+						restore = obstruct(t, credentialsFile(t, dir))
 					}
 					return 0, nil
 				}
 			})
 			w.revoke()
-			w.works(tr)
-			if log := w.log.String(); !strings.Contains(log, "cannot be written down") {
-				t.Errorf("the log says nothing of it: %s", log)
+			w.mustSucceed(tr)
+			if log := w.log.String(); !strings.Contains(log, "cannot write OAuth credentials") {
+				t.Errorf("no warning in the log: %s", log)
 			}
-			free()
+			restore()
 			then(w, tr)
 			w.revoke()
-			w.works(w.transport(func(o *Options) { in(o); o.Browser = nil }))
-			if len(w.asked) != 1 {
-				t.Errorf("%d logins", len(w.asked))
+			w.mustSucceed(w.transport(func(o *Options) { in(o); o.Browser = nil }))
+			if len(w.authRequests) != 1 {
+				t.Errorf("got %d logins", len(w.authRequests))
 			}
 		})
 	}
 	t.Run("of a login", func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		dir := filepath.Join(t.TempDir(), "c")
 		tr := w.transport(func(o *Options) { o.Dir = dir })
 		w.token = func(url.Values, string) (int, map[string]any) {
-			obstruct(t, keptFile(t, dir))
+			obstruct(t, credentialsFile(t, dir))
 			return 0, nil
 		}
-		w.works(tr)
-		w.works(tr)
-		if log := w.log.String(); len(w.asked) != 1 || !strings.Contains(log, "cannot be written down") {
-			t.Errorf("%d logins, and the log says: %s", len(w.asked), log)
+		w.mustSucceed(tr)
+		w.mustSucceed(tr)
+		if log := w.log.String(); len(w.authRequests) != 1 || !strings.Contains(log, "cannot store the login") {
+			t.Errorf("got %d logins, log: %s", len(w.authRequests), log)
 		}
 	})
 }
 
-// Where nothing can be written, from the first token on, tokens are kept in memory, and used, with one warning. The root of the machine may run
-// this, whom no mode of a directory stops: so there is a file where the directory, or a directory where a file would be.
-func TestNothingCanBeWritten(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, w *world, dir string){
-		"no directory can be made": func(t *testing.T, _ *world, dir string) {
+// If no file can be written, tokens are kept in memory and used, with one warning. Modes do not stop root, so a file is
+// in the place of the directory, or a directory in that of a file.
+func TestReadOnlyCredentials(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, w *fixture, dir string){
+		"directory cannot be created": func(t *testing.T, _ *fixture, dir string) {
 			t.Helper()
 			if err := os.WriteFile(filepath.Dir(dir), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"nothing can be locked": func(t *testing.T, w *world, dir string) {
+		"files cannot be locked": func(t *testing.T, w *fixture, dir string) {
 			t.Helper()
 			s := &store{dir: dir}
 			for _, issuer := range []string{w.as.URL, w.as.URL + "/"} {
-				if err := os.MkdirAll(s.name(issuer)+".lock", 0o700); err != nil {
+				if err := os.MkdirAll(s.fileName(issuer)+".lock", 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			dir := filepath.Join(t.TempDir(), "above", "c")
 			spoil(t, w, dir)
 			tr := w.transport(func(o *Options) { o.Dir = dir })
-			w.works(tr)
-			w.works(tr)
+			w.mustSucceed(tr)
+			w.mustSucceed(tr)
 			w.revoke()
-			w.works(tr) // by the refresh token
-			if log := w.log.String(); len(w.asked) != 1 || strings.Count(log, "kept in memory") != 1 {
-				t.Errorf("%d logins, and the log says: %s", len(w.asked), log)
+			w.mustSucceed(tr) // with the refresh token
+			if log := w.log.String(); len(w.authRequests) != 1 || strings.Count(log, "in memory") != 1 {
+				t.Errorf("got %d logins, log: %s", len(w.authRequests), log)
 			}
 		})
 	}
 }
 
-// What another process has been granted since holds, and what it has found to be spent does not.
-func TestGrantThatIsWrittenLater(t *testing.T) {
+// A delayed write does not replace a newer grant of another process, but one that the other process found invalid.
+func TestDelayedWrite(t *testing.T) {
 	const issuer, server = "https://as.example", "https://mcp.example/mcp"
 	for name, row := range map[string]struct {
 		other *grant
 		want  string
 	}{
-		"the other has got another one":  {&grant{Access: "third", Refresh: "r3"}, "r3"},
-		"the other was refused":          {&grant{Access: "first"}, "r2"},
-		"the other has not looked at it": {&grant{Access: "first", Refresh: "r1"}, "r2"},
+		"the other has a newer grant": {&grant{Access: "third", Refresh: "r3"}, "r3"},
+		"the other was rejected":      {&grant{Access: "first"}, "r2"},
+		"the other has the old grant": {&grant{Access: "first", Refresh: "r1"}, "r2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "c")
@@ -247,14 +247,14 @@ func TestGrantThatIsWrittenLater(t *testing.T) {
 				}
 			}
 			put(s, &grant{Access: "first", Refresh: "r1"}, func() {})
-			file := s.name(issuer)
-			var free func()
-			put(s, &grant{Access: "second", Refresh: "r2"}, func() { free = obstruct(t, file) })
-			free()
+			file := s.fileName(issuer)
+			var restore func()
+			put(s, &grant{Access: "second", Refresh: "r2"}, func() { restore = obstruct(t, file) })
+			restore()
 			put(other, row.other, func() {})
-			s.settle(t.Context())
+			s.flush(t.Context())
 			if got := must(s.read(file)).Grants[server]; got.Refresh != row.want {
-				t.Errorf("%+v is kept", got)
+				t.Errorf("got %+v", got)
 			}
 		})
 	}
@@ -276,32 +276,32 @@ func TestCorruptedCredentials(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			dir := filepath.Join(t.TempDir(), "c")
 			in := func(o *Options) { o.Dir = dir }
-			w.works(w.transport(in))
-			file := keptFile(t, dir)
+			w.mustSucceed(w.transport(in))
+			file := credentialsFile(t, dir)
 			text := bytes.ReplaceAll(change(must(os.ReadFile(file))), []byte("SERVER"), []byte(w.mcp.URL+"/mcp"))
 			if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("ISSUER"), []byte(w.as.URL)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w.works(w.transport(in))
-			if len(w.asked) != 2 {
-				t.Errorf("%d logins", len(w.asked))
+			w.mustSucceed(w.transport(in))
+			if len(w.authRequests) != 2 {
+				t.Errorf("got %d logins", len(w.authRequests))
 			}
 			if !json.Valid(must(os.ReadFile(file))) {
-				t.Error("it is not written anew")
+				t.Error("the file was not replaced")
 			}
-			w.works(w.transport(in))
-			if len(w.asked) != 2 {
-				t.Errorf("then %d logins", len(w.asked))
+			w.mustSucceed(w.transport(in))
+			if len(w.authRequests) != 2 {
+				t.Errorf("after the restart: got %d logins", len(w.authRequests))
 			}
 		})
 	}
 }
 
 func TestExpiredRegistrationIsNotUsed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	withSecret("client_secret_post")(w)
 	dir := filepath.Join(t.TempDir(), "c")
 	w.register = func(map[string]any) (int, map[string]any) {
@@ -309,22 +309,22 @@ func TestExpiredRegistrationIsNotUsed(t *testing.T) {
 	}
 	w.noRefresh = true
 	tr := w.transport(func(o *Options) { o.Dir = dir })
-	w.works(tr)
+	w.mustSucceed(tr)
 	w.revoke()
-	w.works(tr)
-	if len(w.regs) != 2 {
-		t.Errorf("%d registrations", len(w.regs))
+	w.mustSucceed(tr)
+	if len(w.registrations) != 2 {
+		t.Errorf("got %d registrations", len(w.registrations))
 	}
 }
 
-// An authorization server that has forgotten us is registered with anew.
+// The authorization server has deleted the registration.
 func TestForgottenRegistration(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.noRefresh = true
 	tr := w.transport(nil)
-	w.works(tr)
+	w.mustSucceed(tr)
 	w.revoke()
-	w.do(func() {
+	w.update(func() {
 		w.token = func(f url.Values, _ string) (int, map[string]any) {
 			if f.Get("client_id") == "registered-1" {
 				return 401, map[string]any{"error": "invalid_client"}
@@ -332,24 +332,24 @@ func TestForgottenRegistration(t *testing.T) {
 			return 0, nil
 		}
 	})
-	w.fails(tr, "invalid_client")
-	w.works(tr)
-	if len(w.regs) != 2 {
-		t.Errorf("%d registrations", len(w.regs))
+	w.mustFail(tr, "invalid_client")
+	w.mustSucceed(tr)
+	if len(w.registrations) != 2 {
+		t.Errorf("got %d registrations", len(w.registrations))
 	}
 }
 
-// We come back at the port that we are registered with, and register anew if it is taken.
+// The callback uses the registered port, and a new registration if that is in use.
 func TestPortOfTheRegistration(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.noRefresh = true
 	tr := w.transport(nil)
-	w.works(tr)
-	first := w.question().Get("redirect_uri")
+	w.mustSucceed(tr)
+	first := w.authRequest().Get("redirect_uri")
 	w.revoke()
-	w.works(tr)
-	if got := w.question().Get("redirect_uri"); got != first || len(w.regs) != 1 {
-		t.Errorf("at %s first, then at %s; %d registrations", first, got, len(w.regs))
+	w.mustSucceed(tr)
+	if got := w.authRequest().Get("redirect_uri"); got != first || len(w.registrations) != 1 {
+		t.Errorf("at %s first, then at %s; %d registrations", first, got, len(w.registrations))
 	}
 	l, err := listenAt(must(url.Parse(first)).Host)
 	if err != nil {
@@ -357,24 +357,24 @@ func TestPortOfTheRegistration(t *testing.T) {
 	}
 	defer l.Close()
 	w.revoke()
-	w.works(tr)
-	if got := w.question().Get("redirect_uri"); got == first || len(w.regs) != 2 {
-		t.Errorf("at %s again; %d registrations", got, len(w.regs))
+	w.mustSucceed(tr)
+	if got := w.authRequest().Get("redirect_uri"); got == first || len(w.registrations) != 2 {
+		t.Errorf("at %s again; %d registrations", got, len(w.registrations))
 	}
-	// A configured address is that or nothing.
+	// A configured address is required.
 	w.revoke()
-	w.fails(w.transport(func(o *Options) { o.Redirect = first }), "free it, or configure and register another")
+	w.mustFail(w.transport(func(o *Options) { o.Redirect = first }), "free it, or configure and register another")
 	l.Close()
-	w.works(w.transport(func(o *Options) { o.Redirect = strings.Replace(first, "127.0.0.1", "localhost", 1) }))
+	w.mustSucceed(w.transport(func(o *Options) { o.Redirect = strings.Replace(first, "127.0.0.1", "localhost", 1) }))
 }
 
-// Two servers of one authorization server are logged in to at once: the port of the registration is taken, so there are two of us.
-// Each refreshes as who it was granted to, secret and all.
-func TestGrantsAreOfTheirRegistrations(t *testing.T) {
-	w := newWorld(t)
+// Concurrent logins at one authorization server need two registrations, because the registered port is in use. Each
+// grant is refreshed by its own client.
+func TestGrantsKeepTheirRegistrations(t *testing.T) {
+	w := newFixture(t)
 	withSecret("client_secret_post")(w)
 	w.register = func(map[string]any) (int, map[string]any) {
-		n := strconv.Itoa(len(w.regs))
+		n := strconv.Itoa(len(w.registrations))
 		return 201, map[string]any{"client_id": "r" + n, "client_secret": "s" + n}
 	}
 	clients := map[string]string{} // by refresh token
@@ -391,28 +391,28 @@ func TestGrantsAreOfTheirRegistrations(t *testing.T) {
 	in := func(query string, browser func(context.Context, string) error) *Transport {
 		return w.transport(func(o *Options) { o.Dir, o.Browser, o.Server = dir, browser, o.Server+query })
 	}
-	w.works(in("?one", func(ctx context.Context, address string) error {
-		w.works(in("?two", browse))
+	w.mustSucceed(in("?one", func(ctx context.Context, address string) error {
+		w.mustSucceed(in("?two", browse))
 		return browse(ctx, address)
 	}))
-	if len(w.regs) != 2 {
-		t.Fatalf("%d registrations", len(w.regs))
+	if len(w.registrations) != 2 {
+		t.Fatalf("got %d registrations", len(w.registrations))
 	}
 	for range 2 {
 		for _, query := range []string{"?one", "?two"} {
 			w.revoke()
-			w.works(in(query, nil))
+			w.mustSucceed(in(query, nil))
 		}
 	}
-	if len(w.asked) != 2 {
-		t.Errorf("%d logins", len(w.asked))
+	if len(w.authRequests) != 2 {
+		t.Errorf("got %d logins", len(w.authRequests))
 	}
 }
 
-// What was written before grants had their registrations beside them is of the client that was registered last.
-func TestGrantsWithoutTheirRegistrationAreTheLastClients(t *testing.T) {
+// Stored grants without a registration belong to the client that was registered last.
+func TestGrantsWithoutRegistration(t *testing.T) {
 	for id, logins := range map[string]int{"r1": 0, "r0": 1} {
-		w := newWorld(t)
+		w := newFixture(t)
 		withSecret("client_secret_post")(w)
 		w.token = func(f url.Values, _ string) (int, map[string]any) {
 			if f.Get("client_id") != "r1" || f.Get("client_secret") != "s1" {
@@ -426,7 +426,7 @@ func TestGrantsWithoutTheirRegistrationAreTheLastClients(t *testing.T) {
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		file := (&store{dir: dir}).name(w.as.URL)
+		file := (&store{dir: dir}).fileName(w.as.URL)
 		text := strings.NewReplacer("AS", w.as.URL, "MCP", w.mcp.URL+"/mcp", "ID", id).Replace(`{
   "issuer": "AS",
   "client": {
@@ -450,30 +450,30 @@ func TestGrantsWithoutTheirRegistrationAreTheLastClients(t *testing.T) {
 		}
 		tr := w.transport(func(o *Options) { o.Dir, o.Browser = dir, nil })
 		if logins > 0 {
-			w.fails(tr, "log in where it can")
+			w.mustFail(tr, "log in elsewhere")
 			continue
 		}
-		w.works(tr)
-		if f := w.form(); f.Get("grant_type") != "refresh_token" || len(w.forms) != 1 || len(w.regs) != 0 {
-			t.Errorf("%d token requests, the last one %v, and %d registrations", len(w.forms), f, len(w.regs))
+		w.mustSucceed(tr)
+		if f := w.tokenRequest(); f.Get("grant_type") != "refresh_token" || len(w.tokenRequests) != 1 || len(w.registrations) != 0 {
+			t.Errorf("got %d token requests, the last one %v, and %d registrations", len(w.tokenRequests), f, len(w.registrations))
 		}
 		if !strings.Contains(string(must(os.ReadFile(file))), `"registration"`) {
-			t.Error("the grant has no registration still")
+			t.Error("the stored grant has no registration")
 		}
 	}
 }
 
-func TestLockIsWaitedForAsLongAsTheContext(t *testing.T) {
+func TestLockTimeout(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := &store{dir: dir}
-	lock := flock.New(s.name("x") + ".lock")
+	lock := flock.New(s.fileName("x") + ".lock")
 	if err := lock.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*lockEvery)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*lockInterval)
 	defer cancel()
 	err := s.update(ctx, "x", func(*credentials) error { return nil })
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another process") {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// On a full disk a file can be created, but not written. Here the process may write no files, which needs no file
-// system of its own, but a process: go test writes files meanwhile.
+// On a full disk, a file can be created but not written. A limit on the size of files has the same effect, in a process
+// of its own, because go test writes files too.
 func TestFileCanBeCreatedButNotWritten(t *testing.T) {
 	const own = "MCPBRIDGE_TEST_OWN_PROCESS"
 	if os.Getenv(own) == "" {
@@ -24,7 +24,7 @@ func TestFileCanBeCreatedButNotWritten(t *testing.T) {
 		}
 		return
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "c")
 	tr := w.transport(func(o *Options) { o.Dir = dir })
 	var limit syscall.Rlimit
@@ -44,12 +44,12 @@ func TestFileCanBeCreatedButNotWritten(t *testing.T) {
 		}
 	}
 	defer restore()
-	w.works(tr)
-	w.works(tr)
+	w.mustSucceed(tr)
+	w.mustSucceed(tr)
 	w.revoke()
-	w.works(tr) // by the refresh token
-	if log := w.log.String(); len(w.asked) != 1 || strings.Count(log, "kept in memory") != 1 {
-		t.Errorf("%d logins, and the log says: %s", len(w.asked), log)
+	w.mustSucceed(tr) // with the refresh token
+	if log := w.log.String(); len(w.authRequests) != 1 || strings.Count(log, "in memory") != 1 {
+		t.Errorf("got %d logins, log: %s", len(w.authRequests), log)
 	}
 	if left := must(filepath.Glob(filepath.Join(dir, "*.new"))); len(left) > 0 {
 		t.Errorf("left over: %v", left)
@@ -57,8 +57,8 @@ func TestFileCanBeCreatedButNotWritten(t *testing.T) {
 	restore()
 	tr.Close() // writes them
 	w.revoke()
-	w.works(w.transport(func(o *Options) { o.Dir, o.Browser = dir, nil }))
-	if len(w.asked) != 1 {
-		t.Errorf("%d logins", len(w.asked))
+	w.mustSucceed(w.transport(func(o *Options) { o.Dir, o.Browser = dir, nil }))
+	if len(w.authRequests) != 1 {
+		t.Errorf("got %d logins", len(w.authRequests))
 	}
 }

@@ -21,41 +21,41 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A world is an MCP server, its authorization server, and what both have seen. What a test changes of it, it changes before
-// the first request, or with the lock.
-type world struct {
+// A fixture has an MCP server and its authorization server, and records their requests. Tests change its fields before
+// the first request, or in update.
+type fixture struct {
 	t        *testing.T
 	mcp, as  *httptest.Server
 	log      lockedBuffer
-	canaries []string // secrets, which must be in no log and no error
+	canaries []string // secrets that no log and no error may contain
 
 	mu sync.Mutex
 	// The MCP server.
-	challenge func() string  // what WWW-Authenticate says; nil: where the metadata are
-	prm       map[string]any // by path; a string is sent as it is, an int is a status, a func answers
+	challenge func() string  // the WWW-Authenticate header
+	prm       map[string]any // by path; a string is a body, an int a status, and a func a handler
 	needs     func(*http.Request) []string
-	accepts   func(token string) bool // besides that the token is known
+	accepts   func(token string) bool // an additional check
 	// The authorization server.
-	meta      map[string]any // members of its metadata; nil takes one out
-	places    []string       // where they are
-	documents map[string]any // other documents that it has, as prm
+	meta      map[string]any // members of its metadata; nil removes one
+	paths     []string       // of the metadata
+	documents map[string]any // other documents, as prm
 	token     func(form url.Values, basic string) (int, map[string]any)
-	iss       string // of authorization responses; "-": none
+	iss       string // of authorization responses; "-" means none
 	answer    url.Values
 	register  func(map[string]any) (int, map[string]any)
 	lifetime  int
 	noRefresh bool
 
-	seen     []string // requests, in order
-	versions []string // Mcp-Protocol-Version of requests for metadata
-	bearers  []string // tokens that the MCP server was sent
-	asked    []url.Values
-	forms    []url.Values
-	regs     []map[string]any
-	tokens   map[string][]string // what is valid, and its scopes
-	refresh  map[string]string   // what is valid, and its scope
-	serial   int
-	bodies   []string
+	seen          []string // requests, in order
+	versions      []string // Mcp-Protocol-Version of requests for metadata
+	bearers       []string // tokens in requests to the MCP server
+	authRequests  []url.Values
+	tokenRequests []url.Values
+	registrations []map[string]any
+	tokens        map[string][]string // scopes of valid access tokens
+	refresh       map[string]string   // scope of valid refresh tokens
+	serial        int
+	bodies        []string
 }
 
 type lockedBuffer struct {
@@ -77,9 +77,9 @@ func (b *lockedBuffer) String() string {
 
 const metadataPath = "/.well-known/oauth-protected-resource/mcp"
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{t: t, tokens: map[string][]string{}, refresh: map[string]string{}, documents: map[string]any{}, lifetime: 3600}
+	w := &fixture{t: t, tokens: map[string][]string{}, refresh: map[string]string{}, documents: map[string]any{}, lifetime: 3600}
 	w.mcp = httptest.NewServer(http.HandlerFunc(w.serveMCP))
 	w.as = httptest.NewServer(http.HandlerFunc(w.serveAS))
 	t.Cleanup(w.mcp.Close)
@@ -91,13 +91,13 @@ func newWorld(t *testing.T) *world {
 		"registration_endpoint": w.as.URL + "/register", "code_challenge_methods_supported": []string{"S256"},
 		"authorization_response_iss_parameter_supported": true, "token_endpoint_auth_methods_supported": []string{"none"},
 	}
-	w.places = []string{"/.well-known/oauth-authorization-server"}
+	w.paths = []string{"/.well-known/oauth-authorization-server"}
 	w.iss = w.as.URL
 	return w
 }
 
-// transport returns a Transport for the world's server, with a user who agrees to everything.
-func (w *world) transport(change func(*Options)) *Transport {
+// transport returns a Transport for the fixture's server, with a user who consents to everything.
+func (w *fixture) transport(change func(*Options)) *Transport {
 	w.t.Helper()
 	o := Options{Server: w.mcp.URL + "/mcp", Browser: browse, LoginTimeout: 10 * time.Second, Log: zerolog.New(&w.log).Level(zerolog.TraceLevel)}
 	if change != nil {
@@ -111,13 +111,13 @@ func (w *world) transport(change func(*Options)) *Transport {
 	w.t.Cleanup(func() {
 		t.Close()
 		t.CloseIdleConnections()
-		w.keepsSecrets(w.log.String())
+		w.checkNoSecrets(w.log.String())
 	})
 	return t
 }
 
-// keepsSecrets fails the test if a text has a secret in it.
-func (w *world) keepsSecrets(text string) {
+// checkNoSecrets fails the test if a text contains a secret.
+func (w *fixture) checkNoSecrets(text string) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +129,7 @@ func (w *world) keepsSecrets(text string) {
 }
 
 // call sends a request to the MCP server and returns the status of its response.
-func (w *world) call(t *Transport, header ...string) (int, error) {
+func (w *fixture) call(t *Transport, header ...string) (int, error) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.mcp.URL+"/mcp", strings.NewReader("the body"))
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *world) call(t *Transport, header ...string) (int, error) {
 	}
 	resp, err := t.RoundTrip(req)
 	if err != nil {
-		w.keepsSecrets(err.Error())
+		w.checkNoSecrets(err.Error())
 		return 0, err
 	}
 	defer resp.Body.Close()
@@ -148,32 +148,32 @@ func (w *world) call(t *Transport, header ...string) (int, error) {
 	return resp.StatusCode, err
 }
 
-// works fails the test unless a call succeeds.
-func (w *world) works(t *Transport, header ...string) {
+// mustSucceed fails the test unless a call succeeds.
+func (w *fixture) mustSucceed(t *Transport, header ...string) {
 	w.t.Helper()
 	if status, err := w.call(t, header...); err != nil || status != http.StatusOK {
-		w.t.Fatalf("a call: status %d, %v\nseen: %s", status, err, strings.Join(w.requests(), "\n"))
+		w.t.Fatalf("got status %d and error %v\nrequests: %s", status, err, strings.Join(w.requests(), "\n"))
 	}
 }
 
-// fails fails the test unless a call fails with an error that has want in it.
-func (w *world) fails(t *Transport, want string, header ...string) error {
+// mustFail fails the test unless a call fails with an error that contains want.
+func (w *fixture) mustFail(t *Transport, want string, header ...string) error {
 	w.t.Helper()
 	status, err := w.call(t, header...)
 	if err == nil || !strings.Contains(err.Error(), want) {
-		w.t.Fatalf("a call: status %d, error %v, want one with %q\nseen: %s", status, err, want, strings.Join(w.requests(), "\n"))
+		w.t.Fatalf("got status %d and error %v, want %q\nrequests: %s", status, err, want, strings.Join(w.requests(), "\n"))
 	}
 	return err
 }
 
-func (w *world) requests() []string {
+func (w *fixture) requests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.seen)
 }
 
-// count returns how many requests were seen that begin like this.
-func (w *world) count(prefix string) int {
+// count returns the number of requests with a prefix.
+func (w *fixture) count(prefix string) int {
 	n := 0
 	for _, s := range w.requests() {
 		if strings.HasPrefix(s, prefix) {
@@ -183,32 +183,32 @@ func (w *world) count(prefix string) int {
 	return n
 }
 
-// do changes the world while it is used.
-func (w *world) do(f func()) {
+// update calls f with the lock.
+func (w *fixture) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
 // revoke makes every access token invalid.
-func (w *world) revoke() { w.do(func() { clear(w.tokens) }) }
+func (w *fixture) revoke() { w.update(func() { clear(w.tokens) }) }
 
-// form returns the last token request.
-func (w *world) form() url.Values {
+// tokenRequest returns the last token request.
+func (w *fixture) tokenRequest() url.Values {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.forms[len(w.forms)-1]
+	return w.tokenRequests[len(w.tokenRequests)-1]
 }
 
-// question returns the last authorization request.
-func (w *world) question() url.Values {
+// authRequest returns the last authorization request.
+func (w *fixture) authRequest() url.Values {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked[len(w.asked)-1]
+	return w.authRequests[len(w.authRequests)-1]
 }
 
-// secret makes a secret that must stay one.
-func (w *world) secret(kind string) string {
+// secret returns a new secret for checkNoSecrets.
+func (w *fixture) secret(kind string) string {
 	w.serial++
 	s := fmt.Sprintf("%s-canary-%d", kind, w.serial)
 	w.canaries = append(w.canaries, s)
@@ -233,7 +233,7 @@ func reply(rw http.ResponseWriter, status int, v any) {
 	}
 }
 
-func (w *world) serveMCP(rw http.ResponseWriter, r *http.Request) {
+func (w *fixture) serveMCP(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,7 +243,7 @@ func (w *world) serveMCP(rw http.ResponseWriter, r *http.Request) {
 			reply(rw, http.StatusOK, doc)
 			return
 		}
-		w.authorizationServer(rw, r) // it may be its own
+		w.authorizationServer(rw, r) // as in 2025-03-26
 		return
 	}
 	w.bodies = append(w.bodies, string(body))
@@ -271,23 +271,23 @@ func (w *world) serveMCP(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(http.StatusOK)
 }
 
-func (w *world) serveAS(rw http.ResponseWriter, r *http.Request) {
+func (w *fixture) serveAS(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen = append(w.seen, r.Method+" as "+r.URL.Path)
 	w.authorizationServer(rw, r)
 }
 
-func (w *world) authorizationServer(rw http.ResponseWriter, r *http.Request) {
+func (w *fixture) authorizationServer(rw http.ResponseWriter, r *http.Request) {
 	r.ParseForm()
 	switch {
-	case slices.Contains(w.places, r.URL.Path):
+	case slices.Contains(w.paths, r.URL.Path):
 		w.versions = append(w.versions, r.Header.Get("Mcp-Protocol-Version"))
 		doc := maps.Clone(w.meta)
 		maps.DeleteFunc(doc, func(_ string, v any) bool { return v == nil })
 		reply(rw, http.StatusOK, doc)
 	case r.URL.Path == "/authorize":
-		w.asked = append(w.asked, r.URL.Query())
+		w.authRequests = append(w.authRequests, r.URL.Query())
 		q := url.Values{"code": {w.secret("code")}, "state": {r.FormValue("state")}}
 		if w.iss != "-" {
 			q.Set("iss", w.iss)
@@ -303,19 +303,19 @@ func (w *world) authorizationServer(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *world) registration(rw http.ResponseWriter, r *http.Request) {
+func (w *fixture) registration(rw http.ResponseWriter, r *http.Request) {
 	var in map[string]any
 	json.NewDecoder(r.Body).Decode(&in)
-	w.regs = append(w.regs, in)
+	w.registrations = append(w.registrations, in)
 	if w.register != nil {
 		status, out := w.register(in)
 		reply(rw, status, out)
 		return
 	}
-	reply(rw, http.StatusCreated, map[string]any{"client_id": fmt.Sprintf("registered-%d", len(w.regs))})
+	reply(rw, http.StatusCreated, map[string]any{"client_id": fmt.Sprintf("registered-%d", len(w.registrations))})
 }
 
-func (w *world) issue(rw http.ResponseWriter, r *http.Request) {
+func (w *fixture) issue(rw http.ResponseWriter, r *http.Request) {
 	form := maps.Clone(r.PostForm)
 	basic := ""
 	if id, secret, ok := r.BasicAuth(); ok {
@@ -323,7 +323,7 @@ func (w *world) issue(rw http.ResponseWriter, r *http.Request) {
 	}
 	form.Set("(basic)", basic)
 	form.Set("(dpop)", r.Header.Get("Dpop"))
-	w.forms = append(w.forms, form)
+	w.tokenRequests = append(w.tokenRequests, form)
 	if w.token != nil {
 		if status, out := w.token(form, basic); out != nil {
 			reply(rw, status, out)
@@ -333,13 +333,13 @@ func (w *world) issue(rw http.ResponseWriter, r *http.Request) {
 	scope := form.Get("scope")
 	switch form.Get("grant_type") {
 	case "authorization_code":
-		asked := w.asked[len(w.asked)-1]
+		authRequest := w.authRequests[len(w.authRequests)-1]
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") || asked.Get("code_challenge_method") != "S256" {
+		if base64.RawURLEncoding.EncodeToString(sum[:]) != authRequest.Get("code_challenge") || authRequest.Get("code_challenge_method") != "S256" {
 			reply(rw, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "PKCE"})
 			return
 		}
-		scope = asked.Get("scope")
+		scope = authRequest.Get("scope")
 	case "refresh_token":
 		old, ok := w.refresh[form.Get("refresh_token")]
 		if !ok {
@@ -360,8 +360,8 @@ func (w *world) issue(rw http.ResponseWriter, r *http.Request) {
 	reply(rw, http.StatusOK, out)
 }
 
-// browseLater is a browser whose user waits for go before agreeing.
-func browseLater(begun, goOn chan struct{}) func(context.Context, string) error {
+// browseLater returns a browser whose user waits for proceed before consenting.
+func browseLater(begun, proceed chan struct{}) func(context.Context, string) error {
 	return func(ctx context.Context, address string) error {
 		select {
 		case begun <- struct{}{}:
@@ -369,7 +369,7 @@ func browseLater(begun, goOn chan struct{}) func(context.Context, string) error 
 			return nil
 		}
 		select {
-		case <-goOn:
+		case <-proceed:
 			return browse(ctx, address)
 		case <-ctx.Done():
 			return nil
