@@ -16,8 +16,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A backend that is absent has nobody told that what the others have may have changed, however often clients want something else.
-func TestNobodyIsToldOfChangesBecauseABackendIsAbsent(t *testing.T) {
+// New subscriptions while a backend is absent do not make the others report that everything may have changed.
+func TestAbsentBackendDoesNotCauseChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		uris := []string{"test://0", "test://1", "test://2", "test://3"}
 		there := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -44,26 +44,26 @@ func TestNobodyIsToldOfChangesBecauseABackendIsAbsent(t *testing.T) {
 		}
 		h := feed.NewHub(r, func(*pb.SubscriptionFilter) bool { return true }, zerolog.Nop())
 		defer h.Close()
-		var told []*pb.ListenResponse
-		join := func(tell func(*pb.ListenResponse), uri string) {
+		var reported []*pb.ListenResponse
+		subscribe := func(report func(*pb.ListenResponse), uri string) {
 			want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{uri}}
-			got, err := h.Subscribe(t.Context(), &feed.Subscriber{Want: func() *pb.SubscriptionFilter { return want }, Report: tell})
+			got, err := h.Subscribe(t.Context(), &feed.Subscriber{Want: func() *pb.SubscriptionFilter { return want }, Report: report})
 			if err != nil || !proto.Equal(got, want) {
-				t.Errorf("it is told %v, %v, want %v", got, err, want)
+				t.Errorf("got %v, %v, want %v", got, err, want)
 			}
 		}
-		join(func(c *pb.ListenResponse) { told = append(told, c) }, uris[0])
+		subscribe(func(c *pb.ListenResponse) { reported = append(reported, c) }, uris[0])
 		<-time.After(time.Minute)
 		synctest.Wait()
-		told = nil
-		for _, uri := range uris[1:] { // while the Listen for the one before may still wait for the backend that is absent
-			go join(func(*pb.ListenResponse) {}, uri)
+		reported = nil
+		for _, uri := range uris[1:] { // while the Listen call before may still wait for the absent backend
+			go subscribe(func(*pb.ListenResponse) {}, uri)
 			<-time.After(4 * time.Second)
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if len(told) > 0 {
-			t.Errorf("reported: %v", told)
+		if len(reported) > 0 {
+			t.Errorf("got changes %v, want none", reported)
 		}
 	})
 }

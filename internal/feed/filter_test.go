@@ -9,8 +9,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// What a filter names it wants, and of what another one names, nothing.
-func TestFiltersWantTheChangesThatTheyName(t *testing.T) {
+func TestFiltersMatchOnlyTheChangesThatTheyName(t *testing.T) {
 	t.Parallel()
 	yes := proto.Bool(true)
 	filters := []*pb.SubscriptionFilter{
@@ -26,12 +25,12 @@ func TestFiltersWantTheChangesThatTheyName(t *testing.T) {
 	for i, f := range filters {
 		changes := feed.All(f)
 		if want := []int{1, 1, 1, 1, 2, 0, 0, 0}[i]; len(changes) != want {
-			t.Errorf("%v names %d changes, want %d", f, len(changes), want)
+			t.Errorf("All(%v): got %d changes, want %d", f, len(changes), want)
 		}
 		for _, change := range changes {
 			for j, other := range filters {
 				if got := feed.Wants(other, change); got != (i == j) {
-					t.Errorf("%v wants %v: %t", other, change, got)
+					t.Errorf("Wants(%v, %v): got %t, want %t", other, change, got, i == j)
 				}
 			}
 		}
@@ -39,12 +38,12 @@ func TestFiltersWantTheChangesThatTheyName(t *testing.T) {
 	completed := &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{}}}
 	for i, f := range filters {
 		if got := feed.Wants(f, completed); got != (i == 5) {
-			t.Errorf("%v wants elicitations: %t", f, got)
+			t.Errorf("Wants(%v, %v): got %t, want %t", f, completed, got, i == 5)
 		}
 	}
 }
 
-func TestPartsOfAResource(t *testing.T) {
+func TestSubscriptionsIncludeThePartsOfAResource(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		uri, root string
@@ -61,7 +60,7 @@ func TestPartsOfAResource(t *testing.T) {
 	} {
 		change := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: c.uri}}}
 		if got := feed.Wants(&pb.SubscriptionFilter{ResourceSubscriptions: []string{c.root}}, change); got != c.want {
-			t.Errorf("who subscribed to %q wants to know of %q: %t", c.root, c.uri, got)
+			t.Errorf("a subscription to %q matches %q: got %t, want %t", c.root, c.uri, got, c.want)
 		}
 	}
 }

@@ -23,31 +23,31 @@ func updated(uri string) *pb.ListenResponse {
 	return &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}}
 }
 
-// A scripted is a handler whose Listens say what a test has them say, each for itself: that is how a backend's streams arrive.
-type scripted struct{ begun chan *heard }
+// A listenHandler passes its Listen calls to a test, which sends their events.
+type listenHandler struct{ calls chan *listenCall }
 
-// A heard is one Listen.
-type heard struct {
-	want   *pb.SubscriptionFilter
-	tell   func(*pb.ListenResponse)
+// A listenCall is one Listen call.
+type listenCall struct {
+	filter *pb.SubscriptionFilter
+	send   func(*pb.ListenResponse)
 	emit   bridge.Emit
-	fail   chan struct{} // closed by a test to end the Listen with err, by default as a backend does that ends
+	fail   chan struct{} // closed by a test to end the Listen with err, by default that of a backend that exited
 	err    error
 	closed chan struct{} // closed when the Listen has ended
 }
 
-func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	l := &heard{
-		want: call.Request.(*pb.ListenRequest).GetNotifications(), emit: emit,
+func (h *listenHandler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	l := &listenCall{
+		filter: call.Request.(*pb.ListenRequest).GetNotifications(), emit: emit,
 		fail: make(chan struct{}), err: bridge.Errorf(codes.Unavailable, "the backend has ended"), closed: make(chan struct{}),
 	}
 	defer close(l.closed)
-	l.tell = func(c *pb.ListenResponse) {
-		if ctx.Err() == nil { // what arrives on a stream that was ended, nobody reads
+	l.send = func(c *pb.ListenResponse) {
+		if ctx.Err() == nil { // events of a closed stream are not read
 			_ = emit(ctx, bridge.Event{Change: c})
 		}
 	}
-	s.begun <- l
+	h.calls <- l
 	select {
 	case <-l.fail:
 		return nil, l.err
@@ -56,21 +56,21 @@ func (s *scripted) Handle(ctx context.Context, call *bridge.Call, emit bridge.Em
 	}
 }
 
-func (l *heard) acknowledge() {
-	l.tell(l.acknowledgement())
+func (l *listenCall) acknowledge() {
+	l.send(l.acknowledgment())
 }
 
-func (l *heard) acknowledgement() *pb.ListenResponse {
-	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: l.want}}}
+func (l *listenCall) acknowledgment() *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: l.filter}}}
 }
 
-// pass lets time pass by the bubble's clock, and what is to happen until then.
+// pass advances the clock of the bubble, and waits until its goroutines are blocked.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-func (l *heard) over() bool {
+func (l *listenCall) ended() bool {
 	select {
 	case <-l.closed:
 		return true
@@ -79,348 +79,355 @@ func (l *heard) over() bool {
 	}
 }
 
-// Ears are a hub with clients that remember what they are told.
-type ears struct {
+// A hubTest is a Hub of a listenHandler.
+type hubTest struct {
 	*Hub
-	s *scripted
+	h *listenHandler
 }
 
-func listen(t *testing.T, test func(*ears)) {
+func listen(t *testing.T, test func(*hubTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{begun: make(chan *heard, 100)}
-		hub := NewHub(s, func(*pb.SubscriptionFilter) bool { return true }, zerolog.Nop())
+		h := &listenHandler{calls: make(chan *listenCall, 100)}
+		hub := NewHub(h, func(*pb.SubscriptionFilter) bool { return true }, zerolog.Nop())
 		defer hub.Close()
-		test(&ears{hub, s})
+		test(&hubTest{hub, h})
 	})
 }
 
-// A diary is what a client has been told.
-type diary struct {
+// A recorder records the changes that a subscriber receives.
+type recorder struct {
 	mu   sync.Mutex
 	uris []string
 }
 
-func (d *diary) tell(c *pb.ListenResponse) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.uris = append(d.uris, c.GetResourceUpdated().GetUri())
+func (r *recorder) record(c *pb.ListenResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uris = append(r.uris, c.GetResourceUpdated().GetUri())
 }
 
-// join adds a client, and returns what it has been told, and the Listen that was made for it.
-func (a *ears) join(uris ...string) (*Subscriber, *diary, *heard) {
-	told := &diary{}
-	sub := &Subscriber{Report: told.tell}
-	return sub, told, a.want(sub, uris...)
+// subscribe adds a subscriber, and returns its changes and the Listen call that was made for it.
+func (f *hubTest) subscribe(uris ...string) (*Subscriber, *recorder, *listenCall) {
+	changes := &recorder{}
+	sub := &Subscriber{Report: changes.record}
+	return sub, changes, f.resubscribe(sub, uris...)
 }
 
-// want has a client want to know of other resources.
-func (a *ears) want(sub *Subscriber, uris ...string) *heard {
-	a.ask(sub, uris...)
-	l := <-a.s.begun
+// resubscribe changes the resources of a subscriber, and returns the Listen call that was made for it.
+func (f *hubTest) resubscribe(sub *Subscriber, uris ...string) *listenCall {
+	f.start(sub, uris...)
+	l := <-f.h.calls
 	l.acknowledge()
 	synctest.Wait()
 	return l
 }
 
-// ask has a client want to know of other resources. Once the client need not wait any more, it is said of which it is told.
-func (a *ears) ask(sub *Subscriber, uris ...string) <-chan []string {
-	goesOn := make(chan []string, 1)
+// start changes the resources of a subscriber. When Subscribe returns, the channel receives the resources that it
+// returned.
+func (f *hubTest) start(sub *Subscriber, uris ...string) <-chan []string {
+	subscribed := make(chan []string, 1)
 	go func() {
 		want := &pb.SubscriptionFilter{ResourceSubscriptions: uris}
 		sub.Want = func() *pb.SubscriptionFilter { return want }
-		told, _ := a.Subscribe(context.Background(), sub)
-		goesOn <- told.GetResourceSubscriptions()
+		honored, _ := f.Subscribe(context.Background(), sub)
+		subscribed <- honored.GetResourceSubscriptions()
 	}()
 	synctest.Wait()
-	return goesOn
+	return subscribed
 }
 
-func (d *diary) says(t *testing.T, want ...string) {
+func (r *recorder) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !slices.Equal(d.uris, want) {
-		t.Errorf("the client is told %q, want %q", d.uris, want)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.uris, want) {
+		t.Errorf("got changes of %q, want %q", r.uris, want)
 	}
 }
 
-func TestAChangeUnderWayIsToldThoughTheListenIsReplaced(t *testing.T) {
-	for name, end := range map[string]func(*heard){
-		"which has its time":    func(*heard) { pass(handover) },
-		"which ends by itself":  func(one *heard) { close(one.fail) },
-		"which was told before": func(one *heard) { one.tell(updated("a")); pass(handover) },
+func TestReplacedListenReportsChangesInFlight(t *testing.T) {
+	for name, end := range map[string]func(*listenCall){
+		"until the handover": func(*listenCall) { pass(handover) },
+		"until it ends":      func(one *listenCall) { close(one.fail) },
+		"reported before":    func(one *listenCall) { one.send(updated("a")); pass(handover) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			listen(t, func(a *ears) {
-				_, told, one := a.join("a")
-				_, _, two := a.join("b") // which is acknowledged
-				one.tell(updated("a"))   // before this arrives
+			listen(t, func(f *hubTest) {
+				_, changes, one := f.subscribe("a")
+				_, _, two := f.subscribe("b") // it is acknowledged
+				one.send(updated("a"))        // and then this arrives
 				end(one)
-				told.says(t, "a")
-				if !one.over() || two.over() || len(a.s.begun) > 0 {
-					t.Error("the Listen that was replaced has not ended, or the one that replaces it has")
+				changes.expect(t, "a")
+				if !one.ended() || two.ended() || len(f.h.calls) > 0 {
+					t.Errorf("got ended %v and %v, and %d further Listen calls, want true, false and 0",
+						one.ended(), two.ended(), len(f.h.calls))
 				}
-				two.tell(updated("a"))
-				told.says(t, "a", "a")
+				two.send(updated("a"))
+				changes.expect(t, "a", "a")
 			})
 		})
 	}
 }
 
-func TestChangesAreToldOnceAndInTheirOrder(t *testing.T) {
-	listen(t, func(a *ears) {
-		sub, told, one := a.join("a")
-		two := a.want(sub, "a", "b")
+func TestChangesOfTwoListensAreReportedOnceAndInOrder(t *testing.T) {
+	listen(t, func(f *hubTest) {
+		sub, changes, one := f.subscribe("a")
+		two := f.resubscribe(sub, "a", "b")
 		for _, uri := range []string{"a", "b", "a", "a", "b"} {
-			two.tell(updated(uri))
+			two.send(updated(uri))
 		}
-		for range 6 { // of which the older one hears three later, and three sooner
-			one.tell(updated("a"))
+		for range 6 { // three of them are late on the older Listen, and three early
+			one.send(updated("a"))
 		}
 		for _, uri := range []string{"a", "a", "b", "a"} {
-			two.tell(updated(uri))
+			two.send(updated(uri))
 		}
 		pass(handover)
-		told.says(t, "a", "b", "a", "a", "b", "a", "a", "b", "a")
+		changes.expect(t, "a", "b", "a", "a", "b", "a", "a", "b", "a")
 	})
 }
 
-// What two Listens hear while one replaces the other is compared only as long as it takes little memory, and else told twice.
-func TestLongChangesAreNotKept(t *testing.T) {
+// To compare the changes of two Listen calls, only short ones are kept in memory. Long ones are reported twice.
+func TestLongChangesAreReportedTwice(t *testing.T) {
 	for over := -1; over <= 1; over++ {
-		listen(t, func(a *ears) {
-			_, told, one := a.join("a")
-			_, _, two := a.join("b", "a")
+		listen(t, func(f *hubTest) {
+			_, changes, one := f.subscribe("a")
+			_, _, two := f.subscribe("b", "a")
 			change := updated("a/" + strings.Repeat("x", MaxURIs+over-2))
 			uri := change.GetResourceUpdated().GetUri()
 			uri = uri[:2*len(uri)-proto.Size(change)]
-			one.tell(updated(uri))
-			two.tell(updated(uri))
+			one.send(updated(uri))
+			two.send(updated(uri))
 			pass(handover)
 			if over > 0 {
-				told.says(t, uri, uri)
+				changes.expect(t, uri, uri)
 			} else {
-				told.says(t, uri)
+				changes.expect(t, uri)
 			}
 		})
 	}
 }
 
-func TestWhatNobodyAskedForIsNotTold(t *testing.T) {
-	listen(t, func(a *ears) {
-		_, _, one := a.join("a")
-		_, told, two := a.join("b")
-		one.tell(updated("b"))
-		two.tell(updated("b"))
-		one.tell(updated("b"))
+func TestChangesWithoutSubscriptionAreDropped(t *testing.T) {
+	listen(t, func(f *hubTest) {
+		_, _, one := f.subscribe("a")
+		_, changes, two := f.subscribe("b")
+		one.send(updated("b"))
+		two.send(updated("b"))
+		one.send(updated("b"))
 		pass(handover)
-		told.says(t, "b")
+		changes.expect(t, "b")
 	})
 }
 
 func TestAtMostTwoAcknowledgedListensAreOpen(t *testing.T) {
-	listen(t, func(a *ears) {
-		sub, told, one := a.join("0")
-		all := []*heard{one}
+	listen(t, func(f *hubTest) {
+		sub, changes, one := f.subscribe("0")
+		all := []*listenCall{one}
 		for i := range 20 {
-			all = append(all, a.want(sub, "0", string(rune('a'+i))))
+			all = append(all, f.resubscribe(sub, "0", string(rune('a'+i))))
 		}
-		open := slices.DeleteFunc(slices.Clone(all), (*heard).over)
+		open := slices.DeleteFunc(slices.Clone(all), (*listenCall).ended)
 		if len(open) != 2 {
-			t.Errorf("%d Listens are open", len(open))
+			t.Errorf("got %d open Listen calls, want 2", len(open))
 		}
 		for _, l := range open {
-			l.tell(updated("0"))
+			l.send(updated("0"))
 		}
-		told.says(t, "0")
-		a.Remove(sub)
+		changes.expect(t, "0")
+		f.Remove(sub)
 		synctest.Wait()
-		if open = slices.DeleteFunc(all, (*heard).over); len(open) > 0 {
-			t.Errorf("%d Listens are open, and nobody wants to know anything", len(open))
+		if open = slices.DeleteFunc(all, (*listenCall).ended); len(open) > 0 {
+			t.Errorf("got %d open Listen calls without subscribers, want 0", len(open))
 		}
 	})
 }
 
-func TestABackendThatComesBackWhileAListenIsReplaced(t *testing.T) {
-	listen(t, func(a *ears) {
-		_, told, one := a.join("a")
-		_, other, two := a.join("b")
+func TestRestartWhileAListenIsReplacedReportsAllSubscriptions(t *testing.T) {
+	listen(t, func(f *hubTest) {
+		_, changes, one := f.subscribe("a")
+		_, other, two := f.subscribe("b")
 		close(one.fail)
 		close(two.fail)
-		again := <-a.s.begun
+		again := <-f.h.calls
 		again.acknowledge()
-		told.says(t, "a") // everything may have changed
-		other.says(t, "b")
-		again.tell(updated("a"))
-		told.says(t, "a", "a")
-		if len(a.s.begun) > 0 {
-			t.Error("what was replaced is listened to again")
+		changes.expect(t, "a") // everything may have changed
+		other.expect(t, "b")
+		again.send(updated("a"))
+		changes.expect(t, "a", "a")
+		if len(f.h.calls) > 0 {
+			t.Errorf("got %d Listen calls for the replaced one, want 0", len(f.h.calls))
 		}
 	})
 }
 
-// While a Listen waits to be acknowledged no other is made, however often clients want something else. Who comes meanwhile is listened to
-// by the next, which is made when that one is acknowledged, has failed, or has had its time.
-func TestOneListenAtATimeWaitsToBeAcknowledged(t *testing.T) {
+// While a Listen call is not acknowledged, no other is made, however often subscriptions change. The next one, which
+// includes the new subscriptions, is made when the first is acknowledged, fails, or times out.
+func TestOnlyOneListenIsUnacknowledged(t *testing.T) {
 	for name, c := range map[string]struct {
-		answers func(*heard)
-		after   time.Duration // the next one is made
-		told    []string      // to who came meanwhile: all, where something may have changed since it was let go on
+		respond func(*listenCall)
+		after   time.Duration // until the next one is made
+		want    []string      // to the new subscriber: all, if it may have missed changes after Subscribe returned
 	}{
-		"which is acknowledged": {(*heard).acknowledge, 0, nil},
-		"which fails":           {func(l *heard) { close(l.fail) }, 0, nil},
-		"which hangs":           {func(*heard) {}, settledWithin, []string{"a"}},
-		"which is acknowledged when who came goes on": {
-			func(l *heard) { pass(readyWithin + 1); l.acknowledge() }, readyWithin + 1, []string{"a"},
+		"acknowledged": {(*listenCall).acknowledge, 0, nil},
+		"failed":       {func(l *listenCall) { close(l.fail) }, 0, nil},
+		"timed out":    {func(*listenCall) {}, settledWithin, []string{"a"}},
+		"acknowledged after Subscribe returned": {
+			func(l *listenCall) { pass(readyWithin + 1); l.acknowledge() }, readyWithin + 1, []string{"a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listen(t, func(a *ears) {
+			listen(t, func(f *hubTest) {
 				began := time.Now()
-				sub, told := &Subscriber{Report: func(*pb.ListenResponse) {}}, &diary{}
+				sub, changes := &Subscriber{Report: func(*pb.ListenResponse) {}}, &recorder{}
 				for i := range 50 {
-					a.ask(sub, strconv.Itoa(i))
+					f.start(sub, strconv.Itoa(i))
 				}
-				goesOn := a.ask(&Subscriber{Report: told.tell}, "a")
-				first := <-a.s.begun
-				if len(a.s.begun) > 0 {
-					t.Fatalf("%d further Listens", len(a.s.begun))
+				subscribed := f.start(&Subscriber{Report: changes.record}, "a")
+				first := <-f.h.calls
+				if len(f.h.calls) > 0 {
+					t.Fatalf("got %d further Listen calls, want 0", len(f.h.calls))
 				}
-				c.answers(first)
-				next := <-a.s.begun
+				c.respond(first)
+				next := <-f.h.calls
 				if got := time.Since(began); got != c.after {
-					t.Errorf("the next Listen is made after %v", got)
+					t.Errorf("got the next Listen call after %v, want %v", got, c.after)
 				}
-				if uris := next.want.GetResourceSubscriptions(); !slices.Equal(uris, []string{"49", "a"}) {
-					t.Errorf("the next Listen is for %q", uris)
+				if uris := next.filter.GetResourceSubscriptions(); !slices.Equal(uris, []string{"49", "a"}) {
+					t.Errorf("got the next Listen call for %q, want 49 and a", uris)
 				}
-				if n := len(goesOn); n > 0 && c.after < readyWithin {
-					t.Error("who came meanwhile does not wait until it is listened to")
+				if n := len(subscribed); n > 0 && c.after < readyWithin {
+					t.Error("Subscribe returned before the Listen call was acknowledged")
 				}
 				next.acknowledge()
 				pass(handover)
-				<-goesOn
-				if !first.over() || next.over() || len(a.s.begun) > 0 {
-					t.Errorf("the first has ended: %v, the next: %v; %d further ones", first.over(), next.over(), len(a.s.begun))
+				<-subscribed
+				if !first.ended() || next.ended() || len(f.h.calls) > 0 {
+					t.Errorf("got ended %v and %v, and %d further Listen calls, want true, false and 0",
+						first.ended(), next.ended(), len(f.h.calls))
 				}
-				told.says(t, c.told...)
+				changes.expect(t, c.want...)
 			})
 		})
 	}
 }
 
-// Who went on before the handler knew what it wants is told when the handler does, whatever others want meanwhile.
-func TestWhoGoesOnEarlyIsTold(t *testing.T) {
-	listen(t, func(a *ears) {
-		told, other := &diary{}, &Subscriber{Report: func(*pb.ListenResponse) {}}
-		a.ask(&Subscriber{Report: told.tell}, "a", "b")
-		first := <-a.s.begun
-		a.ask(other, "a", "c")
+// If Subscribe returns before the handler acknowledges, the acknowledgment reports all of the subscription, even if
+// others subscribe meanwhile.
+func TestLateAcknowledgmentReportsAllSubscriptions(t *testing.T) {
+	listen(t, func(f *hubTest) {
+		changes, other := &recorder{}, &Subscriber{Report: func(*pb.ListenResponse) {}}
+		f.start(&Subscriber{Report: changes.record}, "a", "b")
+		first := <-f.h.calls
+		f.start(other, "a", "c")
 		pass(readyWithin)
-		a.Remove(other)
+		f.Remove(other)
 		first.acknowledge()
-		told.says(t, "a", "b")
-		if len(a.s.begun) > 0 {
-			t.Error("there is another Listen, and nobody wants anything else")
+		changes.expect(t, "a", "b")
+		if len(f.h.calls) > 0 {
+			t.Errorf("got %d further Listen calls without further subscriptions, want 0", len(f.h.calls))
 		}
-		_, _, _ = a.join("d")
+		_, _, _ = f.subscribe("d")
 		pass(handover)
-		told.says(t, "a", "b")
+		changes.expect(t, "a", "b")
 	})
 }
 
-// That a Listen fails which nobody has heard yet is nothing to those who hear another.
-func TestAListenThatFailsAtFirstIsTheLossOfWhoWaitedForIt(t *testing.T) {
-	listen(t, func(a *ears) {
-		_, told, _ := a.join("a")
-		late := &diary{}
-		a.ask(&Subscriber{Report: late.tell}, "a", "b")
-		close((<-a.s.begun).fail)
-		(<-a.s.begun).acknowledge()
+// The failure of an unacknowledged Listen call does not concern subscribers of the acknowledged one.
+func TestFailedListenIsReportedToItsSubscribersOnly(t *testing.T) {
+	listen(t, func(f *hubTest) {
+		_, changes, _ := f.subscribe("a")
+		late := &recorder{}
+		f.start(&Subscriber{Report: late.record}, "a", "b")
+		close((<-f.h.calls).fail)
+		(<-f.h.calls).acknowledge()
 		pass(handover)
-		told.says(t)
-		late.says(t, "a", "b")
+		changes.expect(t)
+		late.expect(t, "a", "b")
 	})
 }
 
-// A Listen that fails is made again, at most every 10 s, for as long as it is wanted: once, however many it has replaced.
-func TestAListenThatFailsIsMadeAgainAlone(t *testing.T) {
-	listen(t, func(a *ears) {
+// A failed Listen call is retried at most every 10 s while there are subscribers, and those that it replaced are not.
+func TestReplacedListensAreNotRetried(t *testing.T) {
+	listen(t, func(f *hubTest) {
 		var failed atomic.Int64
 		go func() {
-			for l := range a.s.begun {
+			for l := range f.h.calls {
 				failed.Add(1)
 				close(l.fail)
 			}
 		}()
 		sub := &Subscriber{Report: func(*pb.ListenResponse) {}}
 		for i := range 50 {
-			<-a.ask(sub, strconv.Itoa(i))
+			<-f.start(sub, strconv.Itoa(i))
 		}
 		pass(time.Minute)
 		failed.Store(0)
 		pass(10 * backoffMax)
 		if n := failed.Load(); n != 10 {
-			t.Errorf("%d Listens in %v", n, 10*backoffMax)
+			t.Errorf("got %d Listen calls in %v, want 10", n, 10*backoffMax)
 		}
-		a.Remove(sub)
-		close(a.s.begun)
+		f.Remove(sub)
+		close(f.h.calls)
 	})
 }
 
-// A Listen that is acknowledged when another has taken its place does not end the one that is heard.
-func TestAnAcknowledgementThatComesTooLate(t *testing.T) {
-	listen(t, func(a *ears) {
-		_, told, one := a.join("a")
-		a.ask(&Subscriber{Report: told.tell}, "b")
-		two := <-a.s.begun
+// An acknowledgment on a replaced Listen call does not end the current one.
+func TestAcknowledgmentOfAReplacedListenIsIgnored(t *testing.T) {
+	listen(t, func(f *hubTest) {
+		_, changes, one := f.subscribe("a")
+		f.start(&Subscriber{Report: changes.record}, "b")
+		two := <-f.h.calls
 		pass(settledWithin - 1)
-		a.ask(&Subscriber{Report: told.tell}, "c")
-		three := <-a.s.begun
-		_ = two.emit(t.Context(), bridge.Event{Change: two.acknowledgement()}) // which was under way
+		f.start(&Subscriber{Report: changes.record}, "c")
+		three := <-f.h.calls
+		_ = two.emit(t.Context(), bridge.Event{Change: two.acknowledgment()}) // it was in flight
 		pass(handover)
-		if one.over() || !two.over() || three.over() {
-			t.Errorf("ended: %v, %v, %v", one.over(), two.over(), three.over())
+		if one.ended() || !two.ended() || three.ended() {
+			t.Errorf("got ended %v, %v, %v, want only the second", one.ended(), two.ended(), three.ended())
 		}
-		one.tell(updated("a"))
-		told.says(t, "a")
+		one.send(updated("a"))
+		changes.expect(t, "a")
 	})
 }
 
-// Who subscribes is told what of it the handler acknowledges; and as long as that does not say, all.
-func TestWhatTheHandlerHonours(t *testing.T) {
-	acknowledge := func(l *heard, f *pb.SubscriptionFilter) {
-		l.tell(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}}})
+// Subscribe returns the part of the subscription that the handler acknowledges, or all of it if that is unknown.
+func TestSubscribeReturnsTheAcknowledgedPart(t *testing.T) {
+	acknowledge := func(l *listenCall, f *pb.SubscriptionFilter) {
+		acknowledged := &pb.SubscriptionsAcknowledged{Notifications: f}
+		l.send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: acknowledged}})
 	}
 	for name, c := range map[string]struct {
-		answers func(*heard)
+		respond func(*listenCall)
 		after   time.Duration
-		told    []string
+		want    []string
 	}{
-		"a part": {func(l *heard) {
+		"a part": {func(l *listenCall) {
 			acknowledge(l, &pb.SubscriptionFilter{ResourceSubscriptions: []string{"c", "a", "x"}})
 		}, 0, []string{"a", "c"}},
-		"nothing":       {func(l *heard) { acknowledge(l, nil) }, 0, nil},
-		"never":         {func(l *heard) { l.err = bridge.Errorf(codes.Unimplemented, "no Listen"); close(l.fail) }, 0, nil},
-		"it has failed": {func(l *heard) { close(l.fail) }, 0, []string{"a", "b", "c"}},
-		"it hangs":      {func(*heard) {}, readyWithin, []string{"a", "b", "c"}},
+		"nothing":     {func(l *listenCall) { acknowledge(l, nil) }, 0, nil},
+		"unsupported": {func(l *listenCall) { l.err = bridge.Errorf(codes.Unimplemented, "no Listen"); close(l.fail) }, 0, nil},
+		"failed":      {func(l *listenCall) { close(l.fail) }, 0, []string{"a", "b", "c"}},
+		"timed out":   {func(*listenCall) {}, readyWithin, []string{"a", "b", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listen(t, func(a *ears) {
+			listen(t, func(f *hubTest) {
 				began := time.Now()
-				goesOn := a.ask(&Subscriber{Report: func(*pb.ListenResponse) {}}, "a", "b", "c")
-				c.answers(<-a.s.begun)
-				got := <-goesOn
-				if took := time.Since(began); !slices.Equal(got, c.told) || took != c.after {
-					t.Errorf("%q after %v, want %q after %v", got, took, c.told, c.after)
+				subscribed := f.start(&Subscriber{Report: func(*pb.ListenResponse) {}}, "a", "b", "c")
+				c.respond(<-f.h.calls)
+				got := <-subscribed
+				if took := time.Since(began); !slices.Equal(got, c.want) || took != c.after {
+					t.Errorf("got %q after %v, want %q after %v", got, took, c.want, c.after)
 				}
 				if c.after > 0 {
 					return
 				}
-				if got := <-a.ask(&Subscriber{Report: func(*pb.ListenResponse) {}}, "b", "c"); !slices.Equal(got, c.told[min(1, len(c.told)):]) {
-					t.Errorf("who wants what is listened to already is told %q", got)
+				want := c.want[min(1, len(c.want)):]
+				got = <-f.start(&Subscriber{Report: func(*pb.ListenResponse) {}}, "b", "c")
+				if !slices.Equal(got, want) {
+					t.Errorf("got %q for fewer resources, want %q", got, want)
 				}
 			})
 		})

@@ -11,7 +11,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/feed"
 )
 
-// A client subscribes to as many resources as it may, and not to one more, or to URIs that are longer.
 func TestSubscriptionsAtTheirLimit(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		var many, long []string
@@ -33,7 +32,7 @@ func TestSubscriptionsAtTheirLimit(t *testing.T) {
 		} {
 			err := feed.CheckSubscriptions(c.uris)
 			if (err != nil) != (over > 0) || err != nil && (bridge.AsError(err).Code != c.want || bridge.AsError(err).Redacted().Failure.GetReason() == "BACKEND_FAILED") {
-				t.Errorf("%s, %+d: %v", what, over, err)
+				t.Errorf("%+d %s: got error %v, want one above the limit, with code %s", over, what, err, c.want)
 			}
 		}
 	}

@@ -25,11 +25,11 @@ func completed(id string) *pb.ListenResponse {
 func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 	t.Parallel()
 	for most, size := range map[int]int{feed.MaxPending: feed.MaxPendingSize, 6: 300, 3: 100} {
-		changesAreKeptOnceAndBounded(t, most, size)
+		checkPendingIsBounded(t, most, size)
 	}
 }
 
-func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
+func checkPendingIsBounded(t *testing.T, most, mostSize int) {
 	t.Helper()
 	want := &pb.SubscriptionFilter{ResourceSubscriptions: []string{"a", "b"}, ToolsListChanged: proto.Bool(true)}
 	p := feed.NewPending(most, mostSize, func() *pb.SubscriptionFilter { return want })
@@ -38,7 +38,7 @@ func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
 	}
 	<-p.Ready()
 	if got := p.Take(); len(got) != 1 {
-		t.Errorf("the same change is kept %d times", len(got))
+		t.Errorf("got the same change %d times, want once", len(got))
 	}
 	done := completed("e")
 	all := append([]*pb.ListenResponse{done}, feed.All(want)...)
@@ -65,22 +65,22 @@ func changesAreKeptOnceAndBounded(t *testing.T, most, mostSize int) {
 			}
 			same := func(a, b *pb.ListenResponse) bool { return proto.Equal(a, b) }
 			if got := p.Take(); !slices.EqualFunc(got, kept, same) {
-				t.Errorf("%s, %+d: %d are kept, want %d: %.500v", what, over, len(got), len(kept), got)
+				t.Errorf("%+d %s: got %d pending changes, want %d: %.500v", over, what, len(got), len(kept), got)
 			}
 		}
 	}
-	// What a client listens to is told besides, however little is kept otherwise.
+	// Completed elicitations are kept apart from the changes of subscriptions.
 	for n := range most + 2 {
 		p.Add(completed(strconv.Itoa(n)))
 	}
 	if got := p.Take(); len(got) != most+len(feed.All(want)) {
-		t.Errorf("of what cannot be told otherwise, %d are kept", len(got))
+		t.Errorf("got %d pending changes, want %d", len(got), most+len(feed.All(want)))
 	}
 }
 
-// Whatever changes, in whatever order, and however much: a client is told of all of it, by itself or as a part of what it listens to, never of
-// the same twice, and of nothing else; also when it listens to more meanwhile.
-func TestPendingChangesAreAllTold(t *testing.T) {
+// In any order and number, each added change is reported once, by itself or by a change of a subscription that includes
+// it, and nothing else is reported, also while subscriptions are added.
+func TestPendingChangesAreAllReported(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -93,7 +93,7 @@ func TestPendingChangesAreAllTold(t *testing.T) {
 			case 0:
 				want.ResourceSubscriptions = append(want.ResourceSubscriptions, fmt.Sprint("a:", len(want.GetResourceSubscriptions())))
 			case 1:
-				changesAreTold(t, p.Take(), added, want, most)
+				checkReported(t, p.Take(), added, want, most)
 				added = nil
 			case 2:
 				added = append(added, completed(strconv.Itoa(r.IntN(5))))
@@ -107,23 +107,24 @@ func TestPendingChangesAreAllTold(t *testing.T) {
 				p.Add(c)
 			}
 		}
-		changesAreTold(t, p.Take(), added, want, most)
+		checkReported(t, p.Take(), added, want, most)
 	}
 }
 
-// changesAreTold says that got tells all that was added to what a client wants, in as few changes as is said.
-func changesAreTold(t *testing.T, got, added []*pb.ListenResponse, want *pb.SubscriptionFilter, most int) {
+// checkReported checks that got reports all of added and nothing else, in at most most changes besides one for each
+// subscription.
+func checkReported(t *testing.T, got, added []*pb.ListenResponse, want *pb.SubscriptionFilter, most int) {
 	t.Helper()
 	all := feed.All(want)
 	if len(got) > most+len(all) {
-		t.Errorf("%d changes are told, and %d and what is listened to, %d, are the most", len(got), most, len(all))
+		t.Errorf("got %d changes, want at most %d and %d of subscriptions", len(got), most, len(all))
 	}
 	in := func(list []*pb.ListenResponse, c *pb.ListenResponse) bool {
 		return slices.ContainsFunc(list, func(o *pb.ListenResponse) bool { return proto.Equal(o, c) })
 	}
 	for i, c := range got {
 		if in(got[:i], c) || !in(added, c) && !in(all, c) {
-			t.Errorf("%v is told twice, or without a reason", c)
+			t.Errorf("got %v, which is repeated or was not added", c)
 		}
 	}
 	for _, c := range added {
@@ -135,7 +136,7 @@ func changesAreTold(t *testing.T, got, added []*pb.ListenResponse, want *pb.Subs
 		case in(got, c) || slices.ContainsFunc(got, whole):
 		case c.GetElicitationCompleted() != nil && most < 5: // there are five
 		default:
-			t.Errorf("%v is not told: %v", c, got)
+			t.Errorf("got %v, want %v too", got, c)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A stream begins when every source has acknowledged, is omitted, or is late. A source that is late or comes back reports that
-// everything may have changed; one that was omitted has missed nothing.
-func TestSourcesOfAStream(t *testing.T) {
+// A stream begins when every source has acknowledged, is omitted, or is late. A source that is late or acknowledges
+// again reports that everything may have changed; one that was omitted has missed nothing.
+func TestStreamBeginsWhenItsSourcesAcknowledge(t *testing.T) {
 	want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a", "b"}}
 	part := func(uris ...string) *pb.SubscriptionFilter {
 		return &pb.SubscriptionFilter{ResourceSubscriptions: uris}
@@ -38,13 +38,13 @@ func TestSourcesOfAStream(t *testing.T) {
 			do: func(a, b *feed.Source) { a.Acknowledge(part("a")); b.Omit() }, acked: part("a"),
 			then: func(_, b *feed.Source) { b.Acknowledge(part("b")) },
 		},
-		"one comes back with something else": {
+		"one acknowledges again, and something else": {
 			do:    func(a, b *feed.Source) { a.Acknowledge(part("a")); b.Omit() },
 			acked: part("a"), then: func(a, _ *feed.Source) { a.Acknowledge(part("b")) },
 			report: []*pb.ListenResponse{updated("a"), updated("b")},
 		},
-		"nobody acknowledges": {do: func(_, _ *feed.Source) {}, after: time.Second, acked: part("a", "b")},
-		"a change is reported twice at a time": {
+		"none acknowledges": {do: func(_, _ *feed.Source) {}, after: time.Second, acked: part("a", "b")},
+		"a change is reported twice before it is read": {
 			do:    func(a, b *feed.Source) { a.Acknowledge(part("a")); b.Acknowledge(part("a")) },
 			acked: part("a"), then: func(a, b *feed.Source) { a.Report(updated("a")); b.Report(updated("a")) },
 			report: []*pb.ListenResponse{updated("a")},
@@ -59,7 +59,8 @@ func TestSourcesOfAStream(t *testing.T) {
 				go c.do(a, b)
 				began := time.Now()
 				if acked := s.Begin(ctx, time.After(time.Second)); !proto.Equal(acked, c.acked) || time.Since(began) != c.after {
-					t.Errorf("acknowledged: %v after %v, want %v after %v", acked, time.Since(began), c.acked, c.after)
+					t.Errorf("got acknowledgment %v after %v, want %v after %v",
+						acked, time.Since(began), c.acked, c.after)
 				}
 				if c.then != nil {
 					c.then(a, b)
@@ -70,11 +71,11 @@ func TestSourcesOfAStream(t *testing.T) {
 				}()
 				synctest.Wait()
 				if len(got) != len(c.report) {
-					t.Fatalf("reported: %v, want %v", got, c.report)
+					t.Fatalf("got changes %v, want %v", got, c.report)
 				}
 				for i, change := range got {
 					if !proto.Equal(change, c.report[i]) {
-						t.Errorf("reported: %v, want %v", change, c.report[i])
+						t.Errorf("got change %v, want %v", change, c.report[i])
 					}
 				}
 			})
@@ -82,12 +83,12 @@ func TestSourcesOfAStream(t *testing.T) {
 	}
 }
 
-func TestAStreamThatEndsBeforeItBegins(t *testing.T) {
+func TestStreamOfACanceledContextDoesNotBegin(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := feed.NewStream(func() *pb.SubscriptionFilter { return nil })
 	s.Source(nil)
 	if acked := s.Begin(ctx, nil); acked != nil {
-		t.Errorf("acknowledged: %v", acked)
+		t.Errorf("got acknowledgment %v, want none", acked)
 	}
 }

@@ -33,9 +33,9 @@ func call(subject string) *bridge.Call {
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: cc, Name: "x"}}
 }
 
-func nobody(context.Context, bridge.Event) error { return nil }
+func ignore(context.Context, bridge.Event) error { return nil }
 
-// failure returns what an error says became of the call.
+// failure returns the reason and the outcome of an error.
 func failure(err error) string {
 	f := bridge.AsError(err).Failure
 	return f.GetReason() + " " + f.GetOutcome().String()
@@ -46,8 +46,8 @@ const (
 	deadline   = "DEADLINE OUTCOME_UNKNOWN"
 )
 
-// As many calls run as may, and those beyond wait their time and are refused without being seen by the backend.
-func TestCallsAtATime(t *testing.T) {
+// Calls above the limit wait, and are refused before they reach the backend.
+func TestConcurrentCallsAreLimited(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		o        limit.Options
@@ -55,13 +55,13 @@ func TestCallsAtATime(t *testing.T) {
 		refused  int
 	}{
 		{"one below", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", ""}, 0},
-		{"as many", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", "", ""}, 0},
+		{"at the limit", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", "", ""}, 0},
 		{"one above", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", "", "", ""}, 1},
 		{"one below, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a"}, 0},
-		{"as many, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a"}, 0},
+		{"at the limit, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a"}, 0},
 		{"one above, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a", "a"}, 1},
-		{"others beside it", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a", "b", "b", "b"}, 0},
-		{"callers nobody knows", limit.Options{Limits: limits.Limits{CallsPerCaller: 1}}, []string{"", "", ""}, 0},
+		{"other callers", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a", "b", "b", "b"}, 0},
+		{"unauthenticated callers", limit.Options{Limits: limits.Limits{CallsPerCaller: 1}}, []string{"", "", ""}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,44 +74,45 @@ func TestCallsAtATime(t *testing.T) {
 				}), c.o)
 				for _, s := range c.subjects {
 					go func() {
-						if _, err := h.Handle(t.Context(), call(s), nobody); err != nil {
+						if _, err := h.Handle(t.Context(), call(s), ignore); err != nil {
 							if got := failure(err); got != overloaded {
-								t.Error(got)
+								t.Errorf("got %s, want %s", got, overloaded)
 							}
 							refused.Add(1)
 						}
 					}()
 				}
 				synctest.Wait()
-				if refused.Load() != 0 {
-					t.Error("refused at once")
+				if n := refused.Load(); n != 0 {
+					t.Errorf("got %d calls refused without waiting, want 0", n)
 				}
 				bridgetest.Pass(101 * time.Millisecond)
 				if int(refused.Load()) != c.refused || int(seen.Load()) != len(c.subjects)-c.refused {
-					t.Errorf("%d refused, %d seen", refused.Load(), seen.Load())
+					t.Errorf("got %d of %d calls refused, %d executed, want %d refused",
+						refused.Load(), len(c.subjects), seen.Load(), c.refused)
 				}
 				close(end)
 				synctest.Wait()
-				if _, err := h.Handle(t.Context(), call("a"), nobody); err != nil {
-					t.Errorf("afterwards: %v", err)
+				if _, err := h.Handle(t.Context(), call("a"), ignore); err != nil {
+					t.Errorf("a call after the others have ended: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// One place, which is taken, and when a call that comes at some time is refused.
-func TestABurstWaitsAndAnOverloadDoesNot(t *testing.T) {
+// With a limit of one call, which is in flight, other calls are refused after callQueue, or sooner in an overload.
+func TestCallsQueueInBurstsAndNotInOverload(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	for _, c := range []struct {
-		name      string
-		comes, at []int // in ms
+		name             string
+		arrives, refused []int // in ms
 	}{
-		{"the first waits for as long as a call may", []int{0}, []int{100}},
-		{"those after it have the same patience", []int{0, 40, 94, 95}, []int{100, 100, 100, 100}},
-		{"but a little, in any case", []int{0, 96, 99}, []int{100, 101, 104}},
-		{"it is known that there is an overload", []int{0, 101, 500, 1100}, []int{100, 106, 505, 1105}},
-		{"it is over ten times later", []int{0, 1100, 2105, 3300}, []int{100, 1105, 2110, 3400}},
+		{"the first call waits for callQueue", []int{0}, []int{100}},
+		{"calls of the same burst are refused with it", []int{0, 40, 94, 95}, []int{100, 100, 100, 100}},
+		{"each call waits for at least a twentieth", []int{0, 96, 99}, []int{100, 101, 104}},
+		{"calls in an overload wait for a twentieth", []int{0, 101, 500, 1100}, []int{100, 106, 505, 1105}},
+		{"the overload ends after ten times callQueue", []int{0, 1100, 2105, 3300}, []int{100, 1105, 2110, 3400}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,24 +121,24 @@ func TestABurstWaitsAndAnOverloadDoesNot(t *testing.T) {
 					<-end
 					return &bridge.Result{}, nil
 				}), limit.Options{Limits: limits.Limits{Calls: 1}})
-				go func() { _, _ = h.Handle(t.Context(), call(""), nobody) }() // takes the place
+				go func() { _, _ = h.Handle(t.Context(), call(""), ignore) }() // occupies the limit
 				synctest.Wait()
 				began := time.Now()
-				got := make([]time.Duration, len(c.comes))
+				got := make([]time.Duration, len(c.arrives))
 				var wg sync.WaitGroup
-				for i, comes := range c.comes {
+				for i, at := range c.arrives {
 					wg.Go(func() {
-						bridgetest.Pass(ms(comes))
-						if _, err := h.Handle(t.Context(), call(""), nobody); err == nil || failure(err) != overloaded {
-							t.Error(err)
+						bridgetest.Pass(ms(at))
+						if _, err := h.Handle(t.Context(), call(""), ignore); err == nil || failure(err) != overloaded {
+							t.Errorf("got %v, want %s", err, overloaded)
 						}
 						got[i] = time.Since(began)
 					})
 				}
 				wg.Wait()
-				for i, want := range c.at {
+				for i, want := range c.refused {
 					if got[i] != ms(want) {
-						t.Errorf("who came after %d ms was refused after %s, want %d ms", c.comes[i], got[i], want)
+						t.Errorf("a call at %d ms: got refused at %s, want %d ms", c.arrives[i], got[i], want)
 					}
 				}
 				close(end)
@@ -146,8 +147,7 @@ func TestABurstWaitsAndAnOverloadDoesNot(t *testing.T) {
 	}
 }
 
-// A place that is free a moment before the patience of who waits for it ends is taken.
-func TestHowLongACallWaitsForItsTurn(t *testing.T) {
+func TestQueuedCallsTimeOut(t *testing.T) {
 	for free, want := range map[time.Duration]string{
 		100*time.Millisecond - 1: "", 100*time.Millisecond + 1: overloaded, // the default
 	} {
@@ -156,22 +156,22 @@ func TestHowLongACallWaitsForItsTurn(t *testing.T) {
 				<-time.After(free)
 				return &bridge.Result{}, nil
 			}), limit.Options{Limits: limits.Limits{Calls: 1}})
-			go func() { _, _ = h.Handle(t.Context(), call(""), nobody) }() // takes the place
+			go func() { _, _ = h.Handle(t.Context(), call(""), ignore) }() // occupies the limit
 			synctest.Wait()
 			began, got := time.Now(), ""
-			if _, err := h.Handle(t.Context(), call(""), nobody); err != nil {
+			if _, err := h.Handle(t.Context(), call(""), ignore); err != nil {
 				got = failure(err)
 			}
 			if took := time.Since(began); got != want || got != "" && took != 100*time.Millisecond {
-				t.Errorf("the place is free after %v: %q after %v", free, got, took)
+				t.Errorf("the other call ends after %v: got %q after %v, want %q", free, got, took, want)
 			}
 			bridgetest.Pass(time.Second)
 		})
 	}
 }
 
-// Who has waited for the longest time is the next, and who has gone meanwhile is not.
-func TestTurnsAreTaken(t *testing.T) {
+// The call that has waited longest is next, and canceled calls are skipped.
+func TestQueuedCallsRunInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		h := limit.New(bridge.HandlerFunc(func(_ context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
@@ -179,44 +179,44 @@ func TestTurnsAreTaken(t *testing.T) {
 			order = append(order, c.Request.(*pb.CallToolRequest).GetName())
 			return &bridge.Result{}, nil
 		}), limit.Options{Limits: limits.Limits{Calls: 1}})
-		gone, leave := context.WithCancel(t.Context())
-		for _, name := range []string{"a", "b", "gone", "c"} {
+		canceled, cancel := context.WithCancel(t.Context())
+		for _, name := range []string{"a", "b", "canceled", "c"} {
 			go func() {
 				ctx, c, want := t.Context(), call(""), ""
-				if name == "gone" {
-					ctx, want = gone, "CANCELLED OUTCOME_NOT_EXECUTED"
+				if name == "canceled" {
+					ctx, want = canceled, "CANCELLED OUTCOME_NOT_EXECUTED"
 				}
 				c.Request.(*pb.CallToolRequest).Name = name
-				if _, err := h.Handle(ctx, c, nobody); err == nil && want != "" || err != nil && failure(err) != want {
-					t.Errorf("%s: %v", name, err)
+				if _, err := h.Handle(ctx, c, ignore); err == nil && want != "" || err != nil && failure(err) != want {
+					t.Errorf("call %s: got %v, want %q", name, err, want)
 				}
 			}()
 			synctest.Wait()
 		}
-		leave()
+		cancel()
 		bridgetest.Pass(50 * time.Millisecond)
 		if want := []string{"a", "b", "c"}; !slices.Equal(order, want) {
-			t.Errorf("%v, want %v", order, want)
+			t.Errorf("got order %v, want %v", order, want)
 		}
 	})
 }
 
-func TestHowLongACallMayLast(t *testing.T) {
+func TestCallsTimeOutIdleAndInTotal(t *testing.T) {
 	o := limit.Options{Limits: limits.Limits{CallIdle: time.Minute, CallTotal: 10 * time.Minute}}
 	for _, c := range []struct {
 		name  string
-		step  time.Duration // between two words of the backend
+		step  time.Duration // between two events of the backend
 		steps int
 		want  string
 		after time.Duration // when it ends
 	}{
-		{"silent, but not too long", time.Minute - 1, 1, "", time.Minute - 1},
-		{"silent for too long", time.Minute + 1, 1, deadline, time.Minute},
-		{"silent for ever", time.Hour, 1, deadline, time.Minute},
-		{"talking, but not too long", 50 * time.Second, 11, "", 550 * time.Second},
-		{"talking for too long", 50 * time.Second, 13, deadline, 10 * time.Minute},
-		{"talking for nearly as long as it may", 30*time.Second - 1, 20, "", 10*time.Minute - 20},
-		{"talking for a moment too long", 30*time.Second + 1, 20, deadline, 10 * time.Minute},
+		{"idle for just less than CallIdle", time.Minute - 1, 1, "", time.Minute - 1},
+		{"idle for just more than CallIdle", time.Minute + 1, 1, deadline, time.Minute},
+		{"idle forever", time.Hour, 1, deadline, time.Minute},
+		{"active for less than CallTotal", 50 * time.Second, 11, "", 550 * time.Second},
+		{"active for more than CallTotal", 50 * time.Second, 13, deadline, 10 * time.Minute},
+		{"active for just less than CallTotal", 30*time.Second - 1, 20, "", 10*time.Minute - 20},
+		{"active for just more than CallTotal", 30*time.Second + 1, 20, deadline, 10 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -234,20 +234,20 @@ func TestHowLongACallMayLast(t *testing.T) {
 					return &bridge.Result{Complete: &pb.CallToolResult{IsError: proto.Bool(false)}}, nil
 				}), o)
 				began := time.Now()
-				_, err := h.Handle(t.Context(), call(""), nobody)
+				_, err := h.Handle(t.Context(), call(""), ignore)
 				if took := time.Since(began); took != c.after {
-					t.Errorf("it ends after %v", took)
+					t.Errorf("got an end after %v, want %v", took, c.after)
 				}
 				if c.want == "" && err != nil || c.want != "" && (err == nil || failure(err) != c.want) {
-					t.Errorf("%v", err)
+					t.Errorf("got %v, want %q", err, c.want)
 				}
 			})
 		})
 	}
 }
 
-// Who listens does so for as long as it wants, and takes nobody's place.
-func TestListeningIsNotBounded(t *testing.T) {
+// A Listen has no timeout, and does not count as a call.
+func TestListensHaveNoLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := limit.New(bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
@@ -260,30 +260,31 @@ func TestListeningIsNotBounded(t *testing.T) {
 		var ended atomic.Int32
 		for range 3 {
 			go func() {
-				_, _ = h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, nobody) // ends by being cancelled
+				_, _ = h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, ignore) // it ends with ctx
 				ended.Add(1)
 			}()
 		}
 		bridgetest.Pass(time.Hour)
-		if _, err := h.Handle(t.Context(), call(""), nobody); err != nil || ended.Load() != 0 {
-			t.Errorf("%v, %d ended", err, ended.Load())
+		if _, err := h.Handle(t.Context(), call(""), ignore); err != nil || ended.Load() != 0 {
+			t.Errorf("got error %v, and %d Listens ended, want none", err, ended.Load())
 		}
 		cancel()
 		synctest.Wait()
 	})
 }
 
-// A call that was cut while it still waited for a backend was not executed.
-func TestACallThatWasCutBeforeItWasSent(t *testing.T) {
+func TestUnsentCallThatTimesOutWasNotExecuted(t *testing.T) {
 	for sent, want := range map[bool]string{false: "DEADLINE OUTCOME_NOT_EXECUTED", true: deadline} {
-		for name, o := range map[string]limit.Options{"idle": {Limits: limits.Limits{CallIdle: time.Second}}, "total": {Limits: limits.Limits{CallTotal: time.Second}}} {
+		for name, o := range map[string]limit.Options{
+			"idle": {Limits: limits.Limits{CallIdle: time.Second}}, "total": {Limits: limits.Limits{CallTotal: time.Second}},
+		} {
 			synctest.Test(t, func(t *testing.T) {
 				h := limit.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 					<-ctx.Done()
 					return nil, bridge.Canceled(ctx, sent)
 				}), o)
-				if _, err := h.Handle(t.Context(), call(""), nobody); failure(err) != want {
-					t.Errorf("%s, sent %t: %s: %v", name, sent, failure(err), err)
+				if _, err := h.Handle(t.Context(), call(""), ignore); failure(err) != want {
+					t.Errorf("%s, sent %t: got %s (%v), want %s", name, sent, failure(err), err, want)
 				}
 			})
 		}

@@ -15,35 +15,36 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// memory returns a Memory of 1,000,000 bytes, of which so many are taken.
-func memory(taken int64) *limit.Memory {
-	return limit.NewMemory(1_000_000, func(bool) int64 { return taken }, zerolog.Nop())
+// memory returns a Memory of 1,000,000 bytes, of which used are in use.
+func memory(used int64) *limit.Memory {
+	return limit.NewMemory(1_000_000, func(bool) int64 { return used }, zerolog.Nop())
 }
 
-func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
+func TestRequestsAreRefusedByTierWhileMemoryIsShort(t *testing.T) {
 	tiers := []limit.Tier{limit.NewSessions, limit.NewStreams, limit.NewCalls}
-	for taken, refused := range map[int64]int{
+	for used, refused := range map[int64]int{
 		0: 0, 849_999: 0, 850_000: 1, 850_001: 1, 919_999: 1, 920_000: 2, 920_001: 2, 969_999: 2, 970_000: 3, 970_001: 3, 2_000_000: 3,
 	} {
-		m := memory(taken)
+		m := memory(used)
 		for i, tier := range tiers {
 			err := m.Admit(tier)
 			if (err != nil) != (i < refused) {
-				t.Errorf("%d bytes are taken, tier %d: %v", taken, tier, err)
+				t.Errorf("%d bytes in use, tier %d: got %v, want refused %t", used, tier, err, i < refused)
 			}
 			if err != nil && (failure(err) != overloaded || bridge.AsError(err).Failure.GetRetryAfterMs() == 0) {
-				t.Errorf("%v: %s", err, failure(err))
+				t.Errorf("got %v (%s), want %s with a time to retry", err, failure(err), overloaded)
 			}
 		}
 	}
-	var enough *limit.Memory
-	if err := enough.Admit(limit.NewCalls); err != nil {
+	var unlimited *limit.Memory
+	if err := unlimited.Admit(limit.NewCalls); err != nil {
 		t.Error(err)
 	}
 }
 
-// However often it is asked, memory is read a hundred times a second, and garbage collected once, while something is to be refused.
-func TestMemoryIsReadNowAndThen(t *testing.T) {
+// Memory is read a hundred times a second, however many requests there are, and garbage is collected once before they
+// are refused.
+func TestMemoryIsReadAHundredTimesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, collected, taken := 0, 0, int64(0)
 		m := limit.NewMemory(1000, func(collect bool) int64 {
@@ -64,21 +65,20 @@ func TestMemoryIsReadNowAndThen(t *testing.T) {
 			return refused
 		}
 		if n := second(); n != 0 || reads != 100 || collected != 0 {
-			t.Errorf("there is enough: %d refused, %d read, %d collected", n, reads, collected)
+			t.Errorf("enough memory: got %d refused, %d reads, %d collections, want 0, 100, 0", n, reads, collected)
 		}
 		taken = 1000
 		if n := second(); n != 1000 || reads != 101 || collected != 1 {
-			t.Errorf("there is none: %d refused, %d read, %d collected", n, reads, collected)
+			t.Errorf("no memory: got %d refused, %d reads, %d collections, want 1000, 101, 1", n, reads, collected)
 		}
 		taken = 969
 		if n := second(); n != 0 {
-			t.Errorf("there is some again: %d refused", n)
+			t.Errorf("some memory again: got %d refused, want 0", n)
 		}
 	})
 }
 
-// What is only garbage refuses nobody.
-func TestGarbageIsCollectedBeforeSomethingIsRefused(t *testing.T) {
+func TestGarbageIsCollectedBeforeRequestsAreRefused(t *testing.T) {
 	m := limit.NewMemory(1000, func(collect bool) int64 {
 		if collect {
 			return 100
@@ -90,7 +90,7 @@ func TestGarbageIsCollectedBeforeSomethingIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysThatMemoryIsShort(t *testing.T) {
+func TestShortageOfMemoryIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		m := limit.NewMemory(1000, func(bool) int64 { return 900 }, zerolog.New(&log))
@@ -99,89 +99,89 @@ func TestTheLogSaysThatMemoryIsShort(t *testing.T) {
 			bridgetest.Pass(20 * time.Millisecond)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "raise limits.memory") {
-			t.Errorf("in 20 s it said %d lines:\n%s", lines, log.String())
+			t.Errorf("got %d lines of log in 20 s, want 2 that name limits.memory:\n%s", lines, log.String())
 		}
 	})
 }
 
-// Bodies have an eighth of the memory, and no more than a third of what is left.
-func TestBodiesTakeMemory(t *testing.T) {
+// Bodies have an eighth of the memory, and no more than a third of the rest.
+func TestBodiesReserveMemory(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		used  int64 // by something else
-		first int64 // that another request has taken
+		first int64 // reserved by another request
 		body  int64
-		taken bool
+		ok    bool
 	}{
 		{"one below", 0, 60_000, 64_999, true},
-		{"all", 0, 60_000, 65_000, true},
+		{"at the limit", 0, 60_000, 65_000, true},
 		{"one above", 0, 60_000, 65_001, false},
 		{"the only one", 0, 0, 500_000, true},
-		{"beside one that is too long", 0, 500_000, 1, false},
-		{"one below what is left", 700_000, 60_000, 39_999, true},
-		{"what is left", 700_000, 60_000, 40_000, true},
-		{"one above what is left", 700_000, 60_000, 40_001, false},
-		{"the only one that is too long for what is left", 949_999, 0, 120_000, true},
+		{"beside one above the limit", 0, 500_000, 1, false},
+		{"one below a third of the rest", 700_000, 60_000, 39_999, true},
+		{"a third of the rest", 700_000, 60_000, 40_000, true},
+		{"one above a third of the rest", 700_000, 60_000, 40_001, false},
+		{"the only one, longer than a third of the rest", 949_999, 0, 120_000, true},
 	} {
 		m := memory(c.used)
-		if err := m.Admit(limit.NewCalls); err != nil { // reads what is taken
+		if err := m.Admit(limit.NewCalls); err != nil { // reads the memory in use
 			t.Fatal(err)
 		}
 		if err := m.ReserveBody(c.first); err != nil {
 			t.Fatal(err)
 		}
 		err := m.ReserveBody(c.body)
-		if (err == nil) != c.taken || err != nil && failure(err) != overloaded {
-			t.Errorf("%s: %v", c.name, err)
+		if (err == nil) != c.ok || err != nil && failure(err) != overloaded {
+			t.Errorf("%s: got %v, want success %t", c.name, err, c.ok)
 		}
 		m.ReleaseBody(c.first)
 		if err == nil {
 			m.ReleaseBody(c.body)
 		}
 		if m.ReserveBody(1) != nil || m.ReserveBody(500_000) == nil || m.ReserveBody(1) != nil {
-			t.Errorf("%s: not all is given back, or more", c.name)
+			t.Errorf("%s: the reservation is not exactly zero after its release", c.name)
 		}
 	}
 }
 
-// What goes on with a call is answered, and who listens is not the handler's to refuse.
+// Retries of a call with answers, and Listens, are not refused.
 func TestCallsAreRefusedWhileMemoryIsShort(t *testing.T) {
-	h := func(taken int64) bridge.Handler {
+	h := func(used int64) bridge.Handler {
 		return limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 			return &bridge.Result{}, nil
-		}), limit.Options{Memory: memory(taken)})
+		}), limit.Options{Memory: memory(used)})
 	}
-	goesOn := call("").Retry(map[string]*pb.InputResponse{"a": {}}, nil)
-	listens := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}
+	retry := call("").Retry(map[string]*pb.InputResponse{"a": {}}, nil)
+	listen := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}
 	for _, c := range []struct {
-		taken int64
-		call  *bridge.Call
-		want  string
+		used int64
+		call *bridge.Call
+		want string
 	}{
 		{969_999, call(""), ""},
 		{970_000, call(""), overloaded},
 		{970_001, call(""), overloaded},
-		{999_999, goesOn, ""},
-		{999_999, listens, ""},
+		{999_999, retry, ""},
+		{999_999, listen, ""},
 	} {
 		got := ""
-		if _, err := h(c.taken).Handle(t.Context(), c.call, nobody); err != nil {
+		if _, err := h(c.used).Handle(t.Context(), c.call, ignore); err != nil {
 			got = failure(err)
 		}
 		if got != c.want {
-			t.Errorf("%d bytes are taken, %s: %q", c.taken, c.call.Method.Name, got)
+			t.Errorf("%d bytes in use, %s: got %q, want %q", c.used, c.call.Method.Name, got, c.want)
 		}
 	}
 }
 
-// What the process is said to take follows what is in use, and not garbage.
-func TestProcess(t *testing.T) {
+// Garbage does not count as memory in use.
+func TestProcessReportsMemoryInUse(t *testing.T) {
 	const size = 64 << 20
 	before := limit.Process(true)
 	used := make([]byte, size)
 	between := limit.Process(true)
 	if grown := between - before; grown < size-1<<20 || grown > size+16<<20 {
-		t.Errorf("%d bytes more are in use, and it says %d", size, grown)
+		t.Errorf("got %d bytes more in use, want %d", grown, size)
 	}
 	used[0] = 1
 	used = nil
@@ -190,6 +190,6 @@ func TestProcess(t *testing.T) {
 	}
 	_ = used
 	if after := limit.Process(true); after-before > size/2 {
-		t.Errorf("nothing is in use any more, and it says %d", after-before)
+		t.Errorf("got %d bytes more in use than before the allocation, want about 0", after-before)
 	}
 }

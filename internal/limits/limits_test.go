@@ -13,38 +13,39 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
 
-// Every field has exactly one row, in the same order, and every row says what an operator has to know.
-func TestEveryLimitIsARow(t *testing.T) {
+// Every field has exactly one row, in the same order, with a key, documentation, one default, and reasons for its
+// bounds.
+func TestEveryLimitHasARow(t *testing.T) {
 	for typ, rows := range tables {
 		if len(rows) != typ.NumField() {
-			t.Errorf("%v has %d fields and %d rows", typ, typ.NumField(), len(rows))
+			t.Errorf("%v: got %d rows, want %d", typ, len(rows), typ.NumField())
 			continue
 		}
 		for i, r := range rows {
 			f := typ.Field(i)
 			if r.Field != f.Name || r.Key == "" || r.Doc == "" {
-				t.Errorf("%v: row %d is %+v, and field %d is %s", typ, i, r, i, f.Name)
+				t.Errorf("%v: got row %+v, want one of field %s", typ, r, f.Name)
 			}
 			if (r.Default == 0) == (r.Computed == "") || r.Default < 0 {
-				t.Errorf("%v.%s has no default, or two", typ, r.Field)
+				t.Errorf("%v.%s: got default %d and computed %q, want one of them", typ, r.Field, r.Default, r.Computed)
 			}
 			if r.Default != 0 && (r.Default < r.Min || r.Max > 0 && r.Default > r.Max) {
-				t.Errorf("%v.%s: the default %d is out of bounds", typ, r.Field, r.Default)
+				t.Errorf("%v.%s: got default %d, want one between %d and %d", typ, r.Field, r.Default, r.Min, r.Max)
 			}
 			if (r.Min > 1) != (r.TooLow != "") || (r.Max > 0) != (r.TooHigh != "") {
-				t.Errorf("%v.%s: a bound has a reason, and a reason has a bound", typ, r.Field)
+				t.Errorf("%v.%s: a bound has no reason, or a reason has no bound", typ, r.Field)
 			}
 		}
 	}
 }
 
-func TestDefaultsFillWhatIsZero(t *testing.T) {
+func TestDefaultsReplaceZeros(t *testing.T) {
 	l := Limits{Body: 7}.OrDefaults()
 	if l.Body != 7 || l.Calls != 256 || l.Message != 16<<20 || l.ClientMessage != 4<<20 || l.CallTotal != 15*time.Minute || l.Memory != 0 {
-		t.Errorf("they are %+v", l)
+		t.Errorf("got %+v, want the defaults, and 7 for Body", l)
 	}
 	if again := l.OrDefaults(); again != l {
-		t.Errorf("a second time: %+v", again)
+		t.Errorf("a second time: got %+v, want %+v", again, l)
 	}
 }
 
@@ -63,19 +64,18 @@ func TestBoundsAreChecked(t *testing.T) {
 			reflect.ValueOf(&l).Elem().FieldByName(r.Field).SetInt(n)
 			wrong := Check(l)
 			if (len(wrong) == 0) != want {
-				t.Errorf("%s of %d: %v", r.Field, n, wrong)
+				t.Errorf("%s of %d: got %v, want valid %t", r.Field, n, wrong, want)
 			}
 			for _, w := range wrong {
 				if w.Key != r.Key || !strings.HasPrefix(w.What, "cannot be ") || n > 0 && !strings.Contains(w.What, ": ") {
-					t.Errorf("%s of %d: %+v", r.Field, n, w)
+					t.Errorf("%s of %d: got %+v, want a message with the key and the reason", r.Field, n, w)
 				}
 			}
 		}
 	}
 }
 
-// The limits in docs/configuration.md are those of the table. -update writes them.
-func TestConfigurationPageHasTheTable(t *testing.T) {
+func TestConfigurationPageMatchesTheTable(t *testing.T) {
 	const page = "../../docs/configuration.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -112,7 +112,7 @@ func document[T Any](indent string) string {
 	rows := Table[T]()
 	for i, r := range rows {
 		if i > 0 && r.Key == rows[i-1].Key {
-			continue // its default is in the line of the first
+			continue // the line of the first row has its default
 		}
 		doc := r.Doc
 		if r.Min > 0 || r.Max > 0 {
@@ -133,7 +133,7 @@ func document[T Any](indent string) string {
 	return b.String()
 }
 
-// def returns the default of r as the documentation has it.
+// def returns the default of r as in the documentation.
 func (r Row) def() string {
 	if r.Computed != "" {
 		return r.Computed
@@ -141,7 +141,7 @@ func (r Row) def() string {
 	return r.text(r.Default)
 }
 
-func TestValuesAreWrittenAsInAFile(t *testing.T) {
+func TestDefaultsAreWrittenAsInTheConfiguration(t *testing.T) {
 	for want, r := range map[string]Row{
 		"15m":   {typ: reflect.TypeFor[time.Duration](), Default: int64(15 * time.Minute)},
 		"24h":   {typ: reflect.TypeFor[time.Duration](), Default: int64(24 * time.Hour)},
@@ -150,7 +150,7 @@ func TestValuesAreWrittenAsInAFile(t *testing.T) {
 		"4096":  {typ: reflect.TypeFor[int](), Default: 4096},
 	} {
 		if got := r.text(r.Default); got != want {
-			t.Errorf("%s, want %s", got, want)
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }

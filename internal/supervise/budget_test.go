@@ -6,31 +6,31 @@ import (
 	"testing"
 )
 
-// A hundred calls are made again at once, whoever they are of, and one more for every ten calls that are made meanwhile.
+// The budget allows a hundred retries at first, and one more for every ten calls.
 func TestRetriesHaveABudget(t *testing.T) {
 	t.Parallel()
 	var b RetryBudget
-	all := func() int64 {
-		var made atomic.Int64
+	retries := func() int64 {
+		var n atomic.Int64
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
 				for range 100 {
 					if b.Retry() {
-						made.Add(1)
+						n.Add(1)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		return made.Load()
+		return n.Load()
 	}
 	for _, step := range []struct{ calls, retries int64 }{{1000, 100}, {0, 0}, {9, 0}, {1, 1}, {500, 50}, {2000, 100}} {
 		for range step.calls {
 			b.Called()
 		}
-		if got := all(); got != step.retries {
-			t.Errorf("after %d calls, %d were made again, want %d", step.calls, got, step.retries)
+		if got := retries(); got != step.retries {
+			t.Errorf("after %d calls: got %d retries, want %d", step.calls, got, step.retries)
 		}
 	}
 }

@@ -16,23 +16,23 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func TestWaitBetweenFailures(t *testing.T) {
+func TestRestartsBackOff(t *testing.T) {
 	t.Parallel()
 	i := Intervals{Backoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Crashes: 5, CrashWindow: time.Minute}
 	now := time.Now()
 	var row failures
 	for n := range 4 {
 		if d := row.add(now, &i); d <= 0 || d > 50*time.Millisecond<<n {
-			t.Errorf("after failure %d: %v", n+1, d)
+			t.Errorf("after failure %d: got %v, want at most %v", n+1, d, 50*time.Millisecond<<n)
 		}
 	}
 	if d := row.add(now.Add(time.Minute), &i); d != 30*time.Second {
-		t.Errorf("after five in a minute: %v", d)
+		t.Errorf("after five failures in a minute: got %v, want 30s", d)
 	}
 	row = nil
 	for n := range 100 { // too seldom for a crash loop
 		if d := row.add(now.Add(time.Duration(n)*16*time.Second), &i); d > 30*time.Second || len(row) > 6 {
-			t.Errorf("after failure %d: %v, %d remembered", n+1, d, len(row))
+			t.Errorf("after failure %d: got %v and %d kept failures, want at most 30s and 6", n+1, d, len(row))
 		}
 	}
 }
@@ -41,7 +41,7 @@ type conn struct{ gone chan struct{} }
 
 func (c *conn) Gone() <-chan struct{} { return c.gone }
 
-// A fake is a backend whose connections a test makes and loses.
+// A fake is a backend whose connections a test establishes and closes.
 type fake struct {
 	connects    chan error // for each attempt to connect: nil for a connection
 	unreachable bool
@@ -114,18 +114,18 @@ func TestDeliveryLaw(t *testing.T) {
 		attempts int
 		want     pb.CallFailure_Outcome
 	}{
-		{"an answer is final", write, outcomes{Answered}, false, false, 1, executed},
-		{"what was not sent is sent again", write, outcomes{NotSent, NotSent, NotSent, Answered}, false, false, 4, executed},
-		{"what was refused is sent once more", write, outcomes{Refused, Answered}, false, false, 2, executed},
-		{"and not a third time", write, outcomes{Refused}, false, false, 2, not},
+		{"an answered call is not repeated", write, outcomes{Answered}, false, false, 1, executed},
+		{"an unsent call is sent again", write, outcomes{NotSent, NotSent, NotSent, Answered}, false, false, 4, executed},
+		{"a refused call is sent once more", write, outcomes{Refused, Answered}, false, false, 2, executed},
+		{"a call refused twice is not sent again", write, outcomes{Refused}, false, false, 2, not},
 		{"a lost call is not repeated", write, outcomes{Lost}, false, false, 1, unknown},
-		{"unless it only reads", read, outcomes{Lost, Answered}, false, false, 2, executed},
-		{"and then once", read, outcomes{Lost}, false, false, 2, unknown},
-		{"but not after an event", read, outcomes{Lost}, true, false, 1, unknown},
-		{"nor with answers of its caller", resumed, outcomes{Lost}, false, false, 1, unknown},
-		{"nor without a budget", read, outcomes{Lost}, false, true, 1, unknown},
-		{"a refusal after a loss does not undo it", read, outcomes{Lost, Refused}, false, false, 3, unknown},
-		{"a loss after a refusal is a loss", write, outcomes{Refused, Lost}, false, false, 2, unknown},
+		{"a lost read is repeated", read, outcomes{Lost, Answered}, false, false, 2, executed},
+		{"a lost read is repeated once", read, outcomes{Lost}, false, false, 2, unknown},
+		{"a lost read is not repeated after an event", read, outcomes{Lost}, true, false, 1, unknown},
+		{"a lost read with answers of its caller is not repeated", resumed, outcomes{Lost}, false, false, 1, unknown},
+		{"a lost read is not repeated without a budget", read, outcomes{Lost}, false, true, 1, unknown},
+		{"a refusal after a loss leaves the outcome unknown", read, outcomes{Lost, Refused}, false, false, 3, unknown},
+		{"a loss after a refusal leaves the outcome unknown", write, outcomes{Refused, Lost}, false, false, 2, unknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +150,7 @@ func TestDeliveryLaw(t *testing.T) {
 					}}
 				})
 				if attempts != c.attempts || (err == nil) != (c.want == executed) || err != nil && outcomeOf(err) != c.want {
-					t.Errorf("%d attempts, %v (%v), want %d, %v", attempts, err, outcomeOf(err), c.attempts, c.want)
+					t.Errorf("got %d attempts, %v (%v), want %d, %v", attempts, err, outcomeOf(err), c.attempts, c.want)
 				}
 				if err := stop(); err != nil {
 					t.Error(err)
@@ -160,8 +160,7 @@ func TestDeliveryLaw(t *testing.T) {
 	}
 }
 
-// A caller that leaves while its call is lost or waits learns whether the call was executed.
-func TestTheEndOfACaller(t *testing.T) {
+func TestCanceledCallReportsWhetherItWasExecuted(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[Outcome]pb.CallFailure_Outcome{
 		NotSent: pb.CallFailure_OUTCOME_NOT_EXECUTED, Refused: pb.CallFailure_OUTCOME_NOT_EXECUTED, Lost: pb.CallFailure_OUTCOME_UNKNOWN,
@@ -176,7 +175,7 @@ func TestTheEndOfACaller(t *testing.T) {
 				return Attempt{Outcome: outcome, Err: ctx.Err()}
 			})
 			if bridge.AsError(err).Code != codes.Canceled || outcomeOf(err) != want {
-				t.Errorf("outcome %d: %v, %v, want %v", outcome, err, outcomeOf(err), want)
+				t.Errorf("attempt with outcome %d: got %v (%v), want %v", outcome, err, outcomeOf(err), want)
 			}
 			if err := stop(); err != nil {
 				t.Error(err)
@@ -185,8 +184,7 @@ func TestTheEndOfACaller(t *testing.T) {
 	}
 }
 
-// How long a call waits for a connection, and what its error says.
-func TestHowLongCallsWait(t *testing.T) {
+func TestCallsWaitForAConnection(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("it is broken")
 	for _, c := range []struct {
@@ -197,11 +195,14 @@ func TestHowLongCallsWait(t *testing.T) {
 		most    time.Duration
 		want    string
 	}{
-		{"a program that starts: as long as that takes", true, func(f *fake, _ *Supervisor[*conn]) {
+		{"a starting program: until it has started", true, func(f *fake, _ *Supervisor[*conn]) {
 			time.AfterFunc(time.Minute, func() { f.connects <- nil })
 		}, time.Minute, time.Minute, ""},
-		{"an address that does not answer: as long as its patience", false, func(*fake, *Supervisor[*conn]) {}, 5 * time.Second, 5 * time.Second, "does not answer yet"},
-		{"a lost program: until the next one answers", true, func(f *fake, s *Supervisor[*conn]) {
+		{
+			"an address that does not answer: for Patience", false, func(*fake, *Supervisor[*conn]) {},
+			5 * time.Second, 5 * time.Second, "does not answer yet",
+		},
+		{"a program that exited: until the next one answers", true, func(f *fake, s *Supervisor[*conn]) {
 			f.connects <- nil
 			synctest.Wait()
 			close(s.Live().gone)
@@ -214,13 +215,13 @@ func TestHowLongCallsWait(t *testing.T) {
 			}
 			synctest.Wait()
 		}, 0, 0, "crashes again and again"},
-		{"an address that has been unreachable for long: not at all", false, func(f *fake, s *Supervisor[*conn]) {
+		{"an address that has been unreachable for a minute: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.connects <- nil
 			synctest.Wait()
 			close(s.Live().gone)
 			time.Sleep(time.Minute) //nolint:forbidigo // of synctest
 		}, 0, 0, "was lost and does not answer again yet"},
-		{"one that is known to be unreachable: not at all", false, func(f *fake, s *Supervisor[*conn]) {
+		{"an unreachable address: not at all", false, func(f *fake, s *Supervisor[*conn]) {
 			f.unreachable = true
 			f.connects <- nil
 			synctest.Wait()
@@ -239,7 +240,7 @@ func TestHowLongCallsWait(t *testing.T) {
 					return Attempt{Result: &bridge.Result{}}
 				})
 				if took := time.Since(began); took < c.least || took > c.most+intervals.Backoff {
-					t.Errorf("it waited %v, want %v to %v", took, c.least, c.most)
+					t.Errorf("got a wait of %v, want %v to %v", took, c.least, c.most)
 				}
 				switch {
 				case (err == nil) != (c.want == ""):
@@ -255,8 +256,7 @@ func TestHowLongCallsWait(t *testing.T) {
 	}
 }
 
-// Only what Connect calls final ends Run.
-func TestRunEndsWithAFinalError(t *testing.T) {
+func TestOnlyFinalErrorsEndRun(t *testing.T) {
 	t.Parallel()
 	for _, final := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -266,15 +266,15 @@ func TestRunEndsWithAFinalError(t *testing.T) {
 			f.connects <- errors.New(text)
 			synctest.Wait()
 			if st := s.State(); st.Ended != final || st.Err == nil || st.Err.Error() != text {
-				t.Errorf("%s: ended %v, %v", text, st.Ended, st.Err)
+				t.Errorf("got ended %v, error %v, want %v, %s", st.Ended, st.Err, final, text)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := s.Ready(ctx); err == nil || err.Error() != text {
-				t.Errorf("Ready: %v, want %s", err, text)
+				t.Errorf("Ready: got %v, want %s", err, text)
 			}
 			if err := stop(); (err != nil) != final {
-				t.Errorf("%s: Run returns %v", text, err)
+				t.Errorf("Run: got %v, want %s: %t", err, text, final)
 			}
 		})
 	}
