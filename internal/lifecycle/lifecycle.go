@@ -38,8 +38,7 @@ var ErrClosing = errors.New("the bridge is shutting down")
 
 // A Lifecycle is the phase of the bridge and its calls in flight. Its methods may be called concurrently.
 type Lifecycle struct {
-	contexts [phases]context.Context
-	cancels  [phases]context.CancelCauseFunc
+	until [phases]cancelable
 
 	mu       sync.Mutex // guards what follows
 	phase    Phase
@@ -52,10 +51,20 @@ type Lifecycle struct {
 func New() *Lifecycle {
 	l := &Lifecycle{}
 	for p := range phases {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		l.contexts[p], l.cancels[p] = ctx, cancel
+		l.until[p] = newCancelable()
 	}
 	return l
+}
+
+// A cancelable is a context with its cancel function.
+type cancelable struct {
+	context.Context //nolint:containedctx // it is that of a phase
+	cancel          context.CancelCauseFunc
+}
+
+func newCancelable() cancelable {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return cancelable{ctx, cancel}
 }
 
 // Phase returns the current phase.
@@ -66,7 +75,7 @@ func (l *Lifecycle) Phase() Phase {
 }
 
 // Until returns a context that is canceled when p or a later phase begins.
-func (l *Lifecycle) Until(p Phase) context.Context { return l.contexts[p] }
+func (l *Lifecycle) Until(p Phase) context.Context { return l.until[p].Context }
 
 // Advance begins a phase, unless it or a later one has begun.
 func (l *Lifecycle) Advance(to Phase) {
@@ -75,7 +84,7 @@ func (l *Lifecycle) Advance(to Phase) {
 	l.phase = max(from, to)
 	l.mu.Unlock()
 	for p := from + 1; p <= to; p++ {
-		l.cancels[p](ErrClosing)
+		l.until[p].cancel(ErrClosing)
 	}
 }
 
