@@ -10,21 +10,21 @@ import (
 )
 
 // postBatch takes several messages at once, which only clients of the first two revisions may send (2025-03-26: basic, batching).
-func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
+func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte, modern bool) {
 	if ofSSE(r) {
 		texts, err := jsonrpc.ParseBatch(body, &s.opts.Limits)
 		if err == nil {
 			_, err = s.sortBatch(texts, bridge.Rev20241105)
 		}
 		if err != nil {
-			malformed(w, r.Header, err) // and not on the stream, where nobody knows what it answers
+			malformed(w, modern, err) // and not on the stream, where nobody knows what it answers
 			return
 		}
 		s.postSSE(w, r, body)
 		return
 	}
-	if isModern(r.Header) {
-		malformed(w, r.Header, errBatch)
+	if modern {
+		malformed(w, modern, errBatch)
 		return
 	}
 	ss := s.sessionOf(w, r)
@@ -32,17 +32,17 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 		return
 	}
 	if !ss.rev.AllowsBatches() {
-		malformed(w, r.Header, errBatch)
+		malformed(w, modern, errBatch)
 		return
 	}
 	texts, err := jsonrpc.ParseBatch(body, &s.opts.Limits)
 	if err != nil {
-		malformed(w, r.Header, err)
+		malformed(w, modern, err)
 		return
 	}
 	b, err := s.sortBatch(texts, ss.rev)
 	if err != nil {
-		malformed(w, r.Header, err)
+		malformed(w, modern, err)
 		return
 	}
 	for i := range b.responses {
@@ -105,7 +105,15 @@ func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests [
 	b := &batch{out: out, answers: answers}
 	var wg sync.WaitGroup
 	for i := range requests {
-		wg.Go(func() { ss.serve(&requests[i], ss.s.origin(r), batchSink{b}) })
+		wg.Go(func() {
+			ctx, to, done, err := ss.begin(&requests[i], batchSink{b})
+			if err != nil {
+				ss.s.refuse(ss.rev, &requests[i], batchSink{b}, err)
+				return
+			}
+			defer done()
+			ss.request(ctx, &requests[i], ss.s.origin(r), to)
+		})
 	}
 	wg.Wait()
 	out.finishBatch(b.answers)

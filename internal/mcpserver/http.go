@@ -28,7 +28,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		w = multiplexed{w}
 	}
-	if !isModern(r.Header) { // else the answer to the request says it
+	modern := isModern(r.Header)
+	if !modern { // else the answer to the request says it
 		if why := repeated(r.Header); why != "" {
 			refuse(w, http.StatusBadRequest, why)
 			return
@@ -37,10 +38,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 	case http.MethodGet:
-		s.get(w, r)
+		s.get(w, r, modern)
 		return
 	case http.MethodDelete:
-		s.delete(w, r)
+		s.delete(w, r, modern)
 		return
 	default:
 		notAllowed(w, "the MCP endpoint takes POST, GET and DELETE")
@@ -54,16 +55,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if jsonrpc.IsBatch(body) {
-		s.postBatch(w, r, body)
+		s.postBatch(w, r, body, modern)
 		return
 	}
 	var err error
 	if msg, err = jsonrpc.Parse(body, &s.opts.Limits); err != nil {
-		malformed(w, r.Header, err)
+		malformed(w, modern, err)
 		return
 	}
 	switch sse := ofSSE(r); {
-	case isModern(r.Header) || !sse && rawjson.Get(msg.Meta, metaVersion) != nil:
+	case modern || !sse && rawjson.Get(msg.Meta, metaVersion) != nil:
 		if out := s.modernReply(w, r, &msg); out != nil {
 			defer out.stop()
 			s.modern(r.Context(), &msg, s.origin(r), out)
@@ -73,7 +74,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
 		s.postInitialize(w, r, &msg)
 	default:
-		s.postLegacy(w, r, &msg)
+		ss, out := s.legacyReply(w, r, &msg)
+		if out == nil {
+			return
+		}
+		defer out.stop()
+		ctx, to, done, err := ss.begin(&msg, out)
+		switch {
+		case err != nil:
+			s.refuse(ss.rev, &msg, out, err)
+		case out.polled != nil:
+			out.untilPolled(func() {
+				defer done()
+				ss.request(ctx, &msg, s.origin(r), to)
+			})
+		default:
+			defer done()
+			ss.request(ctx, &msg, s.origin(r), to)
+		}
 	}
 }
 
@@ -152,10 +170,10 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, b
 }
 
 // malformed answers a body that is no message.
-func malformed(w http.ResponseWriter, h http.Header, err error) {
+func malformed(w http.ResponseWriter, modern bool, err error) {
 	e := asParseError(err)
 	status := http.StatusBadRequest
-	if e.RPC.GetCode() == codeInvalidParams && !isModern(h) && !e.OfNotification() {
+	if e.RPC.GetCode() == codeInvalidParams && !modern && !e.OfNotification() {
 		status = http.StatusOK // the request is one, and legacy clients take another status for the end of the connection
 	}
 	w.Header()["Content-Type"] = contentTypeJSON
@@ -451,13 +469,12 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
 }
 
-// postLegacy answers a message of a session.
-func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+// legacyReply returns the session of a request and the response to it, which the caller stops. It returns no response if
+// the message is no request, or there is no such session, and answers it.
+func (s *Server) legacyReply(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) (*session, *reply) {
 	ss := s.sessionOf(w, r)
-	if ss == nil {
-		return
-	}
 	switch {
+	case ss == nil:
 	case msg.IsResponse():
 		ss.answered(msg) // one that is too late, or that nobody waits for, is dropped
 		w.WriteHeader(http.StatusAccepted)
@@ -465,31 +482,14 @@ func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, msg *jsonrpc
 		ss.notified(msg)
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		ss.post(w, s.origin(r), msg)
+		out := ss.reply(w)
+		if ss.rev.PrimesSSE() {
+			out.pollAfter = s.opts.PollAfter
+		}
+		out.start()
+		return ss, out
 	}
-}
-
-// post answers a request that came by a POST. The answer may outlive the response.
-func (ss *session) post(w http.ResponseWriter, from origin, msg *jsonrpc.Message) {
-	out := ss.reply(w)
-	if ss.rev.PrimesSSE() {
-		out.pollAfter = ss.s.opts.PollAfter
-	}
-	out.start()
-	defer out.stop()
-	if out.polled == nil {
-		ss.serve(msg, from, out)
-		return
-	}
-	answered := make(chan struct{})
-	go func() { // ends with the call, for which the end of the session waits
-		defer close(answered)
-		ss.serve(msg, from, out)
-	}()
-	select {
-	case <-answered:
-	case <-out.polled:
-	}
+	return nil, nil
 }
 
 // reply returns the response to a POST of the session.
@@ -497,18 +497,6 @@ func (ss *session) reply(w http.ResponseWriter) *reply {
 	r := ss.s.reply(w)
 	r.open, r.prime = ss.newLog, ss.rev.PrimesSSE()
 	return r
-}
-
-// serve answers a request of the session, from beginning to end.
-func (ss *session) serve(msg *jsonrpc.Message, from origin, out sink) {
-	defer ss.s.panics.Recover(msg.Method, nil) // request does not let one come so far
-	ctx, to, done, err := ss.begin(msg, out)
-	if err != nil {
-		ss.s.refuse(ss.rev, msg, out, err)
-		return
-	}
-	defer done()
-	ss.request(ctx, msg, from, to)
 }
 
 // sessionOf returns the session that a request names. If there is none, it has answered the request.
@@ -533,8 +521,8 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 }
 
 // delete ends a session.
-func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
-	if isModern(r.Header) {
+func (s *Server) delete(w http.ResponseWriter, r *http.Request, modern bool) {
+	if modern {
 		notAllowed(w, "since 2026-07-28 there are no sessions to end")
 		return
 	}
@@ -545,9 +533,9 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
 }
 
 // get opens a stream: one that was lost, if the request names an event, or that of what belongs to no request.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 	switch {
-	case isModern(r.Header):
+	case modern:
 		notAllowed(w, "since 2026-07-28 there are no streams to open: use subscriptions/listen")
 		return
 	case !accepts(r.Header, mcphttp.EventStream):

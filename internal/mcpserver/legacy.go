@@ -24,11 +24,41 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 	"resources/unsubscribe": (*session).unsubscribe,
 }
 
-// request answers a request of the session, which has begun under ctx. It
-// came from there.
+// request answers a request of the session, which has begun under ctx. A legacy client cannot make a call again by
+// itself: it is asked for what the handler requires, and the handler is called again with the answers.
 func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := ss.s.newExchange(ss.rev, msg, out)
 	defer ss.s.panics.Recover(msg.Method, x.broke)
+	call := ss.call(ctx, x, msg, from)
+	if call == nil {
+		return
+	}
+	end, err := ss.s.life.Begin(call)
+	if err != nil {
+		x.fail(call.Method, err)
+		return
+	}
+	defer end()
+	var result proto.Message
+	for t := (roundTrip{ss: ss, x: x, call: call}); t.call != nil; {
+		res, failed := ss.s.handler.Handle(ctx, t.call, x.emit(t.call))
+		result, err = t.next(ctx, res, ofHandler(failed))
+	}
+	switch {
+	case ended(ctx):
+		x.end(head{}, nil)
+	case err != nil && ctx.Err() != nil:
+		x.fail(call.Method, cutOff(context.Cause(ctx), err))
+	case err != nil:
+		x.fail(call.Method, x.about(call, err))
+	default:
+		x.finish(call.Method, result, nil)
+	}
+}
+
+// call returns the call that a request makes. It returns nil if it has answered the request: it makes none, was refused,
+// or is over.
+func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, from origin) *bridge.Call {
 	err := x.begin(msg)
 	if err == nil && strings.HasPrefix(msg.Method, "notifications/") {
 		err = bridge.Errorf(codes.Unimplemented, "%s is a notification: send it without an id", rawjson.Shorten(msg.Method))
@@ -39,23 +69,23 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	switch {
 	case err != nil && ended(ctx):
 		x.end(head{}, nil)
-		return
+		return nil
 	case err != nil:
 		x.refuse(nil, err)
-		return
+		return nil
 	}
 	if f := sessionMethods[msg.Method]; f != nil {
 		if err := f(ss, msg); err != nil {
 			x.refuse(nil, err)
-			return
+			return nil
 		}
 		x.finishRaw([]byte("{}"))
-		return
+		return nil
 	}
 	m := bridge.MethodByName(msg.Method)
 	if m == nil || !ss.rev.Within(m.Since, bridge.NoRevision) {
 		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method), ss.rev))
-		return
+		return nil
 	}
 	err = offered(ss.is, m)
 	var call *bridge.Call
@@ -64,30 +94,13 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	}
 	if err != nil {
 		x.refuse(m, err)
-		return
+		return nil
 	}
 	call.Session = ss.scope
 	if bridge.IsRetry(call.Request) { // that is for modern requests only: here the client answers our requests
 		call = call.Retry(nil, nil)
 	}
-	end, err := ss.s.life.Begin(call)
-	if err != nil {
-		x.fail(m, err)
-		return
-	}
-	defer end()
-	res, err := ss.roundTrip(ctx, x, call)
-
-	switch {
-	case ended(ctx):
-		x.end(head{}, nil)
-	case err != nil && ctx.Err() != nil:
-		x.fail(m, cutOff(context.Cause(ctx), err))
-	case err != nil:
-		x.fail(m, x.about(call, err))
-	default:
-		x.finish(m, res, nil)
-	}
+	return call
 }
 
 // callContext returns what a call of the session says of its caller.

@@ -98,6 +98,19 @@ func (r *reply) start() {
 	}
 }
 
+// untilPolled runs f, and returns when it has returned or the response has ended before.
+func (r *reply) untilPolled(f func()) {
+	answered := make(chan struct{})
+	go func() { // ends with the call, for which the end of the session waits
+		defer close(answered)
+		f()
+	}()
+	select {
+	case <-answered:
+	case <-r.polled:
+	}
+}
+
 // leave ends the response before it is complete. The client knows where to come back, and when, from the event that the
 // stream began with (2025-11-25: basic/transports, sending messages to the server).
 func (r *reply) leave() {

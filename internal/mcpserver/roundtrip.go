@@ -20,52 +20,62 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// roundTrip has a call answered for a legacy client, which cannot make it again by itself: whatever the handler needs is
-// asked for here and now, and the handler is called again with the answers.
-func (ss *session) roundTrip(ctx context.Context, x *exchange, call *bridge.Call) (proto.Message, error) {
-	var asked map[string]*pb.InputRequest
-	var answers map[string]*pb.InputResponse
-	told := false // the handler knows that the client cannot be asked what it wants to know
-	for round := range seal.MaxRounds {
-		res, err := ss.s.handler.Handle(ctx, call, x.emit(call))
-		err = ofHandler(err)
-		if err != nil && round > 0 {
-			err = onceBegun(call, err)
-		}
-		if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
-			res, err = asNeeds(res, err)
-		}
-		if err != nil {
-			if what := lacking(bridge.AsError(err)); what != "" {
-				return unasked(call, what)
-			}
-			ss.await(err)
-			return nil, err
-		}
-		if err := x.completed(asked, answers, res.InputRequired); err != nil {
-			return nil, err
-		}
-		if res.InputRequired == nil {
-			return res.Complete, nil
-		}
-		if err := seal.Check(call, res.InputRequired); err != nil {
-			return nil, err
-		}
-		if reason, unsupported := ss.cannotAny(res.InputRequired); reason != "" {
-			if told || len(unsupported) < len(res.InputRequired.GetRequests()) {
-				return unasked(call, reason) // the handler insists, or some could be asked, but in vain
-			}
-			told = true
-			call = call.Retry(unsupported, res.InputRequired.State)
-			continue
-		}
-		asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).GetRequests(), rand.Text)
-		if answers, err = ss.askAll(ctx, x, asked); err != nil {
-			return nil, err
-		}
-		call = call.Retry(answers, res.InputRequired.State)
+// A roundTrip is a call for a legacy client and the rounds of it until it is complete.
+type roundTrip struct {
+	ss      *session
+	x       *exchange
+	call    *bridge.Call // of the next round; nil if there is none
+	rounds  int
+	asked   map[string]*pb.InputRequest
+	answers map[string]*pb.InputResponse
+	refused bool // the handler was sent that its input requests are unsupported
+}
+
+// next takes what the handler returned for a round. If it requires input, next asks the client and prepares the next
+// round. Otherwise it returns the end of the call.
+func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (proto.Message, error) {
+	ss, call := t.ss, t.call
+	t.call = nil
+	if err != nil && t.rounds > 0 {
+		err = onceBegun(call, err)
 	}
-	return nil, seal.TooManyRounds(call)
+	if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
+		res, err = asNeeds(res, err)
+	}
+	if err != nil {
+		if what := lacking(bridge.AsError(err)); what != "" {
+			return unasked(call, what)
+		}
+		ss.await(err)
+		return nil, err
+	}
+	if err := t.x.completed(t.asked, t.answers, res.InputRequired); err != nil {
+		return nil, err
+	}
+	if res.InputRequired == nil {
+		return res.Complete, nil
+	}
+	if err := seal.Check(call, res.InputRequired); err != nil {
+		return nil, err
+	}
+	answers, reason := ss.cannotAny(res.InputRequired)
+	switch {
+	case reason == "":
+		t.asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).GetRequests(), rand.Text)
+		if t.answers, err = ss.askAll(ctx, t.x, t.asked); err != nil {
+			return nil, err
+		}
+		answers = t.answers
+	case t.refused || len(answers) < len(res.InputRequired.GetRequests()):
+		return unasked(call, reason) // the handler insists, or some could be asked, but in vain
+	default:
+		t.refused = true
+	}
+	if t.rounds++; t.rounds == seal.MaxRounds {
+		return nil, seal.TooManyRounds(call)
+	}
+	t.call = call.Retry(answers, res.InputRequired.State)
+	return nil, nil
 }
 
 // withoutContext returns what is needed without includeContext, where the client has not declared sampling.context (2025-11-25 and
@@ -148,8 +158,8 @@ func (ss *session) cannot(req *pb.InputRequest) string {
 	return ""
 }
 
-// cannotAny is cannot for several. It also returns what the handler is told of those that cannot be asked.
-func (ss *session) cannotAny(needs *pb.InputRequired) (reason string, unsupported map[string]*pb.InputResponse) {
+// cannotAny returns the answers for the handler to those input requests that cannot be asked, and why one cannot.
+func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*pb.InputResponse, reason string) {
 	unsupported = map[string]*pb.InputResponse{}
 	for _, key := range sortedKeys(needs.GetRequests()) {
 		if why := ss.cannot(needs.GetRequests()[key]); why != "" {
@@ -157,7 +167,7 @@ func (ss *session) cannotAny(needs *pb.InputRequired) (reason string, unsupporte
 			unsupported[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
 		}
 	}
-	return reason, unsupported
+	return unsupported, reason
 }
 
 // kindOf says in words what a request asks for.

@@ -75,7 +75,7 @@ var panicPoints = map[string]panicPoint{
 		after: true,
 	},
 	"mcpserverLegacyHandled": {
-		file: "internal/mcpserver/legacy.go", line: "res, err := ss.roundTrip(ctx, x, call)",
+		file: "internal/mcpserver/legacy.go", line: "result, err = t.next(ctx, res, ofHandler(failed))",
 		after: true, ends: true,
 	},
 	"mcpserverProgress": {
