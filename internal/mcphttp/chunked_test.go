@@ -11,9 +11,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// A request with Transfer-Encoding is answered, and is the last on its connection: what a Content-Length beside it says, a proxy may have
-// believed.
-func TestRequestsWithTwoLengthsAreTheLast(t *testing.T) {
+// A request with Transfer-Encoding is the last of its connection, because a proxy may have used its Content-Length.
+func TestChunkedRequestsCloseTheConnection(t *testing.T) {
 	s := httptest.NewServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	})))
@@ -28,10 +27,10 @@ func TestRequestsWithTwoLengthsAreTheLast(t *testing.T) {
 		in := bufio.NewReader(c)
 		res, err := http.ReadResponse(in, nil)
 		if err != nil || res.StatusCode != http.StatusOK || !res.Close {
-			t.Errorf("%q: %v, %v", headers, res, err)
+			t.Errorf("%q: got %v, %v, want 200 with Connection: close", headers, res, err)
 		}
 		if _, err := in.ReadByte(); err != io.EOF {
-			t.Errorf("%q: the connection goes on: %v", headers, err)
+			t.Errorf("%q: got %v after the response, want EOF", headers, err)
 		}
 		c.Close()
 	}

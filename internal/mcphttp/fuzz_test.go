@@ -13,8 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// FuzzParam holds the comparison of an argument with its header against a slow and plain one, and what a client would say of the
-// argument against the comparison.
+// FuzzParam compares Check with a slow and simple comparison of an argument and its header, and Value with Check.
 func FuzzParam(f *testing.F) {
 	for _, s := range [][2]string{
 		{`{"x":"a"}`, "a"},
@@ -47,43 +46,43 @@ func FuzzParam(f *testing.F) {
 			t.Fatalf("%s: %v", arguments, bad)
 		}
 		argument, there := v.(map[string]any)["x"]
-		if err == nil && (!there || !says(header, argument)) {
-			t.Fatalf("%s and %q are taken for the same", arguments, header)
+		if err == nil && (!there || !matches(header, argument)) {
+			t.Fatalf("Check(%s, %q): got no error, want one", arguments, header)
 		}
 		value, ok := p.Value(arguments)
 		if !ok {
 			if err := p.Check(arguments, nil); err != nil {
-				t.Fatalf("%s: no header can represent it, and none is rejected: %v", arguments, err)
+				t.Fatalf("%s has no Value, and Check without a header: got %v, want no error", arguments, err)
 			}
 			return
 		}
 		if err := p.Check(arguments, []string{value}); err != nil && !strings.Contains(err.Error(), "a header cannot represent") {
-			t.Fatalf("%s: a client says %q, which is refused: %v", arguments, value, err)
+			t.Fatalf("%s has Value %q, and Check of it: got %v, want no error", arguments, value, err)
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-			t.Fatalf("%s: no header can have %q", arguments, value)
+			t.Fatalf("Value(%s): got %q, want only visible ASCII", arguments, value)
 		}
 	})
 }
 
-// says reports whether a header says the same as an argument.
-func says(header string, argument any) bool {
-	said, ok := DecodeValue(strings.Trim(header, " \t"))
+// matches reports whether a header has the value of an argument.
+func matches(header string, argument any) bool {
+	value, ok := DecodeValue(strings.Trim(header, " \t"))
 	if s, text := argument.(string); text {
-		return ok && said == s
+		return ok && value == s
 	}
 	literal, _ := argument.(fuzzing.Literal)
 	if literal == "true" || literal == "false" {
-		return said == string(literal)
+		return value == string(literal)
 	}
 	a, isNumber := new(big.Rat).SetString(string(literal))
-	b, sayNumber := new(big.Rat).SetString(said)
-	return isNumber && sayNumber && a.Cmp(b) == 0
+	b, alsoNumber := new(big.Rat).SetString(value)
+	return isNumber && alsoNumber && a.Cmp(b) == 0
 }
 
 var local = regexp.MustCompile(`^((?i:localhost)|127\.\d+\.\d+\.\d+|\[[0:]*:0*1\]|::1|[0:]*:0*1)(:\d*)?$`)
 
-// FuzzGuard holds what is accepted of Host and Origin against a plain list of what this machine is called.
+// FuzzGuard compares the accepted Hosts and Origins with a regular expression for names of this machine.
 func FuzzGuard(f *testing.F) {
 	for _, s := range [][2]string{
 		{"localhost:8080", "http://localhost:8080"},
@@ -108,17 +107,17 @@ func FuzzGuard(f *testing.F) {
 		status, why := g.check(r, limits.Limits{}.OrDefaults().HeaderFields)
 		name, _, _ := strings.Cut(strings.Trim(host, "[]"), "%")
 		if ip, err := netip.ParseAddr(name); why == "" && !local.MatchString(host) && (err != nil || !ip.IsLoopback()) {
-			t.Fatalf("Host %q is accepted", host)
+			t.Fatalf("Host %q: got accepted, want refused", host)
 		}
 		rest, isHTTP := strings.CutPrefix(strings.ToLower(from), "http://")
 		if !isHTTP {
 			rest, isHTTP = strings.CutPrefix(strings.ToLower(from), "https://")
 		}
 		if why == "" && (!isHTTP || !local.MatchString(rest)) {
-			t.Fatalf("Origin %q is accepted at %q", from, host)
+			t.Fatalf("Origin %q at Host %q: got accepted, want refused", from, host)
 		}
 		if (why == "") != (status == 0) {
-			t.Fatalf("%q, %q: status %d, %q", host, from, status, why)
+			t.Fatalf("Host %q, Origin %q: got status %d, reason %q, want both or none", host, from, status, why)
 		}
 	})
 }

@@ -24,7 +24,7 @@ import (
 type guarded struct {
 	*testing.T
 	url  string
-	seen int // how many requests have passed
+	seen int // the number of admitted requests
 }
 
 func newGuarded(t *testing.T, g *mcphttp.Guard) *guarded {
@@ -58,7 +58,7 @@ func (g *guarded) do(method string, header ...string) *http.Response {
 	return res
 }
 
-func TestHostAndOrigin(t *testing.T) {
+func TestHostAndOriginAreChecked(t *testing.T) {
 	g := newGuarded(t, &mcphttp.Guard{Hosts: []string{"mcp.example.com"}, Origins: []string{"https://app.example.com"}})
 	for _, c := range []struct {
 		host, origin string
@@ -119,37 +119,38 @@ func TestHostAndOrigin(t *testing.T) {
 			before := g.seen
 			res := g.do(method, header...)
 			if res.StatusCode != want || (g.seen > before) != (want == 200) {
-				t.Errorf("%s Host %q Origin %q: %s, passed on: %v", method, c.host, c.origin, res.Status, g.seen > before)
+				t.Errorf("%s Host %q Origin %q: got %s, admitted %t, want %d",
+					method, c.host, c.origin, res.Status, g.seen > before, want)
 			}
 			if got := res.Header.Get("Access-Control-Allow-Origin"); c.status == 200 && got != c.origin || c.status != 200 && got != "" {
-				t.Errorf("%s Origin %q: may be read by %q", method, c.origin, got)
+				t.Errorf("%s Origin %q: got allowed origin %q", method, c.origin, got)
 			}
 			if got := res.Header.Get("Allow"); (got == "POST, GET, DELETE") != (want == 204) {
-				t.Errorf("%s: allowed is %q", method, got)
+				t.Errorf("%s: got Allow %q with status %d", method, got, res.StatusCode)
 			}
 			if body, err := io.ReadAll(res.Body); err != nil || want == 403 && !strings.Contains(string(body), `"code":-32600`) {
-				t.Errorf("%s: %s, %v", method, body, err)
+				t.Errorf("%s: got %s, %v, want code -32600", method, body, err)
 			}
 		}
 	}
 }
 
-// A page that calls blindly sends no Origin, but its browser tells whose it is.
-func TestBlindCallsOfPages(t *testing.T) {
+// Without an Origin, Sec-Fetch-Site identifies requests of pages.
+func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	g := newGuarded(t, &mcphttp.Guard{})
 	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200} {
 		if res := g.do(http.MethodPost, "Sec-Fetch-Site", site); res.StatusCode != status {
-			t.Errorf("%s: %s", site, res.Status)
+			t.Errorf("%s: got %s, want %d", site, res.Status, status)
 		}
 	}
 	if res := g.do(http.MethodPost, "Sec-Fetch-Site", "cross-site", "Origin", "http://localhost:6274"); res.StatusCode != 200 {
-		t.Errorf("a page of this machine: %s", res.Status)
+		t.Errorf("a page of this machine: got %s, want 200", res.Status)
 	}
 }
 
-func TestHowManyHeaderFieldsThereMayBe(t *testing.T) {
+func TestHeaderFieldsAreLimited(t *testing.T) {
 	g := newGuarded(t, &mcphttp.Guard{})
-	// What the client adds by itself: Accept-Encoding, Connection, Content-Length, User-Agent. Of those net/http keeps all.
+	// Added by the client: Accept-Encoding, Connection, Content-Length, User-Agent.
 	const own = 4
 	for fields, status := range map[int]int{255: 200, 256: 200, 257: 431} {
 		var header []string
@@ -157,26 +158,28 @@ func TestHowManyHeaderFieldsThereMayBe(t *testing.T) {
 			header = append(header, "X-"+strconv.Itoa(i%7), "y")
 		}
 		if res := g.do(http.MethodPost, header...); res.StatusCode != status {
-			t.Errorf("%d fields: %s", fields, res.Status)
+			t.Errorf("%d fields: got %s, want %d", fields, res.Status, status)
 		}
 	}
 }
 
-func TestAddressesAsHosts(t *testing.T) {
+func TestAddressesAreAcceptedAsHosts(t *testing.T) {
 	g := newGuarded(t, &mcphttp.Guard{Addresses: true})
 	for host, status := range map[string]int{"10.0.0.1": 200, "10.0.0.1:9090": 200, "[fd00::1]:9090": 200, "evil.example.com": 403, "127.1": 403} {
 		if res := g.do(http.MethodGet, "Host", host); res.StatusCode != status {
-			t.Errorf("%s: %s", host, res.Status)
+			t.Errorf("%s: got %s, want %d", host, res.Status, status)
 		}
 	}
 }
 
-// What nobody reads does not keep a connection: a refusal is read, and then the connection ends, however slowly the rest comes.
-func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
+// A refused request is answered and its connection closed before its body has arrived.
+func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, method := range []string{"POST", "GET", "PUT"} {
 		t.Run(method, func(t *testing.T) {
-			srv := httptest.NewServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it came through") })))
+			srv := httptest.NewServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				t.Error("got an admitted request, want none")
+			})))
 			t.Cleanup(srv.Close)
 			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
 			if err != nil {
@@ -189,16 +192,16 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 			if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			said, err := io.ReadAll(c)
-			if err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 40") {
-				t.Errorf("got %q, %v", said, err)
+			got, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 40") {
+				t.Errorf("got %q, %v, want a status 40x and the end", got, err)
 			}
 		})
 	}
 }
 
-// On a connection of HTTP/2 others are answered, too: it goes on after a refusal.
-func TestRefusalsDoNotEndTheConnectionOfOthers(t *testing.T) {
+// An HTTP/2 connection stays open after a refusal, because it also has other requests.
+func TestRefusalKeepsTheHTTP2Connection(t *testing.T) {
 	srv := httptest.NewUnstartedServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/deep" {
 			mcphttp.Refuse(wrapped{w}, http.StatusTeapot, "no")
@@ -211,8 +214,8 @@ func TestRefusalsDoNotEndTheConnectionOfOthers(t *testing.T) {
 		path, origin string
 		status       int
 	}{{"/", "http://evil.example", 403}, {"/", "", 200}, {"/deep", "", 418}, {"/", "", 200}} {
-		var again bool
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { again = i.Reused }})
+		var reused bool
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+c.path, strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
@@ -226,18 +229,18 @@ func TestRefusalsDoNotEndTheConnectionOfOthers(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, res.Body) // it may be empty
 		res.Body.Close()
-		if res.StatusCode != c.status || res.ProtoMajor != 2 || again != (c.origin == "") {
-			t.Errorf("%+v: %s %s, on a connection that was used before: %v", c, res.Proto, res.Status, again)
+		if res.StatusCode != c.status || res.ProtoMajor != 2 || reused != (c.origin == "") {
+			t.Errorf("%+v: got %s %s, reused connection %t", c, res.Proto, res.Status, reused)
 		}
 	}
 }
 
-// A wrapped response is another one for those who do not look into it.
+// A wrapped ResponseWriter has the methods of the other one only through Unwrap.
 type wrapped struct{ http.ResponseWriter }
 
 func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func TestRequestsOfHTTP2ThatSayTwoThings(t *testing.T) {
+func TestContradictingHostsOfHTTP2AreRefused(t *testing.T) {
 	for _, c := range []struct {
 		target, host string
 		status       int
@@ -258,13 +261,13 @@ func TestRequestsOfHTTP2ThatSayTwoThings(t *testing.T) {
 		w := httptest.NewRecorder()
 		admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 		if w.Code != c.status {
-			t.Errorf("%+v: %d", c, w.Code)
+			t.Errorf("%+v: got %d", c, w.Code)
 		}
 	}
 }
 
-// All of a server is something to ask for its OPTIONS only, and HTTP/2 is spoken with TLS only.
-func TestAsteriskIsForOptions(t *testing.T) {
+// The target * is for OPTIONS, and HTTP/2 requires TLS.
+func TestAsteriskIsRefusedWithoutOptions(t *testing.T) {
 	for line, status := range map[string]int{"PRI * HTTP/2.0": 400, "POST * HTTP/1.1": 400} {
 		g := newGuarded(t, &mcphttp.Guard{})
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(g.url, "http://"))
@@ -281,13 +284,13 @@ func TestAsteriskIsForOptions(t *testing.T) {
 		}
 		res.Body.Close()
 		if res.StatusCode != status || g.seen != 0 {
-			t.Errorf("%s: %s, %d seen", line, res.Status, g.seen)
+			t.Errorf("%s: got %s, %d admitted, want %d, 0", line, res.Status, g.seen, status)
 		}
 	}
 }
 
-// net/http overlooks Transfer-Encoding in HTTP/1.0. What it then takes for no body must not be the next request.
-func TestNothingFollowsARequestOfHTTP10(t *testing.T) {
+// net/http ignores Transfer-Encoding in HTTP/1.0. The body, which it then does not read, must not be the next request.
+func TestHTTP10RequestsCloseTheConnection(t *testing.T) {
 	g := newGuarded(t, &mcphttp.Guard{})
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(g.url, "http://"))
 	if err != nil {
@@ -301,14 +304,14 @@ func TestNothingFollowsARequestOfHTTP10(t *testing.T) {
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	said, _ := io.ReadAll(c) // it ends with the connection, or with a reset
-	if n := strings.Count(string(said), "HTTP/1."); n != 1 || g.seen != 1 {
-		t.Errorf("%d answers, %d requests seen: %q", n, g.seen, said)
+	got, _ := io.ReadAll(c) // it ends with the connection, or with a reset
+	if n := strings.Count(string(got), "HTTP/1."); n != 1 || g.seen != 1 {
+		t.Errorf("got %d responses, %d admitted requests, want 1, 1: %q", n, g.seen, got)
 	}
 }
 
-// Somebody else's text is short in the log, and has nothing that a terminal obeys.
-func TestRefusalsAreLoggedHarmlessly(t *testing.T) {
+// A client's text is short in the log, and contains no control characters of terminals.
+func TestRefusalsAreLoggedWithoutControlCharacters(t *testing.T) {
 	for _, origin := range []string{"http://a\u202eb", "http://a\u009b31m", strings.Repeat("x", 100_000)} {
 		var log bytes.Buffer
 		h := admitted(&mcphttp.Guard{Log: zerolog.New(&log)}, http.NotFoundHandler())
@@ -317,13 +320,13 @@ func TestRefusalsAreLoggedHarmlessly(t *testing.T) {
 		r.Header.Set("Origin", origin)
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		if strings.ContainsAny(log.String(), "\u202e\u009b") || log.Len() == 0 || log.Len() > 1000 {
-			t.Errorf("logged %d bytes: %.1000q", log.Len(), log.String())
+			t.Errorf("got %d logged bytes, want at most 1000 without control characters: %.1000q",
+				log.Len(), log.String())
 		}
 	}
 }
 
-// However many requests are refused, the log has a line a second.
-func TestRefusalsDoNotFillTheLog(t *testing.T) {
+func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		h := admitted(&mcphttp.Guard{Log: zerolog.New(&log)}, http.NotFoundHandler())
@@ -336,12 +339,12 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 			<-time.After(2 * time.Second)
 		}
 		if lines := strings.Count(log.String(), "evil.example"); lines != 2 {
-			t.Errorf("the log has %d lines, want 2", lines)
+			t.Errorf("got %d lines, want 2", lines)
 		}
 	})
 }
 
-// admitted returns a http.Handler that passes the requests that g admits to next.
+// admitted returns an http.Handler that passes the requests that g admits to next.
 func admitted(g *mcphttp.Guard, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.Admit(w, r) {

@@ -23,20 +23,20 @@ func TestDecodeValue(t *testing.T) {
 	} {
 		got, ok := DecodeValue(c.in)
 		if ok != c.ok || ok && got != c.want {
-			t.Errorf("DecodeValue(%q) = %q, %v; want %q, %v", c.in, got, ok, c.want, c.ok)
+			t.Errorf("DecodeValue(%q): got %q, %v, want %q, %v", c.in, got, ok, c.want, c.ok)
 		}
 	}
 }
 
-func TestEncodedValuesComeBack(t *testing.T) {
+func TestEncodedValuesDecodeToTheSame(t *testing.T) {
 	for _, v := range []string{"", "echo", " padded", "tab\t", "é", "a\nb", "=?base64?x?=", "=?base64?", "?="} {
 		if got, ok := DecodeValue(EncodeValue(v)); !ok || got != v {
-			t.Errorf("%q came back as %q, %v", v, got, ok)
+			t.Errorf("got %q, %v, want %q", got, ok, v)
 		}
 	}
 }
 
-// FuzzDecodeValue decodes what any client could send, and encodes it again.
+// FuzzDecodeValue decodes any text, and encodes the value again.
 func FuzzDecodeValue(f *testing.F) {
 	for _, s := range []string{"", "echo", "=?base64?ZWNobw==?=", "=?base64?ZWNobw?=", "=?base64??=", "=?base64?/w==?=", "=?BASE64?ZWNobw==?=", "=?base64?DQo=?=", "\xff"} {
 		f.Add(s)
@@ -47,7 +47,7 @@ func FuzzDecodeValue(f *testing.F) {
 			return
 		}
 		if again, ok := DecodeValue(EncodeValue(value)); !ok || again != value {
-			t.Fatalf("%q is %q, and came back as %q, %v", s, value, again, ok)
+			t.Fatalf("%q: got %q, %v after encoding, want %q", s, again, ok, value)
 		}
 	})
 }

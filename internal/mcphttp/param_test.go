@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-func TestParamsAreFound(t *testing.T) {
+func TestParamsOfSchemas(t *testing.T) {
 	for _, c := range []struct {
 		name, schema string
 		want         []mcphttp.Param
@@ -31,9 +31,9 @@ func TestParamsAreFound(t *testing.T) {
 			schema: `{"properties":{"x-mcp-header":{"type":"string","x-mcp-header":"H"}}}`,
 			want:   []mcphttp.Param{{"Mcp-Param-H", []string{"x-mcp-header"}, "string"}},
 		},
-		{name: "what is not a schema is not looked at", schema: `{"default":{"x-mcp-header":""},"enum":[{"x-mcp-header":1}],"properties":{"a":{"const":{"x-mcp-header":2}}}}`},
+		{name: "values that are not schemas are skipped", schema: `{"default":{"x-mcp-header":""},"enum":[{"x-mcp-header":1}],"properties":{"a":{"const":{"x-mcp-header":2}}}}`},
 		{
-			name:   "the annotation may be spelt with escapes",
+			name:   "the name of the annotation may have escapes",
 			schema: `{"properties":{"a":{"type":"number","\u0078-mcp-h\u0065ader":"A"}}}`,
 			errs:   []string{"only a string, an integer or a boolean"}, clean: `{"properties":{"a":{"type":"number"}}}`,
 		},
@@ -51,7 +51,7 @@ func TestParamsAreFound(t *testing.T) {
 			clean:  `{"properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"},"d":{"type":"string"}}}`,
 		},
 		{
-			name:   "types that no header can carry, U-21",
+			name:   "types that a header cannot represent, U-21",
 			schema: `{"properties":{"a":{"type":"number","x-mcp-header":"A"},"b":{"type":["string","null"],"x-mcp-header":"B"},"c":{"x-mcp-header":"C"},"d":{"type":"array","x-mcp-header":"D"}}}`,
 			errs:   []string{"/properties/a", "/properties/b", "/properties/c", "/properties/d"},
 			clean:  `{"properties":{"a":{"type":"number"},"b":{"type":["string","null"]},"c":{},"d":{"type":"array"}}}`,
@@ -64,7 +64,7 @@ func TestParamsAreFound(t *testing.T) {
 			clean:  `{"properties":{"a":{"type":"string","x-mcp-header":"Region"},"b":{"type":"string"}}}`,
 		},
 		{
-			name: "only properties may lead to it",
+			name: "only properties may have it",
 			schema: `{"x-mcp-header":"R","properties":{"l":{"type":"array","items":{"type":"string","x-mcp-header":"I"}}},"anyOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}],` +
 				`"$defs":{"d":{"type":"string","x-mcp-header":"D"}},"if":{"properties":{"a":{"type":"string","x-mcp-header":"F"}}}}`,
 			errs: []string{`""`, "/properties/l/items", "/anyOf/0/properties/a", "/$defs/d", "/if/properties/a"},
@@ -84,11 +84,11 @@ func TestParamsAreFound(t *testing.T) {
 				t.Errorf("params (-want +got):\n%s", diff)
 			}
 			if len(errs) != len(c.errs) {
-				t.Fatalf("errors %q, want %q", errs, c.errs)
+				t.Fatalf("got errors %q, want %q", errs, c.errs)
 			}
 			for i, want := range c.errs {
 				if !strings.Contains(errs[i].Error(), want) {
-					t.Errorf("error %q does not say %q", errs[i], want)
+					t.Errorf("got error %q, want %q in it", errs[i], want)
 				}
 			}
 			want := c.clean
@@ -97,16 +97,16 @@ func TestParamsAreFound(t *testing.T) {
 			}
 			clean, _ := mcphttp.CleanSchema([]byte(c.schema))
 			if string(clean) != want {
-				t.Errorf("clean schema\n got %s\nwant %s", clean, want)
+				t.Errorf("clean schema:\n got %s\nwant %s", clean, want)
 			}
 			if again, errs := mcphttp.Params(clean); len(errs) > 0 || !cmp.Equal(again, c.want) {
-				t.Errorf("the clean schema has params %v and errors %q", again, errs)
+				t.Errorf("clean schema: got params %v, errors %q, want %v and none", again, errs, c.want)
 			}
 		})
 	}
 }
 
-func TestParamIsComparedWithItsHeader(t *testing.T) {
+func TestParamMustMatchItsHeader(t *testing.T) {
 	str, num, yes := []string{"string", "s"}, []string{"integer", "o", "n"}, []string{"boolean", "b"}
 	for _, c := range []struct {
 		param     []string
@@ -136,7 +136,7 @@ func TestParamIsComparedWithItsHeader(t *testing.T) {
 		{str, `{"s":"YQ==?="}`, []string{"YQ==?="}, ""},
 		{str, `{"s":"=?base64?YQ=="}`, []string{"=?base64?YQ=="}, ""},
 		{str, `{"s":"=?base64?YQ==?="}`, []string{"=?base64?PT9iYXNlNjQ/WVE9PT89?="}, ""},
-		{str, `{"s":7}`, []string{"7"}, ""}, // the tool's schema says what is wrong with it
+		{str, `{"s":7}`, []string{"7"}, ""}, // the tool's schema rejects it
 		{str, `{"s":{"a":1}}`, nil, ""},
 		{str, `{"s":[1]}`, []string{"1"}, "not a single value"},
 		{num, `{"o":{"n":42}}`, []string{"42"}, ""},
@@ -166,14 +166,14 @@ func TestParamIsComparedWithItsHeader(t *testing.T) {
 		err := p.Check([]byte(c.arguments), c.values)
 		switch {
 		case c.want == "" && err != nil:
-			t.Errorf("%s with %q: %v", c.arguments, c.values, err)
+			t.Errorf("%s with %q: got %v, want no error", c.arguments, c.values, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s with %q: %v, want %q", c.arguments, c.values, err, c.want)
+			t.Errorf("%s with %q: got %v, want %q", c.arguments, c.values, err, c.want)
 		}
 	}
 }
 
-// FuzzCleanSchema checks that cleaning leaves nothing invalid behind, and keeps what is valid.
+// FuzzCleanSchema checks that CleanSchema removes all that is invalid, and nothing else.
 func FuzzCleanSchema(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"items":[{"x-mcp-header":"B"}]}}}`))
 	f.Add([]byte(`{"$defs":{"a/b~":{"x-mcp-header":[]}},"x-mcp-header":{}}`))
@@ -185,15 +185,16 @@ func FuzzCleanSchema(f *testing.F) {
 		clean, _ := mcphttp.CleanSchema(schema)
 		again, left := mcphttp.Params(clean)
 		if len(left) > 0 || !cmp.Equal(params, again) || !valid(clean) {
-			t.Errorf("%s cleaned of %q is %s, with %v and %q", schema, errs, clean, again, left)
+			t.Errorf("%s with errors %q: got %s with params %v, errors %q, want %v and none",
+				schema, errs, clean, again, left, params)
 		}
 	})
 }
 
 func valid(text []byte) bool { return rawjson.Check(text) == nil }
 
-// What a client sends of an argument is what a server takes for the same.
-func TestParamValues(t *testing.T) {
+// The header value of an argument passes Check.
+func TestParamValuesMatchTheirArguments(t *testing.T) {
 	const arguments = `{"s":" ü","e":"","q":"=?base64?x?=","n":-7,"f":4.2e1,"big":9007199254740991,"b":true,"null":null,"list":[1],"o":{"in":"x"}}`
 	for path, want := range map[string]string{
 		"s": "=?base64?IMO8?=", "e": "", "q": "=?base64?PT9iYXNlNjQ/eD89?=", "n": "-7", "f": "42", "big": "9007199254740991", "b": "true", "o.in": "x",
@@ -202,14 +203,14 @@ func TestParamValues(t *testing.T) {
 		p := mcphttp.Param{Header: "Mcp-Param-X", Path: strings.Split(path, ".")}
 		got, ok := p.Value([]byte(arguments))
 		if ok != (want != "none") || ok && got != want {
-			t.Errorf("%s is %q, %t", path, got, ok)
+			t.Errorf("%s: got %q, %t, want %q", path, got, ok, want)
 		}
 		var values []string
 		if ok {
 			values = []string{got}
 		}
 		if err := p.Check([]byte(arguments), values); err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got %v, want no error", path, err)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestPayloadHasItsSizeAndDecodesToItsText(t *testing.T) {
+func TestPayloadHasItsSizeAndText(t *testing.T) {
 	for _, text := range []string{"mixed", "ascii"} {
 		for _, size := range []int{60, 200, 201, 202, 203, 65536} {
 			p, err := newPayload(7, size, text)
@@ -39,15 +39,16 @@ func TestPayloadHasItsSizeAndDecodesToItsText(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(p.arguments) != size || arguments.Text != string(p.text) {
-				t.Errorf("%s, %d: %d bytes, text %.80q, want %.80q", text, size, len(p.arguments), arguments.Text, p.text)
+				t.Errorf("%s, %d: got %d bytes, text %.80q, want %.80q",
+					text, size, len(p.arguments), arguments.Text, p.text)
 			}
 			if len(places(p.arguments, firstCall)) != 1 {
-				t.Errorf("%s, %d: the number stands %d times", text, size, len(places(p.arguments, firstCall)))
+				t.Errorf("%s, %d: got the number %d times, want once", text, size, len(places(p.arguments, firstCall)))
 			}
 		}
 	}
 	if _, err := newPayload(7, 30, "mixed"); err == nil {
-		t.Error("a size without room for the number was taken")
+		t.Error("newPayload of 30 bytes: got no error, want one")
 	}
 }
 
@@ -125,7 +126,7 @@ func resultOf(id string, arguments json.RawMessage) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, id, text)
 }
 
-func TestCallerReadsEveryFormOfAnAnswer(t *testing.T) {
+func TestCallerReadsEveryEncodingOfAnAnswer(t *testing.T) {
 	for form, write := range answerForms {
 		for _, e := range []era{legacy, modern} {
 			for _, size := range []int{200, 65536} {
@@ -138,7 +139,7 @@ func TestCallerReadsEveryFormOfAnAnswer(t *testing.T) {
 						}
 					}
 					if c.answers.decoded != 1 {
-						t.Errorf("%d answers were decoded, want the first", c.answers.decoded)
+						t.Errorf("got %d decoded answers, want the first", c.answers.decoded)
 					}
 				})
 			}
@@ -160,7 +161,7 @@ func dialOne(t *testing.T, url string, e era, caller, size int) *caller {
 	return c
 }
 
-func TestWrongAnswersAreFound(t *testing.T) {
+func TestWrongAnswersAreRejected(t *testing.T) {
 	good := func(id string, arguments json.RawMessage) string { return string(resultOf(id, arguments)) }
 	for name, wrong := range map[string]func(id string, arguments json.RawMessage) string{
 		"another id":      func(_ string, a json.RawMessage) string { return good("10000000", a) },
@@ -199,7 +200,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 				}
 			}
 			if err := c.call(); err == nil {
-				t.Error("a wrong answer was taken")
+				t.Error("got no error, want one")
 			}
 		})
 	}
@@ -233,18 +234,18 @@ func (p *pairs) cross(arguments json.RawMessage) json.RawMessage {
 	return <-mine
 }
 
-func TestMeasureRefusesCrossedAnswers(t *testing.T) {
+func TestMeasureRejectsAnswersOfOtherCallers(t *testing.T) {
 	var p pairs
 	url := echoServer(t, func(w http.ResponseWriter, id string, arguments json.RawMessage) {
 		w.Write(resultOf(id, p.cross(arguments)))
 	})
 	_, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{legacy, 200, 2}, "mixed", 50*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "2 of 2 callers") || !strings.Contains(err.Error(), "another payload") {
-		t.Errorf("crossed answers: %v", err)
+		t.Errorf("got %v, want an error of 2 of 2 callers", err)
 	}
 }
 
-func TestMeasureCountsWhatEndsWhileItMeasures(t *testing.T) {
+func TestMeasureCountsCallsThatEndDuringIt(t *testing.T) {
 	var served atomic.Int64
 	url := echoServer(t, func(w http.ResponseWriter, id string, arguments json.RawMessage) {
 		served.Add(1)
@@ -257,12 +258,12 @@ func TestMeasureCountsWhatEndsWhileItMeasures(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Calls < 1 || int64(got.Calls) >= served.Load() || got.CPU <= 0 || got.P50 <= 0 || got.P99 < got.P50 || got.Decoded != 3 {
-			t.Errorf("%s: %+v of %d served", e, got, served.Load())
+			t.Errorf("%s: got %+v of %d served calls", e, got, served.Load())
 		}
 	}
 }
 
-func TestMeasureRefusesAServerThatDies(t *testing.T) {
+func TestMeasureFailsIfTheServerExits(t *testing.T) {
 	var calls atomic.Int32
 	url := echoServer(t, func(w http.ResponseWriter, id string, arguments json.RawMessage) {
 		if calls.Add(1) > 10 {
@@ -272,11 +273,11 @@ func TestMeasureRefusesAServerThatDies(t *testing.T) {
 	})
 	_, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{modern, 200, 2}, "mixed", 50*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "2 of 2 callers") {
-		t.Errorf("a dead connection: %v", err)
+		t.Errorf("got %v, want an error of 2 of 2 callers", err)
 	}
 }
 
-func TestResponsesThatCannotBeReadAreRefused(t *testing.T) {
+func TestInvalidResponsesAreRejected(t *testing.T) {
 	for name, wire := range map[string]string{
 		"no status":        "hello\r\n\r\n",
 		"no end":           "HTTP/1.1 200 OK\r\n\r\nbody",
@@ -289,12 +290,12 @@ func TestResponsesThatCannotBeReadAreRefused(t *testing.T) {
 		"connection close": "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
 	} {
 		if resp, err := newResponseReader(strings.NewReader(wire)).read(); err == nil {
-			t.Errorf("%s: read as %d %q", name, resp.status, resp.body)
+			t.Errorf("%s: got %d %q, want an error", name, resp.status, resp.body)
 		}
 	}
 }
 
-func TestResponsesFollowOneAnother(t *testing.T) {
+func TestResponsesOfAConnectionAreRead(t *testing.T) {
 	rr := newResponseReader(strings.NewReader(
 		"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n" +
 			"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\nmcp-session-id: abc\r\n\r\n3;x=y\r\n{\"a\r\nA\r\n\":\"234567\"\r\n1\r\n}\r\n0\r\n\r\n" +
@@ -310,19 +311,19 @@ func TestResponsesFollowOneAnother(t *testing.T) {
 		}
 		message, err := resp.message()
 		if err != nil || resp.status != want.status || resp.session != want.session || string(message) != want.body {
-			t.Errorf("%d %q %q %v, want %+v", resp.status, resp.session, message, err, want)
+			t.Errorf("got %d %q %q %v, want %+v", resp.status, resp.session, message, err, want)
 		}
 	}
 }
 
-func TestEveryPeerAnswersItsErasAndEnds(t *testing.T) {
+func TestEveryPeerServesItsErasAndExits(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range subjects {
 		if strings.HasPrefix(s.name, "bridge-") {
-			continue // they are tested where they live
+			continue // they have tests of their own
 		}
 		t.Run(s.name, func(t *testing.T) {
 			cmd, err := s.command(o)
@@ -350,7 +351,7 @@ func TestEveryPeerAnswersItsErasAndEnds(t *testing.T) {
 							}
 						}
 						if c.decoded() != 1 {
-							t.Errorf("%s: %d answers were decoded, want the first", e, c.decoded())
+							t.Errorf("%s: got %d decoded answers, want the first", e, c.decoded())
 						}
 						c.close()
 					}
@@ -359,30 +360,30 @@ func TestEveryPeerAnswersItsErasAndEnds(t *testing.T) {
 			used, err := p.cpu()
 			want := 1
 			if strings.HasPrefix(s.name, floor) || slices.Contains(through, s.name) {
-				want = 2 // its plugin, or what stands between
+				want = 2 // its plugin, or the proxy
 			}
 			if err != nil || used.server <= 0 || used.total < used.server || len(used.pids) != want {
-				t.Errorf("%+v, %v; want %d processes", used, err, want)
+				t.Errorf("got %+v, %v, want %d processes", used, err, want)
 			}
 			p.stop()
 			if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.pid))); err == nil {
-				t.Errorf("process %d is still there", p.pid)
+				t.Errorf("got process %d after stop, want none", p.pid)
 			}
 		})
 	}
 }
 
-func TestStartSaysWhyAServerDidNotStart(t *testing.T) {
+func TestStartReportsTheErrorOfAServer(t *testing.T) {
 	cmd, err := self("floor-plugin")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := start(cmd, time.Minute); err == nil || !strings.Contains(err.Error(), "wants a socket") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want one that mentions a socket", err)
 	}
 }
 
-func TestRunReportsRatiosAndWritesThem(t *testing.T) {
+func TestRatiosAreReportedAndWritten(t *testing.T) {
 	o, err := parseOptions([]string{
 		"-rounds", "2", "-duration", "500ms", "-sizes", "200", "-callers", "2", "-only", "floor,go-sdk",
 		"-out", filepath.Join(t.TempDir(), "bench.json"),
@@ -396,7 +397,7 @@ func TestRunReportsRatiosAndWritesThem(t *testing.T) {
 	}
 	for _, want := range []string{"legacy, 200 B, 2 callers", "modern, 200 B, 2 callers", "go-sdk"} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, text.String())
+			t.Errorf("got a report without %q:\n%s", want, text.String())
 		}
 	}
 	b, err := os.ReadFile(o.Out)
@@ -408,11 +409,11 @@ func TestRunReportsRatiosAndWritesThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(r.Cells) != 4 || len(r.Cells[0].Rounds) != 2 || len(r.Ratios) != 4 {
-		t.Errorf("%d cells, %d ratios", len(r.Cells), len(r.Ratios))
+		t.Errorf("got %d cells, %d ratios, want 4, 4", len(r.Cells), len(r.Ratios))
 	}
 }
 
-func TestGoalsOverDirectCountTheClientAndWhatIsAdded(t *testing.T) {
+func TestGoalsOverDirectCountAllCPUAndTheAddedLatency(t *testing.T) {
 	r := newReport(options{Rounds: 3})
 	for _, callers := range []int{1, 16} {
 		at := setting{modern, 200, callers}
@@ -428,11 +429,11 @@ func TestGoalsOverDirectCountTheClientAndWhatIsAdded(t *testing.T) {
 		{proxyModern, direct, setting{modern, 200, 1}, true, 0.3, spread{0.5, 0.25, 0.75}, false},
 	}
 	if !slices.Equal(r.Goals, want) {
-		t.Errorf("goals: %+v, want %+v", r.Goals, want)
+		t.Errorf("got goals %+v, want %+v", r.Goals, want)
 	}
 }
 
-func TestGoalsAreJudgedByTheRoundsOwnRatios(t *testing.T) {
+func TestGoalsCompareRatiosWithinRounds(t *testing.T) {
 	r := newReport(options{Rounds: 3})
 	at := setting{legacy, 65536, 16}
 	for _, cpu := range []struct{ bridge, floor, gosdk float64 }{{6, 5, 40}, {12, 10, 80}, {9, 5, 30}} {
@@ -443,20 +444,20 @@ func TestGoalsAreJudgedByTheRoundsOwnRatios(t *testing.T) {
 	r.add(mcpGo, at, sample{}, context.DeadlineExceeded)
 	r.conclude()
 	if len(r.Goals) != 2 {
-		t.Fatalf("goals: %+v", r.Goals)
+		t.Fatalf("got goals %+v, want 2", r.Goals)
 	}
 	if g := r.Goals[0]; g.Over != floor || !g.Met || g.Is != (spread{1.2, 1.2, 1.8}) {
-		t.Errorf("over the floor: %+v", g)
+		t.Errorf("over the floor: got %+v", g)
 	}
 	if g := r.Goals[1]; g.Over != goSDK || !g.Met || g.Is != (spread{0.15, 0.15, 0.3}) {
-		t.Errorf("over go-sdk: %+v", g)
+		t.Errorf("over go-sdk: got %+v", g)
 	}
 	if r.refused() != 1 {
-		t.Errorf("%d refused, want the one with an error", r.refused())
+		t.Errorf("got %d refused, want the one with an error", r.refused())
 	}
 	for _, q := range r.Ratios {
 		if q.Subject == mcpGo {
-			t.Errorf("a measurement with errors has a ratio: %+v", q)
+			t.Errorf("got ratio %+v of a measurement with errors, want none", q)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The released program has no failpoints. Each row of panicPoints fits the source.
+// The released program has no failpoints, and the source has the line of each row of panicPoints.
 func TestOnlyTheCopyHasFailpoints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -19,7 +19,7 @@ func TestOnlyTheCopyHasFailpoints(t *testing.T) {
 	}
 	for program, want := range map[string]bool{released: false, failing: true} {
 		if has, err := hasFailpoints(program); err != nil || has != want {
-			t.Errorf("%s: failpoints: %v, want %v: %v", filepath.Base(program), has, want, err)
+			t.Errorf("%s has failpoints: got %v, %v, want %v", filepath.Base(program), has, err, want)
 		}
 	}
 }

@@ -198,7 +198,7 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 		count[w.Kind]++
 	}
 	r.tell("R1", len(sum.wrongs)+len(sum.unmatched) == 0,
-		fmt.Sprintf("%d kills under 64 callers: 0 lost, duplicate or crossed answers, 0 double executions, 0 wrong outcomes", total),
+		fmt.Sprintf("%d kills under 64 callers: 0 lost, duplicate or misdirected answers, 0 double executions, 0 wrong outcomes", total),
 		"%d kills, %d calls (%d died with a backend): %d wrong %s%s", sum.cycles, sum.calls, sum.crashed, len(sum.wrongs)+len(sum.unmatched),
 		text(count), unmatchedText(sum.unmatched))
 	r.tell("R2", quantile(sum.learn, .99) <= 50*time.Millisecond, "a call learns of the death within 50 ms, p99",

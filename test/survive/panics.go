@@ -452,19 +452,19 @@ func (p *panicking) at(ctx context.Context, name string) error {
 		return err
 	}
 	wrongs := p.judge(name, history, journal)
-	told := 0
+	failed := 0
 	for i := range history {
 		if isInternal(&history[i]) {
-			told++
+			failed++
 		}
 	}
-	p.internal += told
+	p.internal += failed
 	p.calls += len(history)
-	if point.ends && told != times {
-		wrongs = append(wrongs, checker.Wrong{Kind: "untold", Token: name, Why: fmt.Sprintf("%d panics there, and %d calls were told", times, told)})
+	if point.ends && failed != times {
+		wrongs = append(wrongs, checker.Wrong{Kind: "missing-internal-error", Token: name, Why: fmt.Sprintf("%d panics, and %d calls failed with INTERNAL", times, failed)})
 	}
-	if !point.ends && told > times {
-		wrongs = append(wrongs, checker.Wrong{Kind: "overtold", Token: name, Why: fmt.Sprintf("%d panics there, and %d calls were told", times, told)})
+	if !point.ends && failed > times {
+		wrongs = append(wrongs, checker.Wrong{Kind: "extra-internal-error", Token: name, Why: fmt.Sprintf("%d panics, and %d calls failed with INTERNAL", times, failed)})
 	}
 	if len(wrongs) > 0 {
 		fmt.Fprintf(os.Stderr, "R15: %s: ", name)
@@ -561,7 +561,7 @@ func (p *panicking) judge(name string, history []checker.Call, journal []checker
 	}
 	wrongs := slices.DeleteFunc(checker.Rule{}.Judge(history, journal), func(w checker.Wrong) bool {
 		c := byToken[w.Token]
-		return w.Kind == checker.Unasked && len(c.Answers) == 1 && c.Answers[0].Outcome == "unknown"
+		return w.Kind == checker.UnrequestedCancel && len(c.Answers) == 1 && c.Answers[0].Outcome == "unknown"
 	})
 	for i := range wrongs {
 		wrongs[i].Why = name + ": " + wrongs[i].Why

@@ -378,7 +378,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 	}
 	// The backend receives the cancellation of a call when the network is mended.
 	res.wrongs = slices.DeleteFunc(checker.Rule{}.Judge(history, entries), func(w checker.Wrong) bool {
-		return w.Kind == checker.Unasked && unknown[w.Token]
+		return w.Kind == checker.UnrequestedCancel && unknown[w.Token]
 	})
 	if len(res.wrongs) > 0 {
 		err = r.keepHistory(b, history, res.wrongs)

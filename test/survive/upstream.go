@@ -73,7 +73,7 @@ func killUpstream(ctx context.Context, r *Rig) error {
 		}
 	}
 	r.tell("R16", len(sum.wrongs) == 0 && sum.rode > 0 && sum.crashed > 0,
-		fmt.Sprintf("%d kills of a stdio server under 64 callers: 0 lost, duplicate or crossed answers, 0 double executions, 0 wrong outcomes", total),
+		fmt.Sprintf("%d kills of a stdio server under 64 callers: 0 lost, duplicate or misdirected answers, 0 double executions, 0 wrong outcomes", total),
 		"%d kills, %d calls (%d died with a server, %d rode over, %d refused): %d wrong %s; learned within p99 %v, replaced within p50 %v, p99 %v",
 		sum.cycles, sum.calls, sum.crashed, sum.rode, sum.refused, len(sum.wrongs), kinds(sum.wrongs), quantile(sum.learn, .99),
 		quantile(sum.replaced, .5), quantile(sum.replaced, .99))
@@ -125,7 +125,7 @@ func babble(ctx context.Context, r *Rig) error {
 		return err
 	}
 	wrongs := slices.DeleteFunc(checker.Rule{}.Judge(history, journal), func(w checker.Wrong) bool {
-		return w.Kind == checker.Unasked // a server that is told to end gives up what it does
+		return w.Kind == checker.UnrequestedCancel // a server that stops cancels its calls
 	})
 	warned := strings.Count(string(log), "have it log to standard error")
 	r.tell("I01", len(wrongs) == 0 && told["result unknown"] == times && warned == times,

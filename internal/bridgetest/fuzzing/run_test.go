@@ -33,7 +33,7 @@ func variantsOf(n int, args ...any) (all [][]any) {
 	return all
 }
 
-func TestVariantsAreThoseOfTheInput(t *testing.T) {
+func TestVariantsDependOnTheInputOnly(t *testing.T) {
 	args := func(s string) []any {
 		return []any{[]byte(`{"a":[12,true]}`), s, uint8(1), int32(-1), uint64(7), 1.5, true}
 	}
@@ -42,7 +42,7 @@ func TestVariantsAreThoseOfTheInput(t *testing.T) {
 		t.Error(diff)
 	}
 	if reflect.DeepEqual(a, other) {
-		t.Error("another input has the same variants")
+		t.Error("got the same variants of another input")
 	}
 	seen, same := map[string]bool{}, 0
 	for _, v := range a {
@@ -53,22 +53,23 @@ func TestVariantsAreThoseOfTheInput(t *testing.T) {
 		}
 	}
 	if len(seen) < 200 || same > 10 {
-		t.Errorf("of 300 variants %d have texts of their own, and %d are the input", len(seen), same)
+		t.Errorf("got %d different variants of 300, and %d that are the input, want at least 200 and at most 10",
+			len(seen), same)
 	}
 }
 
-func TestVariantsAreBounded(t *testing.T) {
+func TestVariantsHaveALimit(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 100, 5000} {
 		for _, v := range variantsOf(5000, bytes.Repeat([]byte("1"), size), strings.Repeat("x", size)) {
 			if b, s := v[0].([]byte), v[1].(string); len(b) > size+maxGrowth || len(s) > size+maxGrowth {
-				t.Fatalf("%d and %d bytes are variants of %d", len(b), len(s), size)
+				t.Fatalf("got variants of %d and %d bytes of an input of %d", len(b), len(s), size)
 			}
 		}
 	}
 }
 
-// A target may keep or change what it is given.
-func TestVariantsAreOfTheirOwnMemory(t *testing.T) {
+// A target may retain and modify its arguments.
+func TestVariantsHaveTheirOwnMemory(t *testing.T) {
 	in := []byte("0123456789")
 	v, out := newVariants([]reflect.Value{reflect.ValueOf(in)}), make([]reflect.Value, 1)
 	var all, copies [][]byte
@@ -80,24 +81,24 @@ func TestVariantsAreOfTheirOwnMemory(t *testing.T) {
 		copy(b, copies[len(copies)-1])
 	}
 	if string(in) != "0123456789" {
-		t.Errorf("the input is %q now", in)
+		t.Errorf("got input %q after the variants, want 0123456789", in)
 	}
 	for i := range all {
 		if !bytes.Equal(all[i], copies[i]) {
-			t.Fatalf("variant %d was %q, and is %q now", i, copies[i], all[i])
+			t.Fatalf("variant %d: got %q after others, want %q", i, all[i], copies[i])
 		}
 	}
 }
 
-func TestARoundReadsTheInputAndItsVariants(t *testing.T) {
+func TestRoundRunsTheInputAndItsVariants(t *testing.T) {
 	var got [][]byte
 	round(reflect.ValueOf(func(_ *testing.T, b []byte) { got = append(got, b) }), []reflect.Value{reflect.ValueOf(t), reflect.ValueOf([]byte("input"))})
 	if len(got) != 1+Variants || string(got[0]) != "input" {
-		t.Errorf("%d calls: %q", len(got), got)
+		t.Errorf("got %d calls, want %d, the first with the input: %q", len(got), 1+Variants, got)
 	}
 }
 
-// tiny has targets that fail for what none of their seeds is. They are no targets of ours, which begin a line.
+// tiny has targets that fail for inputs that are not seeds. They are indented, so that tools/fuzz does not find them.
 const tiny = `package fuzzing
 
 import "testing"
@@ -118,8 +119,8 @@ import "testing"
 
 var named = regexp.MustCompile(`this variant of the input.* (testdata/fuzz/\w+):\n\s+(go test fuzz v1)\n\s+(\[\]byte\(.*\))\n\s+(string\(.*\))\n\s+(uint8\(\d+\))\n\s+(bool\(\w+\))\n`)
 
-// Of what fails in a variant the arguments are printed, by the engine, too; and they fail by themselves where it says that they are kept.
-func TestAFailingVariantIsNamed(t *testing.T) {
+// The arguments of a failing variant are printed, also by the engine, and fail again as a file of the corpus.
+func TestFailingVariantIsPrinted(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -146,13 +147,13 @@ func TestAFailingVariantIsNamed(t *testing.T) {
 			return string(out)
 		}
 		engine, plain := run("-test.run=^$", "-test.fuzz="+name, "-test.fuzzcachedir="+filepath.Join(dir, "cache"), "-test.fuzztime=10s"), run("-test.run="+name)
-		say, said := named.FindStringSubmatch(engine), named.FindStringSubmatch(plain)
-		if say == nil || said == nil || !slices.Equal(say, said) {
-			t.Fatalf("the engine says\n%s\nand a test says\n%s", engine, plain)
+		byEngine, byTest := named.FindStringSubmatch(engine), named.FindStringSubmatch(plain)
+		if byEngine == nil || byTest == nil || !slices.Equal(byEngine, byTest) {
+			t.Fatalf("got different arguments from the engine:\n%s\nand from a test:\n%s", engine, plain)
 		}
-		write(t, filepath.Join(dir, said[1], "kept"), strings.Join(said[2:], "\n"))
+		write(t, filepath.Join(dir, byTest[1], "kept"), strings.Join(byTest[2:], "\n"))
 		if out := run("-test.run=" + name + "/kept"); named.MatchString(out) {
-			t.Errorf("what was kept is not what failed:\n%s", out)
+			t.Errorf("got a failing variant, want the kept input to fail:\n%s", out)
 		}
 	}
 }

@@ -39,7 +39,7 @@ type Call struct {
 
 // An Answer is a response.
 type Answer struct {
-	// Token and PID are what a result says.
+	// Token and PID are the content of a result.
 	Token string `json:"token,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	// Tool failures and errors have a text, and errors the other fields.
@@ -58,19 +58,19 @@ func (c *Call) OK() bool { return len(c.Answers) == 1 && c.Answers[0].Result() }
 
 // The kinds of violations.
 const (
-	Lost        = "lost"         // a call has no answer
-	Duplicate   = "duplicate"    // it has more than one
-	Crossed     = "crossed"      // it was told something of another one
-	Double      = "double"       // it was executed twice
-	Ghost       = "ghost"        // its result says what was not done
-	Lied        = "lied"         // it was executed, and its error says that it was not
-	Untold      = "untold"       // its error does not say what became of it
-	Misordered  = "misordered"   // progress came in the wrong order, twice, or not
-	Uncancelled = "uncancelled"  // it was cancelled, and went on
-	Unasked     = "unasked"      // it was cancelled by nobody
-	LateMessage = "late-message" // it was told something after its end
-	Discarded   = "discarded"    // its work ended, its outcome is unknown, and no fault explains that
-	Delayed     = "delayed"      // its work ended, and many calls that ended later were answered before it
+	Lost              = "lost"               // a call has no answer
+	Duplicate         = "duplicate"          // it has more than one
+	Misdirected       = "misdirected"        // it received a message of another call
+	ExecutedTwice     = "executed-twice"     // it was executed twice
+	Unexecuted        = "unexecuted"         // it has a result, but its execution did not start or did not end
+	WrongOutcome      = "wrong-outcome"      // the outcome of its error contradicts the journal
+	NoOutcome         = "no-outcome"         // its error has no reason or no outcome
+	Misordered        = "misordered"         // progress is missing, repeated or out of order
+	NotCanceled       = "not-canceled"       // it was canceled, and did not stop
+	UnrequestedCancel = "unrequested-cancel" // it was canceled without a request
+	LateMessage       = "late-message"       // it received a message after its answer
+	Discarded         = "discarded"          // its work ended, its outcome is unknown, and no fault explains that
+	Delayed           = "delayed"            // its work ended, and many calls that ended later were answered before it
 )
 
 // overtaken is how many calls of a backend process may end after a call and be answered before it, until the death of
@@ -201,29 +201,29 @@ func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 		wrong(Duplicate, "%d answers", n)
 	}
 	for _, id := range c.Foreign {
-		wrong(Crossed, "it was told what is for %q", id)
+		wrong(Misdirected, "it received a message with the ID %q", id)
 	}
 	for _, a := range c.Answers {
 		switch {
 		case a.Result() && a.Token != c.Token:
-			wrong(Crossed, "the result is that of %q", a.Token)
+			wrong(Misdirected, "the result is that of %q", a.Token)
 		case a.Result() && d.ends == 0:
-			wrong(Ghost, "a result, and %d begins and no end in the journal", d.begins)
+			wrong(Unexecuted, "a result, and %d begins and no end in the journal", d.begins)
 		case a.Failed && a.Code == 0:
-			wrong(Untold, "the tool failed: %.200s", a.Text)
+			wrong(NoOutcome, "the tool failed: %.200s", a.Text)
 		case a.Failed && (a.Reason == "" || !slices.Contains([]string{"not_executed", "unknown", "executed"}, a.Outcome)):
-			wrong(Untold, "error %d with reason %q and outcome %q: %.200s", a.Code, a.Reason, a.Outcome, a.Text)
+			wrong(NoOutcome, "error %d with reason %q and outcome %q: %.200s", a.Code, a.Reason, a.Outcome, a.Text)
 		case a.Outcome == "not_executed" && d.begins > 0:
-			wrong(Lied, "not_executed (%s), and %d begins in the journal", a.Reason, d.begins)
+			wrong(WrongOutcome, "not_executed (%s), and %d begins in the journal", a.Reason, d.begins)
 		case a.Outcome == "executed" && d.begins == 0:
-			wrong(Lied, "executed (%s), and no begin in the journal", a.Reason)
+			wrong(WrongOutcome, "executed (%s), and no begin in the journal", a.Reason)
 		case a.Outcome == "unknown" && d.overtook > overtaken:
 			wrong(Discarded, "unknown (%s), but its work had ended, and %d calls that ended later were answered before it",
 				a.Reason, d.overtook)
 		}
 	}
 	if d.begins > 1 {
-		wrong(Double, "%d begins", d.begins)
+		wrong(ExecutedTwice, "%d begins", d.begins)
 	}
 	for i, n := range c.Events {
 		if n != i+1 {
@@ -240,9 +240,9 @@ func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 	cancelled := c.Cancelled != 0 || c.Dropped != 0 && r.DropCancels != nil && r.DropCancels(c.Era)
 	switch {
 	case cancelled && d.begins > d.cancels+d.ends:
-		wrong(Uncancelled, "%d begins, %d cancels, %d ends", d.begins, d.cancels, d.ends)
+		wrong(NotCanceled, "%d begins, %d cancels, %d ends", d.begins, d.cancels, d.ends)
 	case !cancelled && d.cancels > 0:
-		wrong(Unasked, "%d cancels", d.cancels)
+		wrong(UnrequestedCancel, "%d cancels", d.cancels)
 	}
 	return wrongs
 }

@@ -12,8 +12,8 @@ import (
 
 func modernOnly(era string) bool { return era == "modern" }
 
-// A history that is wrong in one way is found to be wrong in that way, and in no other; one that is right is not.
-func TestEachWrongIsFound(t *testing.T) {
+// Judge reports exactly the violation that a history has.
+func TestEachViolationIsReported(t *testing.T) {
 	t.Parallel()
 	begin, end := checker.Entry{What: checker.Begin, Token: "a"}, checker.Entry{What: checker.End, Token: "a"}
 	cancel := checker.Entry{What: checker.Cancel, Token: "a"}
@@ -30,36 +30,36 @@ func TestEachWrongIsFound(t *testing.T) {
 		want    string
 	}{
 		{"answered", checker.Call{Answers: answers{result}, Events: []int{1, 2, 3}}, entries{begin, end}, ""},
-		{"failed before", checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}}, nil, ""},
-		{"failed within", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}}, entries{begin}, ""},
-		{"failed after", checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}}, entries{begin, end}, ""},
+		{"failed before the start", checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}}, nil, ""},
+		{"failed during the execution", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}}, entries{begin}, ""},
+		{"failed after the end", checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}}, entries{begin, end}, ""},
 		{"modern drop cancels", checker.Call{Era: "modern", Dropped: 1}, entries{begin, cancel}, ""},
-		{"legacy drop does not", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, end}, ""},
-		{"cancelled too late", checker.Call{Cancelled: 1, Answers: answers{result}}, entries{begin, end}, ""},
+		{"legacy drop does not cancel", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, end}, ""},
+		{"canceled too late", checker.Call{Cancelled: 1, Answers: answers{result}}, entries{begin, end}, ""},
 
 		{"no answer", checker.Call{Broken: "EOF"}, entries{begin, end}, checker.Lost},
 		{"two answers", checker.Call{Answers: answers{result, result}}, entries{begin, end}, checker.Duplicate},
-		{"another's answer", checker.Call{Answers: answers{{Token: "b"}}}, entries{begin, end}, checker.Crossed},
-		{"another's message", checker.Call{Answers: answers{result}, Foreign: []string{"b"}}, entries{begin, end}, checker.Crossed},
-		{"two executions", checker.Call{Answers: answers{result}}, entries{begin, begin, end}, checker.Double},
-		{"two executions of a failure", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}}, entries{begin, begin}, checker.Double},
-		{"a result of nothing", checker.Call{Answers: answers{result}}, nil, checker.Ghost},
-		{"a result before the end", checker.Call{Answers: answers{result}}, entries{begin}, checker.Ghost},
-		{"executed after all", checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}}, entries{begin}, checker.Lied},
-		{"not executed after all", checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}}, nil, checker.Lied},
-		{"no outcome", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "")}}, nil, checker.Untold},
-		{"no reason", checker.Call{Answers: answers{failed("", "unknown")}}, nil, checker.Untold},
-		{"an outcome that is none", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "perhaps")}}, nil, checker.Untold},
-		{"a tool failure", checker.Call{Answers: answers{{Failed: true, Text: "cancelled"}}}, nil, checker.Untold},
-		{"progress left out", checker.Call{Answers: answers{result}, Events: []int{1, 3}}, entries{begin, end}, checker.Misordered},
-		{"progress twice", checker.Call{Answers: answers{result}, Events: []int{1, 1}}, entries{begin, end}, checker.Misordered},
+		{"another's answer", checker.Call{Answers: answers{{Token: "b"}}}, entries{begin, end}, checker.Misdirected},
+		{"another's message", checker.Call{Answers: answers{result}, Foreign: []string{"b"}}, entries{begin, end}, checker.Misdirected},
+		{"two executions", checker.Call{Answers: answers{result}}, entries{begin, begin, end}, checker.ExecutedTwice},
+		{"two executions of a failure", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}}, entries{begin, begin}, checker.ExecutedTwice},
+		{"a result without execution", checker.Call{Answers: answers{result}}, nil, checker.Unexecuted},
+		{"a result before the end", checker.Call{Answers: answers{result}}, entries{begin}, checker.Unexecuted},
+		{"not_executed, but it was", checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}}, entries{begin}, checker.WrongOutcome},
+		{"executed, but it was not", checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}}, nil, checker.WrongOutcome},
+		{"no outcome", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "")}}, nil, checker.NoOutcome},
+		{"no reason", checker.Call{Answers: answers{failed("", "unknown")}}, nil, checker.NoOutcome},
+		{"an unknown outcome word", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "perhaps")}}, nil, checker.NoOutcome},
+		{"a tool failure", checker.Call{Answers: answers{{Failed: true, Text: "cancelled"}}}, nil, checker.NoOutcome},
+		{"progress missing", checker.Call{Answers: answers{result}, Events: []int{1, 3}}, entries{begin, end}, checker.Misordered},
+		{"progress repeated", checker.Call{Answers: answers{result}, Events: []int{1, 1}}, entries{begin, end}, checker.Misordered},
 		{"progress restarted", checker.Call{Answers: answers{result}, Events: []int{1, 2, 1}}, entries{begin, end}, checker.Misordered},
-		{"the last progress left out", checker.Call{Answers: answers{result}, Events: []int{1, 2}, Sent: 3}, entries{begin, end}, checker.Misordered},
-		{"told after its end", checker.Call{Answers: answers{result}, Late: 1}, entries{begin, end}, checker.LateMessage},
-		{"cancelled in vain", checker.Call{Cancelled: 1}, entries{begin}, checker.Uncancelled},
-		{"modern drop in vain", checker.Call{Era: "modern", Dropped: 1}, entries{begin}, checker.Uncancelled},
-		{"legacy drop cancelled", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, cancel}, checker.Unasked},
-		{"cancelled by nobody", checker.Call{Answers: answers{failed("DEADLINE", "unknown")}}, entries{begin, cancel}, checker.Unasked},
+		{"the last progress missing", checker.Call{Answers: answers{result}, Events: []int{1, 2}, Sent: 3}, entries{begin, end}, checker.Misordered},
+		{"a message after its end", checker.Call{Answers: answers{result}, Late: 1}, entries{begin, end}, checker.LateMessage},
+		{"canceled, but not stopped", checker.Call{Cancelled: 1}, entries{begin}, checker.NotCanceled},
+		{"modern drop, but not stopped", checker.Call{Era: "modern", Dropped: 1}, entries{begin}, checker.NotCanceled},
+		{"stopped by a legacy drop", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, cancel}, checker.UnrequestedCancel},
+		{"stopped without a request", checker.Call{Answers: answers{failed("DEADLINE", "unknown")}}, entries{begin, cancel}, checker.UnrequestedCancel},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -69,15 +69,15 @@ func TestEachWrongIsFound(t *testing.T) {
 				kinds = append(kinds, w.Kind)
 			}
 			if got := strings.Join(kinds, " "); got != row.want {
-				t.Errorf("found %q, want %q", got, row.want)
+				t.Errorf("got %q, want %q", got, row.want)
 			}
 		})
 	}
 }
 
-// An unknown outcome of a call whose work ended is explained by the death of its process only if few calls that ended
-// later were answered.
-func TestDiscardedResultIsFound(t *testing.T) {
+// The death of a process explains the unknown outcome of a call whose work ended only if few calls that ended later
+// were answered.
+func TestDiscardedResultIsReported(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name           string
@@ -104,14 +104,14 @@ func TestDiscardedResultIsFound(t *testing.T) {
 			}
 			wrongs := checker.Rule{}.Judge(history, journal)
 			if len(wrongs) != row.want || len(wrongs) > 0 && wrongs[0].Kind != checker.Discarded {
-				t.Errorf("found %v, want %d", wrongs, row.want)
+				t.Errorf("got %v, want %d", wrongs, row.want)
 			}
 		})
 	}
 }
 
-// A result that a thousand later ones overtake was held up.
-func TestDelayedResultIsFound(t *testing.T) {
+// A result was delayed if more than a thousand later ones were received before it.
+func TestDelayedResultIsReported(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ later, want int }{{1000, 0}, {1001, 1}} {
 		history := []checker.Call{{Token: "a", End: 2, Answers: []checker.Answer{{Token: "a"}}}}
@@ -123,12 +123,12 @@ func TestDelayedResultIsFound(t *testing.T) {
 		}
 		wrongs := checker.Rule{}.Judge(history, journal)
 		if len(wrongs) != row.want || len(wrongs) > 0 && (wrongs[0].Kind != checker.Delayed || wrongs[0].Token != "a") {
-			t.Errorf("after %d: found %v, want %d", row.later, wrongs, row.want)
+			t.Errorf("after %d later ones: got %v, want %d", row.later, wrongs, row.want)
 		}
 	}
 }
 
-func TestSuffix(t *testing.T) {
+func TestResumedStreamIsCompared(t *testing.T) {
 	t.Parallel()
 	type messages = []checker.Message
 	whole := messages{{"1-0", ""}, {"1-1", "a"}, {"1-2", "b"}, {"1-3", "c"}}
@@ -142,25 +142,24 @@ func TestSuffix(t *testing.T) {
 		{"the rest", messages{{"1-2", "b"}, {"1-3", "c"}}, "1-1", true},
 		{"nothing", nil, "1-3", true},
 		{"with a priming event", messages{{"1-4", ""}, {"1-3", "c"}}, "1-2", true},
-		{"one lost at the end", messages{{"1-2", "b"}}, "1-1", false},
-		{"one lost at the beginning", messages{{"1-3", "c"}}, "1-1", false},
+		{"the last one lost", messages{{"1-2", "b"}}, "1-1", false},
+		{"the first one lost", messages{{"1-3", "c"}}, "1-1", false},
 		{"one repeated", messages{{"1-1", "a"}, {"1-2", "b"}, {"1-3", "c"}}, "1-1", false},
-		{"one too many", messages{{"1-3", "c"}, {"1-4", "d"}}, "1-2", false},
-		{"another's", messages{{"2-3", "c"}}, "1-2", false},
+		{"one added", messages{{"1-3", "c"}, {"1-4", "d"}}, "1-2", false},
+		{"of another stream", messages{{"2-3", "c"}}, "1-2", false},
 		{"changed", messages{{"1-3", "C"}}, "1-2", false},
-		{"after nothing known", nil, "9-9", false},
+		{"after an unknown ID", nil, "9-9", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			if why := checker.Suffix(whole, row.resumed, row.after); (why == "") != row.right {
-				t.Errorf("says %q", why)
+				t.Errorf("got %q, want a difference: %t", why, !row.right)
 			}
 		})
 	}
 }
 
-// A journal keeps what was written, and nothing of a line that its writer could not end.
-func TestJournalIgnoresTornLines(t *testing.T) {
+func TestJournalIgnoresIncompleteLines(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "journal")
 	j, err := checker.OpenJournal(name)
@@ -196,9 +195,9 @@ func TestJournalIgnoresTornLines(t *testing.T) {
 		got = append(got, e.What+" "+e.Token)
 	}
 	if want := "start -,begin whole,begin whole,begin whole"; strings.Join(got, ",") != want {
-		t.Errorf("the journal has %v, want %s", got, want)
+		t.Errorf("got entries %v, want %s", got, want)
 	}
 	if j.Starts() != 1 {
-		t.Errorf("%d starts, want 1", j.Starts())
+		t.Errorf("got %d starts, want 1", j.Starts())
 	}
 }
