@@ -12,7 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 )
 
-// newAuth returns who may call over HTTP.
+// newAuth returns the authentication of callers over HTTP.
 func (l *loaded) newAuth(log zerolog.Logger) (*auth.Auth, error) {
 	c := &l.Serve.HTTP.Auth
 	o := auth.Options{Resource: c.Resource, Scopes: c.Scopes, Certificates: l.Serve.HTTP.TLS.ClientCA != "", Limits: l.Limits, Log: log}
@@ -41,8 +41,7 @@ func (l *loaded) newAuth(log zerolog.Logger) (*auth.Auth, error) {
 	return a, nil
 }
 
-// serverTLS returns how HTTP is protected, or nil if it is not. A client shows a certificate if it has one; it must, if there is
-// no other way to say who it is.
+// serverTLS returns the TLS configuration of HTTP, or nil. Client certificates are required if tokens are not accepted.
 func (l *loaded) serverTLS() (*tls.Config, error) {
 	t := l.Serve.HTTP.TLS
 	if t.Cert == "" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// grpcNetwork returns how net.Listen has an address of gRPC.
+// grpcNetwork returns an address of gRPC as the network and address of net.Listen.
 func grpcNetwork(addr string) (network, address string) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return "unix", strings.TrimPrefix(path, "//")
@@ -37,7 +37,7 @@ func isLoopback(host string) bool {
 // dialSchemes are the kinds of addresses that a backend can be dialled at.
 var dialSchemes = []string{"unix", "tcp", "dns"}
 
-// validateDial refuses addresses that no backend can have.
+// validateDial returns the problem with the address of a backend, if there is one.
 func validateDial(addr, where string) error {
 	scheme, rest, ok := strings.Cut(addr, ":")
 	if !ok || !slices.Contains(dialSchemes, scheme) {
@@ -76,7 +76,7 @@ func validateDial(addr, where string) error {
 	return nil
 }
 
-// isHere reports whether who dials an address reaches this machine, as he also does at 0.0.0.0.
+// isHere reports whether an address to dial is of this machine, as 0.0.0.0 is.
 func isHere(addr string) bool {
 	scheme, rest, _ := strings.Cut(addr, ":")
 	host, _, err := net.SplitHostPort(rest[strings.LastIndexByte(rest, '/')+1:])
@@ -91,7 +91,7 @@ func isHostPort(s string) bool {
 	return err == nil && host != "" && numErr == nil && n > 0
 }
 
-// canLogin reports whether a URL can be sent a token: over TLS, or on this machine.
+// canLogin reports whether tokens may be sent to a URL: over TLS, or on this machine.
 func canLogin(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -101,7 +101,7 @@ func canLogin(address string) bool {
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// hasHeader reports whether headers have one of a name.
+// hasHeader reports whether headers include a name, in any case.
 func hasHeader(headers map[string]string, name string) bool {
 	for n := range headers {
 		if strings.EqualFold(n, name) {

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +21,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
-	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	"github.com/mcpbridge/mcpbridge/internal/router"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -50,15 +47,17 @@ const (
 	noticeTime = time.Second
 )
 
-// appOptions are what an App has besides its configuration.
+// appOptions are the options of an App that are not configured.
 type appOptions struct {
-	// Log gets what happens.
+	// Log is the log.
 	Log zerolog.Logger
-	// Stdin and Stdout are what a stdio client is served on.
+	// Stdin and Stdout are the streams of a stdio client.
 	Stdin  io.Reader
 	Stdout io.Writer
-	// Started is called when clients are served. It may be nil.
+	// Started is called when the App serves clients. It may be nil.
 	Started func(*App)
+	// Reap waits for exited processes that backends have left behind, until ctx ends. It may be nil.
+	Reap func(ctx context.Context)
 	// Backends are the options of the backends.
 	Backends backendOptions
 }
@@ -95,7 +94,7 @@ type endpoint struct {
 	mcp     *mcpserver.Server
 }
 
-// newApp returns the App of a configuration. Nothing is started yet.
+// newApp returns an App. It starts nothing.
 func newApp(cfg *loaded, o appOptions) (*App, error) {
 	log := o.Log
 	a := &App{appOptions: o, cfg: cfg, log: log, life: lifecycle.New(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
@@ -209,8 +208,8 @@ func (a *App) Run(ctx, now context.Context) error {
 	probeCtx, stopProbes := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopProbes()
 	probing.Go(func() { probes.run(probeCtx) })
-	if os.Getpid() == 1 { // in a container, where nobody else waits for what backends leave behind
-		probing.Go(func() { buryOrphans(probeCtx) })
+	if a.Reap != nil {
+		probing.Go(func() { a.Reap(probeCtx) })
 	}
 	// Not even when now ends, before clients have been told that their calls were cut: that is not the backend's fault.
 	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))
@@ -250,143 +249,8 @@ func (a *App) Run(ctx, now context.Context) error {
 	return err
 }
 
-// launches reports whether a backend is a program that is started.
-func (a *App) launches() bool {
-	return slices.ContainsFunc(a.backends, func(b *backend) bool { return b.command() != nil })
-}
-
-func (a *App) tellStarted() {
-	if a.Started != nil {
-		a.Started(a)
-	}
-}
-
 // endpoints returns every endpoint.
 func (a *App) endpoints() []endpoint { return append([]endpoint{a.endpoint}, a.named...) }
-
-// runBackends runs the backends until ctx ends, or the only one does not start.
-func (a *App) runBackends(ctx context.Context) error {
-	if len(a.backends) == 1 {
-		return a.backends[0].run(ctx)
-	}
-	var wg sync.WaitGroup
-	for i, b := range a.backends {
-		wg.Go(func() { b.keep(ctx, a.opened[i]) })
-	}
-	wg.Wait()
-	return nil
-}
-
-// awaitBackends waits until the backends answer, which it reports, one has failed that nothing is served without, or ctx
-// ends. A backend that is launched alone has its start timeout; others may come whenever they come, so they are not waited for
-// longer than awaitTime. After noticeTime, the log says what is waited for.
-func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answer bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ready := make(chan error, 1)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() { ready <- a.ready(ctx) })
-	var enough <-chan time.Time
-	switch {
-	case len(a.backends) > 1:
-		enough = time.After(awaitTime)
-	case a.backends[0].command() == nil:
-		enough = time.After(dialTime)
-	}
-	notice := time.NewTimer(noticeTime)
-	defer notice.Stop()
-	for {
-		select {
-		case err := <-backendsDone:
-			close(backendsDone)
-			return false, a.backends[0].startProblem(err)
-		case err := <-ready:
-			if err != nil && ctx.Err() == nil {
-				return false, a.backends[0].startProblem(err)
-			}
-			return err == nil, nil
-		case <-enough:
-			return false, nil
-		case <-notice.C:
-			a.tellStarting()
-		}
-	}
-}
-
-// tellStarting says which backends have not started yet.
-func (a *App) tellStarting() {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	for _, b := range a.backends {
-		if b.started(now, bridge.ModernEra) != nil {
-			a.log.Info().Str("backend", b.Name).Str("command", b.text()).Stringer("atMost", limits.Timeouts{Start: b.command().StartTimeout}.OrDefaults().Start).
-				Msg("the backend is starting")
-		}
-	}
-}
-
-// ready waits until the only backend answers; or each of several answers, does not start, or has been dialled for long enough.
-func (a *App) ready(ctx context.Context) error {
-	if len(a.backends) == 1 {
-		return (*a.backends[0].back.Load()).Ready(ctx)
-	}
-	enough := make(chan struct{})
-	defer time.AfterFunc(dialTime, func() { close(enough) }).Stop()
-	for _, b := range a.backends {
-		dialled := enough
-		if b.command() != nil {
-			dialled = nil
-		}
-		select {
-		case <-b.settled:
-		case <-dialled:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// tellReady says what is served, and what is not there yet.
-func (a *App) tellReady(ctx context.Context, ready bool) {
-	where := func(e *zerolog.Event) *zerolog.Event {
-		if url := a.URL(); url != "" {
-			e = e.Str("url", url)
-		}
-		if addr := a.GRPC(); addr != "" {
-			e = e.Str("grpc", addr)
-		}
-		if a.ops != nil {
-			e = e.Str("ops", a.ops.Addr().String())
-		}
-		return e
-	}
-	if len(a.backends) == 1 {
-		b := a.backends[0]
-		if ready {
-			where(a.log.Info()).Str("backend", b.text()).Msg("ready")
-			return
-		}
-		why, fix := b.absence(ctx)
-		where(a.log.Warn()).Str("waitingFor", b.text()).Str("why", why).Str("fix", fix).
-			Msg("serving without the backend; calls fail until it answers")
-		return
-	}
-	var names []string
-	for _, b := range a.backends {
-		names = append(names, b.Name)
-		select {
-		case <-b.settled:
-		default:
-			why, fix := b.absence(ctx)
-			a.log.Warn().Str("backend", b.Name).Str("waitingFor", b.text()).Str("why", why).Str("fix", fix).
-				Msg("serving without this backend; calls of it fail until it answers")
-		}
-	}
-	where(a.log.Info()).Strs("backends", names).Msg("ready")
-}
 
 // serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends break.
 func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) error {
@@ -444,28 +308,6 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	}
 	a.drain(now, fronts)
 	return endAll(len(fronts))
-}
-
-// failedStart returns why the only backend does not start, if it still starts or has just failed to: a client that closes stdin at once is
-// often somebody who tries a command.
-func (a *App) failedStart(backendsDone chan error) error {
-	if len(a.backends) > 1 || a.backends[0].command() == nil || a.backends[0].now() == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
-	defer cancel()
-	if a.backends[0].started(ctx, bridge.ModernEra) != nil || a.backends[0].now() == nil {
-		return nil
-	}
-	select {
-	case err := <-backendsDone:
-		close(backendsDone)
-		if err != nil {
-			return a.backends[0].startProblem(err)
-		}
-	case <-ctx.Done():
-	}
-	return nil
 }
 
 // drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load balancers

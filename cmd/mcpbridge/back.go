@@ -77,7 +77,7 @@ type backendOptions struct {
 	LoginTimeout, ReachTimeout time.Duration
 	// Wrap returns the Handler that replaces that of each backend. If nil, none is replaced.
 	Wrap func(bridge.Handler) bridge.Handler
-	// Detect accepts an MCP server as the command of a backend: see auto.
+	// Detect also accepts the command of an MCP server for a plugin: see auto.
 	Detect bool
 }
 

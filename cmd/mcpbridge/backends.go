@@ -85,7 +85,8 @@ func (l *loaded) validateDialled(b *BackendConfig, at string) error {
 	return overNetwork(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
 }
 
-// overNetwork says that an address would be dialled on another machine without TLS, how to have it protected, and how to say that it need not be.
+// overNetwork returns the problem with an address on another machine without TLS. Protect is how to enable TLS, and trust
+// how to allow the connection without it.
 func overNetwork(addr, where, protect, trust string) *problem {
 	return &problem{
 		Exit: exitConfig, Code: "not_loopback", What: addr + " is on another machine, and nothing protects the connection", Where: where,
@@ -229,13 +230,13 @@ func (b *BackendConfig) kind() *kind {
 	return nil
 }
 
-// command returns how the backend is started, or nil.
+// command returns the program that mcpbridge launches for the backend, or nil.
 func (b *BackendConfig) command() *LaunchConfig { return b.kind().command(b) }
 
-// key returns the setting that says what the backend is: launch, dial or mcp.
+// key returns the key of the backend's kind: launch, dial or mcp.
 func (b *BackendConfig) key() string { return b.kind().key }
 
-// place returns the key of the backend's address, below the backend itself.
+// place returns the key of the backend's address, relative to the backend.
 func (b *BackendConfig) place() string {
 	if b.MCP != nil {
 		return "mcp.url"
@@ -243,7 +244,7 @@ func (b *BackendConfig) place() string {
 	return b.kind().key
 }
 
-// text says what the backend is, for people.
+// text describes the backend for people: its command or address.
 func (b *BackendConfig) text() string {
 	if c := b.command(); c != nil {
 		return strings.Join(c.Command, " ")

@@ -15,8 +15,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A bar shows in the last line of a terminal what is waited for, and how far it has come. Where there is no terminal, it shows
-// nothing.
+// A bar shows the progress of an operation in the last line of a terminal. Without a terminal, it shows nothing.
 type bar struct {
 	w     io.Writer // nil: nothing is shown
 	width int
@@ -35,6 +34,7 @@ const (
 	waitTime  = time.Second
 )
 
+// newBar returns a bar on w, if w is a terminal.
 func newBar(w io.Writer) *bar {
 	f, ok := w.(*os.File)
 	if !ok || !isTerminal(f) {
@@ -47,7 +47,7 @@ func newBar(w io.Writer) *bar {
 	return &bar{w: f, width: width}
 }
 
-// begin shows what is waited for until end is called.
+// begin shows that an operation is in progress until end is called.
 func (b *bar) begin(what string) (end func()) {
 	if b.w == nil {
 		return func() {}
@@ -82,7 +82,7 @@ func (b *bar) begin(what string) (end func()) {
 	}
 }
 
-// show draws how far the call has come.
+// show draws the progress of the operation.
 func (b *bar) show(p *pb.Progress) {
 	now := time.Now()
 	b.mu.Lock()
@@ -131,7 +131,7 @@ func (b *bar) clear() {
 	}
 }
 
-// over returns a writer to w that takes the bar away first.
+// over returns a writer to w that clears the bar first.
 func (b *bar) over(w io.Writer) io.Writer { return clearing{w, b} }
 
 // A clearing writes to where a bar may be drawn.

@@ -12,12 +12,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// validate refuses what cannot work, and says which setting it is.
+// validate returns the problems of the configuration.
 func (l *loaded) validate() error {
 	return allOf(l.validateCalling(), l.validateServe())
 }
 
-// validateCalling is validate for who only calls the backends, and serves nobody.
+// validateCalling returns the problems of what client commands use.
 func (l *loaded) validateCalling() error {
 	if l.Version != 1 {
 		return misconfigured(l.where("version"), "write `version: 1`, or install a newer mcpbridge",
@@ -117,7 +117,7 @@ func (l *loaded) validateAccess() error {
 	return err
 }
 
-// checksCallers reports whether something checks who calls over HTTP.
+// checksCallers reports whether callers over HTTP are authenticated.
 func (h *HTTPConfig) checksCallers() bool { return h.Auth.on() || h.TLS.ClientCA != "" }
 
 // unchecked returns an address with a port at which nothing checks who calls, or "".

@@ -130,6 +130,7 @@ func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return w.Handler.Handle(ctx, call, emit)
 }
 
+// clientCommands returns the commands that call a target. They pass its configuration to loaded when it is read; it may be nil.
 func (e *Env) clientCommands(loaded func(*loaded)) []*cobra.Command {
 	commands := make([]*cobra.Command, 0, len(clientCommands))
 	for i := range clientCommands {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// connected holds the backends of a configuration while a client command calls them.
+// A connected holds the backends of a configuration while a client command calls them.
 type connected struct {
 	// Handler presents all backends as one.
 	Handler bridge.Handler
@@ -23,7 +23,7 @@ type connected struct {
 	AuthFix string
 }
 
-// connectOptions say how a command reaches its backends.
+// connectOptions are the options of connect.
 type connectOptions struct {
 	// Now ends when there is no time left for backends to end.
 	Now context.Context //nolint:containedctx // it outlives the context of the call
@@ -31,12 +31,12 @@ type connectOptions struct {
 	Log, BackendLog zerolog.Logger
 	// Backends are the options of the backends.
 	Backends backendOptions
-	// Waiting shows what is waited for until end is called.
+	// Waiting shows that an operation is in progress until end is called.
 	Waiting func(what string) (end func())
 }
 
 // connect launches or dials the backends, calls do, and stops them. Unavailable backends are omitted with a warning; if
-// all are, connect returns the last error.
+// all are, it returns the last error.
 func connect(ctx context.Context, cfg *loaded, o connectOptions, do func(*connected) error) error {
 	c := &connected{Down: map[string]error{}}
 	var backends []*backend

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// expand returns a text with its variables, ${env:NAME}, replaced by what the environment has.
+// expand replaces the variables in text, ${env:NAME}, by their values in the environment.
 func (l *loaded) expand(text string) (string, *problem) {
 	return expandText(text, oursOnly, l.environ, l.secrets)
 }
@@ -67,7 +67,7 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden secre
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// lookup returns the value of a variable.
+// lookup returns the value of a variable of an environment.
 func lookup(environ []string, name string) (string, bool) {
 	for _, entry := range slices.Backward(environ) {
 		if n, value, _ := strings.Cut(entry, "="); n == name {
@@ -77,8 +77,8 @@ func lookup(environ []string, name string) (string, bool) {
 	return "", false
 }
 
-// secrets are values that came from the environment, and the variables they came from. They are never printed, wherever they
-// turn up: a server may repeat its token in an error.
+// secrets maps values from the environment to the names of their variables. They are never printed, because a server may
+// repeat its token in an error.
 type secrets map[string]string
 
 // shortSecret is the length from which on a value is hidden. A shorter one is no secret, and hiding every "1" hides what
@@ -91,7 +91,7 @@ func (s secrets) add(name, value string) {
 	}
 }
 
-// hide returns a writer that writes variables instead of their values. Each Write has to be of whole lines, as a logger's are.
+// hide returns a writer to w that replaces values by their variables. Each Write must be of whole lines, as a logger's are.
 func (s secrets) hide(w io.Writer) io.Writer {
 	if len(s) == 0 {
 		return w

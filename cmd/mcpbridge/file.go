@@ -73,7 +73,7 @@ func lineOf(err error) string {
 // maxFile is how long a configuration file may be, in bytes.
 const maxFile = 4 << 20
 
-// slurp returns what a file says, and what it is.
+// slurp reads a file of at most maxFile bytes.
 func slurp(name string) ([]byte, fs.FileInfo, error) {
 	f, err := os.Open(name)
 	if err != nil {

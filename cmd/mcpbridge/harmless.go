@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// harmless returns a text of a server as it can be shown on a terminal: what would move the cursor, colour what follows, or
-// turn the direction of the text is written as \u001b, so that it can be seen. Lines and tabs stay.
+// harmless returns text for a terminal. Characters that move the cursor, change the color or the direction of text, or are
+// invisible are escaped, as \u001b. Line breaks and tabs stay.
 func harmless(text string) string {
 	if strings.IndexFunc(text, isHarmful) < 0 && utf8.ValidString(text) {
 		return text
@@ -33,8 +33,8 @@ func harmless(text string) string {
 	return b.String()
 }
 
-// isHarmful reports whether a terminal takes r for something to do, or readers do not see it: control characters, and those
-// that format text (bidirectional overrides, tags, zero width), and the two separators that end a line somewhere.
+// isHarmful reports whether r must be escaped for a terminal: control characters, characters that format text
+// (bidirectional overrides, tags, zero width), and the two separators that some terminals take for line breaks.
 func isHarmful(r rune) bool {
 	switch {
 	case ' ' <= r && r <= '~', r == '\n', r == '\t':
@@ -47,7 +47,7 @@ func isHarmful(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf)
 }
 
-// oneLine returns a text without its line breaks, and not longer than n.
+// oneLine returns text in one line of at most n characters, for a terminal.
 func oneLine(text string, n int) string {
 	text = strings.Join(strings.Fields(harmless(text)), " ")
 	if runes := []rune(text); len(runes) > n {
@@ -56,7 +56,7 @@ func oneLine(text string, n int) string {
 	return text
 }
 
-// indented returns JSON in lines.
+// indented returns JSON with line breaks and indentation.
 func indented(raw []byte) (string, error) {
 	var out bytes.Buffer
 	if err := json.Indent(&out, raw, "", "  "); err != nil {

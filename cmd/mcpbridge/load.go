@@ -16,18 +16,19 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// A loaded is a Config and where it comes from.
+// A loaded is the settings of a run with their origins.
 type loaded struct {
 	Config
 	file    *file
 	environ []string
 	flags   map[string]string // flags by the key they set
+	// secrets are the values to hide in logs and errors.
 	secrets secrets
 	// defaulted says that serve.http.addr is defaultAddr because nothing else is served.
 	defaulted bool
 }
 
-// load puts the layers together. The name of the file may be empty; flags are values by key.
+// load merges the layers. The name of the file may be empty. Flags are values by key, and flagNames their names.
 func load(fileName string, environ []string, flags map[string]any, flagNames map[string]string) (*loaded, error) {
 	k := koanf.New(".")
 	l := &loaded{environ: environ, flags: flagNames, secrets: secrets{}}
@@ -74,7 +75,7 @@ func defaults() map[string]any {
 	}
 }
 
-// defaultFile is the configuration file that is read when nothing says what to serve.
+// defaultFile is the configuration file that is read when the arguments name no target.
 const defaultFile = "mcpbridge.yaml"
 
 // defaultPreDrain is how long a cluster usually needs to take an address off its balancers.
@@ -116,6 +117,7 @@ func (l *loaded) resolve(dir string) {
 	}
 }
 
+// envPrefix is the prefix of the environment variables that set keys.
 const envPrefix = "MCPBRIDGE_"
 
 // environKeys returns the keys that the environment can set, by variable, and their types. Lists of mappings are not among
@@ -179,10 +181,10 @@ func (l *loaded) settle(hasClient bool) {
 	}
 }
 
-// setBy notes that a flag has set a key.
+// setBy records that a flag has set a key.
 func (l *loaded) setBy(key, flag string) { l.flags[key] = flag }
 
-// where says what has set a key: a flag, a variable or a place in the file.
+// where returns the origin of the value of a key: a flag, a variable or a place in the file.
 func (l *loaded) where(path string) string {
 	if f, ok := l.flags[path]; ok {
 		return f

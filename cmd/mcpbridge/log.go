@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// newLog returns a logger to w that does not tell what is hidden, and whether it writes JSON.
+// newLog returns a logger that writes to w without the hidden values, and whether it writes JSON.
 func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	if q, ok := w.(*queue); ok {
 		direct, _ := newLog(q.direct(), c, hidden)
@@ -23,7 +23,7 @@ func newLog(w io.Writer, c LogConfig, hidden secrets) (zerolog.Logger, bool) {
 	return zerolog.New(out).Level(c.level()).With().Timestamp().Logger(), asJSON
 }
 
-// logWriter returns a writer of zerolog's records to w, as c says, and whether it writes JSON.
+// logWriter returns a writer of zerolog's records to w in the format of c, and whether that is JSON.
 func logWriter(w io.Writer, c LogConfig, hidden secrets) (io.Writer, bool) {
 	if c.Format == "json" || c.Format != "text" && !isTerminal(w) {
 		return hidden.hide(harmlessJSON{w}), true

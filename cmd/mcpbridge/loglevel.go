@@ -6,7 +6,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logFormats are the forms a log can have. Auto is text on a terminal and JSON elsewhere.
+// logFormats are the formats of the log. Auto is text on a terminal and JSON otherwise.
 var logFormats = []string{"auto", "text", "json"}
 
 // level returns the lowest level that is logged.

@@ -10,7 +10,7 @@ import (
 // backendName is what a backend can be named: it is part of URLs and of the names of merged tools.
 var backendName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
-// isBackendName reports whether a backend can have a name.
+// isBackendName reports whether a name is valid for a backend.
 func isBackendName(name string) bool { return backendName.MatchString(name) }
 
 // valueFlags are the flags of programs that run other programs after which a value comes that names nothing.
@@ -44,13 +44,13 @@ func runs(command []string) string {
 	return strings.TrimRight(strings.TrimSuffix(filepath.Base(command[0]), ".exe"), "0123456789.") // python3.12
 }
 
-// runsScripts reports whether a command is of a program that runs other programs.
+// runsScripts reports whether the program of a command is an interpreter.
 func runsScripts(command []string) bool { return valueFlags[runs(command)] != nil }
 
-// isScript reports whether a file is a program that another one runs.
+// isScript reports whether a file needs an interpreter, by its name.
 func isScript(file string) bool { return interpreters[filepath.Ext(file)] != nil }
 
-// scriptOf returns the first argument of a command that is no flag and no value of one, which is what an interpreter runs, or "".
+// scriptOf returns the script that an interpreter runs, or "": the first argument that is neither a flag nor its value.
 func scriptOf(command []string) string {
 	for i := 1; i < len(command); i++ {
 		switch {
@@ -63,7 +63,7 @@ func scriptOf(command []string) string {
 	return ""
 }
 
-// commandName returns a name for the backend that a command is: that of its script or program.
+// commandName returns the name of the backend that a command is: that of its script or program.
 func commandName(command []string) string {
 	name := strings.Trim(notInName.ReplaceAllString(programName(command), "-"), "-")
 	if name == "" {
@@ -79,7 +79,7 @@ var interpreters = map[string][]string{
 	".py": {"python3"}, ".js": {"node"}, ".mjs": {"node"}, ".ts": {"node"}, ".jar": {"java", "-jar"},
 }
 
-// runnable returns the command that was probably meant: with the interpreter, if it is only a script, or a package of npm.
+// runnable returns the command that the user probably meant: with an interpreter for a script, or npx for a package.
 func runnable(args []string) []string {
 	if words := strings.Fields(args[0]); len(words) > 1 { // a command in quotes
 		return slices.Concat(words, args[1:])

@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// only leaves the backend of the given name.
+// only removes all backends but the one of the given name.
 func (l *loaded) only(name string) error {
 	for i, b := range l.Backends {
 		if b.Name != name {
@@ -30,8 +30,8 @@ func (l *loaded) only(name string) error {
 	return usage(name, didYouMean(name, l.names()), "there is no backend %q in %s", name, l.file.name)
 }
 
-// logIn lets the user log in to the servers that are told to nobody but by their URL, on the command line or in a file of another
-// MCP client. That does nothing unless a server wants a token. Our own file says where it is wanted.
+// logIn enables OAuth for MCP servers of which only the URL is known, from the command line or a file of another MCP client.
+// It has no effect unless a server requires a token. Our own file configures it explicitly.
 func (l *loaded) logIn() {
 	if l.file != nil && !l.file.foreign {
 		return
@@ -53,7 +53,7 @@ func (l *loaded) names() []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// tellWarnings logs what of the file is ignored.
+// tellWarnings logs the parts of the file that are ignored.
 func (l *loaded) tellWarnings(log zerolog.Logger) {
 	if l.file == nil {
 		return

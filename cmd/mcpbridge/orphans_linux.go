@@ -9,7 +9,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// buryOrphans waits for children that this process has not started, until ctx ends.
+// buryOrphans waits for the children that other processes have started, until ctx ends.
 func buryOrphans(ctx context.Context) {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)

@@ -26,37 +26,37 @@ const (
 	exitInterrupted = 130 // a call was cancelled, or a second signal ended the process before it had drained
 )
 
-// A problem is an error for the person who started the command: what went wrong, where, why, and how to mend it.
+// A problem is an error for the user of the command: what failed, where, why, and how to fix it.
 type problem struct {
 	// Exit is the code to exit with.
 	Exit int
 	// Code names the kind of problem, for programs.
 	Code string
-	// What went wrong, in one line.
+	// What is the message, in one line.
 	What string
-	// Where says which flag, variable or line of a file it comes from, if any.
+	// Where is the flag, variable or line of a file that caused it, if any.
 	Where string
-	// Why says what is known of the reason, if anything. It may have several lines.
+	// Why is the reason, if it is known. It may have several lines.
 	Why string
-	// Fix says what to do about it.
+	// Fix is what to do about it.
 	Fix string
-	// Trace is the stack of the exception that it comes from, if there is one, and Stderr what the backend printed last. They are for
-	// the user who runs the command.
+	// Trace is the stack trace of the exception that caused it, if any, and Stderr the last lines that the backend printed.
+	// Only the user of the command sees them.
 	Trace, Stderr string
-	// Cause is the error that the problem comes from. It may be nil.
+	// Cause is the error that the problem wraps. It may be nil.
 	Cause error
-	// Others are further problems of the same kind, which have none.
+	// Others are further problems. They have none themselves.
 	Others []*problem
 }
 
 // Error implements error.
 func (p *problem) Error() string { return p.What }
 
-// Unwrap returns what the problem comes from.
+// Unwrap returns Cause.
 func (p *problem) Unwrap() error { return p.Cause }
 
-// allOf returns errors as one: nil if there are none, and the error itself if there is one. Several are a problem like the first of
-// them, which comes with the others.
+// allOf returns errors as one, without those that are nil: nil if there are none, and otherwise the first as a problem with
+// the others.
 func allOf(errs ...error) error {
 	var all []*problem
 	for _, err := range errs {
@@ -73,7 +73,7 @@ func allOf(errs ...error) error {
 	return &first
 }
 
-// asProblem returns err as a problem. What is not one is unexpected.
+// asProblem returns err as a problem. An error that does not wrap one is unexpected.
 func asProblem(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -81,14 +81,14 @@ func asProblem(err error) *problem {
 	return &problem{Exit: exitUnexpected, Code: "unexpected", What: err.Error(), Cause: err}
 }
 
-// usage returns a problem with what was asked for.
+// usage returns a problem with the command line.
 func usage(where, fix, format string, args ...any) *problem {
 	p := misconfigured(where, fix, format, args...)
 	p.Exit = exitUsage
 	return p
 }
 
-// misconfigured returns a problem with how things are configured.
+// misconfigured returns a problem with the configuration.
 func misconfigured(where, fix, format string, args ...any) *problem {
 	return &problem{Exit: exitConfig, Code: "usage", What: fmt.Sprintf(format, args...), Where: where, Fix: fix}
 }
@@ -120,7 +120,7 @@ func (p *problem) dict() *zerolog.Event {
 	return e
 }
 
-// tell writes the problem and those that come with it: as text for people, or as a line of the log for programs.
+// tell writes the problem and its others: as text for people to w, or as JSON for programs to log.
 func (p *problem) tell(w io.Writer, log zerolog.Logger, asJSON bool) {
 	if asJSON {
 		e := p.dict()

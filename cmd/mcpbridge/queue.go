@@ -17,11 +17,10 @@ const (
 	flushTime = time.Second
 )
 
-// A queue is a writer that keeps nobody waiting, although nobody may read what is written. What is too much for it is dropped,
-// and counted in a line of the log as soon as there is room again. It may be written to concurrently.
+// A queue is a writer that never blocks. If its destination blocks for long, the oldest writes are dropped, and their number
+// is logged when there is room again. It is safe for concurrent use.
 //
-// It is ours because zerolog's diode may lose what was written last before it was closed: the line that says why the program
-// ends.
+// zerolog's diode may lose the last write before it is closed, which is the line with the reason why the program exits.
 type queue struct {
 	to  io.Writer
 	log atomic.Pointer[zerolog.Logger] // to to itself; nil until somebody logs
@@ -34,7 +33,7 @@ type queue struct {
 	done chan struct{} // closed when all has been passed on after close
 }
 
-// newQueue returns a queue that writes to to. Call close.
+// newQueue returns a queue that writes to to. The caller must close it.
 func newQueue(to io.Writer) *queue {
 	q := &queue{to: to, lines: make(chan []byte, maxQueued), done: make(chan struct{})}
 	go q.pass()
@@ -82,8 +81,8 @@ func (q *queue) pass() {
 	}
 }
 
-// close waits until all that was written is passed on, but no longer than flushTime. What is written afterwards is lost. If
-// nobody reads, a goroutine is left that waits for that as long as the process lives.
+// close waits until everything is written, for at most flushTime. Later writes are lost. If the destination blocks, a
+// goroutine remains until the process exits.
 func (q *queue) close() {
 	q.mu.Lock()
 	if !q.closed {

@@ -115,7 +115,7 @@ func (b *backend) authFix() string {
 	return "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
 }
 
-// callProblem says why a call has no result. authFix is what to do when the server wants to know who calls.
+// callProblem returns the problem of a failed call. authFix is the fix if the server requires authentication.
 func callProblem(err error, what, authFix string) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p

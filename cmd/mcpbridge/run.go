@@ -26,7 +26,11 @@ func (p *Program) serve(ctx context.Context, cfg *loaded) error {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(aside{log})
 	cfg.tellWarnings(log)
-	a, err := newApp(cfg, appOptions{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.backendOptions()})
+	o := appOptions{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.backendOptions()}
+	if os.Getpid() == 1 { // in a container, where no other process reaps what backends leave behind
+		o.Reap = buryOrphans
+	}
+	a, err := newApp(cfg, o)
 	if err != nil {
 		return err
 	}

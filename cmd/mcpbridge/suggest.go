@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// didYouMean returns what to write instead of a name that is not known: the nearest of those that are, or all of them.
+// didYouMean returns the fix for an unknown name: the nearest known name, or all of them.
 func didYouMean(name string, known []string) string {
 	if best := nearest(name, known); best != "" {
 		return "did you mean " + best + "?"
@@ -23,8 +23,8 @@ const (
 	maxCompare = 256
 )
 
-// nearest returns the name that name is most likely a misspelling of, or "". Of a name of up to three letters, more than half have to
-// be right: else it would be as near to any other that is short.
+// nearest returns the known name of which name is most likely a misspelling, or "". In a name of up to three letters, more
+// than half must be right: otherwise it would be near any short name.
 func nearest(name string, known []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, k := range known {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A target is what a command is about, as its arguments say it: one backend, or those of a file.
+// A target is the object of a command, from its arguments: one backend, or those of a file.
 type target struct {
 	// backend is as the configuration would say it. It is nil if a file says it.
 	backend map[string]any
@@ -25,7 +25,7 @@ type target struct {
 	file, name string
 }
 
-// targetFlags are the flags that say more about a target. They are the same for every command.
+// targetFlags are the flags that configure a target. They are the same for every command.
 type targetFlags struct {
 	config       string
 	dir          string
@@ -39,10 +39,12 @@ type targetFlags struct {
 	names bool
 }
 
+// targetHelp explains targets, for the help of commands.
 const targetHelp = `A TARGET is a command after --; the address of a backend that runs already, as unix:///path/to.sock,
 tcp:host:port or dns:host:port; the URL of an MCP server; a configuration file, mcpbridge's own or one with
 "mcpServers"; or the name of a backend in -c FILE, which is ./mcpbridge.yaml if it is not given.`
 
+// add adds the flags to those of a command.
 func (f *targetFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.config, "config", "c", "", "read `FILE` first; flags win over it")
 	flags.BoolVar(&f.plugin, "plugin", false, "the command is a backend of mcpbridge, as it is for run")
@@ -73,8 +75,8 @@ func (e *Env) withoutDashes(target []string) string {
 	return strings.Join(slices.Concat([]string{"mcpbridge"}, line[:command], target[:1], line[command:], target[1:]), " ")
 }
 
-// targetOf returns the target that the arguments of a command say, and the arguments that are not part of it. Dash is how many
-// of them come before --, or -1. With a command after --, all before it are for the command that was typed.
+// targetOf returns the target in the arguments of a command, and the other arguments. Dash is the number of arguments before
+// --, or -1. If there is a command after --, all arguments before it are others.
 func (e *Env) targetOf(args []string, dash int, f *targetFlags) (t target, rest []string, err error) {
 	t.file = f.config
 	switch {
@@ -177,8 +179,7 @@ func (t *target) values(values map[string]any, names map[string]string) {
 	}
 }
 
-// loadTarget returns the configuration that the target, the environment and the flags make together. It returns it with an
-// error, too, if there is one as a whole.
+// loadTarget returns the configuration of a target. If it was read but is invalid, loadTarget returns both it and an error.
 func (e *Env) loadTarget(t target, f *targetFlags, flags *pflag.FlagSet, values map[string]any, names map[string]string) (*loaded, error) {
 	name := t.file
 	if name == "" && t.backend == nil {
@@ -312,7 +313,7 @@ func (f *targetFlags) adjustHeaders(b *BackendConfig, l *loaded) error {
 // commandNames are the names of the commands.
 var commandNames = []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto", "version", "help"}
 
-// logValues returns the flags about the log that were given, as settings, and which flag each setting comes from.
+// logValues returns the flags of the log that are set, as values by key, and their names by key.
 func logValues(flags *pflag.FlagSet) (map[string]any, map[string]string) {
 	values, names := map[string]any{}, map[string]string{}
 	for _, name := range []string{"log-level", "log-format"} {
@@ -324,7 +325,7 @@ func logValues(flags *pflag.FlagSet) (map[string]any, map[string]string) {
 	return values, names
 }
 
-// withDashes returns the command line with the arguments that are meant as the backend's command after --. The flags stay.
+// withDashes returns the command line with some arguments moved after --, as the command of the backend.
 func (e *Env) withDashes(args []string) string {
 	line := slices.Clone(e.Args)
 	for _, arg := range slices.Backward(args) {
