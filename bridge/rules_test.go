@@ -36,18 +36,24 @@ type importRule struct {
 	because, fix string
 }
 
+// The packages of the command are layers: cmd, clientcmd, app, config, problem, terminal.
+const (
+	onlyDown = "the packages of the command are layers, and each imports only those below it: cmd, clientcmd, app, config, problem, terminal"
+	lower    = "move what both need into the lower package, or pass it as a parameter"
+)
+
 var importRules = []importRule{
 	{
 		who:     []string{""},
 		notWhom: []string{"internal/mcpserver", "internal/grpcserver", "internal/plugin", "internal/mcpclient"},
-		except:  []string{"cmd", "internal/bridgetest"},
+		except:  []string{"cmd", "internal/app", "internal/clientcmd", "internal/bridgetest"},
 		because: "fronts and backs know the waist and never one another: that is why two of each serve every direction",
-		fix:     "take a bridge.Handler; cmd puts the pieces together, and so may a test in package x_test. What both need goes into a package of its own beside them",
+		fix:     "take a bridge.Handler; internal/app puts the pieces together, and so may a test in package x_test. What both need goes into a package of its own beside them",
 	},
 	{
 		who:     []string{"internal/router", "internal/catalog"},
 		notWhom: []string{"internal/router", "internal/catalog", "internal/seal", "internal/auth"},
-		because: "what is around a Handler knows that it is one and nothing else: cmd decides what is around what",
+		because: "what is around a Handler knows that it is one and nothing else: internal/app decides what is around what",
 		fix:     "take a bridge.Handler, and put what is missing into the Call",
 	},
 	{
@@ -56,6 +62,33 @@ var importRules = []importRule{
 		butNot:  []string{"sdkgen/go/gen"},
 		because: "everything points at bridge, and nothing that users write is part of it",
 		fix:     "move what is needed down, into bridge",
+	},
+	{
+		who:     []string{""},
+		notWhom: []string{"internal/terminal", "internal/problem", "internal/config", "internal/app", "internal/clientcmd"},
+		except:  []string{"cmd", "internal/terminal", "internal/problem", "internal/config", "internal/app", "internal/clientcmd"},
+		because: "they are what the command is made of, and the bridge works without a command",
+		fix:     "take the value as a parameter or a field of Options",
+	},
+	{
+		who:     []string{"internal/terminal"},
+		notWhom: []string{"internal/problem", "internal/config", "internal/app", "internal/clientcmd"},
+		because: onlyDown, fix: lower,
+	},
+	{
+		who:     []string{"internal/problem"},
+		notWhom: []string{"internal/config", "internal/app", "internal/clientcmd"},
+		because: onlyDown, fix: lower,
+	},
+	{
+		who:     []string{"internal/config"},
+		notWhom: []string{"internal/app", "internal/clientcmd"},
+		because: onlyDown, fix: lower,
+	},
+	{
+		who:     []string{"internal/app"},
+		notWhom: []string{"internal/clientcmd"},
+		because: onlyDown, fix: lower,
 	},
 	{
 		who:     []string{""},

@@ -22,7 +22,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/internal/app"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -284,12 +288,12 @@ func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
 		"grpc: {addr: '127.0.0.1:1'}, http: {addr: '127.0.0.1:2', " + certs + "}": false,
 		"grpc: {addr: '127.0.0.1:1'}, http: {addr: '127.0.0.1:2', " + certs + ", " + token + "}": true,
 	} {
-		l, err := load(writeConfig(t, "serve: {"+serve+"}\nbackends: [{name: a, dial: 'unix:///y', toolScopes: {rm: [admin]}}]\n"), nil, nil, nil)
+		l, err := config.Load(writeConfig(t, "serve: {"+serve+"}\nbackends: [{name: a, dial: 'unix:///y', toolScopes: {rm: [admin]}}]\n"), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.settle(false)
-		if err := l.validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "nothing says whose scopes those are") {
+		l.ChooseFronts(false)
+		if err := l.Validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "nothing says whose scopes those are") {
 			t.Errorf("%s: %v", serve, err)
 		}
 	}
@@ -297,8 +301,8 @@ func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
 	var stderr lockedBuffer
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &Program{Env: Env{Args: []string{"run", "-c", config}, Stderr: &stderr}, Started: func(*App) { cancel() }}
-	if code := p.Run(ctx); code != exitConfig || !strings.Contains(stderr.String(), "nothing says whose scopes those are") {
+	p := &Program{Env: clientcmd.Env{Args: []string{"run", "-c", config}, Stderr: &stderr}, Started: func(*app.App) { cancel() }}
+	if code := p.Run(ctx); code != problem.ExitConfig || !strings.Contains(stderr.String(), "nothing says whose scopes those are") {
 		t.Errorf("served at the default address: %d %s", code, &stderr)
 	}
 }
@@ -339,11 +343,11 @@ func TestBackendsAreToldTheHeadersThatAreNamed(t *testing.T) {
 		t.Errorf("%s: the backend was told %v, want %v", res.Status, heard.headers, want)
 	}
 	for _, name := range []string{"Authorization", "proxy-authorization", "'X Team'"} {
-		l, err := load(configured(name), nil, nil, nil)
+		l, err := config.Load(configured(name), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.validate(); err == nil || !strings.Contains(err.Error(), strings.Trim(name, "'")) {
+		if err := l.Validate(); err == nil || !strings.Contains(err.Error(), strings.Trim(name, "'")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -404,12 +408,12 @@ func TestOAuthSecretsNeedAnIssuer(t *testing.T) {
 		"clientId: a, privateKey: b, issuer: 'https://as.example'":   true,
 		"clientId: a": true,
 	} {
-		l, err := load(writeConfig(t, "backends: [{name: a, mcp: {url: 'https://mcp.example/mcp', auth: {oauth: {"+oauth+"}}}}]"), nil, nil, nil)
+		l, err := config.Load(writeConfig(t, "backends: [{name: a, mcp: {url: 'https://mcp.example/mcp', auth: {oauth: {"+oauth+"}}}}]"), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.settle(false)
-		if err := l.validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "without an issuer") {
+		l.ChooseFronts(false)
+		if err := l.Validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "without an issuer") {
 			t.Errorf("%s: %v", oauth, err)
 		}
 	}
@@ -421,7 +425,7 @@ func TestNoTemporaryFiles(t *testing.T) {
 	config := writeConfig(t, "backends: [{name: a, launch: {command: [cat]}}]")
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
 	for _, args := range [][]string{{"list", "--", "cat"}, {"list", "-c", config}} {
-		if got := runCommand(t, "", args...); got.code == exitOK || !strings.Contains(got.stderr, "set TMPDIR") || !strings.Contains(got.stderr, "temporary files") {
+		if got := runCommand(t, "", args...); got.code == problem.ExitOK || !strings.Contains(got.stderr, "set TMPDIR") || !strings.Contains(got.stderr, "temporary files") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

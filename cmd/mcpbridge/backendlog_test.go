@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
 const failingPython = `import logging, os, signal, sys
@@ -132,17 +133,17 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 		exit           int
 		want           failure // parts of it
 	}{
-		{"python", "throw", exitTool, failure{"tool_error", "failing.py:11", "ValueError: boom", "line 6, in boom", ""}},
-		{"python", "refuse", exitTool, failure{"tool_error", "", "no such city", "", ""}},
-		{"python", "exit", exitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
-		{"python", "segv", exitCrashed, failure{"backend_crashed", "", "segmentation fault", "", ""}},
-		{"node", "throw", exitTool, failure{"tool_error", "failing.mjs:3", "TypeError: Cannot read", "at boom", ""}},
-		{"node", "exit", exitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
-		{"go", "throw", exitTool, failure{"tool_error", "main.go:17", "nil pointer", "main.throw", ""}},
-		{"go", "error", exitTool, failure{"tool_error", "main.go:31", "boom", "", ""}},
-		{"go", "exit", exitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
-		{"mcp", "throw", exitTool, failure{"tool_error", "", "it failed", "", "ValueError: boom"}},
-		{"mcp", "exit", exitCrashed, failure{"backend_crashed", "", "exit status 3", "", "ValueError: boom"}},
+		{"python", "throw", problem.ExitTool, failure{"tool_error", "failing.py:11", "ValueError: boom", "line 6, in boom", ""}},
+		{"python", "refuse", problem.ExitTool, failure{"tool_error", "", "no such city", "", ""}},
+		{"python", "exit", problem.ExitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
+		{"python", "segv", problem.ExitCrashed, failure{"backend_crashed", "", "segmentation fault", "", ""}},
+		{"node", "throw", problem.ExitTool, failure{"tool_error", "failing.mjs:3", "TypeError: Cannot read", "at boom", ""}},
+		{"node", "exit", problem.ExitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
+		{"go", "throw", problem.ExitTool, failure{"tool_error", "main.go:17", "nil pointer", "main.throw", ""}},
+		{"go", "error", problem.ExitTool, failure{"tool_error", "main.go:31", "boom", "", ""}},
+		{"go", "exit", problem.ExitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
+		{"mcp", "throw", problem.ExitTool, failure{"tool_error", "", "it failed", "", "ValueError: boom"}},
+		{"mcp", "exit", problem.ExitCrashed, failure{"backend_crashed", "", "exit status 3", "", "ValueError: boom"}},
 	} {
 		t.Run(c.language+" "+c.tool, func(t *testing.T) {
 			t.Parallel()
@@ -172,7 +173,7 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 		t.Run("python "+tool, func(t *testing.T) {
 			t.Parallel()
 			got := runCommand(t, "", append([]string{"call", tool, "--"}, strings.Fields(commands["python"])...)...)
-			if got.code != exitTool || !strings.Contains(got.stderr, `"hint":"`) || !strings.Contains(got.stderr, fix) {
+			if got.code != problem.ExitTool || !strings.Contains(got.stderr, `"hint":"`) || !strings.Contains(got.stderr, fix) {
 				t.Errorf("it said %+v", got)
 			}
 		})
@@ -180,7 +181,7 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 	t.Run("python careful", func(t *testing.T) {
 		t.Parallel()
 		got := runCommand(t, "", append([]string{"call", "careful", "--log-format", "text", "--"}, strings.Fields(commands["python"])...)...)
-		if got.code != exitOK || !strings.Contains(got.stderr, "WRN be careful") || strings.Contains(got.stderr, "record=") {
+		if got.code != problem.ExitOK || !strings.Contains(got.stderr, "WRN be careful") || strings.Contains(got.stderr, "record=") {
 			t.Errorf("it said %+v", got)
 		}
 	})

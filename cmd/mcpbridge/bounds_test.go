@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -43,17 +45,17 @@ func TestLimitsHaveBounds(t *testing.T) {
 		for n, why := range good {
 			file := fmt.Sprintf("limits: {%s: %s}\nbackends: [{dial: 'unix:///x'}]", r.Key, text(n))
 			variable := "MCPBRIDGE_LIMITS__" + strings.ToUpper(r.Key)
-			for where, read := range map[string]func() (*loaded, error){
-				"mcpbridge.yaml:2:": func() (*loaded, error) { return load(writeConfig(t, file), nil, nil, nil) },
-				variable: func() (*loaded, error) {
-					return load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"), []string{variable + "=" + text(n)}, nil, nil)
+			for where, read := range map[string]func() (*config.Config, error){
+				"mcpbridge.yaml:2:": func() (*config.Config, error) { return config.Load(writeConfig(t, file), nil, nil, nil) },
+				variable: func() (*config.Config, error) {
+					return config.Load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"), []string{variable + "=" + text(n)}, nil, nil)
 				},
 			} {
 				l, err := read()
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = l.validate()
+				err = l.Validate()
 				if why == "good" && err == nil {
 					continue
 				}
@@ -61,7 +63,7 @@ func TestLimitsHaveBounds(t *testing.T) {
 					t.Errorf("%s of %s: %v", key, text(n), err)
 					continue
 				}
-				if p := asProblem(err); !strings.Contains(p.Where, where) || p.What != key+" cannot be "+text(n)+why || !strings.Contains(p.Fix, unit) {
+				if p := problem.Of(err); !strings.Contains(p.Where, where) || p.What != key+" cannot be "+text(n)+why || !strings.Contains(p.Fix, unit) {
 					t.Errorf("%s of %s: %+v, and it should be at %s", key, text(n), p, where)
 				}
 			}
@@ -79,16 +81,16 @@ func TestTimeoutsOfBackendsAreNotNegative(t *testing.T) {
 		"mcp.probeTimeout":    `mcp: {url: "http://localhost/mcp", probeTimeout: -1s}`,
 		"mcp.hangTimeout":     `mcp: {command: [x], hangTimeout: -1s}`,
 	} {
-		l, err := load(writeConfig(t, "backends: [{"+backend+"}]"), nil, nil, nil)
+		l, err := config.Load(writeConfig(t, "backends: [{"+backend+"}]"), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = l.validate()
+		err = l.Validate()
 		if err == nil {
 			t.Errorf("%s can be negative", at)
 			continue
 		}
-		if p := asProblem(err); p.What != "backends.0."+at+" cannot be -1s" || !strings.Contains(p.Where, "mcpbridge.yaml:2:") ||
+		if p := problem.Of(err); p.What != "backends.0."+at+" cannot be -1s" || !strings.Contains(p.Where, "mcpbridge.yaml:2:") ||
 			!strings.HasPrefix(p.Fix, "write a time such as 30s") {
 			t.Errorf("%s: %+v", at, p)
 		}

@@ -29,8 +29,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -266,7 +268,7 @@ type said struct {
 func runCommand(t *testing.T, stdin string, args ...string) said {
 	t.Helper()
 	var stdout, stderr lockedBuffer
-	p := &Program{Env: Env{Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}
+	p := &Program{Env: clientcmd.Env{Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}
 	code := p.Run(t.Context())
 	return said{stdout.String(), stderr.String(), code}
 }
@@ -283,17 +285,17 @@ func TestClientsDoNotLookAtWhatIsServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr lockedBuffer
 			p := &Program{
-				Env: Env{
+				Env: clientcmd.Env{
 					Args: []string{"call", writeConfig(t, c.serve+backend), "echo", "text=hi"}, Stdin: strings.NewReader(""),
 					Stdout: &stdout, Stderr: &stderr, Environ: append(os.Environ(), c.environ),
 				},
 			}
-			if code := p.Run(t.Context()); code != exitOK || stdout.String() != `{"text":"hi"}`+"\n" {
+			if code := p.Run(t.Context()); code != problem.ExitOK || stdout.String() != `{"text":"hi"}`+"\n" {
 				t.Errorf("%d %s%s", code, &stdout, &stderr)
 			}
 		})
 	}
-	if got := runCommand(t, "", "list", writeConfig(t, "limits: {calls: -1}\n"+backend)); got.code != exitConfig {
+	if got := runCommand(t, "", "list", writeConfig(t, "limits: {calls: -1}\n"+backend)); got.code != problem.ExitConfig {
 		t.Errorf("limits are for clients, too: %d %s", got.code, got.stderr)
 	}
 }
@@ -336,7 +338,7 @@ Resource templates
 Prompts
   haggle(price, tone?)
 `
-	if got != (said{want, "", exitOK}) {
+	if got != (said{want, "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	var document struct {
@@ -375,7 +377,7 @@ func TestArguments(t *testing.T) {
 		{"", `{"what":"tea"}`, `{"what":"tea"}`},
 	} {
 		got := runCommand(t, c.stdin, append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
-		if got != (said{c.want + "\n", "", exitOK}) {
+		if got != (said{c.want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s: it said %+v", c.words, got)
 		}
 	}
@@ -399,7 +401,7 @@ func TestArguments(t *testing.T) {
 		"tea":                         `\"tea\" is not an argument`,
 	} {
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(words)...)...)
-		if got.code != exitUsage || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
+		if got.code != problem.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
 			t.Errorf("%s: it said %+v", words, got)
 		}
 	}
@@ -449,7 +451,7 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 	} {
 		s.schema = c.schema
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
-		if got != (said{c.want + "\n", "", exitOK}) {
+		if got != (said{c.want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s with %s: it said %+v", c.schema, c.words, got)
 		}
 	}
@@ -466,7 +468,7 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 	} {
 		s.schema = c.schema
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
-		if got.code != exitUsage || got.errorCode(t) != "arguments" || !strings.Contains(got.stderr, c.want) {
+		if got.code != problem.ExitUsage || got.errorCode(t) != "arguments" || !strings.Contains(got.stderr, c.want) {
 			t.Errorf("%s with %s: it said %+v", c.schema, c.words, got)
 		}
 	}
@@ -480,34 +482,34 @@ func TestClientExitCodes(t *testing.T) {
 		args, code string
 		exit       int
 	}{
-		{"call " + shop + " pain", "not_found", exitTool},
-		{"call " + shop + " fail", "tool_error", exitTool},
-		{"call " + shop + " deny", "auth_required", exitAuth},
-		{"call " + shop + " sell", "backend_failed", exitTool},
-		{"call --root . " + shop + " nag", "asks_too_often", exitTool},
-		{"call unix:///nowhere.sock x", "unreachable", exitUnreachable},
-		{"call tcp:127.0.0.1:1 x", "unreachable", exitUnreachable},
-		{"read " + shop + " shop://no", "not_found", exitTool},
-		{"read x://y -- " + echoGo(t), "not_found", exitTool}, // it has no resources
-		{"prompt " + shop + " hagle price=1", "not_found", exitTool},
-		{"prompt " + shop + " haggle", "arguments", exitUsage},
-		{"prompt " + shop + " haggle price=1 ton=x", "arguments", exitUsage},
-		{"describe " + shop + " nothing", "not_found", exitTool},
-		{"describe " + shop + " shop://3/4", "not_found", exitTool},
-		{"complete " + shop + " haggle ton=k", "arguments", exitUsage},
-		{"complete " + shop + " haggle tone=k pric=3", "arguments", exitUsage},
-		{"complete " + shop + " hagle tone=k", "not_found", exitTool},
-		{"complete " + shop + " shop://{shelf} shelve=k", "arguments", exitUsage},
-		{"complete " + shop + " shop://{shelve} shelve=k", "not_found", exitTool},
-		{"complete greet name=k -- " + echoGo(t), "not_found", exitTool}, // it completes nothing
-		{"call " + shop, "usage", exitUsage},
-		{"call nobody x", "usage", exitUsage},
-		{"list -- no-such-program", "command", exitPlugin},
-		{"list --plugin -- sh -c exit", "plugin_start", exitPlugin},
-		{"call --timeout 50ms " + shop + " wait", "timeout", exitTimeout},
-		{"call " + shop + " order", "no_answer", exitUsage},
-		{"call --answer gift=perhaps " + shop + " order", "usage", exitUsage},
-		{"call --root /no/such/dir " + shop + " where", "usage", exitUsage},
+		{"call " + shop + " pain", "not_found", problem.ExitTool},
+		{"call " + shop + " fail", "tool_error", problem.ExitTool},
+		{"call " + shop + " deny", "auth_required", problem.ExitAuth},
+		{"call " + shop + " sell", "backend_failed", problem.ExitTool},
+		{"call --root . " + shop + " nag", "asks_too_often", problem.ExitTool},
+		{"call unix:///nowhere.sock x", "unreachable", problem.ExitUnreachable},
+		{"call tcp:127.0.0.1:1 x", "unreachable", problem.ExitUnreachable},
+		{"read " + shop + " shop://no", "not_found", problem.ExitTool},
+		{"read x://y -- " + echoGo(t), "not_found", problem.ExitTool}, // it has no resources
+		{"prompt " + shop + " hagle price=1", "not_found", problem.ExitTool},
+		{"prompt " + shop + " haggle", "arguments", problem.ExitUsage},
+		{"prompt " + shop + " haggle price=1 ton=x", "arguments", problem.ExitUsage},
+		{"describe " + shop + " nothing", "not_found", problem.ExitTool},
+		{"describe " + shop + " shop://3/4", "not_found", problem.ExitTool},
+		{"complete " + shop + " haggle ton=k", "arguments", problem.ExitUsage},
+		{"complete " + shop + " haggle tone=k pric=3", "arguments", problem.ExitUsage},
+		{"complete " + shop + " hagle tone=k", "not_found", problem.ExitTool},
+		{"complete " + shop + " shop://{shelf} shelve=k", "arguments", problem.ExitUsage},
+		{"complete " + shop + " shop://{shelve} shelve=k", "not_found", problem.ExitTool},
+		{"complete greet name=k -- " + echoGo(t), "not_found", problem.ExitTool}, // it completes nothing
+		{"call " + shop, "usage", problem.ExitUsage},
+		{"call nobody x", "usage", problem.ExitUsage},
+		{"list -- no-such-program", "command", problem.ExitPlugin},
+		{"list --plugin -- sh -c exit", "plugin_start", problem.ExitPlugin},
+		{"call --timeout 50ms " + shop + " wait", "timeout", problem.ExitTimeout},
+		{"call " + shop + " order", "no_answer", problem.ExitUsage},
+		{"call --answer gift=perhaps " + shop + " order", "usage", problem.ExitUsage},
+		{"call --root /no/such/dir " + shop + " where", "usage", problem.ExitUsage},
 	} {
 		got := runCommand(t, "", strings.Fields(c.args)...)
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
@@ -523,7 +525,7 @@ func TestHelpOfExitCodes(t *testing.T) {
 		if !strings.Contains(help, "1 a wrong command line") || !strings.Contains(help, " 6 a wrong configuration") {
 			t.Errorf("%s: it said %s", command, help)
 		}
-		if got := runCommand(t, "", command, "--nope"); got.code != exitUsage {
+		if got := runCommand(t, "", command, "--nope"); got.code != problem.ExitUsage {
 			t.Errorf("%s --nope: it said %+v", command, got)
 		}
 	}
@@ -542,7 +544,7 @@ func TestNobodyIsToldToRepeatWhatMayHaveBeenDone(t *testing.T) {
 func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 	_, shop := startShop(t)
 	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
-	if got := runCommand(t, "", "call", shop, "wait"); got.code != exitTimeout || !strings.Contains(got.stderr, "it took longer than 50ms") {
+	if got := runCommand(t, "", "call", shop, "wait"); got.code != problem.ExitTimeout || !strings.Contains(got.stderr, "it took longer than 50ms") {
 		t.Errorf("with a limit, it said %+v", got)
 	}
 }
@@ -552,7 +554,7 @@ func TestServerThatSpeaksElsewhere(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	got := runCommand(t, "", "list", "--start-timeout", "200ms", "--", "sh", "-c", "echo listening on port 3000; exec sleep 100")
 	for _, want := range []string{"was answered within 200ms", `stdout, where only MCP belongs:\n    listening on port 3000`, "check that it is a server on stdin and stdout"} {
-		if got.code != exitPlugin || !strings.Contains(got.stderr, want) {
+		if got.code != problem.ExitPlugin || !strings.Contains(got.stderr, want) {
 			t.Errorf("it said %+v, want %q in it", got, want)
 		}
 	}
@@ -565,7 +567,7 @@ func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
 		"echo tools.py:3: bad >&2; exit 3": `correct what it printed last on standard error;\nif it is a backend of mcpbridge: add --plugin`,
 		"echo starting >&2":                "it must call the SDK's run",
 	} {
-		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != exitPlugin || !strings.Contains(got.stderr, want) {
+		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != problem.ExitPlugin || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v, want %q in it", script, got, want)
 		}
 	}
@@ -595,7 +597,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"complete --json " + shop + " shop://{shelf} shelf=k":      `{"completion":{"values":["kind","key"]},"resultType":"complete"}` + "\n",
 		"call --answer size=l --answer count=2 " + shop + " order": `accept {"size":"l","count":2,"gift":false}` + "\n",
 	} {
-		if got := runCommand(t, "", strings.Fields(args)...); got.stdout != want || got.code != exitOK {
+		if got := runCommand(t, "", strings.Fields(args)...); got.stdout != want || got.code != problem.ExitOK {
 			var a, b any
 			if json.Unmarshal([]byte(got.stdout), &a) == nil && json.Unmarshal([]byte(want), &b) == nil && strings.Contains(args, "--json") {
 				if x, _ := json.Marshal(a); string(x) == mustJSON(b) {
@@ -609,7 +611,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		t.Errorf("it wrote %q, %v", data, err)
 	}
 	document := filepath.Join(t.TempDir(), "sign.json")
-	if got := runCommand(t, "", "read", "--json", "-o", document, shop, "shop://sign"); got != (said{"", "", exitOK}) {
+	if got := runCommand(t, "", "read", "--json", "-o", document, shop, "shop://sign"); got != (said{"", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	shown := runCommand(t, "", "read", "--json", shop, "shop://sign").stdout
@@ -622,7 +624,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"shop://no-such-shelf-here": "it has to be of shop://{shelf}",
 		"x://nothing/of/the/shop":   "`mcpbridge list` shows what there is to read",
 	} {
-		if got := runCommand(t, "", "read", shop, uri); got.code != exitTool || !strings.Contains(got.stderr, want) {
+		if got := runCommand(t, "", "read", shop, uri); got.code != problem.ExitTool || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v", uri, got)
 		}
 	}
@@ -671,16 +673,16 @@ func TestServersThatCompleteNothing(t *testing.T) {
 		}))
 		t.Cleanup(s.Close)
 		got := runCommand(t, "", "complete", s.URL, "haggle", "price=1")
-		if got.code != exitTool || !strings.Contains(got.stderr, "the server completes no arguments") || !strings.Contains(got.stderr, "mcpbridge describe") {
+		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server completes no arguments") || !strings.Contains(got.stderr, "mcpbridge describe") {
 			t.Errorf("%s: it said %+v", rev, got)
 		}
 		// It declares no tools.
 		got = runCommand(t, "", "call", s.URL, "haggle")
-		if got.code != exitTool || !strings.Contains(got.stderr, "the server has no tools; `mcpbridge list` shows") {
+		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server has no tools; `mcpbridge list` shows") {
 			t.Errorf("%s: call: %+v", rev, got)
 		}
 		// It declares resources, and implements no list of them: that list is empty.
-		if got := runCommand(t, "", "list", s.URL); got.code != exitOK || !strings.Contains(got.stdout, "haggle") {
+		if got := runCommand(t, "", "list", s.URL); got.code != problem.ExitOK || !strings.Contains(got.stdout, "haggle") {
 			t.Errorf("%s: list: %+v", rev, got)
 		}
 	}
@@ -718,7 +720,7 @@ func TestHiddenTools(t *testing.T) {
 		{[]string{"call", "--answer", "a=b", shop, "survey-of-customers"}, false},
 		{[]string{"prompt", shop, "survey-of-customers"}, false},
 	} {
-		if got := runCommand(t, "", c.args...); got.code != exitTool || strings.Contains(got.stderr, hidden) != c.shown {
+		if got := runCommand(t, "", c.args...); got.code != problem.ExitTool || strings.Contains(got.stderr, hidden) != c.shown {
 			t.Errorf("%v: it said %+v", c.args, got)
 		}
 	}
@@ -738,7 +740,7 @@ func TestFormThatNobodyAnswersIsNotSent(t *testing.T) {
 	} {
 		s.form = c.form
 		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
-		if got.code != exitUsage || got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, c.fix) || got.stdout != "" {
+		if got.code != problem.ExitUsage || got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, c.fix) || got.stdout != "" {
 			t.Errorf("%s with %q: it said %+v", c.form, c.args, got)
 		}
 	}
@@ -746,7 +748,7 @@ func TestFormThatNobodyAnswersIsNotSent(t *testing.T) {
 		"sure=yes": `accept {"sure":true}`, "sure=no": `accept {"sure":false}`, "why=because": `accept {"sure":true,"why":"because"}`,
 	} {
 		s.form = sure
-		if got := runCommand(t, "", "call", "--answer", answer, shop, "order"); got != (said{want + "\n", "", exitOK}) {
+		if got := runCommand(t, "", "call", "--answer", answer, shop, "order"); got != (said{want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s: it said %+v", answer, got)
 		}
 	}
@@ -767,7 +769,7 @@ func TestRevisionOfTheServer(t *testing.T) {
 		{[]string{"--revision", "legacy", "tcp:127.0.0.1:9"}, "--revision is for an MCP server"},
 	} {
 		got := runCommand(t, "", append([]string{"list"}, c.args...)...)
-		if got.code == exitOK || !strings.Contains(strings.ReplaceAll(got.stderr, `\\\"`, `\"`), c.want) {
+		if got.code == problem.ExitOK || !strings.Contains(strings.ReplaceAll(got.stderr, `\\\"`, `\"`), c.want) {
 			t.Errorf("%q: it printed %+v, want %s in it", c.args, got, c.want)
 		}
 	}
@@ -782,7 +784,7 @@ func TestAnswersThatNobodyAskedFor(t *testing.T) {
 		{"--answer size=l --answer count=2 " + shop + " order", "accept", ""},
 	} {
 		got := runCommand(t, "", append([]string{"call"}, strings.Fields(c.args)...)...)
-		if got.code != exitOK || !strings.HasPrefix(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.warns) || (got.stderr == "") != (c.warns == "") {
+		if got.code != problem.ExitOK || !strings.HasPrefix(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.warns) || (got.stderr == "") != (c.warns == "") {
 			t.Errorf("%s: it said %+v", c.args, got)
 		}
 	}
@@ -803,7 +805,7 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 		}
 		return runCommand(t, "", append(args, "--", kit)...)
 	}
-	if got := survey("Ada", "36", "no"); got != (said{"Ada is 36: false, 1\n", "", exitOK}) {
+	if got := survey("Ada", "36", "no"); got != (said{"Ada is 36: false, 1\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	if got := survey("Ada", "36", "no", "maybe", "maybe"); got.stdout != "Ada is 36: false, 1\n" ||
@@ -811,7 +813,7 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 		t.Errorf("with answers to spare, it said %+v", got)
 	}
 	// The last one answers the rest.
-	if got := survey("Ada", "36"); got.code != exitUsage || !strings.Contains(got.stderr, "it is yes or no") {
+	if got := survey("Ada", "36"); got.code != problem.ExitUsage || !strings.Contains(got.stderr, "it is yes or no") {
 		t.Errorf("without the third answer, it said %+v", got)
 	}
 }
@@ -825,7 +827,7 @@ func TestEveryWrongAnswerIsReported(t *testing.T) {
 			t.Errorf("%q is missing: %+v", want, got)
 		}
 	}
-	if got.code != exitUsage || strings.Contains(got.stderr, "nobody asked") || strings.Contains(got.stderr, "gift") {
+	if got.code != problem.ExitUsage || strings.Contains(got.stderr, "nobody asked") || strings.Contains(got.stderr, "gift") {
 		t.Errorf("it said %+v", got)
 	}
 	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" order")...); !strings.Contains(got.stderr, `"code":"no_answer"`) ||
@@ -852,7 +854,7 @@ func TestAnswerToAWholeFormOrPage(t *testing.T) {
 	} {
 		s.form = c.form
 		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
-		if got != (said{c.want + "\n", "", exitOK}) {
+		if got != (said{c.want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s with %s: it said %+v", c.form, c.args, got)
 		}
 	}
@@ -862,11 +864,11 @@ func TestAnswerToAWholeFormOrPage(t *testing.T) {
 	}
 	for action, want := range map[string]string{"/accept": "ELICIT_ACTION_ACCEPT", "/decline": "ELICIT_ACTION_DECLINE", "/cancel": "ELICIT_ACTION_CANCEL"} {
 		got := runCommand(t, "", "call", shop, "visit", "--answer", action)
-		if got.code != exitOK || got.stdout != want+"\n" || strings.Contains(got.stderr, "https://pay.example.com/1") != (action == "/accept") {
+		if got.code != problem.ExitOK || got.stdout != want+"\n" || strings.Contains(got.stderr, "https://pay.example.com/1") != (action == "/accept") {
 			t.Errorf("a page with %s: it said %+v", action, got)
 		}
 	}
-	if got := runCommand(t, "", "call", shop, "visit", "--answer", "accept"); got.code != exitUsage || !strings.Contains(got.stderr, "/accept, /decline or /cancel") {
+	if got := runCommand(t, "", "call", shop, "visit", "--answer", "accept"); got.code != problem.ExitUsage || !strings.Contains(got.stderr, "/accept, /decline or /cancel") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -887,7 +889,7 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 		filepath.Join(dir, "text"): "Of electric sheep. mcpbridge\n", filepath.Join(dir, "json"): "Of sheep. android\n", "-": "Of stdin. mcpbridge\n",
 		filepath.Join(dir, "object"): "{\"sheep\": 1} mcpbridge\n",
 	} {
-		if got := runCommand(t, "Of stdin.", "call", shop, "dream", "--sample", name); got != (said{want, "", exitOK}) {
+		if got := runCommand(t, "Of stdin.", "call", shop, "dream", "--sample", name); got != (said{want, "", problem.ExitOK}) {
 			t.Errorf("--sample %s: it said %+v", name, got)
 		}
 	}
@@ -895,7 +897,7 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 		t.Error("it did not declare sampling")
 	}
 	got := runCommand(t, "", "call", shop, "dream", "--sample", filepath.Join(dir, "wrong"), "--sample", filepath.Join(dir, "absent"))
-	if got.code != exitUsage || !strings.Contains(got.stderr, "not a result of sampling") || !strings.Contains(got.stderr, "absent") {
+	if got.code != problem.ExitUsage || !strings.Contains(got.stderr, "not a result of sampling") || !strings.Contains(got.stderr, "absent") {
 		t.Errorf("it said %+v", got)
 	}
 	if got := runCommand(t, "", "call", shop, "paint", "--sample", filepath.Join(dir, "text")); !strings.Contains(got.stderr, "nobody asked for --sample") {
@@ -915,14 +917,14 @@ func TestSamplingOnATerminal(t *testing.T) {
 	x.expect("> ")
 	x.write(".\n")
 	x.expect("Of electric\r\nsheep. mcpbridge")
-	if code, all := x.wait(); code != exitOK {
+	if code, all := x.wait(); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 	x = openTerminal(t, "call", shop, "dream")
 	x.expect("> ")
 	x.write("/decline\n")
 	x.expect("REASON_REFUSED")
-	if code, all := x.wait(); code != exitTool {
+	if code, all := x.wait(); code != problem.ExitTool {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 }
@@ -1055,7 +1057,7 @@ func TestElicitationOnATerminal(t *testing.T) {
 	x.expect(`Size ("s" | "l") [l]: `)
 	x.write("s\n\n\n\n\n\n")
 	x.expect(`accept {"size":"s","count":2,"gift":true,"mail":"ada@example.com","tags":["new","old"]}`)
-	if code, all := x.wait(); code != exitOK {
+	if code, all := x.wait(); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 }
@@ -1069,7 +1071,7 @@ func TestDeclineAndCancelOnATerminal(t *testing.T) {
 		x.expect(": ")
 		x.write(typed)
 		x.expect(want)
-		if code, all := x.wait(); code != exitOK {
+		if code, all := x.wait(); code != problem.ExitOK {
 			t.Errorf("%q: it ended with %d:\n%s", typed, code, all)
 		}
 	}
@@ -1091,7 +1093,7 @@ func TestProgressBarAndCtrlC(t *testing.T) {
 	x.expect(`[##########..........] 50% half\u001b[31m done`)
 	x.write("\x03")
 	code, all := x.wait()
-	if code != exitInterrupted || !strings.Contains(all, "cancelled") {
+	if code != problem.ExitInterrupted || !strings.Contains(all, "cancelled") {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 	select {
@@ -1110,14 +1112,14 @@ func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
 	x.expect("starting sh -c")
 	x.expect(" s)")
 	x.expect("\r\x1b[KTools")
-	if code, all := x.wait(); code != exitOK {
+	if code, all := x.wait(); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 	x = openTerminal(t, "call", shop, "hold")
 	x.expect(`tools/call "hold", Ctrl-C cancels (1 s)`)
 	close(s.held)
 	x.expect("\r\x1b[Kheld")
-	if code, all := x.wait(); code != exitOK {
+	if code, all := x.wait(); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 }
@@ -1134,7 +1136,7 @@ func TestTerminalIsShownNothingHarmful(t *testing.T) {
 		}
 	}
 	code, all := openTerminal(t, "read", shop, "shop://logo").wait()
-	if code != exitUsage || !strings.Contains(all, "write --output FILE") || strings.Contains(all, "PNG") {
+	if code != problem.ExitUsage || !strings.Contains(all, "write --output FILE") || strings.Contains(all, "PNG") {
 		t.Errorf("it ended with %d and showed %q", code, all)
 	}
 }
@@ -1162,7 +1164,7 @@ func TestSecondSignalToAClientEndsNow(t *testing.T) {
 		}
 	}
 	err := cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+	if code := cmd.ProcessState.ExitCode(); code != problem.ExitInterrupted {
 		t.Errorf("it ended with %d, %v:\n%s", code, err, stderr)
 	}
 	if d := time.Since(begin); d >= 5*time.Second {
@@ -1175,7 +1177,7 @@ func TestCtrlCWhileAsking(t *testing.T) {
 	x := openTerminal(t, "call", shop, "order")
 	x.expect("Size")
 	x.write("\x03")
-	if code, all := x.wait(); code != exitInterrupted {
+	if code, all := x.wait(); code != problem.ExitInterrupted {
 		t.Errorf("it ended with %d:\n%s", code, all)
 	}
 }
@@ -1198,10 +1200,10 @@ func TestWaitingForStdinEnds(t *testing.T) {
 	} {
 		for _, timeout := range []bool{true, false} {
 			words := strings.Fields(strings.ReplaceAll(args, "SHOP", shop))
-			code, exit := "cancelled", exitInterrupted
+			code, exit := "cancelled", problem.ExitInterrupted
 			if timeout {
 				words = append(words, "--timeout", "100ms")
-				code, exit = "timeout", exitTimeout
+				code, exit = "timeout", problem.ExitTimeout
 			}
 			stdin := silent{make(chan struct{}), make(chan struct{})}
 			t.Cleanup(func() { close(stdin.end) })
@@ -1210,7 +1212,7 @@ func TestWaitingForStdinEnds(t *testing.T) {
 			var stdout, stderr lockedBuffer
 			done := make(chan int)
 			go func() {
-				done <- (&Program{Env: Env{Args: words, Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}).Run(ctx)
+				done <- (&Program{Env: clientcmd.Env{Args: words, Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}).Run(ctx)
 			}()
 			if !timeout {
 				<-stdin.read
@@ -1227,15 +1229,15 @@ func TestWaitingForStdinEnds(t *testing.T) {
 func TestLimitsOfAClient(t *testing.T) {
 	s, shop := startShop(t)
 	s.endless = true
-	if got := runCommand(t, "", "list", shop); got.code != exitOK || !strings.Contains(got.stderr, "prompts/list does not end") {
+	if got := runCommand(t, "", "list", shop); got.code != problem.ExitOK || !strings.Contains(got.stderr, "prompts/list does not end") {
 		t.Errorf("it said %+v", got)
 	}
 	digits := "n=1" + strings.Repeat("0", 10_000)
-	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != exitUsage || len(got.stderr) > 2_000 {
+	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != problem.ExitUsage || len(got.stderr) > 2_000 {
 		t.Errorf("it said %+v", got)
 	}
 	long := writeConfig(t, strings.Repeat("#", 4<<20))
-	if got := runCommand(t, "", "list", "-c", long); got.code != exitConfig || !strings.Contains(got.stderr, "longer than 4 MiB") {
+	if got := runCommand(t, "", "list", "-c", long); got.code != problem.ExitConfig || !strings.Contains(got.stderr, "longer than 4 MiB") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -1248,7 +1250,7 @@ func TestLogOfACall(t *testing.T) {
 		told  pb.LogLevel
 	}{{"info", true, pb.LogLevel_LOG_LEVEL_INFO}, {"debug", true, pb.LogLevel_LOG_LEVEL_DEBUG}, {"error", false, pb.LogLevel_LOG_LEVEL_ERROR}} {
 		got := runCommand(t, "", "call", "--log-level", c.level, shop, "paint")
-		if strings.Contains(got.stderr, `mixing\\u001b[31m`) != c.shown || got.code != exitOK {
+		if strings.Contains(got.stderr, `mixing\\u001b[31m`) != c.shown || got.code != problem.ExitOK {
 			t.Errorf("%s: it said %+v", c.level, got)
 		}
 		s.mu.Lock()
@@ -1314,12 +1316,12 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 		return writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {grant: client_credentials, issuer: '"+server.URL+"', clientId: "+id+
 			", clientSecret: '${env:SECRET}', scopes: [tea], credentials: '"+credentials+"'}}}}]")
 	}
-	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
+	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	credentials = filepath.Join(t.TempDir(), "others")
 	got := runCommand(t, "", "list", "-c", config("you"))
-	if got.code != exitAuth || got.errorCode(t) != "auth_required" || strings.Contains(got.stderr, "hunter2") {
+	if got.code != problem.ExitAuth || got.errorCode(t) != "auth_required" || strings.Contains(got.stderr, "hunter2") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -1397,7 +1399,7 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 	// In a file of ours, what is not written is not done.
 	logins = 0
 	ours := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp'}}]")
-	if got := runCommand(t, "", "list", "-c", ours); got.code != exitAuth || logins != 0 {
+	if got := runCommand(t, "", "list", "-c", ours); got.code != problem.ExitAuth || logins != 0 {
 		t.Errorf("it said %+v after %d logins", got, logins)
 	}
 }
@@ -1423,12 +1425,12 @@ func TestLoginIsWaitedFor(t *testing.T) {
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', startTimeout: 2s, auth: {oauth: {}}}}]")
 	var stdout, stderr lockedBuffer
 	p := &Program{
-		Env: Env{
+		Env: clientcmd.Env{
 			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
 			Environ: os.Environ(), ReachTimeout: 3 * time.Second,
 		},
 	}
-	if code := p.Run(t.Context()); code != exitOK || stdout.String() != `{"n":1}`+"\n" || stderr.String() != "" || asked.Load() != 1 {
+	if code := p.Run(t.Context()); code != problem.ExitOK || stdout.String() != `{"n":1}`+"\n" || stderr.String() != "" || asked.Load() != 1 {
 		t.Errorf("after %d logins it ended with %d: %s%s", asked.Load(), code, &stdout, &stderr)
 	}
 }
@@ -1448,12 +1450,12 @@ func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {}}}}]")
 	var stdout, stderr lockedBuffer
 	p := &Program{
-		Env: Env{
+		Env: clientcmd.Env{
 			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
 			Environ: os.Environ(), LoginTimeout: time.Second,
 		},
 	}
-	if code := p.Run(ctx); code != exitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "the user did not log in") {
+	if code := p.Run(ctx); code != problem.ExitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "the user did not log in") {
 		t.Errorf("after %d logins it ended with %d: %s", asked.Load(), code, &stderr)
 	}
 }
@@ -1497,18 +1499,18 @@ func TestServerThatWantsAToken(t *testing.T) {
 	defer guarded.Close()
 	t.Setenv("SECRET_TOKEN", "hunter2-hunter2")
 	there := guarded.URL + "/mcp"
-	if got := runCommand(t, "", "list", there); got.code != exitAuth || got.errorCode(t) != "auth_required" {
+	if got := runCommand(t, "", "list", there); got.code != problem.ExitAuth || got.errorCode(t) != "auth_required" {
 		t.Errorf("it said %+v", got)
 	}
 	if got := runCommand(t, "", "call", "--header", "Authorization: Bearer ${env:SECRET_TOKEN}", there, "echo", "n=1"); got.stdout != `{"n":1}`+"\n" {
 		t.Errorf("it said %+v", got)
 	}
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: '${env:SECRET_TOKEN}'}}}]")
-	if got := runCommand(t, "", "call", "-c", config, "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
+	if got := runCommand(t, "", "call", "-c", config, "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	config = writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"'}}]")
-	if got := runCommand(t, "", "list", "-c", config); got.code != exitAuth {
+	if got := runCommand(t, "", "list", "-c", config); got.code != problem.ExitAuth {
 		t.Errorf("it said %+v", got)
 	}
 
@@ -1527,7 +1529,7 @@ func TestServerThatWantsAToken(t *testing.T) {
 		{[]string{"list", "-c", wrong}, passed, "--header"},
 	} {
 		got := runCommand(t, "", c.args...)
-		if got.code != exitAuth || !strings.Contains(got.stderr, c.want) || strings.Contains(got.stderr, c.not) {
+		if got.code != problem.ExitAuth || !strings.Contains(got.stderr, c.want) || strings.Contains(got.stderr, c.not) {
 			t.Errorf("%v: it said %+v", c.args, got)
 		}
 	}
@@ -1541,16 +1543,16 @@ func TestCommandIsTakenForWhatItIs(t *testing.T) {
 		flag, command, starts string
 		code                  int
 	}{
-		{"", "exec " + echoGo(t), "..", exitOK},
-		{"--plugin", "exec " + echoGo(t), ".", exitOK},
-		{"", "echo noise; exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", exitOK},
-		{"--mcp", "exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", exitOK},
-		{"", "exit 3", "", exitPlugin}, // mcpclient may try it again
+		{"", "exec " + echoGo(t), "..", problem.ExitOK},
+		{"--plugin", "exec " + echoGo(t), ".", problem.ExitOK},
+		{"", "echo noise; exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", problem.ExitOK},
+		{"--mcp", "exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", problem.ExitOK},
+		{"", "exit 3", "", problem.ExitPlugin}, // mcpclient may try it again
 	} {
 		count := filepath.Join(t.TempDir(), "count")
 		args := strings.Fields("call " + c.flag + " echo n=1 --")
 		got := runCommand(t, "", append(args, "sh", "-c", "printf . >>"+count+"; "+c.command)...)
-		if got.code != c.code || c.code == exitOK && got.stdout != `{"n":1}`+"\n" {
+		if got.code != c.code || c.code == problem.ExitOK && got.stdout != `{"n":1}`+"\n" {
 			t.Errorf("%s %s: it said %+v", c.flag, c.command, got)
 		}
 		if starts, err := os.ReadFile(count); err != nil || c.starts != "" && string(starts) != c.starts {

@@ -15,17 +15,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/app"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
 )
 
 // A Program is one run of the command.
 type Program struct {
-	Env
+	clientcmd.Env
 
 	// Started is called when the App of `run` serves. It may be nil.
-	Started func(*App)
+	Started func(*app.App)
 
 	// errors is Stderr without waiting for whoever reads it: the log of what is served, and the error that ends it.
-	errors *queue
+	errors *terminal.Queue
 }
 
 // Run runs the command and returns its exit code. When ctx ends, it drains.
@@ -33,23 +38,23 @@ func (p *Program) Run(ctx context.Context) int {
 	if p.Now == nil {
 		p.Now = context.Background()
 	}
-	p.errors = newQueue(p.Stderr)
-	defer p.errors.close()
+	p.errors = terminal.NewQueue(p.Stderr)
+	defer p.errors.Close()
 	root, logging := p.command()
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return exitOK
+		return problem.ExitOK
 	}
-	pr := asProblem(err)
+	pr := problem.Of(err)
 	if !logging.known {
 		logging.Format = p.logFormat()
 	}
-	if !slices.Contains(logFormats, logging.Format) {
+	if !slices.Contains(config.LogFormats, logging.Format) {
 		logging.Format = "auto" // which is perhaps what the problem is about
 	}
-	log, asJSON := newLog(p.errors, logging.LogConfig, logging.secrets)
-	pr.tell(logging.secrets.hide(p.errors), log, asJSON)
+	log, asJSON := app.NewLog(p.errors, logging.Log, logging.secrets)
+	pr.Write(logging.secrets.Hide(p.errors), log, asJSON)
 	return pr.Exit
 }
 
@@ -58,7 +63,7 @@ func (p *Program) Run(ctx context.Context) int {
 func (p *Program) logFormat() string {
 	format := "auto"
 	for _, entry := range p.Environ {
-		if value, ok := strings.CutPrefix(entry, envPrefix+"LOG__FORMAT="); ok && value != "" {
+		if value, ok := strings.CutPrefix(entry, config.EnvPrefix+"LOG__FORMAT="); ok && value != "" {
 			format = value
 		}
 	}
@@ -77,16 +82,16 @@ func (p *Program) logFormat() string {
 
 // A logging is how errors are told: as the log is.
 type logging struct {
-	LogConfig
+	config.Log
 
 	known   bool // the configuration has been read
-	secrets secrets
+	secrets config.Secrets
 }
 
 // loaded says that the configuration has been read, unless it is nil.
-func (l *logging) loaded(cfg *loaded) {
+func (l *logging) loaded(cfg *config.Config) {
 	if cfg != nil {
-		l.LogConfig, l.secrets, l.known = cfg.Log, cfg.secrets, true
+		l.Log, l.secrets, l.known = cfg.Log, cfg.Secrets, true
 	}
 }
 
@@ -117,24 +122,24 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: trace, debug, info, warn, error")
 	flags.StringVar(&l.Format, "log-format", "auto", "log as text or json; auto is text on a terminal and json elsewhere")
-	root.AddCommand(p.runCommand(l), p.verifyCommand(), p.protoCommand(), p.versionCommand())
-	root.AddCommand(p.clientCommands(l.loaded)...)
+	root.AddCommand(p.runCommand(l), p.VerifyCommand(), p.ProtoCommand(), p.versionCommand())
+	root.AddCommand(p.ClientCommands(l.loaded)...)
 	return root, l
 }
 
 // noCommand says that the first argument is no command: it is mistyped, or `run` has been forgotten.
 func noCommand(args []string) error {
-	fix := didYouMean(args[0], commandNames)
+	fix := problem.DidYouMean(args[0], clientcmd.CommandNames)
 	switch _, err := exec.LookPath(args[0]); {
 	case otherNames[args[0]] != "":
 		fix = "did you mean " + otherNames[args[0]] + "?"
-	case nearest(args[0], commandNames) != "":
-	case validateDial(args[0], "") == nil || isURL(args[0]):
+	case problem.Nearest(args[0], clientcmd.CommandNames) != "":
+	case config.ValidateDial(args[0], "") == nil || config.IsURL(args[0]):
 		fix = "write mcpbridge run " + args[0]
-	case len(args) > 1 || err == nil || isScript(args[0]):
-		fix = "write mcpbridge run -- " + strings.Join(runnable(args), " ")
+	case len(args) > 1 || err == nil || config.IsScript(args[0]):
+		fix = "write mcpbridge run -- " + strings.Join(config.Runnable(args), " ")
 	}
-	return usage("", fix, "there is no command %q", args[0])
+	return problem.Usage("", fix, "there is no command %q", args[0])
 }
 
 // otherNames are what other programs call the commands.
@@ -157,7 +162,7 @@ func (p *Program) flagError(c *cobra.Command, err error) error {
 			wrong = append(wrong, p.wrongFlag(c, err))
 		}
 	}
-	return allOf(wrong...)
+	return problem.Join(wrong...)
 }
 
 // isFlag reports whether an argument is the flag that an error of the flags package is about.
@@ -183,7 +188,7 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 		var known []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		name := unknown.GetSpecifiedName()
-		if guess := nearest(name, known); guess != "" {
+		if guess := problem.Nearest(name, known); guess != "" {
 			fix = "did you mean --" + guess + "?"
 		}
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
@@ -191,7 +196,7 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 		}
 		if arg := p.meantFor(c, unknown.GetSpecifiedName()); arg != "" {
 			fix = "an argument of what is called has no dashes: " + arg
-			if guess := nearest(name, known); guess != "" {
+			if guess := problem.Nearest(name, known); guess != "" {
 				fix += "\nif it is a flag: did you mean --" + guess + "?"
 			}
 		}
@@ -205,7 +210,7 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 			fix = fmt.Sprintf("write --%s %ss", invalid.GetFlag().Name, invalid.GetValue())
 		}
 	}
-	return &problem{Exit: exitUsage, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
+	return &problem.Error{Exit: problem.ExitUsage, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
 }
 
 // meantFor returns an unknown flag as an argument of the tool or prompt that a command calls: it is probably one.
@@ -230,7 +235,7 @@ func (p *Program) versionCommand() *cobra.Command {
 		Short: "Print the version, and the revisions of MCP that it speaks",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage(args[0], "leave it out", "version takes no argument")
+				return problem.Usage(args[0], "leave it out", "version takes no argument")
 			}
 			return nil
 		},

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
 // What is dialled on another machine has TLS, or somebody has said that it need not.
@@ -41,12 +43,12 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 		{"launch: {command: [x]}, insecure: true", "tls and insecure are for dial", "leave them out"},
 		{"mcp: {url: 'https://example.com/mcp'}, insecure: true", "tls and insecure are for dial", "leave them out"},
 	} {
-		l, err := load(writeConfig(t, "backends: [{name: a, "+c.backend+"}]\n"), nil, nil, nil)
+		l, err := config.Load(writeConfig(t, "backends: [{name: a, "+c.backend+"}]\n"), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = l.validate()
-		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !strings.Contains(asProblem(err).Fix, c.fix)) {
+		err = l.Validate()
+		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !strings.Contains(problem.Of(err).Fix, c.fix)) {
 			t.Errorf("%s: %v", c.backend, err)
 		}
 	}
@@ -59,7 +61,7 @@ func TestPlaintextIsSaidOnTheCommandLine(t *testing.T) {
 	const other = "tcp:tools.invalid:1"
 	for _, args := range [][]string{{"list"}, {"run", "--stdio"}, {"verify"}} {
 		got := runCommand(t, "", append(args, other)...)
-		if got.code != exitConfig || !strings.Contains(got.stderr, "nothing protects") || !strings.Contains(got.stderr, "say --plaintext") {
+		if got.code != problem.ExitConfig || !strings.Contains(got.stderr, "nothing protects") || !strings.Contains(got.stderr, "say --plaintext") {
 			t.Errorf("%v: %d %s", args, got.code, got.stderr)
 		}
 		got = runCommand(t, "", append(args, "--plaintext", other)...)
@@ -68,7 +70,7 @@ func TestPlaintextIsSaidOnTheCommandLine(t *testing.T) {
 		}
 	}
 	config := writeConfig(t, "backends: [{name: far, dial: '"+other+"'}]\n")
-	if got := runCommand(t, "", "list", "--plaintext", config); got.code != exitUnreachable {
+	if got := runCommand(t, "", "list", "--plaintext", config); got.code != problem.ExitUnreachable {
 		t.Errorf("of a file: %d %s", got.code, got.stderr)
 	}
 	if got := runCommand(t, "", "list", "--plaintext", "https://example.com/mcp"); !strings.Contains(got.stderr, "--plaintext is for") {
@@ -114,14 +116,14 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 		code int
 		says string
 	}{
-		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem}", exitOK, ""},
-		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: 127.0.0.1}", exitOK, ""},
-		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: other.example.com}", exitUnreachable, "other.example.com"},
-		{ln, "{ca: cert.pem}", exitUnreachable, "certificate required"},
-		{ln, "{ca: other/cert.pem, cert: cert.pem, key: key.pem}", exitUnreachable, "unknown authority"},
-		{ln, "{cert: cert.pem, key: key.pem}", exitUnreachable, "unknown authority"},
-		{plain, "{ca: cert.pem}", exitUnreachable, "does not speak TLS"},
-		{ln, "{ca: nowhere.pem}", exitConfig, filepath.Join(dir, "nowhere.pem")},
+		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem}", problem.ExitOK, ""},
+		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: 127.0.0.1}", problem.ExitOK, ""},
+		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: other.example.com}", problem.ExitUnreachable, "other.example.com"},
+		{ln, "{ca: cert.pem}", problem.ExitUnreachable, "certificate required"},
+		{ln, "{ca: other/cert.pem, cert: cert.pem, key: key.pem}", problem.ExitUnreachable, "unknown authority"},
+		{ln, "{cert: cert.pem, key: key.pem}", problem.ExitUnreachable, "unknown authority"},
+		{plain, "{ca: cert.pem}", problem.ExitUnreachable, "does not speak TLS"},
+		{ln, "{ca: nowhere.pem}", problem.ExitConfig, filepath.Join(dir, "nowhere.pem")},
 	} {
 		t.Run(c.tls, func(t *testing.T) {
 			config := filepath.Join(dir, "mcpbridge.yaml")

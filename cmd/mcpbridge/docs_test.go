@@ -24,6 +24,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -294,7 +295,7 @@ func TestCommandsPage(t *testing.T) {
 	}
 	shared := pflag.NewFlagSet("", pflag.ContinueOnError)
 	shared.SortFlags = false
-	new(targetFlags).add(shared)
+	new(clientcmd.TargetFlags).Add(shared)
 	b.WriteString("Every one of them takes these flags, which say more about its target:\n\n")
 	table(shared, func(string) bool { return false })
 	for _, name := range []string{"run", "list", "describe", "call", "read", "prompt", "complete"} {

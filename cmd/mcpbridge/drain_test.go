@@ -25,6 +25,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -138,7 +139,7 @@ func TestEverythingIsTakenUntilBalancersHaveHeardOfTheEnd(t *testing.T) {
 	if err := <-running; err != nil {
 		t.Errorf("the call that ran got %v", err)
 	}
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 }
@@ -250,7 +251,7 @@ func TestGRPCCallsThatAreCutAreToldSo(t *testing.T) {
 			if status.Code(err) != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
 				t.Errorf("the call got %v with %v", err, f)
 			}
-			if code := r.wait(t); code != exitOK {
+			if code := r.wait(t); code != problem.ExitOK {
 				t.Errorf("it ended with %d:\n%s", code, r.stderr)
 			}
 			stdin.Close()

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -341,7 +342,7 @@ func TestAddressThatCannotBeListenedOn(t *testing.T) {
 		socket: "choose another path: --grpc unix:///path/to.sock", port: "choose another port: --grpc 127.0.0.1:0 takes any free one",
 	} {
 		got := runCommand(t, "", "run", "--grpc", addr, "--", echoGo(t))
-		if got.code != exitConfig || got.errorCode(t) != "port_in_use" || !strings.Contains(got.stderr, want) {
+		if got.code != problem.ExitConfig || got.errorCode(t) != "port_in_use" || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v, want %q in it", addr, got, want)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
 // A variable is replaced wherever it stands, and its value is told to the backend and to nobody else.
@@ -26,7 +28,7 @@ backends:
 	}
 	wrong := writeConfig(t, "backends: [{name: a, launch: {command: [sh, -c, 'echo no ${env:SECRET_TOKEN} >&2; exit 3']}}]")
 	got := runCommand(t, "", "list", "--plugin", "-c", wrong)
-	if got.code != exitPlugin || strings.Contains(got.stderr, "hunter2") || !strings.Contains(got.stderr, "${env:SECRET_TOKEN}") {
+	if got.code != problem.ExitPlugin || strings.Contains(got.stderr, "hunter2") || !strings.Contains(got.stderr, "${env:SECRET_TOKEN}") {
 		t.Errorf("it said %+v", got)
 	}
 }

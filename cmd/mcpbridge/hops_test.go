@@ -13,7 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpbridge/mcpbridge/internal/app"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
 )
 
 // A tools/call passes at most ten functions from the socket to the backend: the nine that docs/architecture.md lists for
@@ -53,11 +55,11 @@ func hops(t *testing.T, revision string) []string {
 	ctx, drain := context.WithCancel(t.Context())
 	ready, exited := make(chan string, 1), make(chan struct{})
 	p := &Program{
-		Env: Env{
+		Env: clientcmd.Env{
 			Args:  append([]string{"run", "--http", "127.0.0.1:0", "--"}, bridgetest.Programs()[0].Command(t)...),
 			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Environ: os.Environ(), Now: t.Context(),
 		},
-		Started: func(a *App) { ready <- a.URL() },
+		Started: func(a *app.App) { ready <- a.URL() },
 	}
 	go func() { defer close(exited); p.Run(ctx) }()
 	defer func() { drain(); <-exited }()

@@ -25,8 +25,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -38,24 +40,24 @@ func TestNoMessageIsLongerThanTheMost(t *testing.T) {
 		for n := most - 1; n <= most+1; n++ {
 			file := fmt.Sprintf("limits: {%s: %d}\nbackends: [{dial: 'unix:///x'}]", key, n)
 			variable := fmt.Sprintf("MCPBRIDGE_LIMITS__%s=%d", strings.ToUpper(key), n)
-			for where, read := range map[string]func() (*loaded, error){
-				"mcpbridge.yaml:2:": func() (*loaded, error) { return load(writeConfig(t, file), nil, nil, nil) },
-				variable[:strings.IndexByte(variable, '=')]: func() (*loaded, error) {
-					return load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"), []string{variable}, nil, nil)
+			for where, read := range map[string]func() (*config.Config, error){
+				"mcpbridge.yaml:2:": func() (*config.Config, error) { return config.Load(writeConfig(t, file), nil, nil, nil) },
+				variable[:strings.IndexByte(variable, '=')]: func() (*config.Config, error) {
+					return config.Load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"), []string{variable}, nil, nil)
 				},
 			} {
 				l, err := read()
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = l.validate()
+				err = l.Validate()
 				if (err != nil) != (n > most) {
 					t.Errorf("%s of %d: %v", key, n, err)
 				}
 				if err == nil {
 					continue
 				}
-				if p := asProblem(err); !strings.Contains(p.Where, where) || !strings.Contains(p.Fix, "at most 67108864") {
+				if p := problem.Of(err); !strings.Contains(p.Where, where) || !strings.Contains(p.Fix, "at most 67108864") {
 					t.Errorf("%s of %d: %+v, and it should be at %s", key, n, p, where)
 				}
 			}
@@ -137,7 +139,7 @@ backends:
 				wrong[name] = err.Error()
 			}
 		}
-		if got := runCommand(t, "", "call", "answer", fmt.Sprintf("bytes=%d", n), "--", "sized"); got.code != exitOK {
+		if got := runCommand(t, "", "call", "answer", fmt.Sprintf("bytes=%d", n), "--", "sized"); got.code != problem.ExitOK {
 			wrong["found out"] = got.stderr
 		}
 		if n <= most && len(wrong) > 0 || n > most && len(wrong) != 3 {

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/app"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
 // version is set by the build: -ldflags "-X main.version=1.2.3".
@@ -26,7 +30,7 @@ func main() {
 // runMain runs the command of this process and returns its exit code. The first SIGINT, SIGTERM or SIGHUP (the terminal
 // was closed) drains, the second one ends everything now.
 func runMain() int {
-	defer runtime.KeepAlive(ballast())
+	defer runtime.KeepAlive(app.Ballast())
 	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with its unit, for people
 
 	now, abandon := context.WithCancel(context.Background())
@@ -34,7 +38,7 @@ func runMain() int {
 	drain, stop := context.WithCancel(now)
 	defer stop()
 
-	go tuneProcessors(now)
+	go app.TuneProcessors(now)
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -44,7 +48,7 @@ func runMain() int {
 	defer signal.Stop(signals)
 
 	p := &Program{
-		Env: Env{
+		Env: clientcmd.Env{
 			Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Now: now,
 		},
 	}
@@ -62,7 +66,7 @@ func runMain() int {
 				case <-done:
 				case <-time.After(abandonTime):
 				}
-				return exitInterrupted
+				return problem.ExitInterrupted
 			}
 			interrupted = true
 			stop()

@@ -25,7 +25,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/app"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -106,7 +109,7 @@ var buildEcho = sync.OnceValues(func() (string, error) {
 // A run is a Program that runs in this process.
 type run struct {
 	url    string
-	app    *App
+	app    *app.App
 	called atomic.Int32 // how often a tool has been called
 	// defective says that the backends panic in every call of a tool.
 	defective atomic.Bool
@@ -125,7 +128,7 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 	r := &run{stderr: &lockedBuffer{}, drain: drain, cut: cut, exited: make(chan struct{})}
 	ready := make(chan struct{})
 	p := &Program{
-		Env: Env{
+		Env: clientcmd.Env{
 			Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
 			Wrap: func(backend bridge.Handler) bridge.Handler {
 				return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -139,7 +142,7 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 				})
 			},
 		},
-		Started: func(a *App) {
+		Started: func(a *app.App) {
 			r.url, r.app = a.URL(), a
 			close(ready)
 		},
@@ -224,7 +227,7 @@ func TestServesHTTP(t *testing.T) {
 		t.Errorf("echo answered %q, %v", text, err)
 	}
 	r.drain()
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 	if _, err := r.call(t, "echo", `{}`); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -246,7 +249,7 @@ func TestServesStdio(t *testing.T) {
 		}
 	}
 	client.Close()
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -281,7 +284,7 @@ func TestDrainFinishesCallsAndSoonBeginsNone(t *testing.T) {
 	if a := <-answers; a.err != nil || a.text != "done" {
 		t.Errorf("the call that ran got %q, %v", a.text, a.err)
 	}
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 }
@@ -300,7 +303,7 @@ func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 	}
 	begin := time.Now()
 	r.drain()
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 	if d := time.Since(begin); d >= 2*time.Second {
@@ -318,7 +321,7 @@ func TestDrainIsBounded(t *testing.T) {
 	}()
 	r.awaitCalls(t, 1)
 	r.drain()
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), "shutting down; whether it was executed is not known") {
@@ -393,7 +396,7 @@ func TestSecondSignalEndsNow(t *testing.T) {
 	begin := time.Now()
 	signal()
 	err := cmd.Wait()
-	if cmd.ProcessState.ExitCode() != exitInterrupted {
+	if cmd.ProcessState.ExitCode() != problem.ExitInterrupted {
 		t.Errorf("it ended with %v:\n%s", err, r.stderr)
 	}
 	if d := time.Since(begin); d > 20*time.Second { // the drain may take 30
@@ -405,12 +408,12 @@ func TestSecondSignalEndsNow(t *testing.T) {
 func TestBackendThatDoesNotStart(t *testing.T) {
 	stderr := &lockedBuffer{}
 	p := &Program{
-		Env: Env{
+		Env: clientcmd.Env{
 			Args:   []string{"--log-format", "text", "run", "--http", "127.0.0.1:0", "--", "sh", "-c", "echo no such module >&2; exit 4"},
 			Stderr: stderr,
 		},
 	}
-	if code := p.Run(t.Context()); code != exitPlugin {
+	if code := p.Run(t.Context()); code != problem.ExitPlugin {
 		t.Errorf("it ended with %d", code)
 	}
 	for _, want := range []string{`backend "sh" did not start`, "no such module", "exit status 4", "fix:"} {
@@ -474,19 +477,19 @@ func (sayer) CallTool(_ *pb.CallToolRequest, stream grpc.ServerStreamingServer[p
 
 func TestExitCodes(t *testing.T) {
 	for args, want := range map[string]int{
-		"version":                             exitOK,
-		"run --help":                          exitOK,
-		"rum":                                 exitUsage,
-		"run":                                 exitConfig,
-		"run --stdio --http :1 -- x":          exitUsage,
-		"run -c testdata/nowhere.yaml":        exitConfig,
-		"run --drain soon -- x":               exitUsage,
-		"version 1":                           exitUsage,
-		"run -- no-such-program":              exitPlugin,
-		"run --dir nowhere -- cat":            exitPlugin,
-		"run --start-timeout 50ms -- sleep 9": exitPlugin,
+		"version":                             problem.ExitOK,
+		"run --help":                          problem.ExitOK,
+		"rum":                                 problem.ExitUsage,
+		"run":                                 problem.ExitConfig,
+		"run --stdio --http :1 -- x":          problem.ExitUsage,
+		"run -c testdata/nowhere.yaml":        problem.ExitConfig,
+		"run --drain soon -- x":               problem.ExitUsage,
+		"version 1":                           problem.ExitUsage,
+		"run -- no-such-program":              problem.ExitPlugin,
+		"run --dir nowhere -- cat":            problem.ExitPlugin,
+		"run --start-timeout 50ms -- sleep 9": problem.ExitPlugin,
 	} {
-		p := &Program{Env: Env{Args: strings.Fields(args), Stdout: io.Discard, Stderr: io.Discard}}
+		p := &Program{Env: clientcmd.Env{Args: strings.Fields(args), Stdout: io.Discard, Stderr: io.Discard}}
 		if code := p.Run(t.Context()); code != want {
 			t.Errorf("mcpbridge %s ended with %d, not with %d", args, code, want)
 		}
@@ -511,7 +514,7 @@ func TestServesThePythonExample(t *testing.T) {
 	}
 	r.awaitLog(t, "printed line 1")
 	r.drain()
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 }

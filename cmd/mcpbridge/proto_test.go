@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
 )
 
 // What the command writes is all that stubs are made of: every import is there, but for what every protoc brings along.
@@ -16,7 +18,7 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 	long := time.Unix(1, 0)
 	for range 2 { // the second time over what the first has written
 		var out, errs bytes.Buffer
-		p := &Program{Env: Env{Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}}
+		p := &Program{Env: clientcmd.Env{Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}}
 		if code := p.Run(t.Context()); code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs.String())
 		}
@@ -43,7 +45,7 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 		}
 	}
 	var errs bytes.Buffer
-	p := &Program{Env: Env{Args: []string{"proto", filepath.Join(dir, "buf.gen.ruby.yaml")}, Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs}}
+	p := &Program{Env: clientcmd.Env{Args: []string{"proto", filepath.Join(dir, "buf.gen.ruby.yaml")}, Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs}}
 	if code := p.Run(t.Context()); code == 0 || !strings.Contains(errs.String(), "name a directory that can be written to") {
 		t.Errorf("a file in place of the directory: exit code %d: %s", code, errs.String())
 	}

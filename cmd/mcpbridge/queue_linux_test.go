@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
 // A stuckRun is mcpbridge as a process that serves stdin and stdout, and whose stderr is not as it should be.
@@ -183,7 +184,7 @@ func TestAnErrorThatNobodyReadsDoesNotKeepTheProgram(t *testing.T) {
 	}
 	late := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
 	defer late.Stop()
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitPlugin {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != problem.ExitPlugin {
 		t.Errorf("it ended with %v", err)
 	}
 	if took := time.Since(begin); took < flushed {

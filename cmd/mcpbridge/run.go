@@ -16,21 +16,25 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mcpbridge/mcpbridge/internal/app"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
 // serve runs an App until ctx ends or the client goes.
-func (p *Program) serve(ctx context.Context, cfg *loaded) error {
-	log, _ := newLog(p.errors, cfg.Log, cfg.secrets)
+func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
+	log, _ := app.NewLog(p.errors, cfg.Log, cfg.Secrets)
 	// What net/http says of servers that break its rules has their words in it, and would be no line of ours.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(aside{log})
-	cfg.tellWarnings(log)
-	o := appOptions{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.backendOptions()}
+	cfg.LogWarnings(log)
+	o := app.Options{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.BackendOptions()}
 	if os.Getpid() == 1 { // in a container, where no other process reaps what backends leave behind
 		o.Reap = buryOrphans
 	}
-	a, err := newApp(cfg, o)
+	a, err := app.New(cfg, o)
 	if err != nil {
 		return err
 	}
@@ -51,7 +55,7 @@ func (a aside) Write(said []byte) (int, error) {
 
 // A runFlags is what the flags of `run` say.
 type runFlags struct {
-	targetFlags
+	clientcmd.TargetFlags
 
 	http, path, grpc string
 	stdio, insecure  bool
@@ -61,7 +65,7 @@ type runFlags struct {
 
 const runLong = `Serve backends to MCP clients, over stdio or HTTP, and to gRPC clients.
 
-` + targetHelp + `
+` + clientcmd.TargetHelp + `
 Without any of these, all of ./mcpbridge.yaml is served, merged into one.
 
 Without --http, --grpc and --stdio, stdio is served if stdin is a pipe, a socket or a file, as it is
@@ -103,34 +107,34 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "let clients use this `HOST` name (repeatable)")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow an --http or --grpc address that other machines reach")
 	flags.DurationVar(&f.drainPeriod, "drain", 30*time.Second, "how long calls may go on after the first signal")
-	f.add(flags)
+	f.Add(flags)
 	return c
 }
 
 // load returns the configuration that the file, the environment, the flags and the arguments make together. It
 // returns it with an error, too, if there is one as a whole.
-func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, error) {
+func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*config.Config, error) {
 	flags := c.Flags()
 	if f.stdio && flags.Changed("http") {
-		return nil, usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
+		return nil, problem.Usage("--stdio and --http", "keep one of the two, or run mcpbridge twice",
 			"stdio and HTTP cannot both be served by one process yet")
 	}
-	t, rest, err := p.targetOf(args, c.ArgsLenAtDash(), &f.targetFlags)
+	t, rest, err := p.ParseTarget(args, c.ArgsLenAtDash(), &f.TargetFlags)
 	if err != nil {
 		return nil, err
 	}
 	if len(rest) > 0 {
 		if c.ArgsLenAtDash() > 0 {
-			return nil, usage(strings.Join(rest, " "), "keep the target before -- or the command after it",
+			return nil, problem.Usage(strings.Join(rest, " "), "keep the target before -- or the command after it",
 				"both a target and a command are given")
 		}
-		if t.name != "" {
-			return nil, usage(strings.Join(args, " "), "write "+p.withDashes(args), "a command to launch goes after --")
+		if t.Name != "" {
+			return nil, problem.Usage(strings.Join(args, " "), "write "+p.WithDashes(args), "a command to launch goes after --")
 		}
-		return nil, usage(strings.Join(args, " "), "put several into a configuration file", "one target can be given, and %q comes after it", rest[0])
+		return nil, problem.Usage(strings.Join(args, " "), "put several into a configuration file", "one target can be given, and %q comes after it", rest[0])
 	}
 	values, names := f.values(flags)
-	l, err := p.loadTarget(t, &f.targetFlags, flags, values, names)
+	l, err := p.Load(t, &f.TargetFlags, flags, values, names)
 	if err != nil {
 		return l, err
 	}
@@ -140,14 +144,14 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*loaded, e
 	if f.stdio {
 		l.Serve.HTTP.Addr = ""
 	}
-	l.settle(isClientInput(p.Stdin))
-	err = l.validate()
+	l.ChooseFronts(isClientInput(p.Stdin))
+	err = l.Validate()
 	return l, err
 }
 
 // values returns the flags that were given, as settings, and which flag each setting comes from.
 func (f *runFlags) values(flags *pflag.FlagSet) (map[string]any, map[string]string) {
-	values, names := logValues(flags)
+	values, names := clientcmd.LogValues(flags)
 	set := func(flag, key string, value any) {
 		if flags.Changed(flag) {
 			values[key], names[key] = value, "--"+flag

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -136,11 +137,11 @@ func TestSessionsOfTheConfiguration(t *testing.T) {
 		{"{most: 1, idle: 1ns}", "", limits.Pool{Processes: 1, Remote: 1, Idle: 1}},
 	} {
 		for _, server := range []string{"command: [x]", "url: 'http://127.0.0.1:1'"} {
-			l, err := load(writeConfig(t, "backends: [{name: a, mcp: {"+server+", sessions: "+c.sessions+"}}]"), nil, nil, nil)
+			l, err := config.Load(writeConfig(t, "backends: [{name: a, mcp: {"+server+", sessions: "+c.sessions+"}}]"), nil, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = l.validate()
+			err = l.Validate()
 			if (err == nil) != (c.where == "") || err != nil && !strings.Contains(err.Error(), c.where+" cannot be -1") {
 				t.Errorf("%s: %v", c.sessions, err)
 			}

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -92,7 +93,7 @@ backends:
 	r.awaitLog(t, `command \"/no/such/program\" is not found`)
 	r.awaitLog(t, `"fix":"run the command by itself: a server on stdin and stdout waits there for a client"`)
 	r.drain()
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 	for _, empty := range []string{`"fix":""`, `"why":""`, `"where":""`} {
@@ -171,7 +172,7 @@ backends:
   - {name: away, mcp: {url: "http://127.0.0.1:1/mcp"}}
 `, echoGo(t)))
 	got := runCommand(t, "", "list", "-c", config)
-	if got.code != exitOK || !strings.Contains(got.stdout, "one_echo()") {
+	if got.code != problem.ExitOK || !strings.Contains(got.stdout, "one_echo()") {
 		t.Errorf("it said %+v", got)
 	}
 	for _, name := range []string{"broken", "gone", "away"} {
@@ -179,22 +180,22 @@ backends:
 			t.Errorf("it does not warn of %s:\n%s", name, got.stderr)
 		}
 	}
-	if got := runCommand(t, "", "call", config, "broken_echo", "n=1"); got.code != exitPlugin || !strings.Contains(got.stderr, `"message":"backend \"broken\" did not start`) {
+	if got := runCommand(t, "", "call", config, "broken_echo", "n=1"); got.code != problem.ExitPlugin || !strings.Contains(got.stderr, `"message":"backend \"broken\" did not start`) {
 		t.Errorf("a tool of a backend that did not start: %+v", got)
 	}
-	if got := runCommand(t, "", "call", config, "gone_echo", "n=1"); got.code != exitUnreachable {
+	if got := runCommand(t, "", "call", config, "gone_echo", "n=1"); got.code != problem.ExitUnreachable {
 		t.Errorf("a tool of a backend that is not there: %+v", got)
 	}
-	if got := runCommand(t, "", "call", config, "one", "echo", "n=1"); got.code != exitTool || !strings.Contains(got.stderr, "it is a server: write -c FILE one") {
+	if got := runCommand(t, "", "call", config, "one", "echo", "n=1"); got.code != problem.ExitTool || !strings.Contains(got.stderr, "it is a server: write -c FILE one") {
 		t.Errorf("the name of a backend in place of a tool: %+v", got)
 	}
-	if got := runCommand(t, "", "call", config, "echo", "n=1"); got.code != exitTool || !strings.Contains(got.stderr, "did you mean one_echo?") {
+	if got := runCommand(t, "", "call", config, "echo", "n=1"); got.code != problem.ExitTool || !strings.Contains(got.stderr, "did you mean one_echo?") {
 		t.Errorf("a tool without the name of its backend: %+v", got)
 	}
 	if strings.Contains(got.stderr, `"fix":""`) {
 		t.Errorf("an empty fix:\n%s", got.stderr)
 	}
-	if got := runCommand(t, "", "call", "-c", config, "one", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
+	if got := runCommand(t, "", "call", "-c", config, "one", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -246,7 +247,7 @@ backends:
 			t.Errorf("a call that ran got %s", got)
 		}
 	}
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 }
@@ -263,7 +264,7 @@ backends:
 	if r.url != "" {
 		t.Errorf("it serves MCP at %s, which nobody asked for", r.url)
 	}
-	if got := runCommand(t, "", "call", socket, "two_echo", "n=1"); got != (said{`{"n":1}` + "\n", "", exitOK}) {
+	if got := runCommand(t, "", "call", socket, "two_echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -281,7 +282,7 @@ backends:
 		return err == nil && h.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 	})
 	r.drain()
-	if code := r.wait(t); code != exitOK {
+	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 }

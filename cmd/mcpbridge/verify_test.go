@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/verify"
 )
 
@@ -16,7 +18,7 @@ func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
 	p := &Program{
-		Env: Env{
+		Env: clientcmd.Env{
 			Args: append([]string{"verify"}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
 			Environ: append(os.Environ(), "MCPBRIDGE_LOG__FORMAT=text"),
 		},
@@ -42,7 +44,7 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 		{
 			"all is well",
 			[]string{"--only", "health,cancel", "--", kit},
-			exitOK,
+			problem.ExitOK,
 			[]string{
 				"ok      health           answers health checks for \"\" and \"plugin\"\n",
 				"ok      cancel           ends a call soon after it is cancelled\n", "2 checks: 2 passed, 0 failed, 0 left out\n",
@@ -52,7 +54,7 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 		{
 			"one is not",
 			[]string{"--only", "health,bad-cursor,cancel", "--", echo},
-			exitFindings,
+			problem.ExitFindings,
 			[]string{
 				"ok      health ",
 				"FAILED  bad-cursor       refuses a cursor that it has not said\n" +
@@ -65,15 +67,15 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 			},
 			[]string{"the backend does not keep the contract: bad-cursor"},
 		},
-		{"it does not start", []string{"--", "false"}, exitPlugin, nil, []string{"false ended before it said where it listens", "fix:"}},
-		{"nobody is there", []string{"unix:/nowhere/at/all"}, exitPlugin, nil, []string{"nothing answers at unix:/nowhere/at/all"}},
-		{"dashes forgotten", []string{"python3", "tools.py"}, exitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
-		{"nothing to verify", nil, exitUsage, nil, []string{"there is no backend to verify"}},
-		{"an MCP server", []string{"--", "python3", mcpServer}, exitUsage, nil, []string{"this is an MCP server", "mcpbridge list -- python3 "}},
-		{"the URL of an MCP server", []string{"https://example.com/mcp"}, exitUsage, nil, []string{"this is an MCP server", "mcpbridge list https://"}},
-		{"an address after --", []string{"--", "unix:/run/x.sock"}, exitUsage, nil, []string{"write mcpbridge verify unix:/run/x.sock"}},
-		{"no such check", []string{"--only", "helth", "--", kit}, exitUsage, nil, []string{"did you mean health?"}},
-		{"no such variable", []string{"--env", "X", "--", kit}, exitUsage, nil, []string{`"X" is not NAME=VALUE`}},
+		{"it does not start", []string{"--", "false"}, problem.ExitPlugin, nil, []string{"false ended before it said where it listens", "fix:"}},
+		{"nobody is there", []string{"unix:/nowhere/at/all"}, problem.ExitPlugin, nil, []string{"nothing answers at unix:/nowhere/at/all"}},
+		{"dashes forgotten", []string{"python3", "tools.py"}, problem.ExitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
+		{"nothing to verify", nil, problem.ExitUsage, nil, []string{"there is no backend to verify"}},
+		{"an MCP server", []string{"--", "python3", mcpServer}, problem.ExitUsage, nil, []string{"this is an MCP server", "mcpbridge list -- python3 "}},
+		{"the URL of an MCP server", []string{"https://example.com/mcp"}, problem.ExitUsage, nil, []string{"this is an MCP server", "mcpbridge list https://"}},
+		{"an address after --", []string{"--", "unix:/run/x.sock"}, problem.ExitUsage, nil, []string{"write mcpbridge verify unix:/run/x.sock"}},
+		{"no such check", []string{"--only", "helth", "--", kit}, problem.ExitUsage, nil, []string{"did you mean health?"}},
+		{"no such variable", []string{"--env", "X", "--", kit}, problem.ExitUsage, nil, []string{`"X" is not NAME=VALUE`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := verified(t, c.args...)
@@ -103,7 +105,7 @@ func TestVerifySaysItInJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &said); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
-	if code != exitFindings || len(said.Checks) != 2 {
+	if code != problem.ExitFindings || len(said.Checks) != 2 {
 		t.Fatalf("exit code %d, %s", code, stdout)
 	}
 	if c := said.Checks[0]; c.Name != "bad-cursor" || c.Outcome != verify.Failed || len(c.Defects) != 1 || c.Defects[0].Fix == "" {

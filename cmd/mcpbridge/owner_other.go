@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "io/fs"
-
-// checkOwner does nothing: who may write a file is not in its mode here.
-func checkOwner(string, fs.FileInfo) error { return nil }

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "time"
-
-// processorTime does not know: Go uses all processors.
-func processorTime() (took time.Duration, ok bool) { return 0, false }

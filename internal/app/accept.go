@@ -1,0 +1,34 @@
+package app
+
+import (
+	"net"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/child"
+)
+
+// acceptAgain is how soon a connection is accepted for which there was no descriptor.
+const acceptAgain = 100 * time.Millisecond
+
+// A hopeful listener tries again soon when there are no descriptors left. net/http and gRPC wait ever longer, up to a second, and for
+// that long nobody new would be served after there are some.
+type hopeful struct {
+	net.Listener
+	log zerolog.Logger
+}
+
+func (l hopeful) Accept() (net.Conn, error) {
+	for told := false; ; {
+		c, err := l.Listener.Accept()
+		if !child.OutOfFiles(err) {
+			return c, err
+		}
+		if !told {
+			told = true
+			l.log.Warn().Err(err).Str("fix", child.MoreFilesFix).Msg("there are no descriptors left for connections")
+		}
+		<-time.After(acceptAgain) // nobody tells when there are some
+	}
+}

@@ -1,0 +1,119 @@
+package app
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/plugin"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+)
+
+// An auto back is a command that may be a backend of mcpbridge or an MCP server, and shows which by what it prints: a backend
+// that is told that mcpbridge starts it prints a handshake, and an MCP server answers what it is asked. So it is told and
+// asked at once. Waiting for silence instead would take a backend that starts slowly for a server, and a server for a backend
+// that is broken. A server is started once this way; a backend is started again, with the keys that it needs.
+type auto struct {
+	plugin, mcp back
+	stop        context.CancelFunc // of the server
+	dir         string             // for the socket that a backend makes
+
+	once     sync.Once
+	isPlugin chan struct{} // closed when it is known
+}
+
+var _ bridge.Handler = (*auto)(nil)
+
+// handshakeLine is what a plugin prints first: versions, network, address, protocol.
+var handshakeLine = regexp.MustCompile(`^\d+\|\d+\|(tcp|unix)\|.*\|grpc\b`)
+
+// autoStop is how long the program may take to end. A backend that does not notice that its stdin ends takes half of it.
+const autoStop = 2 * time.Second
+
+func openAuto(b *backend) (back, error) {
+	a := &auto{isPlugin: make(chan struct{})}
+	var err error
+	if a.plugin, err = openers[b.Key()](b); err != nil {
+		return nil, err
+	}
+	if a.dir, err = os.MkdirTemp("", "mcpbridge-"); err != nil {
+		return nil, &problem.Error{
+			Exit: problem.ExitConfig, Code: "backend", What: "the directory for temporary files, " + os.TempDir() + ", cannot hold the socket of backend " + strconv.Quote(b.Name),
+			Where: "environment variable TMPDIR", Why: problem.Cause(err).Error(), Fix: "set TMPDIR to a directory that exists and can be written, such as an emptyDir",
+			Cause: err,
+		}
+	}
+	c := b.Launch
+	env := append(environment(c.Env), plugin.CookieKey+"="+plugin.CookieValue, plugin.EnvLifeline+"=stdin", "PLUGIN_PROTOCOL_VERSIONS=1",
+		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
+	a.mcp, err = mcpclient.New(mcpclient.Options{
+		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
+		ClientInfo: b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
+	})
+	if err != nil {
+		os.RemoveAll(a.dir)
+		return nil, err
+	}
+	return a, nil
+}
+
+// stray gets what the program prints that is no MCP, and expects only the handshake of a backend.
+func (a *auto) stray(line []byte) bool {
+	if !handshakeLine.Match(line) {
+		return false
+	}
+	a.once.Do(func() {
+		close(a.isPlugin)
+		a.stop()
+	})
+	return true
+}
+
+// known returns the back that the program is, as far as that is known.
+func (a *auto) known() back {
+	select {
+	case <-a.isPlugin:
+		return a.plugin
+	default:
+		return a.mcp
+	}
+}
+
+// Run implements back.
+func (a *auto) Run(ctx context.Context) error {
+	defer os.RemoveAll(a.dir)
+	var server context.Context
+	server, a.stop = context.WithCancel(ctx)
+	defer a.stop()
+	err := a.mcp.Run(server)
+	if a.known() == a.mcp || ctx.Err() != nil {
+		return err
+	}
+	return a.plugin.Run(ctx)
+}
+
+// Ready implements back.
+func (a *auto) Ready(ctx context.Context) error {
+	if err := a.mcp.Ready(ctx); err == nil || a.known() == a.mcp {
+		return err
+	}
+	return a.plugin.Ready(ctx)
+}
+
+// Started implements back.
+func (a *auto) Started(ctx context.Context, era bridge.Era) error {
+	if err := a.mcp.Started(ctx, era); err != nil || a.known() == a.mcp {
+		return err
+	}
+	return a.plugin.Started(ctx, era)
+}
+
+// Handle implements bridge.Handler.
+func (a *auto) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	return a.known().Handle(ctx, call, emit)
+}

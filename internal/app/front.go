@@ -1,0 +1,287 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
+	"golang.org/x/time/rate"
+
+	"github.com/mcpbridge/mcpbridge/internal/auth"
+	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+)
+
+// A front serves clients of the App in the phases of its Lifecycle. Its methods are called in this order.
+type front interface {
+	// serve serves clients until end is called, they have disconnected for good, or an error occurs.
+	serve() error
+	// flush waits until clients have read the responses of calls that have ended, or ctx is done.
+	flush(ctx context.Context)
+	// end begins the phase Closing and waits until everything has ended. When now is done, it waits for no client.
+	end(now context.Context)
+}
+
+// newFronts returns the fronts of the configuration.
+func (a *App) newFronts() ([]front, error) {
+	var fronts []front
+	if a.stdio {
+		fronts = append(fronts, &stdioFront{life: a.life, mcp: a.endpoint.mcp, in: a.Stdin, out: a.Stdout})
+	}
+	if a.ln != nil {
+		f, err := a.newHTTPFront()
+		if err != nil {
+			return nil, err
+		}
+		fronts = append(fronts, f)
+	}
+	if a.grpc != nil {
+		f, err := a.newGRPCFront()
+		if err != nil {
+			return nil, err
+		}
+		fronts = append(fronts, f)
+	}
+	return fronts, nil
+}
+
+// newHTTPFront serves all backends at the path that the configuration says, and each of them at its name below.
+func (a *App) newHTTPFront() (*httpFront, error) {
+	f := &httpFront{
+		life: a.life, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
+		silent: map[net.Conn]struct{}{},
+		port:   conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
+	}
+	f.ln = f.port.Listener(a.ln)
+	for _, e := range a.endpoints() {
+		f.servers[path.Join(a.cfg.Serve.HTTP.Path, e.name)] = e.mcp
+	}
+	l := a.cfg.Limits.OrDefaults()
+	f.guard = mcphttp.Guard{
+		Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Limits: l, Log: a.log,
+	}
+	f.srv = &http.Server{
+		Handler: f, ReadHeaderTimeout: l.HeaderTime, IdleTimeout: l.ConnectionIdle,
+		MaxHeaderBytes: l.Header - headerExtra, DisableGeneralOptionsHandler: true,
+		BaseContext: func(net.Listener) context.Context { return a.life.Until(lifecycle.Closing) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conns.Of(c))
+		},
+		ConnState: f.track,
+		ErrorLog:  log.New(&handshakeLog{debug: debugLog{a.log}, pace: rate.Sometimes{Interval: time.Second}}, "", 0),
+	}
+	if a.tls != nil {
+		f.ln = tls.NewListener(f.ln, a.tls)
+		if err := countFrames(f.srv); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have
+// all of them.
+func maxHTTPConns(streams int) int {
+	return conns.MaxConns + streams + streams/3
+}
+
+// connKey is the key of a request's context that has its *conns.Conn.
+type connKey struct{}
+
+// countFrames has a server count the frames of its HTTP/2 connections.
+func countFrames(srv *http.Server) error {
+	h2 := &http2.Server{}                                  //nolint:staticcheck // http.Server, which replaces it, does not show frames
+	if err := http2.ConfigureServer(srv, h2); err != nil { //nolint:staticcheck // as above
+		return err
+	}
+	srv.TLSNextProto[http2.NextProtoTLS] = func(srv *http.Server, c *tls.Conn, h http.Handler) {
+		o := &http2.ServeConnOpts{Handler: h, BaseConfig: srv}              //nolint:staticcheck // as above
+		if base, ok := h.(interface{ BaseContext() context.Context }); ok { // that of the connection
+			o.Context = base.BaseContext()
+		}
+		h2.ServeConn(h2Conn{conns.Of(c).Framed(c), c}, o) //nolint:staticcheck // as above
+	}
+	return nil
+}
+
+// An h2Conn is a connection of HTTP/2 over TLS.
+type h2Conn struct {
+	*conns.FramedConn
+	tls *tls.Conn
+}
+
+// ConnectionState returns what requests show of TLS.
+func (c h2Conn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
+
+// A stdioFront serves the one client at the other end of stdin and stdout.
+type stdioFront struct {
+	life *lifecycle.Lifecycle
+	mcp  *mcpserver.Server
+	in   io.Reader
+	out  io.Writer
+}
+
+func (f *stdioFront) serve() error {
+	closing := f.life.Until(lifecycle.Closing)
+	err := f.mcp.ServeStdio(closing, f.in, f.out)
+	if closing.Err() != nil || errors.Is(err, io.EOF) {
+		return nil //nolint:nilerr // a shutdown, or the client has closed stdin: neither is an error
+	}
+	return err
+}
+
+func (f *stdioFront) flush(context.Context) {}
+
+func (f *stdioFront) end(context.Context) { f.mcp.Close() }
+
+// An httpFront serves clients over HTTP.
+type httpFront struct {
+	life    *lifecycle.Lifecycle
+	guard   mcphttp.Guard
+	auth    *auth.Auth                   // nil if callers need not authenticate
+	path    string                       // of the endpoint of all backends
+	servers map[string]*mcpserver.Server // by the paths of their endpoints
+	port    conns.Port
+	ln      net.Listener
+	srv     *http.Server
+
+	mu     sync.Mutex
+	silent map[net.Conn]struct{} // connections on which no request has come yet
+}
+
+// track keeps silent, and notes which connections are taken over. Shutdown would wait for silent ones, which some
+// clients open and never use.
+func (f *httpFront) track(c net.Conn, state http.ConnState) {
+	if of := conns.Of(c); of != nil {
+		switch state {
+		case http.StateNew:
+			of.Release()
+		case http.StateHijacked:
+			of.Hijack()
+		default:
+		}
+		c = of // net/http has TLS over it, and HTTP/2 has more
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if state == http.StateNew {
+		f.silent[c] = struct{}{}
+		return
+	}
+	delete(f.silent, c)
+}
+
+// closeSilent closes them, once they have had a moment: a request may have come that is not read yet.
+func (f *httpFront) closeSilent() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.silent {
+		_ = c.SetReadDeadline(time.Now().Add(silentTime)) // an error says that it is closed already
+	}
+}
+
+func (f *httpFront) serve() error {
+	err := f.srv.Serve(f.ln)
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// ServeHTTP implements http.Handler: it passes a request to the MCP server of its endpoint, if the guard and the
+// authentication admit it. Requests are also served while the bridge drains, because a client answers a question with a
+// request; the MCP server refuses new sessions and calls.
+func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !f.guard.Admit(w, r) {
+		return
+	}
+	if f.auth != nil {
+		if r = f.auth.Admit(w, r); r == nil {
+			return
+		}
+	}
+	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy before us may have read differently.
+	mcp := f.servers[r.URL.Path]
+	if mcp == nil || strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
+		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+f.path)
+		return
+	}
+	if f.life.Phase() >= lifecycle.LameDuck {
+		w.Header().Set("Connection", "close")
+	}
+	if c, _ := r.Context().Value(connKey{}).(*conns.Conn); c != nil {
+		c.Begin(auth.Principal(r) != nil || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
+		defer c.End()
+	}
+	mcp.ServeHTTP(w, r)
+}
+
+// flush has nothing to wait for: a call is in flight until its response is written.
+func (f *httpFront) flush(context.Context) {}
+
+// end ends sessions and streams, waits until complete responses are written, and closes the remaining connections.
+func (f *httpFront) end(now context.Context) {
+	f.life.Advance(lifecycle.Closing) // cancels calls in flight, which then get a response
+	f.ln.Close()                      // it may be closed already
+	f.srv.SetKeepAlivesEnabled(false)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(now), finishTime)
+	defer cancel()
+	defer context.AfterFunc(now, func() { time.AfterFunc(lastWord, cancel) })()
+	closed := make(chan struct{})
+	go func() { // ends at the latest with the connections, below, or, for streams, when nobody has read them for as long as one may
+		for _, s := range f.servers {
+			s.Close()
+		}
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done(): // somebody does not read what is said
+	}
+	f.closeSilent()
+	if err := f.srv.Shutdown(ctx); err != nil {
+		f.srv.Close() // it only repeats why the listener cannot be closed again
+	}
+}
+
+// A debugLog takes what net/http says of connections that went wrong: the fault of a client, and nothing to do about it.
+type debugLog struct{ log zerolog.Logger }
+
+func (d debugLog) Write(line []byte) (int, error) {
+	d.log.Debug().Msg(string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+// A handshakeLog is a debugLog, and warns of clients that were refused in the TLS handshake, as for a certificate, once a second at most.
+// Whoever only looks whether the port is open leaves before it.
+type handshakeLog struct {
+	debug debugLog
+	pace  rate.Sometimes
+}
+
+func (h *handshakeLog) Write(line []byte) (int, error) {
+	refused, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("http: TLS handshake error from "))
+	left := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) || bytes.HasSuffix(refused, []byte("reset by peer"))
+	if !ok || left {
+		return h.debug.Write(line)
+	}
+	remote, why, _ := bytes.Cut(refused, []byte(": "))
+	h.pace.Do(func() {
+		h.debug.log.Warn().Bytes("remote", remote).Bytes("error", why).
+			Msg("refused an HTTP client: its TLS handshake failed; serve.http.tls says which certificates are accepted")
+	})
+	return len(line), nil
+}

@@ -1,0 +1,119 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"syscall"
+
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
+	"github.com/mcpbridge/mcpbridge/internal/nonblock"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+)
+
+// Listen binds the addresses, so that they are known and wrong ones are told before the backends start. Connections wait
+// until Run accepts them.
+func (a *App) Listen(ctx context.Context) error {
+	s := &a.cfg.Serve
+	a.stdio = s.Stdio == "true"
+	var err error
+	if s.HTTP.Addr != "" {
+		if a.ln, err = new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr); err != nil {
+			return listenProblem(s.HTTP.Addr, a.cfg.Where("serve.http.addr"), "--http", err)
+		}
+	}
+	if s.GRPC.Addr != "" {
+		if a.grpc, err = grpcserver.Listen(ctx, s.GRPC.Addr, 0); err != nil {
+			a.closeListeners()
+			return listenProblem(s.GRPC.Addr, a.cfg.Where("serve.grpc.addr"), "--grpc", err)
+		}
+	}
+	if s.Ops.Addr != "" {
+		if a.ops, err = new(net.ListenConfig).Listen(ctx, "tcp", s.Ops.Addr); err != nil {
+			a.closeListeners()
+			return listenProblem(s.Ops.Addr, a.cfg.Where("serve.ops.addr"), "serve.ops.addr", err)
+		}
+	}
+	for _, ln := range []*net.Listener{&a.ln, &a.grpc, &a.ops} {
+		if *ln != nil {
+			*ln = hopeful{*ln, a.log}
+		}
+	}
+	if a.ln != nil {
+		a.ln = nonblock.Listener(a.ln)
+	}
+	return nil
+}
+
+// closeListeners closes what was bound and is not served.
+func (a *App) closeListeners() {
+	for _, ln := range []net.Listener{a.ln, a.grpc, a.ops} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+}
+
+// URL returns where the MCP endpoint is, or "stdio". It is empty if only gRPC is served.
+func (a *App) URL() string {
+	switch {
+	case a.ln != nil:
+		scheme := "http://"
+		if a.tls != nil {
+			scheme = "https://"
+		}
+		return scheme + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
+	case a.stdio:
+		return "stdio"
+	}
+	return ""
+}
+
+// GRPC returns where gRPC clients are served: unix:PATH or tcp:HOST:PORT. It is empty if they are not.
+func (a *App) GRPC() string {
+	if a.grpc == nil {
+		return ""
+	}
+	return a.grpc.Addr().Network() + ":" + a.grpc.Addr().String()
+}
+
+// Ops returns the host and port at which probes are answered. It is empty if they are not.
+func (a *App) Ops() string {
+	if a.ops == nil {
+		return ""
+	}
+	return a.ops.Addr().String()
+}
+
+// listenProblem says why an address cannot be listened on.
+func listenProblem(addr, where, flag string, err error) error {
+	p := &problem.Error{
+		Exit: problem.ExitConfig, Code: "listen", What: fmt.Sprintf("cannot listen on %s: %v", addr, problem.Cause(err)), Where: where, Cause: err,
+		Fix: "choose another address with " + flag,
+	}
+	network, at := config.GRPCNetwork(addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, grpcserver.ErrInUse):
+		p.Code = "port_in_use"
+		p.Why = "another process listens there" + holderText(at)
+		p.Fix = "end that process, or choose another address with " + flag
+		if network == "unix" {
+			p.Fix = "end that process, or choose another path: " + flag + " unix:///path/to.sock"
+		} else if host, _, err := net.SplitHostPort(at); err == nil {
+			p.Fix = "end that process, or choose another port: " + flag + " " + net.JoinHostPort(host, "0") + " takes any free one"
+		}
+	case errors.Is(err, syscall.EACCES) && network == "unix":
+		p.Why = "this user may not make files in " + filepath.Dir(at)
+		p.Fix = "choose a path in a directory in which this user may write"
+	case errors.Is(err, syscall.EACCES):
+		p.Why = "ports below 1024 are kept for the administrator"
+		p.Fix = "choose a port above 1023"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		p.Why = "this machine does not have that address"
+		p.Fix = "use 127.0.0.1"
+	}
+	return p
+}

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"math"
+	"os"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/limit"
+)
+
+// memoryShare is how much of the container's memory the bridge may take, if nobody says how much. The rest is for what Go does not
+// count, and for backends in the same container.
+const memoryShare = .85
+
+// newMemory returns what knows when memory is short, and has the garbage collector keep to how much there is. It returns nil if there
+// is no limit.
+func newMemory(given int, log zerolog.Logger) *limit.Memory {
+	said := int64(0)
+	if os.Getenv("GOMEMLIMIT") != "" {
+		said = debug.SetMemoryLimit(-1) // which only says what it is
+	}
+	most := memoryOf(int64(given), said, containerMemory())
+	if most == math.MaxInt64 {
+		return nil
+	}
+	idle := ballastSize()
+	debug.SetMemoryLimit(most + idle)
+	return limit.NewMemory(most, func(collect bool) int64 { return limit.Process(collect) - idle }, log)
+}
+
+// memoryOf returns how many bytes the bridge may take: as many as are given, or as the operator has said by GOMEMLIMIT, or as the
+// container leaves. What is 0 was not said.
+func memoryOf(given, said, container int64) int64 {
+	switch {
+	case given > 0:
+		return given
+	case said > 0:
+		return said
+	case container < math.MaxInt64:
+		return int64(memoryShare * float64(container))
+	}
+	return math.MaxInt64
+}
+
+// Ballast returns memory to keep for as long as the process lives, and never to touch. It takes none of the machine's
+// memory, but the garbage collector counts it, and so waits until the heap has grown by as much. The bridge itself needs a
+// few MiB and makes garbage of several times the size of every call; without ballast it would collect after every 4 MiB, at
+// an eighth of its whole cost. A higher GOGC would help as much while the heap is small, but let a large one grow without need.
+func Ballast() []byte { return make([]byte, ballastSize()) }
+
+// ballastSize returns how much it is. Whoever sets GOGC or GOMEMLIMIT has decided otherwise.
+func ballastSize() int64 {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return 0
+	}
+	return min(64<<20, containerMemory()/8)
+}
+
+// containerMemory returns how much memory the container may use, if it is known and limited.
+func containerMemory() int64 {
+	const unlimited = 1 << 60 // version 1 of cgroups says a large number
+	n, err := memlimit.FromCgroup()
+	if err != nil || n >= unlimited {
+		return math.MaxInt64
+	}
+	return int64(n)
+}

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"net/http"
+
+	"github.com/mcpbridge/mcpbridge/internal/conns"
+	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+)
+
+// An ops answers probes, from before the backends start until after they have ended: a sidecar starts before what it stands
+// beside, so that its being alive must not wait for that.
+type ops struct {
+	app  *App
+	srv  *http.Server
+	port conns.Port
+}
+
+// A health is what a probe is told.
+type health struct {
+	Status   string            `json:"status"`
+	Backends map[string]string `json:"backends"`
+}
+
+// newOps returns what answers probes at the listener for them, if there is one.
+func (a *App) newOps() *ops {
+	o := &ops{app: a, port: conns.Port{Name: "probe", Log: a.log}}
+	mux := http.NewServeMux()
+	for path, is := range map[string]func() bool{
+		"/livez":    func() bool { return true },
+		"/startupz": func() bool { return a.life.Phase() >= lifecycle.Running },
+		"/readyz":   o.ready,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.tell(w, is()) })
+	}
+	// A probe names the address that it reaches. A name that is rebound is no address.
+	usual := limits.Defaults() // whatever is configured for clients
+	guard := &mcphttp.Guard{Addresses: true, Log: a.log}
+	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if guard.Admit(w, r) {
+			mux.ServeHTTP(w, r)
+		}
+	})
+	o.srv = &http.Server{
+		Handler: admitted, ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime, WriteTimeout: usual.HeaderTime,
+		IdleTimeout: usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.log}, "", 0),
+	}
+	return o
+}
+
+// run answers probes until ctx ends.
+func (o *ops) run(ctx context.Context) {
+	if o.app.ops == nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe that is cut now learns what it wants to know
+	if err := o.srv.Serve(o.port.Listener(o.app.ops)); ctx.Err() == nil {
+		o.app.log.Error().Err(err).Msg("probes are answered no longer")
+	}
+}
+
+// ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and again.
+func (o *ops) ready() bool {
+	if o.app.life.Phase() != lifecycle.Running || o.app.panics.Degraded() != "" {
+		return false
+	}
+	for _, b := range o.app.backends {
+		if b.now() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *ops) tell(w http.ResponseWriter, good bool) {
+	h := health{Status: "ok", Backends: map[string]string{}}
+	status := http.StatusOK
+	if !good {
+		h.Status, status = "not yet", http.StatusServiceUnavailable
+		switch {
+		case o.app.life.Phase() >= lifecycle.LameDuck:
+			h.Status = "ending"
+		case o.app.panics.Degraded() != "":
+			h.Status = "panics again and again: see the log"
+		}
+	}
+	for _, b := range o.app.backends {
+		h.Backends[b.Name] = "ready"
+		if b.now() != nil {
+			h.Backends[b.Name] = "not ready"
+		}
+	}
+	body, _ := json.Marshal(h) //nolint:errchkjson // strings can always be written
+	w.Header().Set("Content-Type", mcphttp.JSON)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // whether the probe reads it is its own business
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package app
+
+import "time"
+
+// processorTime does not know: Go uses all processors.
+func processorTime() (took time.Duration, ok bool) { return 0, false }

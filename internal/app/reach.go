@@ -1,0 +1,230 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not, unless its user is
+// logging in.
+func (b *backend) reach(ctx context.Context) error {
+	if b.Command() != nil {
+		if err := (*b.back.Load()).Ready(ctx); err != nil {
+			return b.startProblem(err)
+		}
+		return nil
+	}
+	unreachable := func(why, fix string, err error) error {
+		return &problem.Error{
+			Exit: problem.ExitUnreachable, Code: "unreachable", What: fmt.Sprintf("nothing that can be talked to answers at %s", b.Text()),
+			Where: b.cfg.Where(b.at + "." + b.AddressKey()), Why: why, Fix: fix, Cause: err,
+		}
+	}
+	const start = "start the server, or correct its address"
+	reach := cmp.Or(b.ReachTimeout, reachTime)
+	until := time.Now().Add(reach)
+	if b.Dial != "" {
+		limited, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		if err := b.dialOnce(limited); err != nil {
+			why, fix := b.whyAbsent(err)
+			return unreachable(why, cmp.Or(fix, start), err)
+		}
+	}
+	tick := time.NewTicker(reachTick)
+	defer tick.Stop()
+	for asked := false; ; {
+		err := b.now()
+		if b.logins.Load() > 0 {
+			asked, until = true, time.Now().Add(reach)
+		}
+		late := time.Now().After(until)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, context.Canceled) && late:
+			return unreachable("it has not answered within "+reach.String(), start, err)
+		case errors.Is(err, context.Canceled): // it has not failed yet
+		case errors.Is(err, context.DeadlineExceeded) && asked && !late: // the login goes on, and so do attempts
+		default:
+			if p := CallProblem(err, "connecting to "+b.Text(), b.authFix()); p.Exit == problem.ExitAuth {
+				return p
+			}
+			return unreachable(err.Error(), start, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return unreachable("it has not answered in time", start, ctx.Err())
+		}
+	}
+}
+
+// countLogins counts the logins in progress.
+func (b *backend) countLogins() {
+	login := b.Login
+	if login == nil {
+		return
+	}
+	b.Login = func(ctx context.Context, address string) error {
+		b.logins.Add(1)
+		context.AfterFunc(ctx, func() { b.logins.Add(-1) })
+		return login(ctx, address)
+	}
+}
+
+// reachTime is how long a backend that runs already may take to answer, if the configuration does not say it.
+const reachTime = 10 * time.Second
+
+// reachTick is how often it is looked whether a backend answers: a back keeps trying, and does not tell that it has failed once.
+const reachTick = 20 * time.Millisecond
+
+// authFix says what to do when the backend wants to know who calls, or does not like who it is.
+func (b *backend) authFix() string {
+	m := b.MCP
+	switch {
+	case b.Command() != nil:
+		return "give it the credentials that it wants: --pass-env NAME, or --env NAME=VALUE"
+	case m == nil:
+		return "ask whoever runs the backend"
+	case config.HasHeader(m.Headers, "Authorization"), m.Auth != nil && m.Auth.Bearer != "":
+		fix := "the Authorization that was passed was refused: it may be mistyped, expired, for another server, or not enough"
+		for name, value := range m.Headers {
+			if strings.EqualFold(name, "Authorization") && !strings.Contains(value, " ") {
+				return fix + "\na token is written 'Authorization: Bearer TOKEN'"
+			}
+		}
+		return fix
+	case m.Auth != nil && b.cfg.HasFile():
+		return "correct auth in the configuration"
+	}
+	return "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
+}
+
+// CallProblem returns the problem of a failed call. authFix is the fix if the server requires authentication.
+func CallProblem(err error, what, authFix string) *problem.Error {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
+		return p
+	}
+	e := bridge.AsError(err)
+	p := &problem.Error{Exit: problem.ExitTool, Code: "server_error", What: what + " failed", Why: e.Message, Cause: err}
+	if e.RPC != nil {
+		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", e.RPC.GetMessage(), e.RPC.GetCode())
+	}
+	f := e.Redacted().Failure // what became of the call, also where its backend does not say
+	unknown := f != nil && f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN
+	switch e.Code {
+	case codes.Unauthenticated, codes.PermissionDenied:
+		p.Exit, p.Code, p.Fix = problem.ExitAuth, "auth_required", authFix
+	case codes.Unavailable:
+		if !unknown { // which is its own answer
+			p.Exit, p.Code, p.Fix = problem.ExitUnreachable, "unreachable", "start the server, and try again"
+		}
+	case codes.NotFound:
+		p.Code = "not_found"
+	case codes.Unimplemented:
+		p.Code, p.Fix = "not_found", "`mcpbridge list` shows what the server has"
+	}
+	if f != nil && p.Exit != problem.ExitAuth {
+		p.Code = strings.ToLower(f.GetReason())
+		switch f.GetReason() {
+		case "BACKEND_CRASHED", "BACKEND_OOM":
+			p.Exit, p.What = problem.ExitCrashed, "the backend was lost during "+what
+		case "DEADLINE":
+			p.Exit = problem.ExitTimeout
+		}
+		if unknown {
+			p.Fix = "it may have been executed: look before calling it again"
+		}
+	}
+	return p
+}
+
+// absence says why a backend does not answer, as far as that can be seen, and what to do about it.
+func (b *backend) absence(ctx context.Context) (why, fix string) {
+	if b.Dial == "" {
+		return "it does not answer yet", "its log says more"
+	}
+	why, fix = b.whyAbsent(b.dialOnce(ctx))
+	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is there")
+}
+
+// whyAbsent says why nothing answers at the address of a backend, by what dialOnce has returned, and what to do about it, unless that is to
+// start it.
+func (b *backend) whyAbsent(err error) (why, fix string) {
+	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "the backend's certificate is not believed: " + unverified.Err.Error(),
+			"say in `tls` of the backend who vouches for it (ca), or its name there (serverName)"
+	}
+	if alert, ok := errors.AsType[tls.AlertError](err); ok {
+		return "the backend refuses the connection: " + alert.Error(), "name in `tls` of the backend a certificate that it takes (cert, key)"
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return "what listens there does not speak TLS", "have it speak TLS, or leave `tls` of the backend out"
+	}
+	switch {
+	case err == nil:
+		why = "something listens there, but it does not answer gRPC"
+		if b.TLS == nil {
+			why += " without TLS"
+		}
+		return why + ", or says that it is not ready", "look at the backend's log; it must serve mcpbridge.v1"
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such file: " + strings.TrimPrefix(strings.TrimPrefix(b.Dial, "unix:"), "//"), ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused: nothing listens there", ""
+	case errors.Is(err, fs.ErrPermission):
+		return "permission denied: " + b.Dial, "let this user read and write the socket"
+	}
+	return problem.Cause(err).Error(), ""
+}
+
+// dialOnce connects to the address of a backend, and says nothing there but what TLS does.
+func (b *backend) dialOnce(ctx context.Context) error {
+	network, rest, _ := strings.Cut(b.Dial, ":")
+	rest = strings.TrimPrefix(rest, "//")
+	if network != "unix" {
+		network, rest = "tcp", strings.TrimPrefix(rest, "/")
+	}
+	c, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, rest)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if b.TLS == nil {
+		return nil
+	}
+	config, err := tlsFiles(b.TLS).Config(b.Dial)
+	if err != nil {
+		return err
+	}
+	config.NextProtos = []string{"h2"}
+	protected := tls.Client(c, config)
+	if err := protected.SetDeadline(time.Now().Add(dialTime)); err != nil {
+		return err
+	}
+	if err := protected.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	// Whether our certificate is taken is only said after that (RFC 8446, 2). A server of HTTP/2 begins with its settings, or waits for ours.
+	if _, err := protected.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package clientcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
+)
+
+// An argument is what was typed for a member of an object: texts, or members of its own.
+type argument struct {
+	texts   []string
+	names   []string // of members, in the order in which they were typed
+	members map[string]*argument
+}
+
+// maxArgument is how long an argument from a file or stdin may be, in bytes.
+const maxArgument = 64 << 20
+
+// A reader reads what arguments name: @FILE and @-, and - for all of them.
+type argumentReader struct{ stdin io.Reader }
+
+// errNoEnd is why an argument has not been read when there is no time left.
+var errNoEnd = errors.New("has not come to its end")
+
+// text returns what an argument stands for: itself, the content of @FILE, or stdin for @-. @@ stands for @.
+func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
+	name, ok := strings.CutPrefix(arg, "@")
+	switch {
+	case !ok:
+		return arg, nil
+	case strings.HasPrefix(name, "@"):
+		return name, nil
+	}
+	var text []byte
+	var err error
+	done := make(chan struct{})
+	// A read cannot be interrupted on every system, so this goroutine waits for what comes until the process ends.
+	go func() {
+		defer close(done)
+		text, err = r.read(name)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return "", fmt.Errorf("the argument %s %w", arg, errNoEnd)
+	}
+	switch {
+	case err != nil && name != "-":
+		return "", problem.Usage(arg, "name a file that can be read; write @@ for a text that begins with @", "cannot read the argument %s: %v", arg, problem.Cause(err))
+	case err != nil:
+		return "", problem.Usage(arg, "pass a stdin that can be read", "cannot read the argument %s: %v", arg, problem.Cause(err))
+	case len(text) > maxArgument:
+		return "", problem.Usage(arg, "pass less", "the argument %s is longer than %d MiB", arg, maxArgument>>20)
+	case !utf8.Valid(text):
+		return "", problem.Usage(arg, "encode it first, for example with base64", "the argument %s is not UTF-8 text", arg)
+	}
+	return string(text), nil
+}
+
+// read reads a file, or stdin for -, up to where it is too long.
+func (r argumentReader) read(name string) ([]byte, error) {
+	in := r.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	if in == nil {
+		return nil, nil
+	}
+	return io.ReadAll(io.LimitReader(in, maxArgument+1))
+}
+
+// parse returns the arguments of a call as JSON: of k=v words, as the schema wants them, or of one word that is a JSON object,
+// @FILE or -. What is called is for errors, and so is its shape.
+func (r argumentReader) parse(ctx context.Context, words []string, s signature.Schema, called, shape string) ([]byte, error) {
+	if len(words) == 1 && (words[0] == "-" || words[0] == "@-") {
+		return r.object(ctx, "@-", s, called, shape)
+	}
+	if len(words) == 1 && (strings.HasPrefix(words[0], "{") || strings.HasPrefix(words[0], "@")) {
+		return r.object(ctx, words[0], s, called, shape)
+	}
+	all := &argument{}
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		if strings.HasPrefix(words[0], "{") {
+			return nil, problem.Usage(strings.Join(words, " "), `write '{"name": "value"}' in one pair of quotes, or name=value; it is `+shape,
+				"JSON has to be one argument, and these are %d", len(words))
+		}
+		if !ok || key == "" {
+			return nil, problem.Usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+shape, "%q is not an argument", word)
+		}
+		text, err := r.text(ctx, value)
+		if err != nil {
+			return nil, err
+		}
+		all.add(s, key, text)
+	}
+	var wrong []string
+	raw := all.build(s, "", &wrong)
+	if len(wrong) > 0 {
+		return nil, wrongArguments(wrong, called, shape)
+	}
+	return raw, nil
+}
+
+// object returns arguments that are JSON as a whole.
+func (r argumentReader) object(ctx context.Context, word string, s signature.Schema, called, shape string) ([]byte, error) {
+	text, err := r.text(ctx, word)
+	if err != nil {
+		return nil, err
+	}
+	raw := []byte(strings.TrimSpace(text))
+	if err := rawjson.Check(raw); err != nil || !rawjson.IsObject(raw) {
+		why := "it is no object"
+		if err != nil {
+			why = err.Error()
+		}
+		return nil, &problem.Error{
+			Exit: problem.ExitUsage, Code: "usage", What: "the arguments of " + called + " are not a JSON object", Why: why,
+			Fix: `write '{"name": "value"}' or name=value`,
+		}
+	}
+	given := &argument{}
+	for name := range rawjson.Members(raw) {
+		given.member(string(name))
+	}
+	var wrong []string
+	given.check(s, "", &wrong)
+	if len(wrong) > 0 {
+		return nil, wrongArguments(wrong, called, shape)
+	}
+	return raw, nil
+}
+
+// wrongArguments says all that is wrong with arguments, and what they should be.
+func wrongArguments(wrong []string, called, shape string) error {
+	return &problem.Error{
+		Exit: problem.ExitUsage, Code: "arguments", What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
+		Fix: "it is " + shape,
+	}
+}
+
+// member returns the member of the given name.
+func (a *argument) member(name string) *argument {
+	if a.members == nil {
+		a.members = map[string]*argument{}
+	}
+	m := a.members[name]
+	if m == nil {
+		m = &argument{}
+		a.members[name] = m
+		a.names = append(a.names, name)
+	}
+	return m
+}
+
+// add adds what was typed for a key. A dot in it leads into an object, unless the schema has a member of that very name.
+func (a *argument) add(s signature.Schema, key, text string) {
+	head, rest, nested := key, "", false
+	if !slices.ContainsFunc(s.Properties(), func(p signature.Property) bool { return p.Name == key }) {
+		head, rest, nested = strings.Cut(key, ".")
+	}
+	if !nested || head == "" || rest == "" {
+		m := a.member(key)
+		m.texts = append(m.texts, text)
+		return
+	}
+	inner, _ := s.Property(head)
+	a.member(head).add(inner.Object(), rest, text)
+}
+
+// check appends to wrong which members there must be and are not, and which ones there are that cannot be.
+func (a *argument) check(s signature.Schema, prefix string, wrong *[]string) {
+	var known []string
+	for _, p := range s.Properties() {
+		known = append(known, p.Name)
+		if p.Required && a.members[p.Name] == nil {
+			*wrong = append(*wrong, fmt.Sprintf("%s%s is missing: it is %s", prefix, p.Name, p.Schema.Type()))
+		}
+	}
+	for _, name := range a.names {
+		if _, ok := s.Property(name); ok {
+			continue
+		}
+		hint := "there are no arguments"
+		if len(known) > 0 {
+			hint = problem.DidYouMean(name, known)
+		}
+		*wrong = append(*wrong, fmt.Sprintf("there is no argument %s%s; %s", prefix, name, hint))
+	}
+}
+
+// build returns the object that a is, as JSON.
+func (a *argument) build(s signature.Schema, prefix string, wrong *[]string) []byte {
+	a.check(s, prefix, wrong)
+	raw := []byte{'{'}
+	for i, name := range a.names {
+		m := a.members[name]
+		inner, _ := s.Property(name)
+		var value []byte
+		switch {
+		case m.members != nil && m.texts != nil:
+			*wrong = append(*wrong, fmt.Sprintf("%s%s is given both as a whole and by its members", prefix, name))
+		case m.members != nil:
+			value = m.build(inner.Object(), prefix+name+".", wrong)
+		default:
+			var why string
+			if value, why = coerce(inner, m.texts); why != "" {
+				*wrong = append(*wrong, prefix+name+" "+why)
+			}
+		}
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		raw = append(append(rawjson.AppendString(raw, name), ':'), value...)
+	}
+	return append(raw, '}')
+}

@@ -1,0 +1,64 @@
+package clientcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// runCall calls a tool.
+func runCall(ctx context.Context, c *client, args []string) error {
+	d, err := c.discover(ctx)
+	if err != nil {
+		return err
+	}
+	tools, err := c.tools(ctx, d)
+	if err != nil {
+		return err
+	}
+	name := args[0]
+	i := slices.IndexFunc(tools, func(t *pb.Tool) bool { return t.GetName() == name })
+	if i < 0 {
+		var known []string
+		for _, t := range tools {
+			known = append(known, t.GetName())
+		}
+		return c.notFound("tool", name, known)
+	}
+	t := tools[i]
+	shape := terminal.OneLine(signature.Tool(name, t.GetInputSchema(), nil), maxSignature)
+	arguments, err := argumentReader{c.env.Stdin}.parse(ctx, args[1:], signature.Of(t.GetInputSchema()), name, shape)
+	if err != nil {
+		return err
+	}
+	m, err := c.do(ctx, &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: c.caller, Name: name, Arguments: arguments}})
+	if err != nil {
+		return err
+	}
+	res := m.(*pb.CallToolResult)
+	if res.GetIsError() && !c.called.Load() {
+		return wrongArguments([]string{contentText(res.GetContent())}, name, shape)
+	}
+	if c.asJSON {
+		if err := c.printMessage(res); err != nil {
+			return err
+		}
+	}
+	text := contentText(res.GetContent())
+	if len(res.GetContent()) == 0 && len(res.GetStructuredContent()) > 0 {
+		text = string(res.GetStructuredContent())
+	}
+	if res.GetIsError() {
+		return &problem.Error{Exit: problem.ExitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name), Why: text, Fix: unaskedFix(text)}
+	}
+	if c.asJSON {
+		return nil
+	}
+	return c.writeText(text)
+}

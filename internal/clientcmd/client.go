@@ -1,0 +1,345 @@
+// Package clientcmd implements the commands that call, inspect and verify backends: list, describe, call, read, prompt,
+// complete, verify and proto.
+package clientcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/app"
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// A clientCommand is a row of the table of commands that are a client of a target.
+type clientCommand struct {
+	use, short, long, examples string
+	// args says how many arguments it takes after the target: at least and at most. -1 is any number.
+	atLeast, atMost int
+	// flags adds the command's own flags, if it has any.
+	flags func(c *client, cmd *cobra.Command)
+	run   func(ctx context.Context, c *client, args []string) error
+}
+
+// clientCommands are the commands. They call a bridge.Handler, so they work with whatever can be behind one.
+var clientCommands = [...]clientCommand{
+	{
+		use: "list [flags] [TARGET | -- COMMAND [ARG]...]", short: "List tools, resources and prompts, as functions",
+		examples: "  mcpbridge list -- python3 tools.py\n  mcpbridge list https://example.com/mcp\n  mcpbridge list --json unix:///run/tools.sock",
+		atMost:   0, run: runList,
+	},
+	{
+		use: "describe [flags] TARGET [NAME]", short: "Describe a tool, prompt or resource with its schema, or the server",
+		examples: "  mcpbridge describe greet -- python3 tools.py\n  mcpbridge describe https://example.com/mcp",
+		atMost:   1, run: runDescribe,
+	},
+	{
+		use: "call [flags] TARGET TOOL [NAME=VALUE... | JSON | @FILE | -]", short: "Call a tool",
+		long: `Arguments are NAME=VALUE, read as the tool's schema says: whole numbers of any size, true and false, a list
+by repeating NAME or as JSON, members of an object as a.b=VALUE or as JSON. VALUE is @FILE for the content of a
+file, @- for stdin, and @@ for a text that begins with @. Or all arguments are one JSON object, or come from
+@FILE or - (stdin).
+
+A tool that asks its user, or a model, asks on the terminal; --answer and --sample answer for scripts. Several
+--answer of one field answer one form each, in the order in which the tool asks, and the last one also the forms
+after it; to a list they are its items, or lists in JSON, each for one form.`,
+		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada --answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
+			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
+		atLeast: 1, atMost: -1, flags: askFlags, run: runCall,
+	},
+	{
+		use: "read [flags] TARGET URI", short: "Read a resource",
+		long:     "Writes text as it is, and other content as its bytes, which a terminal is not shown.",
+		examples: "  mcpbridge read demo://resource/static/document/features.md -- npx -y @modelcontextprotocol/server-everything\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
+		atLeast:  1, atMost: 1,
+		flags: func(c *client, cmd *cobra.Command) {
+			cmd.Flags().StringVarP(&c.output, "output", "o", "", "write to `FILE`")
+			askFlags(c, cmd)
+		},
+		run: runRead,
+	},
+	{
+		use: "prompt [flags] TARGET PROMPT [NAME=VALUE]...", short: "Print the messages of a prompt",
+		examples: "  mcpbridge prompt review style=brief -- python3 tools.py",
+		atLeast:  1, atMost: -1, flags: askFlags, run: runPrompt,
+	},
+	{
+		use: "complete [flags] TARGET PROMPT|URI-TEMPLATE NAME=PREFIX [NAME=VALUE]...", short: "Print how an argument can go on",
+		long:     "Prints the values that an argument of a prompt or of a resource template can have, one a line. The first NAME=PREFIX is\nthe argument to complete; the others are known already.",
+		examples: "  mcpbridge complete review style=b -- python3 tools.py",
+		atLeast:  2, atMost: -1, run: runComplete,
+	},
+}
+
+const clientExits = `
+
+Without --log-level, only warnings and errors are logged.
+
+Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpected error, 3 the server requires authentication,
+4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did not start, 8 the
+backend crashed during the call, 9 timeout, 130 cancelled.`
+
+// A client is one run of a client command.
+type client struct {
+	env *Env
+	log zerolog.Logger
+	bar *terminal.Progress
+	// backends is the log of the backends.
+	backends *backendLog
+	target   TargetFlags
+	asJSON   bool
+	// timeout is how long all of it may take. 0: as long as it takes.
+	timeout time.Duration
+
+	answerFlags
+
+	output string
+
+	*app.Connection // nil until the backends are
+
+	terminal bool // stdout is one
+	detect   bool // the command may be an MCP server
+	caller   *pb.CallContext
+	asker    *asker
+	called   atomic.Bool // a call of a tool has got as far as its backend
+}
+
+// A watched Handler notes whether tools of it are called: what is refused before is a mistake in the arguments.
+type watched struct {
+	bridge.Handler
+
+	called *atomic.Bool
+}
+
+// Handle implements bridge.Handler.
+func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	if call.Method == bridge.CallTool {
+		w.called.Store(true)
+	}
+	return w.Handler.Handle(ctx, call, emit)
+}
+
+// ClientCommands returns the commands that call a target. They pass its configuration to loaded when it is read; it may be nil.
+func (e *Env) ClientCommands(loaded func(*config.Config)) []*cobra.Command {
+	commands := make([]*cobra.Command, 0, len(clientCommands))
+	for i := range clientCommands {
+		row := &clientCommands[i]
+		c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{names: row.atMost != 0}}
+		long := row.short + ".\n\n"
+		if row.long != "" {
+			long += row.long + "\n\n"
+		}
+		cmd := &cobra.Command{
+			Use: row.use, Short: row.short, Long: long + TargetHelp + clientExits, Example: row.examples,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, loaded, row, args) },
+		}
+		flags := cmd.Flags()
+		flags.SortFlags = false
+		flags.BoolVar(&c.asJSON, "json", false, "print one JSON document")
+		flags.DurationVar(&c.timeout, "timeout", 0, "how long it may take in all, such as 30s; 0 is for ever")
+		if row.flags != nil {
+			row.flags(c, cmd)
+		}
+		c.target.Add(flags)
+		commands = append(commands, cmd)
+	}
+	return commands
+}
+
+// answerFlags are the answers on the command line to what servers ask.
+type answerFlags struct{ answers, samples, roots []string }
+
+// askFlags are the flags of commands whose server may ask something.
+func askFlags(c *client, cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&c.answers, "answer", nil, "answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
+	flags.StringArrayVar(&c.samples, "sample", nil, "answer with the text or the JSON in `FILE`, or - for stdin, when a model is asked (repeatable)")
+	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
+}
+
+// run connects, and does what a command is for.
+func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clientCommand, args []string) error {
+	t, rest, err := c.env.ParseTarget(args, cmd.ArgsLenAtDash(), &c.target)
+	switch {
+	case err != nil && row.atLeast > 0 && len(args) == 1 && strings.Contains(args[0], "://"): // a URI to read
+		return problem.Usage(args[0], c.env.withTarget(args), "the target or what to %s is missing", cmd.Name())
+	case err != nil:
+		return err
+	}
+	if row.atLeast > 0 && t.backend == nil && t.Name != "" && len(rest) == 0 && len(args) > 0 {
+		return problem.Usage(args[0], "write mcpbridge "+row.use, "the target or what to %s is missing", cmd.Name())
+	}
+	if len(rest) < row.atLeast || row.atMost >= 0 && len(rest) > row.atMost {
+		return c.wrongNumber(cmd, row, t, args, rest)
+	}
+	values, names := LogValues(cmd.Flags())
+	if _, given := values["log.level"]; !given {
+		if _, given := config.Lookup(c.env.Environ, config.EnvPrefix+"LOG__LEVEL"); !given {
+			values["log.level"], names["log.level"] = "warn", "the default of this command"
+		}
+	}
+	cfg, err := c.env.Load(t, &c.target, cmd.Flags(), values, names)
+	loaded(cfg)
+	if err == nil {
+		err = cfg.ValidateClient()
+	}
+	if err != nil {
+		return err
+	}
+	c.bar = terminal.NewProgress(c.env.Stderr)
+	out, _ := app.LogWriter(c.env.Stderr, cfg.Log, cfg.Secrets)
+	out = c.bar.Over(out)
+	c.log = zerolog.New(out).Level(cfg.Log.MinLevel()).With().Timestamp().Logger()
+	c.backends = &backendLog{next: out, level: cfg.Log.MinLevel(), gone: make(chan struct{})}
+	cfg.LogWarnings(c.log)
+	ctx := cmd.Context()
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("--timeout %s is over", c.timeout))
+		defer cancel()
+	}
+	cfg.Limits = patient(cfg.Limits)
+	c.detect = t.backend != nil && !c.target.plugin
+	err = c.backends.explain(c.perform(ctx, cfg, row, rest))
+	switch {
+	case err != nil && cmd.Context().Err() != nil:
+		why := "the server has been told"
+		if errors.Is(err, errNoEnd) {
+			why = "nothing was called: " + err.Error()
+		}
+		return &problem.Error{Exit: problem.ExitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
+	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
+		return &problem.Error{
+			Exit: problem.ExitTimeout, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: err.Error(),
+			Where: "--timeout", Fix: "allow it more time", Cause: err,
+		}
+	}
+	return err
+}
+
+// perform does what a command is for, while its backends run.
+func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCommand, args []string) (err error) {
+	if c.asker, err = c.newAsker(ctx); err != nil {
+		return err
+	}
+	if c.caller, err = c.context(cfg.Log.Level); err != nil {
+		return err
+	}
+	return c.with(ctx, cfg, func(ctx context.Context) error {
+		err := row.run(ctx, c, args)
+		if err == nil || c.called.Load() || len(c.asker.asked) > 0 { // else nobody could have asked
+			c.asker.tellUnused(c.log)
+		}
+		return err
+	})
+}
+
+// wrongNumber says that there are too few or too many arguments after the target. Too many may be a command without its --.
+func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t Target, args, rest []string) error {
+	fix := "write mcpbridge " + row.use
+	switch {
+	case len(rest) == 0 && cmd.ArgsLenAtDash() == 0:
+		what := strings.Fields(row.use)[3] // TOOL, URI or another
+		return problem.Usage("", "write it before --: mcpbridge "+cmd.Name()+" "+what+" -- "+strings.Join(args, " "), "what to %s is missing", cmd.Name())
+	case len(args) == 0 && t.backend == nil:
+		return problem.Usage("", fix, "the target and what to %s are missing", cmd.Name())
+	case len(rest) == 0:
+		return problem.Usage("", fix, "what to %s is missing", cmd.Name())
+	case len(rest) < row.atLeast:
+		return problem.Usage(strings.Join(rest, " "), fix, "%s needs %d arguments or more after its target", cmd.Name(), row.atLeast)
+	case t.Name != "" && row.atMost > 0:
+		if line := c.env.meantCommand(args); line != "" {
+			fix = "write " + line
+		}
+	case t.Name != "" && row.atMost == 0:
+		return problem.Usage(strings.Join(args, " "), "write "+c.env.WithDashes(args), "a command to launch goes after --")
+	}
+	return problem.Usage(strings.Join(rest[row.atMost:], " "), fix, "%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
+}
+
+// patient returns limits by which a call may last as long as whoever waits for it wants, who can end it by --timeout or Ctrl-C.
+func patient(l limits.Limits) limits.Limits {
+	const forEver = 100 * 365 * 24 * time.Hour
+	l.CallIdle, l.CallTotal = cmp.Or(l.CallIdle, forEver), cmp.Or(l.CallTotal, forEver)
+	return l
+}
+
+// context returns what calls say of who makes them.
+func (c *client) context(logLevel string) (*pb.CallContext, error) {
+	revisions := bridge.Revisions()
+	cc := &pb.CallContext{
+		ProtocolVersion:    revisions[len(revisions)-1].String(),
+		ClientInfo:         c.env.clientInfo(),
+		ClientCapabilities: c.asker.capabilities(),
+		LogLevel:           logLevels[strings.ToLower(logLevel)],
+		ProgressWanted:     true,
+	}
+	for _, dir := range c.roots {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, problem.Usage("--root "+dir, "name a directory", "%s has no absolute path: %v", dir, err)
+		}
+		if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+			return nil, problem.Usage("--root "+dir, "name a directory that there is", "%s is no directory", abs)
+		}
+		c.asker.roots = append(c.asker.roots, &pb.Root{Uri: fileURI(abs), Name: proto.String(filepath.Base(abs))})
+		cc.ClientCapabilities.Roots = &pb.RootsCapability{}
+	}
+	return cc, nil
+}
+
+// logLevels are the levels of the protocol for those of the log.
+var logLevels = map[string]pb.LogLevel{
+	"trace": pb.LogLevel_LOG_LEVEL_DEBUG, "debug": pb.LogLevel_LOG_LEVEL_DEBUG, "info": pb.LogLevel_LOG_LEVEL_INFO,
+	"warn": pb.LogLevel_LOG_LEVEL_WARNING, "error": pb.LogLevel_LOG_LEVEL_ERROR,
+}
+
+// with calls do while the backends run or are connected.
+func (c *client) with(ctx context.Context, cfg *config.Config, do func(ctx context.Context) error) error {
+	o := app.ConnectOptions{
+		Now: c.env.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.Begin, Backends: c.env.BackendOptions(),
+	}
+	o.Backends.Detect = c.detect
+	wrap := o.Backends.Wrap
+	o.Backends.Wrap = func(h bridge.Handler) bridge.Handler {
+		if wrap != nil {
+			h = wrap(h)
+		}
+		return &watched{h, &c.called}
+	}
+	return app.Connect(ctx, cfg, o, func(s *app.Connection) error {
+		c.Connection = s
+		c.backends.begin()
+		err := do(ctx)
+		if p, ok := errors.AsType[*problem.Error](err); ok && p.Exit == problem.ExitCrashed && s.Launched {
+			c.backends.await()
+		}
+		return err
+	})
+}
+
+// fileURI returns the URI of a directory.
+func fileURI(abs string) string {
+	slashes := filepath.ToSlash(abs)
+	if !strings.HasPrefix(slashes, "/") {
+		slashes = "/" + slashes // C:/...
+	}
+	return (&url.URL{Scheme: "file", Path: slashes}).String()
+}

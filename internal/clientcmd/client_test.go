@@ -1,0 +1,19 @@
+package clientcmd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
+)
+
+// A limit of calls that is not configured is longer than anybody waits.
+func TestLimitsOfCallsThatAreNotConfigured(t *testing.T) {
+	day := 24 * time.Hour
+	if l := patient(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
+		t.Errorf("the limits are %+v", l)
+	}
+	if l := patient(limits.Limits{}); l.CallTotal < day {
+		t.Errorf("the limits are %+v", l)
+	}
+}

@@ -1,0 +1,52 @@
+package clientcmd
+
+import (
+	"fmt"
+	"strings"
+
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// contentText returns content as text: what is none is named.
+func contentText(blocks []*pb.ContentBlock) string {
+	var parts []string
+	for _, b := range blocks {
+		switch x := b.GetBlock().(type) {
+		case *pb.ContentBlock_Text:
+			parts = append(parts, x.Text.GetText())
+		case *pb.ContentBlock_Image:
+			parts = append(parts, fmt.Sprintf("[image, %s, %d bytes]", x.Image.GetMimeType(), len(x.Image.GetData())))
+		case *pb.ContentBlock_Audio:
+			parts = append(parts, fmt.Sprintf("[audio, %s, %d bytes]", x.Audio.GetMimeType(), len(x.Audio.GetData())))
+		case *pb.ContentBlock_ResourceLink:
+			parts = append(parts, fmt.Sprintf("[resource %s]", named(x.ResourceLink.GetUri(), x.ResourceLink.GetName(), x.ResourceLink.GetMimeType())))
+		case *pb.ContentBlock_Resource:
+			r := x.Resource.GetResource()
+			if text, ok := r.GetBody().(*pb.ResourceContents_Text); ok {
+				parts = append(parts, text.Text)
+			} else {
+				parts = append(parts, fmt.Sprintf("[resource %s, %s, %d bytes]", r.GetUri(), r.GetMimeType(), len(r.GetBlob())))
+			}
+		case *pb.ContentBlock_ToolUse:
+			parts = append(parts, fmt.Sprintf("[use of the tool %s: %s]", x.ToolUse.GetName(), x.ToolUse.GetInput()))
+		case *pb.ContentBlock_ToolResult:
+			parts = append(parts, contentText(x.ToolResult.GetContent()))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// named returns a URI with the name and type of what is there.
+func named(uri, name, mime string) string {
+	var more []string
+	if name != "" && name != uri {
+		more = append(more, name)
+	}
+	if mime != "" {
+		more = append(more, mime)
+	}
+	if len(more) == 0 {
+		return uri
+	}
+	return uri + " (" + strings.Join(more, ", ") + ")"
+}

@@ -1,0 +1,79 @@
+package clientcmd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/app"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// maxRounds is how often a call is answered what it asks.
+const maxRounds = 10
+
+// do makes a call, answers what its server asks, and returns its result. What the server tells meanwhile is shown.
+func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, error) {
+	what := call.Method.Name
+	if call.Method.Target != nil {
+		what = fmt.Sprintf("%s %q", what, call.Method.Target(call.Request))
+	}
+	for range maxRounds {
+		end := c.bar.Begin(what + ", Ctrl-C cancels")
+		res, err := c.Handler.Handle(ctx, call, c.emit)
+		end()
+		switch {
+		case err != nil:
+			p := app.CallProblem(err, what, c.AuthFix)
+			if fix := lacking(err); fix != "" {
+				p.Fix = fix
+			}
+			return nil, p
+		case res.Complete != nil:
+			return res.Complete, nil
+		}
+		answers, err := c.asker.answer(ctx, res.InputRequired)
+		if err != nil {
+			return nil, err
+		}
+		call = call.Retry(answers, res.InputRequired.State)
+	}
+	return nil, &problem.Error{
+		Exit: problem.ExitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what), Why: fmt.Sprintf("it was answered %d times", maxRounds),
+		Fix: "look into the server",
+	}
+}
+
+// emit shows progress and logs.
+func (c *client) emit(_ context.Context, e bridge.Event) error {
+	switch {
+	case e.Progress != nil:
+		c.bar.Show(e.Progress)
+	case e.Log != nil:
+		level := zerolog.InfoLevel
+		switch e.Log.GetLevel() {
+		case pb.LogLevel_LOG_LEVEL_DEBUG:
+			level = zerolog.DebugLevel
+		case pb.LogLevel_LOG_LEVEL_WARNING:
+			level = zerolog.WarnLevel
+		case pb.LogLevel_LOG_LEVEL_ERROR, pb.LogLevel_LOG_LEVEL_CRITICAL, pb.LogLevel_LOG_LEVEL_ALERT, pb.LogLevel_LOG_LEVEL_EMERGENCY:
+			level = zerolog.ErrorLevel
+		case pb.LogLevel_LOG_LEVEL_UNSPECIFIED, pb.LogLevel_LOG_LEVEL_INFO, pb.LogLevel_LOG_LEVEL_NOTICE:
+		}
+		line := c.log.WithLevel(level)
+		if level < c.log.GetLevel() {
+			return nil // WithLevel writes whatever the level is
+		}
+		if name := e.Log.GetLogger(); name != "" {
+			line = line.Str("logger", terminal.Escape(name))
+		}
+		line.Msg(terminal.Escape(signature.Value(e.Log.GetData())))
+	}
+	return nil
+}

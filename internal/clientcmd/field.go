@@ -1,0 +1,137 @@
+package clientcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/catalog"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+)
+
+// fill asks for fields. What was answered before is what an empty line stands for.
+func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
+	if len(fields) > 0 {
+		a.user.Printf("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
+	}
+	for _, field := range fields {
+		def := values[field.Name]
+		if def == nil {
+			def = rawjson.Get(field.Schema.Raw, "default")
+		}
+		raw, err := a.field(ctx, field, def)
+		if err != nil {
+			return err
+		}
+		if raw != nil {
+			values[field.Name] = raw
+		}
+	}
+	return nil
+}
+
+// field asks for a field until the answer is right. It returns nil if the field is left out.
+func (a *asker) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
+	s := field.Schema
+	if text := s.Text("description"); text != "" {
+		a.user.Printf("  %s\n", terminal.Escape(text))
+	}
+	for _, choice := range s.Titled() {
+		a.user.Printf("    %s  %s\n", terminal.Escape(choice.Value), terminal.Escape(choice.Title))
+	}
+	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.Text("title"), field.Name), answerText(s))
+	if !field.Required {
+		prompt += ", optional"
+	}
+	prompt += ")"
+	if def != nil {
+		text := signature.Value(def)
+		if isBoolean(s) {
+			text = cmp.Or(map[string]string{"true": "yes", "false": "no"}[text], text)
+		}
+		prompt += " [" + text + "]"
+	}
+	for {
+		line, err := a.line(ctx, terminal.Escape(prompt)+": ")
+		switch {
+		case err != nil:
+			return nil, err
+		case line == "" && (def != nil || !field.Required):
+			return def, nil
+		case line == "":
+			a.user.Printf("  it is required\n")
+			continue
+		}
+		texts := []string{line}
+		if isList(s) && !strings.HasPrefix(line, "[") {
+			texts = strings.Split(line, ",")
+			for i := range texts {
+				texts[i] = strings.TrimSpace(texts[i])
+			}
+		}
+		raw, wrong := fieldValue(s, texts)
+		if wrong == "" {
+			return raw, nil
+		}
+		a.user.Printf("  it %s\n", terminal.Escape(wrong))
+	}
+}
+
+// isList reports whether a field of a form is answered with several values.
+func isList(s signature.Schema) bool { return slices.Contains(s.Types(), "array") }
+
+// isBoolean reports whether a field of a form is answered with yes or no.
+func isBoolean(s signature.Schema) bool { return slices.Equal(s.Types(), []string{"boolean"}) }
+
+// answerText is the type of values for the field of a form.
+func answerText(s signature.Schema) string {
+	if isBoolean(s) {
+		return "yes or no"
+	}
+	return s.Type()
+}
+
+// fieldValue is coerce for the field of a form, whose schema it compares the value with as well, and which y and n answer if it is a boolean.
+func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
+	if isBoolean(s) && len(texts) == 1 {
+		text := strings.ToLower(strings.TrimSpace(texts[0]))
+		if raw, ok := booleans[cmp.Or(map[string]string{"y": "yes", "n": "no"}[text], text)]; ok {
+			return []byte(raw), ""
+		}
+		return nil, "cannot be " + strconv.Quote(rawjson.Shorten(texts[0])) + ": it is yes or no"
+	}
+	if raw, wrong = coerce(s, texts); wrong == "" {
+		wrong = misfit(s, raw)
+	}
+	return raw, wrong
+}
+
+// formats are the formats that a text of a form can have, and how one is read.
+var formats = map[string]struct {
+	is    func(string) bool
+	means string
+}{
+	"email": {func(s string) bool { a, err := mail.ParseAddress(s); return err == nil && a.Address == s }, "an address such as ada@example.com"},
+	"uri":   {func(s string) bool { u, err := url.Parse(s); return err == nil && u.IsAbs() }, "a URI such as https://example.com"},
+	"date":  {func(s string) bool { _, err := time.Parse(time.DateOnly, s); return err == nil }, "a date such as 2026-07-28"},
+	"date-time": {
+		func(s string) bool { _, err := time.Parse(time.RFC3339, s); return err == nil }, "a time such as 2026-07-28T09:30:00Z",
+	},
+}
+
+// misfit returns why a value is not one of a form's field, or nothing.
+func misfit(s signature.Schema, raw []byte) string {
+	text, isText := rawjson.String(raw)
+	if f, ok := formats[s.Text("format")]; ok && isText && !f.is(text) {
+		return "has to be " + f.means
+	}
+	return strings.Replace(catalog.Misfit(s.Raw, raw), "expected", "has to be", 1)
+}

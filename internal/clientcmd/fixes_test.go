@@ -1,0 +1,29 @@
+package clientcmd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// Who cannot answer what a server would ask is told how to.
+func TestWhatTheCallerLacks(t *testing.T) {
+	for required, want := range map[string]string{
+		`{"elicitation":{}}`:            "--answer FIELD=VALUE",
+		`{"elicitation":{},"roots":{}}`: "--root DIR",
+		`{"sampling":{"tools":{}}}`:     "--sample FILE",
+		`{"experimental":{"dance":{}}}`: "",
+		`"elicitation"`:                 "",
+	} {
+		rpc := &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: []byte(`{"requiredCapabilities":` + required + `}`)}
+		if got := lacking(&bridge.Error{RPC: rpc}); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: the advice is %q", required, got)
+		}
+		rpc.Code++
+		if got := lacking(&bridge.Error{RPC: rpc}); got != "" {
+			t.Errorf("%s: the advice for another error is %q", required, got)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package clientcmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/internal/signature"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An offer is everything that a server has.
+type offer struct {
+	server    *pb.DiscoverResponse
+	tools     []*pb.Tool
+	resources []*pb.Resource
+	templates []*pb.ResourceTemplate
+	prompts   []*pb.Prompt
+}
+
+func (c *client) offer(ctx context.Context) (*offer, error) {
+	var o offer
+	var err error
+	if o.server, err = c.discover(ctx); err != nil {
+		return nil, err
+	}
+	if o.tools, err = c.tools(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.resources, err = c.resources(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.templates, err = c.templates(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.prompts, err = c.prompts(ctx, o.server); err != nil {
+		return nil, err
+	}
+	return &o, nil
+}
+
+// runList prints everything that the server has.
+func runList(ctx context.Context, c *client, _ []string) error {
+	o, err := c.offer(ctx)
+	if err != nil {
+		return err
+	}
+	if c.asJSON {
+		// Each is as the protocol has it in the answer to the list; there are no pages.
+		document := struct {
+			Tools             json.RawMessage `json:"tools"`
+			Resources         json.RawMessage `json:"resources"`
+			ResourceTemplates json.RawMessage `json:"resourceTemplates"`
+			Prompts           json.RawMessage `json:"prompts"`
+		}{}
+		if document.Tools, err = list(o.tools); err != nil {
+			return err
+		}
+		if document.Resources, err = list(o.resources); err != nil {
+			return err
+		}
+		if document.ResourceTemplates, err = list(o.templates); err != nil {
+			return err
+		}
+		if document.Prompts, err = list(o.prompts); err != nil {
+			return err
+		}
+		return c.printJSON(document)
+	}
+	var b strings.Builder
+	section := func(title string, n int) bool {
+		if n > 0 && b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		if n > 0 {
+			b.WriteString(title + "\n")
+		}
+		return n > 0
+	}
+	item := func(text, about string) {
+		fmt.Fprintf(&b, "  %s\n", terminal.OneLine(text, maxSignature))
+		if about = firstLine(about); about != "" {
+			fmt.Fprintf(&b, "      %s\n", terminal.OneLine(about, maxAbout))
+		}
+	}
+	if section("Tools", len(o.tools)) {
+		for _, t := range o.tools {
+			item(signature.Tool(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetDescription())
+		}
+	}
+	if section("Resources", len(o.resources)) {
+		for _, r := range o.resources {
+			item(named(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetDescription())
+		}
+	}
+	if section("Resource templates", len(o.templates)) {
+		for _, r := range o.templates {
+			item(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetDescription())
+		}
+	}
+	if section("Prompts", len(o.prompts)) {
+		for _, p := range o.prompts {
+			item(promptSignature(p), p.GetDescription())
+		}
+	}
+	return c.write(b.String())
+}
+
+// The limits of a line of `list`.
+const (
+	maxSignature = 400
+	maxAbout     = 160
+)
+
+// list returns messages as a JSON list.
+func list[M proto.Message](messages []M) (json.RawMessage, error) {
+	raw := []byte{'['}
+	for i, m := range messages {
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		item, err := encode(m)
+		if err != nil {
+			return nil, err
+		}
+		raw = append(raw, item...)
+	}
+	return append(raw, ']'), nil
+}
+
+// firstLine returns the first line of a text that says something.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
+}
+
+// promptSignature returns a prompt as a function.
+func promptSignature(p *pb.Prompt) string {
+	var names []string
+	for _, a := range p.GetArguments() {
+		name := a.GetName()
+		if !a.GetRequired() {
+			name += "?"
+		}
+		names = append(names, name)
+	}
+	return p.GetName() + "(" + strings.Join(names, ", ") + ")"
+}

@@ -1,0 +1,96 @@
+package clientcmd
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// discover returns what the server is.
+func (c *client) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
+	res, err := c.do(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: c.caller}})
+	if err != nil {
+		return nil, err
+	}
+	return res.(*pb.DiscoverResponse), nil
+}
+
+// maxPages is how many pages of a list are asked for.
+const maxPages = 1000
+
+// all returns what is in every page of a list. A server without such a list has nothing in it.
+func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridge.Method,
+	request func(cursor *string) bridge.Request, page func(proto.Message) (items []T, next *string),
+) ([]T, error) {
+	if !m.SupportedBy(d.GetCapabilities()) {
+		return nil, nil
+	}
+	var list []T
+	var cursor *string
+	for range maxPages {
+		res, err := c.do(ctx, &bridge.Call{Method: m, Request: request(cursor)})
+		if err != nil {
+			if cursor == nil && bridge.AsError(err).Code == codes.Unimplemented {
+				return nil, nil
+			}
+			if len(c.Names) > 1 && bridge.AsError(err).Code == codes.Unavailable {
+				c.log.Warn().Str("why", problem.Of(err).Why).Msg("nothing that answers has " + m.Name)
+				return list, nil
+			}
+			return nil, err
+		}
+		items, next := page(res)
+		list = append(list, items...)
+		if next == nil {
+			return list, nil
+		}
+		cursor = next
+	}
+	c.log.Warn().Int("pages", maxPages).Msg(m.Name + " does not end; the rest is left out")
+	return list, nil
+}
+
+func (c *client) tools(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Tool, error) {
+	return all(ctx, c, d, bridge.ListTools,
+		func(cursor *string) bridge.Request { return &pb.ListToolsRequest{Context: c.caller, Cursor: cursor} },
+		func(m proto.Message) ([]*pb.Tool, *string) {
+			page := m.(*pb.ListToolsResponse)
+			return page.GetTools(), page.NextCursor
+		})
+}
+
+func (c *client) resources(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Resource, error) {
+	return all(ctx, c, d, bridge.ListResources,
+		func(cursor *string) bridge.Request {
+			return &pb.ListResourcesRequest{Context: c.caller, Cursor: cursor}
+		},
+		func(m proto.Message) ([]*pb.Resource, *string) {
+			page := m.(*pb.ListResourcesResponse)
+			return page.GetResources(), page.NextCursor
+		})
+}
+
+func (c *client) templates(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.ResourceTemplate, error) {
+	return all(ctx, c, d, bridge.ListResourceTemplates,
+		func(cursor *string) bridge.Request {
+			return &pb.ListResourceTemplatesRequest{Context: c.caller, Cursor: cursor}
+		},
+		func(m proto.Message) ([]*pb.ResourceTemplate, *string) {
+			page := m.(*pb.ListResourceTemplatesResponse)
+			return page.GetResourceTemplates(), page.NextCursor
+		})
+}
+
+func (c *client) prompts(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Prompt, error) {
+	return all(ctx, c, d, bridge.ListPrompts,
+		func(cursor *string) bridge.Request { return &pb.ListPromptsRequest{Context: c.caller, Cursor: cursor} },
+		func(m proto.Message) ([]*pb.Prompt, *string) {
+			page := m.(*pb.ListPromptsResponse)
+			return page.GetPrompts(), page.NextCursor
+		})
+}

@@ -1,0 +1,201 @@
+package clientcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/yosida95/uritemplate/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// runPrompt prints the messages of a prompt.
+func runPrompt(ctx context.Context, c *client, args []string) error {
+	d, err := c.discover(ctx)
+	if err != nil {
+		return err
+	}
+	prompts, err := c.prompts(ctx, d)
+	if err != nil {
+		return err
+	}
+	name := args[0]
+	i := slices.IndexFunc(prompts, func(p *pb.Prompt) bool { return p.GetName() == name })
+	if i < 0 {
+		var known []string
+		for _, p := range prompts {
+			known = append(known, p.GetName())
+		}
+		return c.notFound("prompt", name, known)
+	}
+	arguments, err := c.promptArguments(ctx, prompts[i], args[1:])
+	if err != nil {
+		return err
+	}
+	m, err := c.do(ctx, &bridge.Call{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: c.caller, Name: name, Arguments: arguments}})
+	if err != nil {
+		return err
+	}
+	res := m.(*pb.GetPromptResult)
+	if c.asJSON {
+		return c.printMessage(res)
+	}
+	var lines []string
+	for _, m := range res.GetMessages() {
+		role := strings.ToLower(strings.TrimPrefix(m.GetRole().String(), "ROLE_"))
+		lines = append(lines, role+": "+contentText([]*pb.ContentBlock{m.GetContent()}))
+	}
+	return c.writeText(strings.Join(lines, "\n"))
+}
+
+// promptArguments returns the arguments of a prompt, which are texts.
+func (c *client) promptArguments(ctx context.Context, p *pb.Prompt, words []string) (map[string]string, error) {
+	values, err := c.texts(ctx, words)
+	if err != nil {
+		return nil, err
+	}
+	var known, wrong []string
+	for _, a := range p.GetArguments() {
+		known = append(known, a.GetName())
+		if _, ok := values[a.GetName()]; a.GetRequired() && !ok {
+			wrong = append(wrong, a.GetName()+" is missing")
+		}
+	}
+	if wrong = append(wrong, unknownArguments(words, known)...); len(wrong) > 0 {
+		return nil, wrongArguments(wrong, p.GetName(), terminal.OneLine(promptSignature(p), maxSignature))
+	}
+	return values, nil
+}
+
+// unknownArguments says which of the words of the form NAME=VALUE are about arguments that there are not.
+func unknownArguments(words, known []string) []string {
+	var wrong []string
+	for _, word := range words {
+		if name, _, _ := strings.Cut(word, "="); !slices.Contains(known, name) {
+			hint := "there are no arguments"
+			if len(known) > 0 {
+				hint = problem.DidYouMean(name, known)
+			}
+			wrong = append(wrong, fmt.Sprintf("there is no argument %s; %s", name, hint))
+		}
+	}
+	return wrong
+}
+
+// texts returns words of the form NAME=VALUE.
+func (c *client) texts(ctx context.Context, words []string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, word := range words {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok || name == "" {
+			return nil, problem.Usage(word, "write NAME=VALUE", "%q is not an argument", word)
+		}
+		text, err := argumentReader{c.env.Stdin}.text(ctx, value)
+		if err != nil {
+			return nil, err
+		}
+		values[name] = text
+	}
+	return values, nil
+}
+
+// runComplete prints how an argument can go on.
+func runComplete(ctx context.Context, c *client, args []string) error {
+	name, prefix, ok := strings.Cut(args[1], "=")
+	if !ok || name == "" {
+		return problem.Usage(args[1], "write NAME=PREFIX", "%q does not say which argument to complete", args[1])
+	}
+	known, err := c.texts(ctx, args[2:])
+	if err != nil {
+		return err
+	}
+	ref, err := c.completable(ctx, args[0], args[1:])
+	if err != nil {
+		return err
+	}
+	req := &pb.CompleteRequest{Context: c.caller, Ref: ref, Argument: &pb.CompletionArgument{Name: name, Value: prefix}}
+	if len(known) > 0 {
+		req.CompletionContext = &pb.CompletionContext{Arguments: known}
+	}
+	m, err := c.do(ctx, &bridge.Call{Method: bridge.Complete, Request: req})
+	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Unimplemented {
+		return completesNothing(err) // one of 2024-11-05 cannot say it before
+	}
+	if err != nil {
+		return err
+	}
+	res := m.(*pb.CompleteResponse)
+	if c.asJSON {
+		return c.printMessage(res)
+	}
+	var b strings.Builder
+	for _, v := range res.GetCompletion().GetValues() {
+		b.WriteString(terminal.OneLine(v, len(v)) + "\n")
+	}
+	return c.write(b.String())
+}
+
+// completesNothing is the problem of a completion by a server that has none.
+func completesNothing(cause error) *problem.Error {
+	return &problem.Error{
+		Exit: problem.ExitTool, Code: "not_found", What: "the server completes no arguments", Cause: cause,
+		Fix: "`mcpbridge describe` shows which arguments there are, and what they are about",
+	}
+}
+
+// completable returns what a completion is of: a prompt or a resource template, which has to have the arguments.
+func (c *client) completable(ctx context.Context, name string, words []string) (*pb.CompletionReference, error) {
+	d, err := c.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !bridge.Complete.SupportedBy(d.GetCapabilities()) {
+		return nil, completesNothing(nil)
+	}
+	prompts, err := c.prompts(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, p := range prompts {
+		if p.GetName() != name {
+			known = append(known, p.GetName())
+			continue
+		}
+		var names []string
+		for _, a := range p.GetArguments() {
+			names = append(names, a.GetName())
+		}
+		if wrong := unknownArguments(words, names); len(wrong) > 0 {
+			return nil, wrongArguments(wrong, name, terminal.OneLine(promptSignature(p), maxSignature))
+		}
+		return &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: name}}}, nil
+	}
+	if !strings.ContainsAny(name, ":{") {
+		return nil, c.notFound("prompt", name, known)
+	}
+	templates, err := c.templates(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	known = nil
+	for _, r := range templates {
+		known = append(known, r.GetUriTemplate())
+	}
+	if !slices.Contains(known, name) && strings.Contains(name, "{") {
+		return nil, c.notFound("resource template", name, known)
+	}
+	if t, err := uritemplate.New(name); err == nil && slices.Contains(known, name) {
+		if wrong := unknownArguments(words, t.Varnames()); len(wrong) > 0 {
+			return nil, wrongArguments(wrong, name, terminal.OneLine(name, maxSignature))
+		}
+	}
+	return &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: name}}}, nil
+}

@@ -1,0 +1,254 @@
+package config
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+)
+
+func (l *Config) validateBackends() error {
+	if len(l.Backends) == 0 {
+		return problem.Config(l.Where("backends"), "say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
+			"\nor name a backend in mcpbridge.yaml", "no backend is given")
+	}
+	first := map[string]int{}
+	var wrong []error
+	for i := range l.Backends {
+		b := &l.Backends[i]
+		at := "backends." + strconv.Itoa(i)
+		if b.Name == "" && len(l.Backends) == 1 {
+			b.Name = "backend"
+		}
+		if !IsBackendName(b.Name) {
+			wrong = append(wrong, problem.Config(l.Where(at+".name"), "write a name of at most 32 letters, digits, _ and -",
+				"%q cannot be the name of a backend", b.Name))
+		}
+		if other, ok := first[b.Name]; ok {
+			wrong = append(wrong, problem.Config(l.Where(at+".name"), "give each its own name", "two backends are named %q; the other one is %s", b.Name,
+				cmp.Or(l.Where("backends."+strconv.Itoa(other)+".name"), "before it")))
+		}
+		first[b.Name] = i
+		wrong = append(wrong, l.validateBackend(b, at))
+	}
+	return problem.Join(wrong...)
+}
+
+// validateBackend refuses a backend that is of no kind or of several, and what its kind does not allow.
+func (l *Config) validateBackend(b *Backend, at string) error {
+	var given []string
+	for i := range kinds {
+		if kinds[i].given(b) {
+			given = append(given, kinds[i].key)
+		}
+	}
+	switch len(given) {
+	case 0:
+		return problem.Config(l.Where(at), "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, `mcp: {command: [npx, server]}`\n"+
+			"or `mcp: {url: https://example.com/mcp}`", "backend %q does not say what it is", b.Name)
+	case 1:
+		if b.Dial == "" && b.HangTimeout != 0 {
+			return problem.Config(l.Where(at+".hangTimeout"), "write it below launch or mcp", "backend %q is not dialled; a hangTimeout beside its kind is for dial", b.Name)
+		}
+		if b.Dial == "" && (b.TLS != nil || b.Insecure) {
+			return problem.Config(l.Where(at), "leave them out", "backend %q is not dialled; tls and insecure are for dial", b.Name)
+		}
+		return b.kind().check(l, b, at)
+	}
+	return problem.Config(l.Where(at), "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
+}
+
+// validateDialled refuses addresses that no backend can have, TLS that cannot be spoken, and addresses of other machines without it,
+// unless the user has said that this is meant.
+func (l *Config) validateDialled(b *Backend, at string) error {
+	place := l.Where(at + ".dial")
+	if err := problem.Join(ValidateDial(b.Dial, place), validateLimits(l, at, limits.Timeouts{Hang: b.HangTimeout})); err != nil {
+		return err
+	}
+	switch {
+	case b.TLS != nil && b.Insecure:
+		return problem.Config(l.Where(at+".insecure"), "keep one of the two", "backend %q says both tls and insecure", b.Name)
+	case b.TLS != nil && (b.TLS.Cert == "") != (b.TLS.Key == ""):
+		return problem.Config(l.Where(at+".tls"), "write `tls: {ca: ca.pem, cert: client.pem, key: client.key}`, or neither cert nor key",
+			"TLS needs both a certificate and its key")
+	case b.TLS != nil || b.Insecure || IsLocal(b.Dial):
+		return nil
+	}
+	if _, argument := l.flags[at+".dial"]; argument {
+		return Unprotected(b.Dial, place, "name it in a configuration file, with `tls: {ca: ca.pem}`", "say --plaintext")
+	}
+	return Unprotected(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
+}
+
+// Unprotected returns the problem with an address on another machine without TLS. Protect is how to enable TLS, and trust
+// how to allow the connection without it.
+func Unprotected(addr, where, protect, trust string) *problem.Error {
+	return &problem.Error{
+		Exit: problem.ExitConfig, Code: "not_loopback", What: addr + " is on another machine, and nothing protects the connection", Where: where,
+		Why: "whoever is between the two can read all calls, and answer them instead of the backend",
+		Fix: protect + ";\nor " + trust + " if the network is trusted (behind a mesh)",
+	}
+}
+
+// validateLaunch refuses a command that cannot be one.
+func (l *Config) validateLaunch(c *Launch, name, at string) error {
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		return problem.Config(l.Where(at), "write `command: [python3, tools.py]`", "backend %q has no command", name)
+	}
+	for name := range c.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return problem.Config(l.Where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
+		}
+	}
+	return problem.Join(validateLimits(l, at, limits.Timeouts{Start: c.StartTimeout, Hang: c.HangTimeout}), validateLimits(l, at+".limits", c.Limits))
+}
+
+// validateMCP refuses what is neither a command nor a URL.
+func (l *Config) validateMCP(b *Backend, at string) error {
+	m := b.MCP
+	at += ".mcp"
+	timeouts := limits.Timeouts{Start: m.StartTimeout, Probe: m.ProbeTimeout, Hang: m.HangTimeout}
+	if err := problem.Join(validateLimits(l, at, timeouts), validateLimits(l, at+".sessions", m.Sessions)); err != nil {
+		return err
+	}
+	_, known := m.ParseRevision()
+	switch {
+	case !known:
+		return problem.Config(l.Where(at+".revision"), problem.DidYouMean(m.Revision, revisionNames()), "there is no revision %q of MCP", m.Revision)
+	case len(m.Command) > 0 && m.URL != "":
+		return problem.Config(l.Where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
+	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
+		return problem.Config(l.Where(at), "pass a command what it needs with `env`", "backend %q is a command; headers and auth are for a url", b.Name)
+	case len(m.Command) > 0:
+		return l.validateLaunch(m.Launch(), b.Name, at)
+	case m.URL == "":
+		return problem.Config(l.Where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
+	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (limits.Machine{}) || m.HangTimeout != 0:
+		return problem.Config(l.Where(at), "leave them out", "backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
+	}
+	if u, err := url.Parse(m.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return problem.Config(l.Where(at+".url"), "write a URL such as https://example.com/mcp", "this is not the url of an MCP server")
+	}
+	for name, value := range m.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return problem.Config(l.Where(at+".headers."+name), "write NAME: value, in one line", "%q cannot be a header, or its value cannot be one", name)
+		}
+	}
+	if m.Auth != nil {
+		return l.validateAuth(m.Auth, at+".auth")
+	}
+	return nil
+}
+
+// validateAuth refuses what says nothing, or too much.
+func (l *Config) validateAuth(a *Auth, at string) error {
+	o := a.OAuth
+	if (a.Bearer == "") == (o == nil) {
+		return problem.Config(l.Where(at), "write `bearer: ${env:TOKEN}` or `oauth: {}`", "auth is either a bearer token or oauth")
+	}
+	if o == nil {
+		if !httpguts.ValidHeaderFieldValue(a.Bearer) {
+			return problem.Config(l.Where(at+".bearer"), "write the token alone, in one line", "the bearer token cannot be sent")
+		}
+		return nil
+	}
+	at += ".oauth"
+	grants := []string{"authorization_code", "client_credentials"}
+	switch {
+	case o.Grant != "" && !slices.Contains(grants, o.Grant):
+		return problem.Config(l.Where(at+".grant"), problem.DidYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
+	case (o.ClientSecret != "" || o.PrivateKey != "") && o.ClientID == "":
+		return problem.Config(l.Where(at), "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
+	case (o.ClientSecret != "" || o.PrivateKey != "") && o.Issuer == "":
+		return problem.Config(l.Where(at), "write `issuer: https://...`, the authorization server that the client is registered at, as its metadata spell it",
+			"a clientSecret or privateKey without an issuer would go to whatever authorization server the MCP server names")
+	case o.ClientSecret != "" && o.PrivateKey != "":
+		return problem.Config(l.Where(at), "keep one of the two", "both a clientSecret and a privateKey are given")
+	case o.Grant == "client_credentials" && o.ClientSecret == "" && o.PrivateKey == "":
+		return problem.Config(l.Where(at), "write `clientId`, and `clientSecret: ${env:NAME}` or `privateKey: key.pem`",
+			"the grant client_credentials needs a client that can prove who it is")
+	}
+	return nil
+}
+
+// A kind is a row of the table of what a backend can be. Whatever is particular to one is here.
+type kind struct {
+	// key is what of a Backend says that it is one.
+	key   string
+	given func(b *Backend) bool
+	// check refuses settings that cannot work; at is where they are.
+	check func(l *Config, b *Backend, at string) error
+	// command returns how it is started, or nil if it runs somewhere already. Who starts it waits for it, and does not serve
+	// without it.
+	command func(b *Backend) *Launch
+	// text says where it is, if it is not started.
+	text func(b *Backend) string
+}
+
+var kinds = [...]kind{
+	{
+		key:   "launch",
+		given: func(b *Backend) bool { return b.Launch != nil },
+		check: func(l *Config, b *Backend, at string) error {
+			return l.validateLaunch(b.Launch, b.Name, at+".launch")
+		},
+		command: func(b *Backend) *Launch { return b.Launch },
+	},
+	{
+		key:     "dial",
+		given:   func(b *Backend) bool { return b.Dial != "" },
+		check:   (*Config).validateDialled,
+		command: func(*Backend) *Launch { return nil },
+		text:    func(b *Backend) string { return b.Dial },
+	},
+	{
+		key:   "mcp",
+		given: func(b *Backend) bool { return b.MCP != nil },
+		check: (*Config).validateMCP,
+		command: func(b *Backend) *Launch {
+			if len(b.MCP.Command) == 0 {
+				return nil
+			}
+			return b.MCP.Launch()
+		},
+		text: func(b *Backend) string { return b.MCP.URL },
+	},
+}
+
+// kind returns what a backend that was validated is.
+func (b *Backend) kind() *kind {
+	for i := range kinds {
+		if kinds[i].given(b) {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+// Command returns the program that mcpbridge launches for the backend, or nil.
+func (b *Backend) Command() *Launch { return b.kind().command(b) }
+
+// Key returns the key of the backend's kind: launch, dial or mcp.
+func (b *Backend) Key() string { return b.kind().key }
+
+// AddressKey returns the key of the backend's address, relative to the backend.
+func (b *Backend) AddressKey() string {
+	if b.MCP != nil {
+		return "mcp.url"
+	}
+	return b.kind().key
+}
+
+// Text describes the backend for people: its command or address.
+func (b *Backend) Text() string {
+	if c := b.Command(); c != nil {
+		return strings.Join(c.Command, " ")
+	}
+	return b.kind().text(b)
+}

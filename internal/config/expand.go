@@ -1,0 +1,133 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+)
+
+// Expand replaces the variables in text, ${env:NAME}, by their values in the environment.
+func (l *Config) Expand(text string) (string, *problem.Error) {
+	return expandText(text, oursOnly, l.environ, l.Secrets)
+}
+
+// A variable in a text is ${env:NAME}; $${env:NAME} stands for that text itself. The files of other MCP clients have further
+// forms: ${NAME}, ${NAME:-default}, and those that only an editor knows.
+var (
+	oursOnly = regexp.MustCompile(`\$?\$\{env:([^}]*)\}?`)
+	theirs   = regexp.MustCompile(`\$?\$\{(?:env:)?([^}]*)\}`)
+)
+
+// expand returns the text of a node, with variables replaced by what the environment has. A variable that is not set is an
+// error: a server that is asked without its token fails in a way that is harder to understand.
+func (f *file) expand(n *yaml.Node, form *regexp.Regexp) (string, error) {
+	text, p := expandText(n.Value, form, f.environ, f.secrets)
+	if p != nil {
+		p.Where = f.at(n)
+		return "", p
+	}
+	return text, nil
+}
+
+// expandText is expand for a text that is not in a file.
+func expandText(text string, form *regexp.Regexp, environ []string, hidden Secrets) (string, *problem.Error) {
+	var failed *problem.Error
+	text = form.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasPrefix(found, "$$") {
+			return found[1:]
+		}
+		if !strings.HasSuffix(found, "}") { // what was meant is anybody's guess, and a token that is sent so is refused far away
+			failed = cmp.Or(failed, problem.Config("", "write ${env:NAME}; $${env: is the text ${env:", "there is a ${env: without its }"))
+			return found
+		}
+		name, def, hasDefault := strings.Cut(form.FindStringSubmatch(found)[1], ":-")
+		value, ok := Lookup(environ, name)
+		switch {
+		case ok:
+			hidden.add(name, value)
+			return value
+		case hasDefault:
+			return def
+		case failed != nil:
+		case variableName.MatchString(name):
+			failed = problem.Config("", "set it, or write the value itself; $${env:"+name+"} is the text ${env:"+name+"}",
+				"environment variable %s is not set", name)
+		default:
+			failed = problem.Config("", "write ${env:NAME}, or the value itself", "%s is not a variable that mcpbridge knows", found)
+		}
+		return found
+	})
+	return text, failed
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Lookup returns the value of a variable of an environment.
+func Lookup(environ []string, name string) (string, bool) {
+	for _, entry := range slices.Backward(environ) {
+		if n, value, _ := strings.Cut(entry, "="); n == name {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// Secrets maps values from the environment to the names of their variables. They are never printed, because a server may
+// repeat its token in an error.
+type Secrets map[string]string
+
+// shortSecret is the length from which on a value is hidden. A shorter one is no secret, and hiding every "1" hides what
+// people look for.
+const shortSecret = 6
+
+func (s Secrets) add(name, value string) {
+	if len(value) >= shortSecret {
+		s[value] = name
+	}
+}
+
+// Hide returns a writer to w that replaces values by their variables. Each Write must be of whole lines, as a logger's are.
+func (s Secrets) Hide(w io.Writer) io.Writer {
+	if len(s) == 0 {
+		return w
+	}
+	return &hider{w: w, replace: s.replacer()}
+}
+
+func (s Secrets) replacer() *strings.Replacer {
+	values := make([]string, 0, len(s))
+	for value := range s {
+		values = append(values, value)
+	}
+	// A value may be part of another one: the longer one comes first.
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, value := range values {
+		name := "${env:" + s[value] + "}"
+		pairs = append(pairs, value, name)
+		if quoted := strings.Trim(fmt.Sprintf("%q", value), `"`); quoted != value {
+			pairs = append(pairs, quoted, name)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// A hider writes to w what is not secret.
+type hider struct {
+	w       io.Writer
+	replace *strings.Replacer
+}
+
+func (h *hider) Write(p []byte) (int, error) {
+	if _, err := h.replace.WriteString(h.w, string(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

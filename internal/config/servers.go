@@ -1,0 +1,243 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+)
+
+// serversKey returns the member that a file of another MCP client has its servers in, or "" if the file is ours: Claude,
+// Cursor and most others call it mcpServers, VS Code calls it servers.
+func serversKey(root *yaml.Node) string {
+	if root.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if key := root.Content[i].Value; key == "mcpServers" || key == "servers" {
+			return key
+		}
+	}
+	return ""
+}
+
+// serverMembers are the members of a server that mean something here: which key of `mcp` each one is, if it is one.
+var serverMembers = map[string]string{
+	"command": "command", "args": "", "env": "env", "cwd": "dir",
+	"url": "url", "serverUrl": "url", "httpUrl": "url", "headers": "headers",
+	"type": "", "transport": "", "disabled": "",
+}
+
+// readServers reads a file of another MCP client. What mcpbridge does not know there is ignored, with a warning: every client
+// has members of its own.
+func (f *file) readServers(root *yaml.Node, key string) error {
+	f.places[""], f.foreign = root, true
+	backends := []any{}
+	for name, value := range pairs(root) {
+		if name.Value != key {
+			f.warn(name, "ignoring %s: mcpbridge reads only %s", name.Value, key)
+			continue
+		}
+		if value.Kind != yaml.MappingNode {
+			return problem.Config(f.at(value), "write a mapping", "%s is %s and has to be a mapping", key, describe(value))
+		}
+		f.places["backends"] = value
+		for name, server := range pairs(value) {
+			b, err := f.readServer(name, server, "backends."+strconv.Itoa(len(backends)))
+			if err != nil {
+				return err
+			}
+			if b != nil {
+				backends = append(backends, b)
+			}
+		}
+	}
+	f.values = map[string]any{"version": 1, "backends": backends}
+	return nil
+}
+
+// readServer returns a server as a backend, or nil if it is disabled.
+func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, error) {
+	if server.Kind != yaml.MappingNode {
+		return nil, problem.Config(f.at(server), `write {"command": ...} or {"url": ...}`, "the server %q is %s and has to be a mapping", name.Value, describe(server))
+	}
+	f.places[at], f.places[at+".name"] = server, name
+	mcp := map[string]any{}
+	b := map[string]any{"name": f.serverName(name), "mcp": mcp}
+	var args []any
+	for key, value := range pairs(server) {
+		member, known := serverMembers[key.Value]
+		path := at + ".mcp." + cmp.Or(member, "args")
+		if member != "" {
+			f.places[path] = value
+		}
+		var err error
+		switch {
+		case key.Value == "envFile":
+			f.warn(key, "ignoring envFile of %s: mcpbridge does not read such files; set its variables where mcpbridge is started, and name them in env", name.Value)
+		case key.Value == "type":
+			err = f.serverType(value)
+		case !known:
+			f.warn(key, "ignoring %s of %s: mcpbridge does not know it", key.Value, name.Value)
+		case key.Value == "disabled":
+			if value.Value == "true" {
+				return nil, nil //nolint:nilnil // there is no error, and no server
+			}
+		case key.Value == "args":
+			args, err = f.texts(value, key.Value)
+		case member == "command":
+			var text string
+			text, err = f.text(value, key.Value)
+			mcp[member] = []any{text}
+		case member == "env" || member == "headers":
+			mcp[member], err = f.textMap(value, key.Value)
+		case member != "":
+			mcp[member], err = f.text(value, key.Value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if command, ok := mcp["command"].([]any); ok {
+		mcp["command"] = append(command, args...)
+		if _, ok := mcp["dir"]; !ok {
+			mcp["dir"] = workingDir() // these files lie in directories of the client
+		}
+	}
+	return b, nil
+}
+
+// serverTypes are the types of servers, as clients write them: VS Code and Claude stdio, http and sse, others streamableHttp or
+// streamable-http, and local for what is a command. Nothing depends on them.
+var serverTypes = []string{"stdio", "http", "sse", "local", "streamablehttp"}
+
+// serverType refuses a type of server that there is not.
+func (f *file) serverType(n *yaml.Node) error {
+	given, err := f.text(n, "type")
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(serverTypes, strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(given))) {
+		return problem.Config(f.at(n), "servers are of type stdio, http or sse", "there is no type %q", given)
+	}
+	return nil
+}
+
+// serverName returns the name of a backend for that of a server, which may have any letters.
+func (f *file) serverName(n *yaml.Node) string {
+	name := strings.Trim(notInName.ReplaceAllString(n.Value, "-"), "-")
+	name = name[:min(len(name), 32)]
+	if name != n.Value {
+		f.warn(n, "the server %s is called %s here", strconv.Quote(n.Value), strconv.Quote(name))
+	}
+	return name
+}
+
+// text, texts and textMap return what a node says, as their names tell.
+func (f *file) text(n *yaml.Node, what string) (string, error) {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return "", problem.Config(f.at(n), "write a string here", "%s is %s and has to be a string", what, describe(n))
+	}
+	replaced := *n
+	replaced.Value = editors.ReplaceAllStringFunc(n.Value, func(found string) string {
+		if text, ok := f.ofEditor(editors.FindStringSubmatch(found)[1]); ok && !strings.HasPrefix(found, "$$") {
+			return text
+		}
+		return found
+	})
+	if asked := asks.FindStringSubmatch(replaced.Value); asked != nil {
+		return "", problem.Config(f.at(n), "write ${env:NAME} instead, and set that variable", "an editor asks its user for %s, and mcpbridge cannot", asked[1])
+	}
+	return f.expand(&replaced, theirs)
+}
+
+// The variables that editors have of their own (VS Code and Cursor: variables reference), and what VS Code asks its user for.
+var (
+	editors = regexp.MustCompile(`\$?\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
+	asks    = regexp.MustCompile(`(?:^|[^$])(\$\{(?:input|command):[^}]*\})`)
+)
+
+// ofEditor returns what editors put in place of a variable of theirs. The folder that is open is the one that the file, or .vscode
+// or .cursor with the file, is in.
+func (f *file) ofEditor(variable string) (string, bool) {
+	folder, err := filepath.Abs(filepath.Dir(f.name))
+	if base := filepath.Base(folder); base == ".vscode" || base == ".cursor" {
+		folder = filepath.Dir(folder)
+	}
+	switch variable {
+	case "workspaceFolder":
+		return folder, err == nil
+	case "workspaceFolderBasename":
+		return filepath.Base(folder), err == nil
+	case "userHome":
+		home, err := os.UserHomeDir()
+		return home, err == nil
+	}
+	return string(filepath.Separator), true
+}
+
+func (f *file) texts(n *yaml.Node, what string) ([]any, error) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, problem.Config(f.at(n), "write a list of strings here", "%s is %s and has to be a list of strings", what, describe(n))
+	}
+	list := []any{}
+	for _, item := range n.Content {
+		text, err := f.text(item, what)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text)
+	}
+	return list, nil
+}
+
+func (f *file) textMap(n *yaml.Node, what string) (map[string]any, error) {
+	if n.Kind != yaml.MappingNode {
+		return nil, problem.Config(f.at(n), "write a mapping here", "%s is %s and has to be a mapping", what, describe(n))
+	}
+	texts := map[string]any{}
+	for key, value := range pairs(n) {
+		text, err := f.text(value, what+"."+key.Value)
+		if err != nil {
+			return nil, err
+		}
+		texts[key.Value] = text
+	}
+	return texts, nil
+}
+
+func (f *file) warn(n *yaml.Node, format string, args ...any) {
+	f.warnings = append(f.warnings, f.at(n)+": "+fmt.Sprintf(format, args...))
+}
+
+// pairs returns the keys and values of a mapping. Of two with the same key the last one counts, as it does in JSON.
+func pairs(n *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
+	last := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		last[n.Content[i].Value] = i
+	}
+	return func(yield func(key, value *yaml.Node) bool) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if key := n.Content[i]; last[key.Value] == i && !yield(key, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// workingDir returns where mcpbridge runs.
+func workingDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "." // the directory is gone, and starting anything there says so
+	}
+	return dir
+}

@@ -1,0 +1,97 @@
+package terminal
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const (
+	// maxQueued is how many writes to stderr may wait to be read, each of a line or a few. Then the oldest are dropped.
+	maxQueued = 1024
+	// flushTime is how long the end of the program waits until stderr has taken what was written to it.
+	flushTime = time.Second
+)
+
+// A Queue is a writer that never blocks. If its destination blocks for long, the oldest writes are dropped, and their number
+// is logged when there is room again. It is safe for concurrent use.
+//
+// zerolog's diode may lose the last write before it is closed, which is the line with the reason why the program exits.
+type Queue struct {
+	to  io.Writer
+	log atomic.Pointer[zerolog.Logger] // to to itself; nil until somebody logs
+
+	mu      sync.Mutex // guards what follows, and who writes to lines
+	lines   chan []byte
+	dropped int
+	closed  bool
+
+	done chan struct{} // closed when all has been passed on after close
+}
+
+// NewQueue returns a queue that writes to to. The caller must close it.
+func NewQueue(to io.Writer) *Queue {
+	q := &Queue{to: to, lines: make(chan []byte, maxQueued), done: make(chan struct{})}
+	go q.pass()
+	return q
+}
+
+// Direct returns the writer that q writes to.
+func (q *Queue) Direct() io.Writer { return q.to }
+
+// ReportTo has q log how many writes it has dropped. Log writes to direct.
+func (q *Queue) ReportTo(log zerolog.Logger) { q.log.Store(&log) }
+
+// Write implements io.Writer. It never fails.
+func (q *Queue) Write(p []byte) (int, error) {
+	line := bytes.Clone(p)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.closed {
+		select {
+		case q.lines <- line:
+			return len(p), nil
+		default:
+		}
+		select {
+		case <-q.lines:
+			q.dropped++
+		default: // it has been passed on meanwhile
+		}
+	}
+	return len(p), nil
+}
+
+// pass passes on what is written, until q is closed and there is no more.
+func (q *Queue) pass() {
+	defer close(q.done)
+	for line := range q.lines {
+		_, _ = q.to.Write(line) // what cannot be written can be told nobody
+		q.mu.Lock()
+		dropped := q.dropped
+		q.dropped = 0
+		q.mu.Unlock()
+		if log := q.log.Load(); dropped > 0 && log != nil {
+			log.Warn().Int("lines", dropped).Msg("lines of the log were dropped: nobody has read them in time")
+		}
+	}
+}
+
+// Close waits until everything is written, for at most flushTime. Later writes are lost. If the destination blocks, a
+// goroutine remains until the process exits.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.lines)
+	}
+	q.mu.Unlock()
+	select {
+	case <-q.done:
+	case <-time.After(flushTime):
+	}
+}

@@ -1,0 +1,61 @@
+package terminal
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+)
+
+// What is written last is what says why the program ends.
+func TestNothingIsLostAtTheEnd(t *testing.T) {
+	bridgetest.SkipIfShort(t)
+	for i := range 20_000 {
+		var out bytes.Buffer
+		q := NewQueue(&out)
+		fmt.Fprintf(q, "%d", i)
+		q.Close()
+		if out.String() != strconv.Itoa(i) {
+			t.Fatalf("of %d there is %q", i, out.String())
+		}
+		fmt.Fprint(q, "too late, and no harm")
+		q.Close()
+	}
+}
+
+// When nobody reads, the oldest lines go, and how many is told when somebody reads again.
+func TestTheOldestLinesGo(t *testing.T) {
+	r, w := io.Pipe()
+	q := NewQueue(w)
+	var told bytes.Buffer
+	log := zerolog.New(&told)
+	q.log.Store(&log)
+	const lines = 3 * maxQueued
+	for i := range lines {
+		fmt.Fprintf(q, "line %d\n", i)
+	}
+	read := make(chan string)
+	go func() {
+		all, err := io.ReadAll(r)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- string(all)
+	}()
+	q.Close()
+	w.Close()
+	all := <-read
+	n := strings.Count(all, "\n")
+	if n < maxQueued || n > maxQueued+1 || !strings.HasSuffix(all, fmt.Sprintf("line %d\n", lines-1)) {
+		t.Errorf("%d lines are left, to the end %q", n, all[len(all)-20:])
+	}
+	if want := fmt.Sprintf(`"lines":%d`, lines-n); !strings.Contains(told.String(), want) {
+		t.Errorf("told %s, not %s", told.String(), want)
+	}
+}
