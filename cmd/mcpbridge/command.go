@@ -22,17 +22,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 )
 
-// A Program is one run of the command.
-type Program struct {
-	clientcmd.Env
-
-	// Started is called when the App of `run` serves. It may be nil.
-	Started func(*app.App)
-
-	// errors is Stderr without waiting for whoever reads it: the log of what is served, and the error that ends it.
-	errors *terminal.Queue
-}
-
 // Run runs the command and returns its exit code. When ctx ends, it drains.
 func (p *Program) Run(ctx context.Context) int {
 	if p.Now == nil {
@@ -78,21 +67,6 @@ func (p *Program) logFormat() string {
 		}
 	}
 	return format
-}
-
-// A logging is how errors are told: as the log is.
-type logging struct {
-	config.Log
-
-	known   bool // the configuration has been read
-	secrets config.Secrets
-}
-
-// loaded says that the configuration has been read, unless it is nil.
-func (l *logging) loaded(cfg *config.Config) {
-	if cfg != nil {
-		l.Log, l.secrets, l.known = cfg.Log, cfg.Secrets, true
-	}
 }
 
 // command returns the tree of commands.

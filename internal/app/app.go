@@ -3,16 +3,11 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"path"
-	"sync"
-	"time"
 
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
@@ -28,27 +23,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/router"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
-)
-
-const (
-	// headerExtra is what net/http adds to MaxHeaderBytes.
-	headerExtra = 4 << 10
-	// finishTime is how long an answer that is complete may take to be written, once nothing is left to wait for.
-	finishTime = 2 * time.Second
-	// lastWord is how long it may take when everything is to end now: clients are still told what became of their calls.
-	lastWord = 200 * time.Millisecond
-	// acceptTime is how long calls are taken that come after serve.preDrain: clients that keep a connection learn by its next
-	// response that it ends. Once nothing has been called for calmTime, it is enough.
-	acceptTime = 2 * time.Second
-	calmTime   = 100 * time.Millisecond
-	// silentTime is how long a connection may still say nothing at the end.
-	silentTime = 100 * time.Millisecond
-	// dialTime is how long a dialled backend is waited for before clients are served without it, and awaitTime is how long
-	// several backends are.
-	dialTime  = 2 * time.Second
-	awaitTime = 10 * time.Second
-	// noticeTime is how long backends may start without a line in the log.
-	noticeTime = time.Second
 )
 
 // Options are the options of an App that are not configured.
@@ -201,151 +175,5 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 	return endpoint{name, h, mcpserver.New(h, o)}
 }
 
-// Run starts the backends and serves them until ctx ends, the client closes stdin, or something breaks. A single backend that
-// is launched has to start; one that is dialled may come later, and so may one of several. When ctx ends, Run takes no more
-// calls and lets those that run end, for as long as the configuration allows and now has not ended. Nothing that it has
-// started runs any more when it returns.
-func (a *App) Run(ctx, now context.Context) error {
-	probes := a.newOps()
-	var probing sync.WaitGroup
-	defer probing.Wait()
-	probeCtx, stopProbes := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopProbes()
-	probing.Go(func() { probes.run(probeCtx) })
-	if a.Reap != nil {
-		probing.Go(func() { a.Reap(probeCtx) })
-	}
-	// Not even when now ends, before clients have been told that their calls were cut: that is not the backend's fault.
-	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))
-	backendsDone := make(chan error, 1)
-	go func() { backendsDone <- a.runBackends(backendCtx) }()
-
-	isReady := func(ready bool) {
-		a.tellReady(ctx, ready)
-		a.life.Advance(lifecycle.Running)
-	}
-	var err error
-	if a.stdio && a.launches() { // its client is answered while they start: it may not wait for long
-		a.tellStarted()
-		probing.Go(func() {
-			if ready, err := a.awaitBackends(probeCtx, nil); err == nil && probeCtx.Err() == nil {
-				isReady(ready)
-			}
-		})
-		err = a.serveFronts(ctx, now, backendsDone)
-	} else {
-		var ready bool
-		if ready, err = a.awaitBackends(ctx, backendsDone); err == nil && ctx.Err() == nil {
-			isReady(ready)
-			a.tellStarted()
-			err = a.serveFronts(ctx, now, backendsDone)
-		} else {
-			a.closeListeners() // nothing was accepted
-		}
-	}
-	stopBackends()
-	for _, e := range a.endpoints() {
-		e.mcp.Close()
-	}
-	if stopped, ok := <-backendsDone; ok && stopped != nil && err == nil && !errors.Is(stopped, context.Canceled) {
-		a.log.Warn().Err(stopped).Msg("the backend did not stop as it should")
-	}
-	return err
-}
-
 // endpoints returns every endpoint.
 func (a *App) endpoints() []endpoint { return append([]endpoint{a.endpoint}, a.named...) }
-
-// serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends break.
-func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) error {
-	fronts, err := a.newFronts()
-	if err != nil {
-		a.closeListeners()
-		return err
-	}
-	frontDone := make(chan error, len(fronts))
-	for _, f := range fronts {
-		go func() { frontDone <- f.serve() }()
-	}
-	// endAll ends the fronts, and returns what the first of those that have not ended yet says.
-	endAll := func(left int) (err error) {
-		var ending sync.WaitGroup
-		for _, f := range fronts {
-			ending.Go(func() { f.end(now) }) // together: clients of one that do not read hold up no other
-		}
-		ending.Wait()
-		for range left {
-			if e := <-frontDone; err == nil {
-				err = e
-			}
-		}
-		return err
-	}
-
-	select {
-	case err := <-frontDone:
-		if failed := a.failedStart(backendsDone); failed != nil {
-			_ = endAll(len(fronts) - 1) // that explains all
-			return failed
-		}
-		if endErr := endAll(len(fronts) - 1); err == nil {
-			err = endErr
-		}
-		if err != nil {
-			return fmt.Errorf("serve %s: %w", cmp.Or(a.URL(), a.GRPC()), err)
-		}
-		a.log.Info().Msg("the client has closed stdin")
-		return nil
-	case err := <-backendsDone:
-		close(backendsDone)
-		if frontErr := endAll(len(fronts)); frontErr != nil {
-			a.log.Warn().Err(frontErr).Msg("serving clients ended badly")
-		}
-		if err != nil { // the only backend has not started
-			return a.backends[0].startProblem(err)
-		}
-		return &problem.Error{
-			Exit: problem.ExitUnexpected, Code: "backend_gone", What: fmt.Sprintf("backend %q is gone for good", a.backends[0].Name),
-			Why: errText(err), Fix: "the log above says what it did last; start mcpbridge again", Cause: err,
-		}
-	case <-ctx.Done():
-	}
-	a.drain(now, fronts)
-	return endAll(len(fronts))
-}
-
-// drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load balancers
-// notice the shutdown, it accepts calls until none has been in flight for calmTime, and then waits for those in flight, for
-// serve.drain in all. A bug in one phase does not keep the bridge from the next.
-func (a *App) drain(now context.Context, fronts []front) {
-	a.log.Info().Int("calls", a.life.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
-		Msg("draining; a second signal ends it now")
-	phase := func(name string, do func()) {
-		defer a.panics.Recover(name, nil)
-		do()
-	}
-	phase("lame duck", func() {
-		a.life.Advance(lifecycle.LameDuck)
-		wait, enough := context.WithTimeout(now, a.cfg.Serve.PreDrain)
-		defer enough()
-		<-wait.Done()
-	})
-	ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)
-	defer cancel()
-	phase("draining", func() {
-		a.life.Advance(lifecycle.Draining)
-		accept, enough := context.WithTimeout(ctx, acceptTime)
-		defer enough()
-		a.life.AwaitQuiet(accept, calmTime)
-	})
-	phase("finishing", func() {
-		a.life.Advance(lifecycle.Finishing)
-		a.log.Info().Msg("refusing new calls")
-		if left := a.life.AwaitIdle(ctx); left > 0 {
-			a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
-		}
-		for _, f := range fronts {
-			f.flush(ctx)
-		}
-	})
-}

@@ -38,7 +38,7 @@ const autoStop = 2 * time.Second
 func openAuto(b *backend) (back, error) {
 	a := &auto{isPlugin: make(chan struct{})}
 	var err error
-	if a.plugin, err = openers[b.Key()](b); err != nil {
+	if a.plugin, err = openLaunch(b); err != nil {
 		return nil, err
 	}
 	if a.dir, err = os.MkdirTemp("", "mcpbridge-"); err != nil {

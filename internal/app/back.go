@@ -15,8 +15,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
-	"github.com/mcpbridge/mcpbridge/internal/plugin"
-	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -30,32 +28,6 @@ type back interface {
 	// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its
 	// start has failed. It returns an error if ctx ends before.
 	Started(ctx context.Context, era bridge.Era) error
-}
-
-// openers return a back of each kind, by its key. Nothing is started yet.
-var openers = map[string]func(b *backend) (back, error){"launch": openLaunch, "dial": openDial, "mcp": openMCP}
-
-func openLaunch(b *backend) (back, error) {
-	c := b.Launch
-	return plugin.New(plugin.Options{
-		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
-		HangTimeout: c.HangTimeout, Log: b.log, Panics: b.panics, Limits: b.cfg.Limits, Machine: c.Limits,
-	})
-}
-
-// tlsFiles returns the settings of TLS as package plugin has them.
-func tlsFiles(t *config.DialTLS) *plugin.TLS {
-	if t == nil {
-		return nil
-	}
-	return &plugin.TLS{CA: t.CA, Cert: t.Cert, Key: t.Key, ServerName: t.ServerName}
-}
-
-func openDial(b *backend) (back, error) {
-	return plugin.New(plugin.Options{
-		Name: b.Name, Address: b.Dial, TLS: tlsFiles(b.TLS), HangTimeout: b.HangTimeout,
-		Log: b.log, Panics: b.panics, Limits: b.cfg.Limits,
-	})
 }
 
 // environment returns variables as a process has them.
@@ -114,31 +86,6 @@ func newBackend(
 	}
 }
 
-// open makes a new back.
-func (b *backend) open() error {
-	if c := b.Command(); c != nil {
-		if err := checkCommand(c, b.cfg.Where(b.at+"."+b.Key()+".command")); err != nil {
-			return err
-		}
-	}
-	open := openers[b.Key()]
-	if b.Detect && b.Launch != nil {
-		open = openAuto
-	}
-	opened, err := open(b)
-	if err != nil {
-		if p, ok := errors.AsType[*problem.Error](err); ok {
-			return p
-		}
-		return &problem.Error{
-			Exit: problem.ExitConfig, Code: "backend", What: fmt.Sprintf("backend %q cannot be set up", b.Name),
-			Where: b.cfg.Where(b.at), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
-		}
-	}
-	b.set(opened)
-	return nil
-}
-
 // set has opened answer the calls of b from now on.
 func (b *backend) set(opened back) {
 	b.back.Store(&opened)
@@ -173,62 +120,3 @@ var errNotOpen = errors.New("it is not set up")
 
 // run is Run of the back.
 func (b *backend) run(ctx context.Context) error { return (*b.back.Load()).Run(ctx) }
-
-// The time between two tries to start a backend that does not start, beside others that do.
-const (
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-)
-
-// keep runs the back, whose opening has failed with err if that is not nil, until ctx ends. When it does not start, keep opens and runs it
-// again: others are served meanwhile.
-func (b *backend) keep(ctx context.Context, err error) {
-	for delay := firstRetry; ; delay, err = min(2*delay, lastRetry), b.open() {
-		if err == nil {
-			err = b.attempt(ctx)
-		}
-		b.settle()
-		if ctx.Err() != nil {
-			return
-		}
-		p := problem.Of(b.startProblem(err))
-		line := b.log.Error().Str("backend", b.Name)
-		for _, m := range []struct{ name, text string }{{"where", p.Where}, {"why", p.Why}, {"fix", p.Fix}} {
-			if m.text != "" {
-				line = line.Str(m.name, m.text)
-			}
-		}
-		line.Stringer("retryIn", delay).Msg(p.What)
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// attempt runs the back once, and settles when it answers.
-func (b *backend) attempt(ctx context.Context) error {
-	current := *b.back.Load()
-	ready, cancel := context.WithCancel(ctx)
-	waited := make(chan struct{})
-	go func() {
-		defer close(waited)
-		if current.Ready(ready) == nil {
-			b.settle()
-		}
-	}()
-	err := current.Run(ctx)
-	cancel()
-	<-waited
-	return err
-}
-
-// settle says that it is known how the first start went.
-func (b *backend) settle() {
-	select {
-	case <-b.settled:
-	default:
-		close(b.settled)
-	}
-}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
 
@@ -23,6 +21,15 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+)
+
+const (
+	// finishTime is how long a complete response may take to be written after the last call has ended.
+	finishTime = 2 * time.Second
+	// lastWord replaces finishTime after a second signal: clients still receive the outcome of their calls.
+	lastWord = 200 * time.Millisecond
+	// silentTime is how long a connection without a request stays open at the end.
+	silentTime = 100 * time.Millisecond
 )
 
 // A front serves clients of the App in the phases of its Lifecycle. Its methods are called in this order.
@@ -255,33 +262,4 @@ func (f *httpFront) end(now context.Context) {
 	if err := f.srv.Shutdown(ctx); err != nil {
 		f.srv.Close() // it only repeats why the listener cannot be closed again
 	}
-}
-
-// A debugLog takes what net/http says of connections that went wrong: the fault of a client, and nothing to do about it.
-type debugLog struct{ log zerolog.Logger }
-
-func (d debugLog) Write(line []byte) (int, error) {
-	d.log.Debug().Msg(string(bytes.TrimSpace(line)))
-	return len(line), nil
-}
-
-// A handshakeLog is a debugLog, and warns of clients that were refused in the TLS handshake, as for a certificate, once a second at most.
-// Whoever only looks whether the port is open leaves before it.
-type handshakeLog struct {
-	debug debugLog
-	pace  rate.Sometimes
-}
-
-func (h *handshakeLog) Write(line []byte) (int, error) {
-	refused, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("http: TLS handshake error from "))
-	left := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) || bytes.HasSuffix(refused, []byte("reset by peer"))
-	if !ok || left {
-		return h.debug.Write(line)
-	}
-	remote, why, _ := bytes.Cut(refused, []byte(": "))
-	h.pace.Do(func() {
-		h.debug.log.Warn().Bytes("remote", remote).Bytes("error", why).
-			Msg("refused an HTTP client: its TLS handshake failed; serve.http.tls says which certificates are accepted")
-	})
-	return len(line), nil
 }

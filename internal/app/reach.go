@@ -21,6 +21,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+// dialTime is how long a dialed backend may take to answer before clients are served without it.
+const dialTime = 2 * time.Second
+
 // reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not, unless its user is
 // logging in.
 func (b *backend) reach(ctx context.Context) error {

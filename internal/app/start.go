@@ -12,6 +12,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
+const (
+	// awaitTime is how long several backends may take to answer before clients are served without the others.
+	awaitTime = 10 * time.Second
+	// noticeTime is how long backends may start without a line in the log.
+	noticeTime = time.Second
+)
+
 // runBackends runs the backends until ctx ends, or the only one does not start.
 func (a *App) runBackends(ctx context.Context) error {
 	if len(a.backends) == 1 {

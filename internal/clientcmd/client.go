@@ -38,64 +38,6 @@ type clientCommand struct {
 	run   func(ctx context.Context, c *client, args []string) error
 }
 
-// clientCommands are the commands. They call a bridge.Handler, so they work with whatever can be behind one.
-var clientCommands = [...]clientCommand{
-	{
-		use: "list [flags] [TARGET | -- COMMAND [ARG]...]", short: "List tools, resources and prompts, as functions",
-		examples: "  mcpbridge list -- python3 tools.py\n  mcpbridge list https://example.com/mcp\n  mcpbridge list --json unix:///run/tools.sock",
-		atMost:   0, run: runList,
-	},
-	{
-		use: "describe [flags] TARGET [NAME]", short: "Describe a tool, prompt or resource with its schema, or the server",
-		examples: "  mcpbridge describe greet -- python3 tools.py\n  mcpbridge describe https://example.com/mcp",
-		atMost:   1, run: runDescribe,
-	},
-	{
-		use: "call [flags] TARGET TOOL [NAME=VALUE... | JSON | @FILE | -]", short: "Call a tool",
-		long: `Arguments are NAME=VALUE, read as the tool's schema says: whole numbers of any size, true and false, a list
-by repeating NAME or as JSON, members of an object as a.b=VALUE or as JSON. VALUE is @FILE for the content of a
-file, @- for stdin, and @@ for a text that begins with @. Or all arguments are one JSON object, or come from
-@FILE or - (stdin).
-
-A tool that asks its user, or a model, asks on the terminal; --answer and --sample answer for scripts. Several
---answer of one field answer one form each, in the order in which the tool asks, and the last one also the forms
-after it; to a list they are its items, or lists in JSON, each for one form.`,
-		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada --answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
-			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
-		atLeast: 1, atMost: -1, flags: askFlags, run: runCall,
-	},
-	{
-		use: "read [flags] TARGET URI", short: "Read a resource",
-		long:     "Writes text as it is, and other content as its bytes, which a terminal is not shown.",
-		examples: "  mcpbridge read demo://resource/static/document/features.md -- npx -y @modelcontextprotocol/server-everything\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
-		atLeast:  1, atMost: 1,
-		flags: func(c *client, cmd *cobra.Command) {
-			cmd.Flags().StringVarP(&c.output, "output", "o", "", "write to `FILE`")
-			askFlags(c, cmd)
-		},
-		run: runRead,
-	},
-	{
-		use: "prompt [flags] TARGET PROMPT [NAME=VALUE]...", short: "Print the messages of a prompt",
-		examples: "  mcpbridge prompt review style=brief -- python3 tools.py",
-		atLeast:  1, atMost: -1, flags: askFlags, run: runPrompt,
-	},
-	{
-		use: "complete [flags] TARGET PROMPT|URI-TEMPLATE NAME=PREFIX [NAME=VALUE]...", short: "Print how an argument can go on",
-		long:     "Prints the values that an argument of a prompt or of a resource template can have, one a line. The first NAME=PREFIX is\nthe argument to complete; the others are known already.",
-		examples: "  mcpbridge complete review style=b -- python3 tools.py",
-		atLeast:  2, atMost: -1, run: runComplete,
-	},
-}
-
-const clientExits = `
-
-Without --log-level, only warnings and errors are logged.
-
-Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpected error, 3 the server requires authentication,
-4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did not start, 8 the
-backend crashed during the call, 9 timeout, 130 cancelled.`
-
 // A client is one run of a client command.
 type client struct {
 	env *Env
@@ -134,33 +76,6 @@ func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		w.called.Store(true)
 	}
 	return w.Handler.Handle(ctx, call, emit)
-}
-
-// ClientCommands returns the commands that call a target. They pass its configuration to loaded when it is read; it may be nil.
-func (e *Env) ClientCommands(loaded func(*config.Config)) []*cobra.Command {
-	commands := make([]*cobra.Command, 0, len(clientCommands))
-	for i := range clientCommands {
-		row := &clientCommands[i]
-		c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{names: row.atMost != 0}}
-		long := row.short + ".\n\n"
-		if row.long != "" {
-			long += row.long + "\n\n"
-		}
-		cmd := &cobra.Command{
-			Use: row.use, Short: row.short, Long: long + TargetHelp + clientExits, Example: row.examples,
-			RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, loaded, row, args) },
-		}
-		flags := cmd.Flags()
-		flags.SortFlags = false
-		flags.BoolVar(&c.asJSON, "json", false, "print one JSON document")
-		flags.DurationVar(&c.timeout, "timeout", 0, "how long it may take in all, such as 30s; 0 is for ever")
-		if row.flags != nil {
-			row.flags(c, cmd)
-		}
-		c.target.Add(flags)
-		commands = append(commands, cmd)
-	}
-	return commands
 }
 
 // answerFlags are the answers on the command line to what servers ask.

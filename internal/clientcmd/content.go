@@ -50,3 +50,28 @@ func named(uri, name, mime string) string {
 	}
 	return uri + " (" + strings.Join(more, ", ") + ")"
 }
+
+// The limits of a line of `list`.
+const (
+	maxSignature = 400
+	maxAbout     = 160
+)
+
+// promptSignature returns a prompt as a function.
+func promptSignature(p *pb.Prompt) string {
+	var names []string
+	for _, a := range p.GetArguments() {
+		name := a.GetName()
+		if !a.GetRequired() {
+			name += "?"
+		}
+		names = append(names, name)
+	}
+	return p.GetName() + "(" + strings.Join(names, ", ") + ")"
+}
+
+// firstLine returns the first line of a text that says something.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
+}

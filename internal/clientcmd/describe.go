@@ -4,14 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 
-	"github.com/yosida95/uritemplate/v3"
-
 	"github.com/mcpbridge/mcpbridge/bridge"
-	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
@@ -71,60 +66,6 @@ func (c *client) describeTemplate(r *pb.ResourceTemplate, why string) error {
 		return c.printMessage(r)
 	}
 	return c.sheet(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription(), why)
-}
-
-// What a template is at most that is compared with a URI: the library takes time by the product of both, and for ever where a
-// variable has a length.
-const (
-	maxTemplate  = 1024 // bytes, and of a URI
-	maxVariables = 8
-)
-
-// templateOf returns the template that a URI is of, or nil. Of several, it is the one of which most is text: the others say less.
-func templateOf(uri string, templates []*pb.ResourceTemplate) *pb.ResourceTemplate {
-	var best *pb.ResourceTemplate
-	most := -1
-	for _, r := range templates {
-		text := r.GetUriTemplate()
-		if max(len(text), len(uri)) > maxTemplate || strings.Count(text, "{")+strings.Count(text, ",") > maxVariables || withLength.MatchString(text) {
-			continue
-		}
-		t, err := uritemplate.New(text)
-		if err != nil || t.Match(uri) == nil {
-			continue
-		}
-		if fixed := len(inBraces.ReplaceAllString(text, "")); fixed > most {
-			best, most = r, fixed
-		}
-	}
-	return best
-}
-
-var (
-	inBraces   = regexp.MustCompile(`\{[^}]*\}`)       // the variables of a template
-	withLength = regexp.MustCompile(`\{[^}]*:[^}]*\}`) // those of which there is only so much in a URI
-)
-
-// notFound returns the problem that there is nothing of a name: that its server does not answer, if that is known.
-func (c *client) notFound(what, name string, known []string) error {
-	for server, err := range c.Down {
-		if strings.HasPrefix(name, server+"_") {
-			return err
-		}
-	}
-	fix := "the server has no " + what + "s; `mcpbridge list` shows what it has"
-	switch full := slices.IndexFunc(known, func(k string) bool { return len(c.Names) > 1 && strings.HasSuffix(k, "_"+name) }); {
-	case full >= 0:
-		fix = "did you mean " + known[full] + "?"
-	case len(c.Names) > 1 && slices.Contains(c.Names, name):
-		fix = "it is a server: write -c FILE " + name + " for it alone, or the names of all, which begin with " + name + "_"
-	case len(known) > 0:
-		fix = problem.DidYouMean(name, known)
-	}
-	if what == "tool" && c.asker.capabilities().GetElicitation() == nil && problem.Nearest(name, known) == "" {
-		fix += "\nit may be hidden because nobody can be asked: --answer FIELD=VALUE says that somebody can"
-	}
-	return &problem.Error{Exit: problem.ExitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix}
 }
 
 // sheet prints a heading, and paragraphs below it.

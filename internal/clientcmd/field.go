@@ -2,8 +2,6 @@ package clientcmd
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"net/mail"
 	"net/url"
 	"slices"
@@ -14,76 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/signature"
-	"github.com/mcpbridge/mcpbridge/internal/terminal"
 )
-
-// fill asks for fields. What was answered before is what an empty line stands for.
-func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
-	if len(fields) > 0 {
-		a.user.Printf("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
-	}
-	for _, field := range fields {
-		def := values[field.Name]
-		if def == nil {
-			def = rawjson.Get(field.Schema.Raw, "default")
-		}
-		raw, err := a.field(ctx, field, def)
-		if err != nil {
-			return err
-		}
-		if raw != nil {
-			values[field.Name] = raw
-		}
-	}
-	return nil
-}
-
-// field asks for a field until the answer is right. It returns nil if the field is left out.
-func (a *asker) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
-	s := field.Schema
-	if text := s.Text("description"); text != "" {
-		a.user.Printf("  %s\n", terminal.Escape(text))
-	}
-	for _, choice := range s.Titled() {
-		a.user.Printf("    %s  %s\n", terminal.Escape(choice.Value), terminal.Escape(choice.Title))
-	}
-	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.Text("title"), field.Name), answerText(s))
-	if !field.Required {
-		prompt += ", optional"
-	}
-	prompt += ")"
-	if def != nil {
-		text := signature.Value(def)
-		if isBoolean(s) {
-			text = cmp.Or(map[string]string{"true": "yes", "false": "no"}[text], text)
-		}
-		prompt += " [" + text + "]"
-	}
-	for {
-		line, err := a.line(ctx, terminal.Escape(prompt)+": ")
-		switch {
-		case err != nil:
-			return nil, err
-		case line == "" && (def != nil || !field.Required):
-			return def, nil
-		case line == "":
-			a.user.Printf("  it is required\n")
-			continue
-		}
-		texts := []string{line}
-		if isList(s) && !strings.HasPrefix(line, "[") {
-			texts = strings.Split(line, ",")
-			for i := range texts {
-				texts[i] = strings.TrimSpace(texts[i])
-			}
-		}
-		raw, wrong := fieldValue(s, texts)
-		if wrong == "" {
-			return raw, nil
-		}
-		a.user.Printf("  it %s\n", terminal.Escape(wrong))
-	}
-}
 
 // isList reports whether a field of a form is answered with several values.
 func isList(s signature.Schema) bool { return slices.Contains(s.Types(), "array") }

@@ -10,38 +10,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// An offer is everything that a server has.
-type offer struct {
-	server    *pb.DiscoverResponse
-	tools     []*pb.Tool
-	resources []*pb.Resource
-	templates []*pb.ResourceTemplate
-	prompts   []*pb.Prompt
-}
-
-func (c *client) offer(ctx context.Context) (*offer, error) {
-	var o offer
-	var err error
-	if o.server, err = c.discover(ctx); err != nil {
-		return nil, err
-	}
-	if o.tools, err = c.tools(ctx, o.server); err != nil {
-		return nil, err
-	}
-	if o.resources, err = c.resources(ctx, o.server); err != nil {
-		return nil, err
-	}
-	if o.templates, err = c.templates(ctx, o.server); err != nil {
-		return nil, err
-	}
-	if o.prompts, err = c.prompts(ctx, o.server); err != nil {
-		return nil, err
-	}
-	return &o, nil
-}
 
 // runList prints everything that the server has.
 func runList(ctx context.Context, c *client, _ []string) error {
@@ -110,12 +79,6 @@ func runList(ctx context.Context, c *client, _ []string) error {
 	return c.write(b.String())
 }
 
-// The limits of a line of `list`.
-const (
-	maxSignature = 400
-	maxAbout     = 160
-)
-
 // list returns messages as a JSON list.
 func list[M proto.Message](messages []M) (json.RawMessage, error) {
 	raw := []byte{'['}
@@ -130,23 +93,4 @@ func list[M proto.Message](messages []M) (json.RawMessage, error) {
 		raw = append(raw, item...)
 	}
 	return append(raw, ']'), nil
-}
-
-// firstLine returns the first line of a text that says something.
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(line)
-}
-
-// promptSignature returns a prompt as a function.
-func promptSignature(p *pb.Prompt) string {
-	var names []string
-	for _, a := range p.GetArguments() {
-		name := a.GetName()
-		if !a.GetRequired() {
-			name += "?"
-		}
-		names = append(names, name)
-	}
-	return p.GetName() + "(" + strings.Join(names, ", ") + ")"
 }

@@ -94,3 +94,33 @@ func (c *client) prompts(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Pro
 			return page.GetPrompts(), page.NextCursor
 		})
 }
+
+// An offer is everything that a server has.
+type offer struct {
+	server    *pb.DiscoverResponse
+	tools     []*pb.Tool
+	resources []*pb.Resource
+	templates []*pb.ResourceTemplate
+	prompts   []*pb.Prompt
+}
+
+func (c *client) offer(ctx context.Context) (*offer, error) {
+	var o offer
+	var err error
+	if o.server, err = c.discover(ctx); err != nil {
+		return nil, err
+	}
+	if o.tools, err = c.tools(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.resources, err = c.resources(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.templates, err = c.templates(ctx, o.server); err != nil {
+		return nil, err
+	}
+	if o.prompts, err = c.prompts(ctx, o.server); err != nil {
+		return nil, err
+	}
+	return &o, nil
+}

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 )
 
-// writeText writes a text of a server as it is, or harmless on a terminal, which gets whole lines.
+// writeText writes a text of a server as it is, or escaped on a terminal, which gets whole lines.
 func (c *client) writeText(text string) error {
 	if !c.terminal {
 		if text != "" && !strings.HasSuffix(text, "\n") {
@@ -37,7 +37,7 @@ func (c *client) printJSON(document any) error {
 	return c.print([]byte(strings.TrimSpace(b.String())))
 }
 
-// print writes a document: in lines, and harmless, on a terminal.
+// print writes a document: indented and escaped on a terminal.
 func (c *client) print(raw []byte) error {
 	text := string(raw)
 	if c.terminal {

@@ -18,19 +18,6 @@ func GRPCNetwork(addr string) (network, address string) {
 	return "tcp", strings.TrimPrefix(strings.TrimPrefix(addr, "tcp:"), "//")
 }
 
-// splitAddr returns host and port of an address to listen on.
-func (l *Config) splitAddr(path, addr string) (host, port string, err error) {
-	host, port, err = net.SplitHostPort(addr)
-	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil && port != "http" || n > 65535 {
-		fix := "write host:port, such as " + defaultAddr
-		if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
-			fix = "write 127.0.0.1:" + addr
-		}
-		return "", "", problem.Config(l.Where(path), fix, "%q is not an address to listen on", addr)
-	}
-	return host, port, nil
-}
-
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -112,3 +99,6 @@ func HasHeader(headers map[string]string, name string) bool {
 	}
 	return false
 }
+
+// defaultAddr is what HTTP listens on if stdio is not served and nothing says an address.
+const defaultAddr = "127.0.0.1:8080"

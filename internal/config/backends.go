@@ -252,3 +252,13 @@ func (b *Backend) Text() string {
 	}
 	return b.kind().text(b)
 }
+
+// validateLimits rejects limits at a key that are out of bounds.
+func validateLimits[T limits.Any](l *Config, at string, values T) error {
+	var wrong []error
+	for _, v := range limits.Check(values) {
+		key := at + "." + v.Key
+		wrong = append(wrong, problem.Config(l.Where(key), v.Fix, "%s %s", key, v.What))
+	}
+	return problem.Join(wrong...)
+}

@@ -2,14 +2,15 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
@@ -33,16 +34,6 @@ func (l *Config) ValidateClient() error {
 		wrong = append(wrong, problem.Config(l.Where("log.format"), problem.DidYouMean(l.Log.Format, LogFormats), "there is no log format %q", l.Log.Format))
 	}
 	wrong = append(wrong, validateLimits(l, "limits", l.Limits), l.validateBackends())
-	return problem.Join(wrong...)
-}
-
-// validateLimits rejects limits at a key that are out of bounds.
-func validateLimits[T limits.Any](l *Config, at string, values T) error {
-	var wrong []error
-	for _, v := range limits.Check(values) {
-		key := at + "." + v.Key
-		wrong = append(wrong, problem.Config(l.Where(key), v.Fix, "%s %s", key, v.What))
-	}
 	return problem.Join(wrong...)
 }
 
@@ -190,4 +181,17 @@ func (l *Config) validateAddr() error {
 		Fix: "say who may call in serve.http.auth; or listen on 127.0.0.1:" + port + "; or say --insecure if the network is\n" +
 			"trusted (inside a pod, behind a mesh); --allow-host then names the hosts that clients use",
 	}
+}
+
+// splitAddr returns host and port of an address to listen on.
+func (l *Config) splitAddr(path, addr string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(addr)
+	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil && port != "http" || n > 65535 {
+		fix := "write host:port, such as " + defaultAddr
+		if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
+			fix = "write 127.0.0.1:" + addr
+		}
+		return "", "", problem.Config(l.Where(path), fix, "%q is not an address to listen on", addr)
+	}
+	return host, port, nil
 }

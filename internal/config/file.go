@@ -20,20 +20,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// A file is a configuration file that has been read: its values by key, and where each of them is.
-type file struct {
-	name   string
-	values map[string]any
-	places map[string]*yaml.Node
-	// environ is what ${env:NAME} stands for.
-	environ []string
-	secrets Secrets
-	// foreign says that it is a file of another MCP client.
-	foreign bool
-	// warnings say what of the file is ignored.
-	warnings []string
-}
-
 // readFile reads a configuration file, or one that other MCP clients have their servers in. Ours is strict: a key that Config
 // does not have is an error.
 func readFile(name string, environ []string) (*file, error) {
@@ -294,39 +280,6 @@ func fixFor(n *yaml.Node, t reflect.Type, path string) string {
 		return "write a list here: - before its first key, and the other keys below that one"
 	}
 	return "write " + kindOf(t) + " here"
-}
-
-// at returns the place of a node: file:line:column.
-func (f *file) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d:%d", f.name, n.Line, n.Column) }
-
-// where returns the place of a key, or of the nearest thing around it.
-func (f *file) where(path string) string {
-	for {
-		if n, ok := f.places[path]; ok {
-			return f.at(n)
-		}
-		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
-	}
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// describe says what a node is, for people.
-func describe(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Tag == "!!null":
-		return "empty"
-	}
-	return strconv.Quote(n.Value)
 }
 
 // IsURL reports whether an argument is the URL of an MCP server.

@@ -83,9 +83,6 @@ const DefaultFile = "mcpbridge.yaml"
 // defaultPreDrain is how long a cluster usually needs to take an address off its balancers.
 const defaultPreDrain = 2 * time.Second
 
-// defaultAddr is what HTTP listens on if stdio is not served and nothing says an address.
-const defaultAddr = "127.0.0.1:8080"
-
 // resolve makes the names of files and directories that the file says relative to the directory it is in.
 func (l *Config) resolve(dir string) {
 	names := []*string{} // an empty one is the directory itself

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -212,25 +211,6 @@ func (f *file) textMap(n *yaml.Node, what string) (map[string]any, error) {
 		texts[key.Value] = text
 	}
 	return texts, nil
-}
-
-func (f *file) warn(n *yaml.Node, format string, args ...any) {
-	f.warnings = append(f.warnings, f.at(n)+": "+fmt.Sprintf(format, args...))
-}
-
-// pairs returns the keys and values of a mapping. Of two with the same key the last one counts, as it does in JSON.
-func pairs(n *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
-	last := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		last[n.Content[i].Value] = i
-	}
-	return func(yield func(key, value *yaml.Node) bool) {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if key := n.Content[i]; last[key.Value] == i && !yield(key, n.Content[i+1]) {
-				return
-			}
-		}
-	}
 }
 
 // workingDir returns where mcpbridge runs.

@@ -241,7 +241,7 @@ var mutants = []mutant{
 		detector: "attack F",
 	},
 	{
-		name: "shutdown does not wait for calls", file: "internal/app/app.go",
+		name: "shutdown does not wait for calls", file: "internal/app/run.go",
 		old:      "ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)",
 		new:      "ctx, cancel := context.WithTimeout(now, time.Millisecond)",
 		detector: "survive R7",

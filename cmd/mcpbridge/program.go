@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/mcpbridge/mcpbridge/internal/app"
+	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+)
+
+// A Program is one run of the command.
+type Program struct {
+	clientcmd.Env
+
+	// Started is called when the App of `run` serves. It may be nil.
+	Started func(*app.App)
+
+	// errors is Stderr without waiting for whoever reads it: the log of what is served, and the error that ends it.
+	errors *terminal.Queue
+}
+
+// A logging is how errors are told: as the log is.
+type logging struct {
+	config.Log
+
+	known   bool // the configuration has been read
+	secrets config.Secrets
+}
+
+// loaded says that the configuration has been read, unless it is nil.
+func (l *logging) loaded(cfg *config.Config) {
+	if cfg != nil {
+		l.Log, l.secrets, l.known = cfg.Log, cfg.Secrets, true
+	}
+}

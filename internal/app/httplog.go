@@ -1,0 +1,40 @@
+package app
+
+import (
+	"bytes"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
+)
+
+// headerExtra is what net/http adds to MaxHeaderBytes.
+const headerExtra = 4 << 10
+
+// A debugLog takes what net/http says of connections that went wrong: the fault of a client, and nothing to do about it.
+type debugLog struct{ log zerolog.Logger }
+
+func (d debugLog) Write(line []byte) (int, error) {
+	d.log.Debug().Msg(string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+// A handshakeLog is a debugLog, and warns of clients that were refused in the TLS handshake, as for a certificate, once a second at most.
+// Whoever only looks whether the port is open leaves before it.
+type handshakeLog struct {
+	debug debugLog
+	pace  rate.Sometimes
+}
+
+func (h *handshakeLog) Write(line []byte) (int, error) {
+	refused, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("http: TLS handshake error from "))
+	left := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) || bytes.HasSuffix(refused, []byte("reset by peer"))
+	if !ok || left {
+		return h.debug.Write(line)
+	}
+	remote, why, _ := bytes.Cut(refused, []byte(": "))
+	h.pace.Do(func() {
+		h.debug.log.Warn().Bytes("remote", remote).Bytes("error", why).
+			Msg("refused an HTTP client: its TLS handshake failed; serve.http.tls says which certificates are accepted")
+	})
+	return len(line), nil
+}

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+)
+
+// openers return a back of each kind, by its key. Nothing is started yet.
+var openers = map[string]func(b *backend) (back, error){"launch": openLaunch, "dial": openDial, "mcp": openMCP}
+
+// open makes a new back.
+func (b *backend) open() error {
+	if c := b.Command(); c != nil {
+		if err := checkCommand(c, b.cfg.Where(b.at+"."+b.Key()+".command")); err != nil {
+			return err
+		}
+	}
+	open := openers[b.Key()]
+	if b.Detect && b.Launch != nil {
+		open = openAuto
+	}
+	opened, err := open(b)
+	if err != nil {
+		if p, ok := errors.AsType[*problem.Error](err); ok {
+			return p
+		}
+		return &problem.Error{
+			Exit: problem.ExitConfig, Code: "backend", What: fmt.Sprintf("backend %q cannot be set up", b.Name),
+			Where: b.cfg.Where(b.at), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
+		}
+	}
+	b.set(opened)
+	return nil
+}
+
+// keep runs the back, whose opening has failed with err if that is not nil, until ctx ends. When it does not start, keep opens and runs it
+// again: others are served meanwhile.
+func (b *backend) keep(ctx context.Context, err error) {
+	for delay := firstRetry; ; delay, err = min(2*delay, lastRetry), b.open() {
+		if err == nil {
+			err = b.attempt(ctx)
+		}
+		b.settle()
+		if ctx.Err() != nil {
+			return
+		}
+		p := problem.Of(b.startProblem(err))
+		line := b.log.Error().Str("backend", b.Name)
+		for _, m := range []struct{ name, text string }{{"where", p.Where}, {"why", p.Why}, {"fix", p.Fix}} {
+			if m.text != "" {
+				line = line.Str(m.name, m.text)
+			}
+		}
+		line.Stringer("retryIn", delay).Msg(p.What)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// attempt runs the back once, and settles when it answers.
+func (b *backend) attempt(ctx context.Context) error {
+	current := *b.back.Load()
+	ready, cancel := context.WithCancel(ctx)
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		if current.Ready(ready) == nil {
+			b.settle()
+		}
+	}()
+	err := current.Run(ctx)
+	cancel()
+	<-waited
+	return err
+}
+
+// settle says that it is known how the first start went.
+func (b *backend) settle() {
+	select {
+	case <-b.settled:
+	default:
+		close(b.settled)
+	}
+}
+
+// The time between two tries to start a backend that does not start, beside others that do.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)

@@ -1,0 +1,138 @@
+package clientcmd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/signature"
+	"github.com/mcpbridge/mcpbridge/internal/terminal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// An asker answers what servers ask: from --answer and --sample, and by asking the person at the terminal.
+type asker struct {
+	answers map[string][]string // by the names of fields
+	used    map[string]int      // how many of answers have been used
+	action  string              // of --answer /accept, /decline or /cancel: the answer to what no field answers
+	asked   map[string]bool     // the fields that forms had, and the action if something has been answered by it
+	samples []*pb.CreateMessageResult
+	sampled int // how many of samples have been used
+	roots   []*pb.Root
+	user    *terminal.Prompter
+}
+
+// The answers to a form or a web page as a whole, on the command line and at the terminal.
+const (
+	answerAccept  = "/accept"
+	answerDecline = "/decline"
+	answerCancel  = "/cancel"
+)
+
+var actions = []string{answerAccept, answerDecline, answerCancel}
+
+// What a person can do instead of answering.
+var (
+	errDecline = errors.New("declined")
+	errCancel  = errors.New("cancelled")
+)
+
+// outcome returns what the server is told when a form or page ends without an answer, or err if it is about something else.
+func outcome(err error) (*pb.ElicitResult, error) {
+	switch {
+	case errors.Is(err, errDecline):
+		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_DECLINE}, nil
+	case errors.Is(err, errCancel):
+		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_CANCEL}, nil
+	}
+	return nil, err
+}
+
+// capabilities returns what can be asked: nothing if nobody is there who could answer.
+func (a *asker) capabilities() *pb.ClientCapabilities {
+	c := &pb.ClientCapabilities{}
+	switch {
+	case a.user.Interactive() || a.action != "":
+		c.Elicitation = &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}}
+	case len(a.answers) > 0:
+		c.Elicitation = &pb.ElicitationCapability{Form: &pb.Capability{}}
+	}
+	if a.user.Interactive() || len(a.samples) > 0 {
+		c.Sampling = &pb.SamplingCapability{Tools: &pb.Capability{}}
+	}
+	return c
+}
+
+// given returns what --answer says of the field of a form, or nil. Of several answers each is that of one form, and the
+// last one also that of the forms after it. To a list they are its items, unless they are lists in JSON.
+func (a *asker) given(field signature.Property) []string {
+	texts := a.answers[field.Name]
+	switch used := a.used[field.Name]; {
+	case len(texts) == 0:
+		return nil
+	case isList(field.Schema) && !strings.HasPrefix(strings.TrimSpace(texts[0]), "["):
+		a.used[field.Name] = len(texts)
+		return texts
+	case used < len(texts):
+		a.used[field.Name]++
+		return texts[used : used+1]
+	}
+	return texts[len(texts)-1:]
+}
+
+// act returns the error by which --answer /decline or /cancel ends a form or a page.
+func (a *asker) act() error {
+	if a.action != "" {
+		a.asked[a.action] = true
+	}
+	switch a.action {
+	case answerDecline:
+		return errDecline
+	case answerCancel:
+		return errCancel
+	}
+	return nil
+}
+
+// tellUnused warns of answers that no form has asked for: their names may be mistyped.
+func (a *asker) tellUnused(log zerolog.Logger) {
+	answers := slices.Collect(maps.Keys(a.answers))
+	if a.action != "" {
+		answers = append(answers, a.action)
+	}
+	slices.Sort(answers)
+	for _, name := range answers {
+		if a.asked[name] {
+			if used, given := a.used[name], len(a.answers[name]); used < given {
+				log.Warn().Str("fix", "leave out the others").Msgf("--answer %s is given %d times, and %d of them were asked for", name, given, used)
+			}
+			continue
+		}
+		fix := "leave it out; if the tool can ask only in sessions, as before 2026-07-28: add --revision legacy"
+		if len(a.asked) > 0 {
+			fix = terminal.Escape(problem.DidYouMean(name, slices.Collect(maps.Keys(a.asked))))
+		}
+		log.Warn().Str("fix", fix).Msgf("nobody asked for --answer %s", name)
+	}
+	if len(a.samples) > 0 && a.sampled == 0 {
+		log.Warn().Str("fix", "leave it out").Msg("nobody asked for --sample")
+	}
+}
+
+// line reads a line. It returns errDecline or errCancel if the user does not answer.
+func (a *asker) line(ctx context.Context, prompt string) (string, error) {
+	line, err := a.user.ReadLine(ctx, prompt)
+	switch {
+	case errors.Is(err, io.EOF), line == answerCancel:
+		return "", errCancel
+	case line == answerDecline:
+		return "", errDecline
+	}
+	return line, err
+}
