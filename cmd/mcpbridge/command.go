@@ -47,8 +47,8 @@ func (p *Program) Run(ctx context.Context) int {
 	return pr.Exit
 }
 
-// logFormat returns the format of the log that the arguments or the environment say. It is for errors that come before both
-// have been read: what reads them reads these, too.
+// logFormat returns the format of the log from the arguments or the environment. It is for errors before both have been
+// parsed.
 func (p *Program) logFormat() string {
 	format := "auto"
 	for _, entry := range p.Environ {
@@ -101,7 +101,7 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	return root, l
 }
 
-// noCommand says that the first argument is no command: it is mistyped, or `run` has been forgotten.
+// noCommand returns the problem that the first argument is not a command: it is mistyped, or `run` is missing.
 func noCommand(args []string) error {
 	fix := problem.DidYouMean(args[0], clientcmd.CommandNames)
 	switch _, err := exec.LookPath(args[0]); {
@@ -220,7 +220,7 @@ func (p *Program) versionCommand() *cobra.Command {
 	}
 }
 
-// versionLine says what this is, in one line.
+// versionLine returns the version in one line.
 func (p *Program) versionLine() string {
 	commit := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

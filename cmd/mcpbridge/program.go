@@ -14,11 +14,11 @@ type Program struct {
 	// Started is called when the App of `run` serves. It may be nil.
 	Started func(*app.App)
 
-	// errors is Stderr without waiting for whoever reads it: the log of what is served, and the error that ends it.
+	// errors writes to Stderr without blocking: the log of what is served, and the error that ends it.
 	errors *terminal.Queue
 }
 
-// A logging is how errors are told: as the log is.
+// A logging is the format of errors, which is that of the log.
 type logging struct {
 	config.Log
 
@@ -26,7 +26,7 @@ type logging struct {
 	secrets config.Secrets
 }
 
-// loaded says that the configuration has been read, unless it is nil.
+// loaded records that the configuration has been read, unless it is nil.
 func (l *logging) loaded(cfg *config.Config) {
 	if cfg != nil {
 		l.Log, l.secrets, l.known = cfg.Log, cfg.Secrets, true

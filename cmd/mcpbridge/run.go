@@ -26,7 +26,8 @@ import (
 // serve runs an App until ctx ends or the client goes.
 func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	log, _ := app.NewLog(p.errors, cfg.Log, cfg.Secrets)
-	// What net/http says of servers that break its rules has their words in it, and would be no line of ours.
+	// Messages of net/http about servers that violate the protocol contain text of the server, and are not lines of our
+	// log.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(aside{log})
 	cfg.LogWarnings(log)
@@ -44,7 +45,7 @@ func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	return a.Run(ctx, p.Now)
 }
 
-// An aside takes what libraries print for want of a better place.
+// An aside logs what libraries print to the standard logger.
 type aside struct{ log zerolog.Logger }
 
 // Write implements io.Writer.
@@ -53,7 +54,7 @@ func (a aside) Write(said []byte) (int, error) {
 	return len(said), nil
 }
 
-// A runFlags is what the flags of `run` say.
+// A runFlags holds the flags of `run`.
 type runFlags struct {
 	clientcmd.TargetFlags
 

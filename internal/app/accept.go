@@ -12,8 +12,8 @@ import (
 // acceptAgain is how soon a connection is accepted for which there was no descriptor.
 const acceptAgain = 100 * time.Millisecond
 
-// A hopeful listener tries again soon when there are no descriptors left. net/http and gRPC wait ever longer, up to a second, and for
-// that long nobody new would be served after there are some.
+// A hopeful listener retries soon when there are no descriptors left. net/http and gRPC wait up to a second, during
+// which no new client would be served.
 type hopeful struct {
 	net.Listener
 	log zerolog.Logger

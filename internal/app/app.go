@@ -1,5 +1,5 @@
-// Package app runs the bridge of a configuration: backends, fronts and probes, until it is drained. It also connects the
-// client commands to backends.
+// Package app runs the bridge of a configuration: backends, fronts and probes, until it is drained. It also connects
+// the client commands to backends.
 package app
 
 import (
@@ -40,7 +40,7 @@ type Options struct {
 	Backends BackendOptions
 }
 
-// An App is the fronts, the backends, and the way between them. Call Listen, then Run.
+// An App is the backends and fronts of a configuration. Call Listen, then Run.
 type App struct {
 	Options
 

@@ -14,10 +14,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// An auto back is a command that may be a backend of mcpbridge or an MCP server, and shows which by what it prints: a backend
-// that is told that mcpbridge starts it prints a handshake, and an MCP server answers what it is asked. So it is told and
-// asked at once. Waiting for silence instead would take a backend that starts slowly for a server, and a server for a backend
-// that is broken. A server is started once this way; a backend is started again, with the keys that it needs.
+// An auto back is a command that may be a backend of mcpbridge or an MCP server, and is identified by its output: a
+// backend that is launched by mcpbridge prints a handshake, and an MCP server responds to requests. So it gets both the
+// environment of a backend and requests. Waiting for silence instead would take a backend that starts slowly for a
+// server, and a server for a broken backend. A server is launched once this way; a backend is launched again, with the
+// keys that it needs.
 type auto struct {
 	plugin, mcp back
 	stop        context.CancelFunc // of the server
@@ -32,7 +33,8 @@ var _ bridge.Handler = (*auto)(nil)
 // handshakeLine is what a plugin prints first: versions, network, address, protocol.
 var handshakeLine = regexp.MustCompile(`^\d+\|\d+\|(tcp|unix)\|.*\|grpc\b`)
 
-// autoStop is how long the program may take to end. A backend that does not notice that its stdin ends takes half of it.
+// autoStop is how long the program may take to exit. A backend that does not notice the end of its stdin takes half of
+// it.
 const autoStop = 2 * time.Second
 
 func openAuto(b *backend) (back, error) {
@@ -74,7 +76,7 @@ func (a *auto) stray(line []byte) bool {
 	return true
 }
 
-// known returns the back that the program is, as far as that is known.
+// known returns the back that the program is, as far as it is identified.
 func (a *auto) known() back {
 	select {
 	case <-a.isPlugin:

@@ -21,7 +21,8 @@ import (
 // A back answers the calls of one backend, whatever it is.
 type back interface {
 	bridge.Handler
-	// Run starts or connects it and keeps it until ctx ends. It returns an error only if it will not come. It is called once.
+	// Run starts or connects it and keeps it until ctx ends. It returns an error only if it will not come. It is called
+	// once.
 	Run(ctx context.Context) error
 	// Ready waits until it answers. It returns an error if Run has returned, or ctx ends, before.
 	Ready(ctx context.Context) error
@@ -46,8 +47,8 @@ type BackendOptions struct {
 	ClientInfo *pb.Implementation
 	// Login shows a page on which the user logs in until ctx ends. If nil, no user can log in.
 	Login func(ctx context.Context, address string) error
-	// LoginTimeout is the time a user has to log in, and ReachTimeout the time that a backend that is not launched has to
-	// answer a client command. If zero, 5 m and 10 s are used.
+	// LoginTimeout is the time a user has to log in, and ReachTimeout the time that a backend that is not launched has
+	// to answer a client command. If zero, 5 m and 10 s are used.
 	LoginTimeout, ReachTimeout time.Duration
 	// Wrap returns the Handler that replaces that of each backend. If nil, none is replaced.
 	Wrap func(bridge.Handler) bridge.Handler
@@ -105,7 +106,8 @@ func (b *backend) started(ctx context.Context, era bridge.Era) error {
 	return (*opened).Started(ctx, era)
 }
 
-// now returns nil if the back answers now, context.Canceled in an error if that is not known yet, and else why it does not.
+// now returns nil if the back is ready, an error that wraps context.Canceled if its state is not known yet, and
+// otherwise the reason why it is not ready.
 func (b *backend) now() error {
 	opened := b.back.Load()
 	if opened == nil {

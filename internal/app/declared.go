@@ -20,14 +20,15 @@ import (
 )
 
 const (
-	// maxDeclared is the maximum size of a file that has what a program declared, in bytes, and maxDeclarations how many such files there are.
+	// maxDeclared is the maximum size of a file that has what a program declared, in bytes, and maxDeclarations how
+	// many such files there are.
 	maxDeclared     = 256 << 10
 	maxDeclarations = 128
 )
 
-// A declaration is the file that remembers what the backends declared when they ran last: a stdio client that starts a slow program is
-// answered with that. Without it, the client would not receive the program's instructions. It is a cache: whatever is wrong with it, the
-// client is answered as the first time.
+// A declaration is the file that remembers what the backends declared when they ran last: a stdio client that starts a
+// slow program is answered with that. Without it, the client would not receive the program's instructions. It is a
+// cache: whatever is wrong with it, the client is answered as the first time.
 type declaration struct {
 	file string
 	log  zerolog.Logger
@@ -68,7 +69,7 @@ func declarationsOf(cfg *config.Config, log zerolog.Logger) (d [bridge.Eras]decl
 	return d, true
 }
 
-// read returns what was declared, or nil if that is not known.
+// read returns what was declared, or nil.
 func (d declaration) read() *pb.DiscoverResponse {
 	info, err := os.Stat(d.file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxDeclared {

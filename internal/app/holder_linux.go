@@ -41,7 +41,8 @@ func holderText(addr string) string {
 	return ""
 }
 
-// listeningSocket returns what links to the socket that listens on a port look like. The port is as /proc/net/tcp has it.
+// listeningSocket returns what links to the socket that listens on a port look like. The port is as /proc/net/tcp has
+// it.
 func listeningSocket(port string) string {
 	const stateListen = "0A"
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

@@ -2,5 +2,5 @@
 
 package app
 
-// holderText names the process that listens on an address. Only Linux tells.
+// holderText returns the name of the process that listens on an address. Only Linux provides it.
 func holderText(string) string { return "" }

@@ -10,7 +10,8 @@ import (
 // headerExtra is what net/http adds to MaxHeaderBytes.
 const headerExtra = 4 << 10
 
-// A debugLog takes what net/http says of connections that went wrong: the fault of a client, and nothing to do about it.
+// A debugLog logs the messages of net/http about failed connections at debug level: the client is at fault, and the
+// operator can do nothing.
 type debugLog struct{ log zerolog.Logger }
 
 func (d debugLog) Write(line []byte) (int, error) {
@@ -18,8 +19,8 @@ func (d debugLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A handshakeLog is a debugLog, and warns of clients that were refused in the TLS handshake, as for a certificate, once a second at most.
-// Whoever only looks whether the port is open leaves before it.
+// A handshakeLog is a debugLog, and warns of clients that were refused in the TLS handshake, as for a certificate, once
+// a second at most. Whoever only looks whether the port is open leaves before it.
 type handshakeLog struct {
 	debug debugLog
 	pace  rate.Sometimes

@@ -16,8 +16,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// checkCommand refuses a command that cannot be started, and says where it was looked for: a program that a desktop
-// application starts has a shorter PATH than a shell.
+// checkCommand returns the problem with a command that cannot be launched, with the directories that were searched: a
+// program that a desktop application launches has a shorter PATH than a shell.
 func checkCommand(l *config.Launch, where string) error {
 	fail := func(why, fix, format string, args ...any) error {
 		return &problem.Error{
@@ -74,7 +74,7 @@ func checkCommand(l *config.Launch, where string) error {
 	return nil
 }
 
-// hasInterpreter reports whether a script says what runs it.
+// hasInterpreter reports whether a script begins with #!.
 func hasInterpreter(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -86,7 +86,7 @@ func hasInterpreter(file string) bool {
 	return err != nil || string(begin[:]) == "#!"
 }
 
-// scriptFix says what to do about a script that is not there.
+// scriptFix returns the fix for a script that does not exist.
 func scriptFix(file string) string {
 	var names []string
 	entries, _ := os.ReadDir(filepath.Dir(file)) // without it, nothing is similar
@@ -101,7 +101,7 @@ func scriptFix(file string) string {
 	return "check the path; --dir says where the backend is started"
 }
 
-// notFoundFix says what to do about a program that is not in PATH.
+// notFoundFix returns the fix for a program that is not in PATH.
 func notFoundFix(name string) string {
 	if name == "python" {
 		if _, err := exec.LookPath("python3"); err == nil {
@@ -120,13 +120,13 @@ func notFoundFix(name string) string {
 	return "install it, or write its whole path"
 }
 
-// fixOutput is what to do about a program that has said what is wrong.
+// fixOutput is the fix for a program that has printed what is wrong.
 const fixOutput = "correct what it printed last on standard error"
 
 // severalWords is what to do about a command line that was written as if it were a program.
 const severalWords = "write the program and each of its arguments by itself: command: [python3, tools.py], or in the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
 
-// startProblem says why the backend did not start, or cannot be reached.
+// startProblem returns the problem of a backend that did not start or cannot be reached.
 func (b *backend) startProblem(err error) error {
 	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p
@@ -174,7 +174,7 @@ func (b *backend) startProblem(err error) error {
 	return p
 }
 
-// otherwise says how to launch an MCP server.
+// otherwise returns how to launch an MCP server instead.
 func (b *backend) otherwise() string {
 	if b.cfg.HasFile() {
 		return "write mcp instead of launch"
@@ -182,10 +182,10 @@ func (b *backend) otherwise() string {
 	return "say --mcp"
 }
 
-// missingModule matches what Python says of a module that is not installed.
+// missingModule matches the error of Python for a module that is not installed.
 var missingModule = regexp.MustCompile(`ModuleNotFoundError: No module named '([^']+)'`)
 
-// missingModuleFix says what to do about a Python script that lacks a module, which is perhaps the SDK.
+// missingModuleFix returns the fix for a Python script that lacks a module, which may be the SDK.
 func missingModuleFix(l *config.Launch, module string) string {
 	const sdk = "mcpbridge"
 	isSDK := module == sdk || strings.HasPrefix(module, sdk+".")

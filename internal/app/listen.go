@@ -14,8 +14,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// Listen binds the addresses, so that they are known and wrong ones are told before the backends start. Connections wait
-// until Run accepts them.
+// Listen binds the addresses, so that a wrong one is an error before the backends start. Run accepts the connections.
 func (a *App) Listen(ctx context.Context) error {
 	s := &a.cfg.Serve
 	a.stdio = s.Stdio == "true"
@@ -48,7 +47,7 @@ func (a *App) Listen(ctx context.Context) error {
 	return nil
 }
 
-// closeListeners closes what was bound and is not served.
+// closeListeners closes the listeners if they are not served.
 func (a *App) closeListeners() {
 	for _, ln := range []net.Listener{a.ln, a.grpc, a.ops} {
 		if ln != nil {
@@ -57,7 +56,7 @@ func (a *App) closeListeners() {
 	}
 }
 
-// URL returns where the MCP endpoint is, or "stdio". It is empty if only gRPC is served.
+// URL returns the URL of the MCP endpoint, "stdio", or "" if only gRPC is served.
 func (a *App) URL() string {
 	switch {
 	case a.ln != nil:
@@ -72,7 +71,7 @@ func (a *App) URL() string {
 	return ""
 }
 
-// GRPC returns where gRPC clients are served: unix:PATH or tcp:HOST:PORT. It is empty if they are not.
+// GRPC returns the address for gRPC clients, unix:PATH or tcp:HOST:PORT, or "".
 func (a *App) GRPC() string {
 	if a.grpc == nil {
 		return ""
@@ -80,7 +79,7 @@ func (a *App) GRPC() string {
 	return a.grpc.Addr().Network() + ":" + a.grpc.Addr().String()
 }
 
-// Ops returns the host and port at which probes are answered. It is empty if they are not.
+// Ops returns the host and port for probes, or "".
 func (a *App) Ops() string {
 	if a.ops == nil {
 		return ""
@@ -88,7 +87,7 @@ func (a *App) Ops() string {
 	return a.ops.Addr().String()
 }
 
-// listenProblem says why an address cannot be listened on.
+// listenProblem returns the problem with an address to listen on.
 func listenProblem(addr, where, flag string, err error) error {
 	p := &problem.Error{
 		Exit: problem.ExitConfig, Code: "listen", What: fmt.Sprintf("cannot listen on %s: %v", addr, problem.Cause(err)), Where: where, Cause: err,

@@ -75,10 +75,11 @@ func messageText(message any) string {
 	return terminal.Escape(fmt.Sprint(message))
 }
 
-// fieldText returns the value of a field of a line, for people. It is text, or JSON text as a client or a backend wrote it.
+// fieldText returns the value of a field of a line, for people. It is text, or JSON text as a client or a backend wrote
+// it.
 func fieldText(value any) string { return terminal.Escape(fmt.Sprintf("%s", value)) }
 
-// A escapedJSON writes to w lines of JSON that say the same, and show a terminal nothing harmful.
+// An escapedJSON writes lines of JSON to w with characters escaped that are unsafe on a terminal.
 type escapedJSON struct{ w io.Writer }
 
 func (h escapedJSON) Write(p []byte) (int, error) {

@@ -58,7 +58,7 @@ func openMCP(b *backend) (back, error) {
 	return &authorized{c, transport}, nil
 }
 
-// An authorized back is an MCP server that wants tokens.
+// An authorized back is an MCP server that requires tokens.
 type authorized struct {
 	back
 
@@ -73,7 +73,7 @@ func (a *authorized) Run(ctx context.Context) error {
 
 var _ bridge.Handler = (*authorized)(nil)
 
-// loginTime is how long a user may take to log in, if the configuration does not say it.
+// loginTime is the default of LoginTimeout.
 const loginTime = 5 * time.Minute
 
 // oauth returns what gets tokens for an MCP server.

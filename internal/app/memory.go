@@ -11,12 +11,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 )
 
-// memoryShare is how much of the container's memory the bridge may take, if nobody says how much. The rest is for what Go does not
-// count, and for backends in the same container.
+// memoryShare is the part of the container's memory that the bridge may use by default. The rest is for what Go does
+// not count, and for backends in the same container.
 const memoryShare = .85
 
-// newMemory returns what knows when memory is short, and has the garbage collector keep to how much there is. It returns nil if there
-// is no limit.
+// newMemory returns a monitor of the memory of the process, and sets the limit of the garbage collector. It returns nil
+// if there is no limit.
 func newMemory(given int, log zerolog.Logger) *limit.Memory {
 	said := int64(0)
 	if os.Getenv("GOMEMLIMIT") != "" {
@@ -31,8 +31,8 @@ func newMemory(given int, log zerolog.Logger) *limit.Memory {
 	return limit.NewMemory(most, func(collect bool) int64 { return limit.Process(collect) - idle }, log)
 }
 
-// memoryOf returns how many bytes the bridge may take: as many as are given, or as the operator has said by GOMEMLIMIT, or as the
-// container leaves. What is 0 was not said.
+// memoryOf returns how many bytes the bridge may use: the configured number, GOMEMLIMIT, or a share of the container's
+// memory. 0: not set.
 func memoryOf(given, said, container int64) int64 {
 	switch {
 	case given > 0:
@@ -45,13 +45,14 @@ func memoryOf(given, said, container int64) int64 {
 	return math.MaxInt64
 }
 
-// Ballast returns memory to keep for as long as the process lives, and never to touch. It takes none of the machine's
-// memory, but the garbage collector counts it, and so waits until the heap has grown by as much. The bridge itself needs a
-// few MiB and makes garbage of several times the size of every call; without ballast it would collect after every 4 MiB, at
-// an eighth of its whole cost. A higher GOGC would help as much while the heap is small, but let a large one grow without need.
+// Ballast returns memory that must stay referenced while the process runs, and is never touched. It uses none of the
+// machine's memory, but the garbage collector counts it, and so waits until the heap has grown by as much. The bridge
+// itself needs a few MiB and allocates several times the size of every call; without ballast it would collect after
+// every 4 MiB, at an eighth of its whole cost. A higher GOGC would help as much while the heap is small, but let a
+// large one grow without need.
 func Ballast() []byte { return make([]byte, ballastSize()) }
 
-// ballastSize returns how much it is. Whoever sets GOGC or GOMEMLIMIT has decided otherwise.
+// ballastSize returns the size of the ballast. It is 0 if the operator has set GOGC or GOMEMLIMIT.
 func ballastSize() int64 {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return 0
@@ -59,7 +60,7 @@ func ballastSize() int64 {
 	return min(64<<20, containerMemory()/8)
 }
 
-// containerMemory returns how much memory the container may use, if it is known and limited.
+// containerMemory returns the memory limit of the container, or math.MaxInt64.
 func containerMemory() int64 {
 	const unlimited = 1 << 60 // version 1 of cgroups says a large number
 	n, err := memlimit.FromCgroup()

@@ -37,8 +37,8 @@ func (b *backend) open() error {
 	return nil
 }
 
-// keep runs the back, whose opening has failed with err if that is not nil, until ctx ends. When it does not start, keep opens and runs it
-// again: others are served meanwhile.
+// keep runs the back, whose opening has failed with err if that is not nil, until ctx ends. When it does not start,
+// keep opens and runs it again: others are served meanwhile.
 func (b *backend) keep(ctx context.Context, err error) {
 	for delay := firstRetry; ; delay, err = min(2*delay, lastRetry), b.open() {
 		if err == nil {
@@ -81,7 +81,7 @@ func (b *backend) attempt(ctx context.Context) error {
 	return err
 }
 
-// settle says that it is known how the first start went.
+// settle records that the first start has succeeded or failed.
 func (b *backend) settle() {
 	select {
 	case <-b.settled:

@@ -21,7 +21,7 @@ const (
 	calmLooks = 10
 )
 
-// A scheduler is Go's, as far as it can be told how many processors to use (GOMAXPROCS).
+// A scheduler sets the number of processors that Go uses (GOMAXPROCS).
 type scheduler struct {
 	count func() int  // says how many it uses
 	use   func(n int) // has it use so many
@@ -36,9 +36,9 @@ func goScheduler() scheduler {
 	}
 }
 
-// processors has Go use as many processors as there is work for. Whenever something becomes ready to run, Go wakes a thread for each
-// processor that it may use and does not, to see whether there is more. For calls that come one by one there never is: with a single
-// processor, a bridge spends a fifth less on them, and answers sooner.
+// processors has Go use as many processors as there is work for. Whenever something becomes ready to run, Go wakes a
+// thread for each processor that it may use and does not, to see whether there is more. For calls that come one by one
+// there never is: with a single processor, a bridge spends a fifth less on them, and answers sooner.
 type processors struct {
 	scheduler
 
@@ -46,8 +46,8 @@ type processors struct {
 	looks int
 }
 
-// TuneProcessors has Go use as many processors as there is work for, until ctx ends. It does nothing if the operator has set
-// GOMAXPROCS, or the system does not report the processor time of the process.
+// TuneProcessors has Go use as many processors as there is work for, until ctx ends. It does nothing if the operator
+// has set GOMAXPROCS, or the system does not report the processor time of the process.
 func TuneProcessors(ctx context.Context) {
 	if _, ok := processorTime(); !ok || os.Getenv("GOMAXPROCS") != "" {
 		return
@@ -56,7 +56,7 @@ func TuneProcessors(ctx context.Context) {
 	p.watch(ctx, func() time.Duration { took, _ := processorTime(); return took })
 }
 
-// look is told how many processors were in use since the last look.
+// look adjusts the number of processors to how many were in use since the last look.
 func (p *processors) look(inUse float64) {
 	now := p.count()
 	if inUse > crowded*float64(now) { // how many it wants is not known before it has them
@@ -74,7 +74,7 @@ func (p *processors) look(inUse float64) {
 	p.peak, p.looks = 0, 0
 }
 
-// watch looks until ctx ends. Used says how much time of processors the process has taken.
+// watch looks until ctx ends. Used returns the processor time of the process.
 func (p *processors) watch(ctx context.Context, used func() time.Duration) {
 	wait, then, had := lookTime, time.Now(), used()
 	for timer := time.NewTimer(wait); ; timer.Reset(wait) {

@@ -4,5 +4,5 @@ package app
 
 import "time"
 
-// processorTime does not know: Go uses all processors.
+// processorTime is not available: Go uses all processors.
 func processorTime() (took time.Duration, ok bool) { return 0, false }

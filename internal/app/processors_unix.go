@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime returns how much time of processors the process has taken so far.
+// processorTime returns the processor time of the process.
 func processorTime() (took time.Duration, ok bool) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

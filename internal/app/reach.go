@@ -24,8 +24,8 @@ import (
 // dialTime is how long a dialed backend may take to answer before clients are served without it.
 const dialTime = 2 * time.Second
 
-// reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not, unless its user is
-// logging in.
+// reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not,
+// unless its user is logging in.
 func (b *backend) reach(ctx context.Context) error {
 	if b.Command() != nil {
 		if err := (*b.back.Load()).Ready(ctx); err != nil {
@@ -92,13 +92,13 @@ func (b *backend) countLogins() {
 	}
 }
 
-// reachTime is how long a backend that runs already may take to answer, if the configuration does not say it.
+// reachTime is the default of ReachTimeout.
 const reachTime = 10 * time.Second
 
-// reachTick is how often it is looked whether a backend answers: a back keeps trying, and does not tell that it has failed once.
+// reachTick is how often the state of a backend is polled: a back retries, and does not report a failed attempt.
 const reachTick = 20 * time.Millisecond
 
-// authFix says what to do when the backend wants to know who calls, or does not like who it is.
+// authFix returns the fix if the backend requires authentication or rejects the credentials.
 func (b *backend) authFix() string {
 	m := b.MCP
 	switch {
@@ -159,7 +159,7 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 	return p
 }
 
-// absence says why a backend does not answer, as far as that can be seen, and what to do about it.
+// absence returns why a backend does not respond, as far as that can be determined, and the fix.
 func (b *backend) absence(ctx context.Context) (why, fix string) {
 	if b.Dial == "" {
 		return "it does not answer yet", "its log says more"
@@ -168,8 +168,8 @@ func (b *backend) absence(ctx context.Context) (why, fix string) {
 	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is there")
 }
 
-// whyAbsent says why nothing answers at the address of a backend, by what dialOnce has returned, and what to do about it, unless that is to
-// start it.
+// whyAbsent returns why a backend does not respond at its address, by the error of dialOnce, and the fix, unless that
+// is to start it.
 func (b *backend) whyAbsent(err error) (why, fix string) {
 	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "the backend's certificate is not believed: " + unverified.Err.Error(),
@@ -198,7 +198,7 @@ func (b *backend) whyAbsent(err error) (why, fix string) {
 	return problem.Cause(err).Error(), ""
 }
 
-// dialOnce connects to the address of a backend, and says nothing there but what TLS does.
+// dialOnce connects to the address of a backend, and sends nothing but the TLS handshake.
 func (b *backend) dialOnce(ctx context.Context) error {
 	network, rest, _ := strings.Cut(b.Dial, ":")
 	rest = strings.TrimPrefix(rest, "//")
@@ -225,7 +225,8 @@ func (b *backend) dialOnce(ctx context.Context) error {
 	if err := protected.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	// Whether our certificate is taken is only said after that (RFC 8446, 2). A server of HTTP/2 begins with its settings, or waits for ours.
+	// The server rejects our certificate only after the handshake (RFC 8446, 2). An HTTP/2 server begins with its
+	// settings, or waits for ours.
 	if _, err := protected.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}

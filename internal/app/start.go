@@ -32,9 +32,9 @@ func (a *App) runBackends(ctx context.Context) error {
 	return nil
 }
 
-// awaitBackends waits until the backends answer, which it reports, one has failed that nothing is served without, or ctx
-// ends. A backend that is launched alone has its start timeout; others may come whenever they come, so they are not waited for
-// longer than awaitTime. After noticeTime, the log says what is waited for.
+// awaitBackends waits until the backends answer, which it reports, one has failed that nothing is served without, or
+// ctx ends. A backend that is launched alone has its start timeout; others may come whenever they come, so they are not
+// waited for longer than awaitTime. After noticeTime, the log says what is waited for.
 func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answer bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,7 +70,8 @@ func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answe
 	}
 }
 
-// ready waits until the only backend answers; or each of several answers, does not start, or has been dialled for long enough.
+// ready waits until the only backend answers; or each of several answers, does not start, or has been dialled for long
+// enough.
 func (a *App) ready(ctx context.Context) error {
 	if len(a.backends) == 1 {
 		return (*a.backends[0].back.Load()).Ready(ctx)
@@ -92,7 +93,7 @@ func (a *App) ready(ctx context.Context) error {
 	return nil
 }
 
-// tellReady says what is served, and what is not there yet.
+// tellReady logs what is served, and which backends are not ready.
 func (a *App) tellReady(ctx context.Context, ready bool) {
 	where := func(e *zerolog.Event) *zerolog.Event {
 		if url := a.URL(); url != "" {
@@ -131,7 +132,7 @@ func (a *App) tellReady(ctx context.Context, ready bool) {
 	where(a.log.Info()).Strs("backends", names).Msg("ready")
 }
 
-// tellStarting says which backends have not started yet.
+// tellStarting logs which backends have not started yet.
 func (a *App) tellStarting() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -154,8 +155,8 @@ func (a *App) launches() bool {
 	return slices.ContainsFunc(a.backends, func(b *backend) bool { return b.Command() != nil })
 }
 
-// failedStart returns why the only backend does not start, if it still starts or has just failed to: a client that closes stdin at once is
-// often somebody who tries a command.
+// failedStart returns why the only backend does not start, if it still starts or has just failed to: a client that
+// closes stdin at once is often somebody who tries a command.
 func (a *App) failedStart(backendsDone chan error) error {
 	if len(a.backends) > 1 || a.backends[0].Command() == nil || a.backends[0].now() == nil {
 		return nil

@@ -83,8 +83,8 @@ func (r argumentReader) read(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, maxArgument+1))
 }
 
-// parse returns the arguments of a call as JSON: of k=v words, as the schema wants them, or of one word that is a JSON object,
-// @FILE or -. What is called is for errors, and so is its shape.
+// parse returns the arguments of a call as JSON, from words of the form k=v by the types of the schema, or from one
+// word that is a JSON object, @FILE or -. Called and shape are for errors: the name and the signature of the tool.
 func (r argumentReader) parse(ctx context.Context, words []string, s signature.Schema, called, shape string) ([]byte, error) {
 	if len(words) == 1 && (words[0] == "-" || words[0] == "@-") {
 		return r.object(ctx, "@-", s, called, shape)
@@ -145,7 +145,7 @@ func (r argumentReader) object(ctx context.Context, word string, s signature.Sch
 	return raw, nil
 }
 
-// wrongArguments says all that is wrong with arguments, and what they should be.
+// wrongArguments returns the problem with arguments, with the signature of the tool.
 func wrongArguments(wrong []string, called, shape string) error {
 	return &problem.Error{
 		Exit: problem.ExitUsage, Code: "arguments", What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
@@ -167,7 +167,8 @@ func (a *argument) member(name string) *argument {
 	return m
 }
 
-// add adds what was typed for a key. A dot in it leads into an object, unless the schema has a member of that very name.
+// add adds what was typed for a key. A dot in it leads into an object, unless the schema has a member of that very
+// name.
 func (a *argument) add(s signature.Schema, key, text string) {
 	head, rest, nested := key, "", false
 	if !slices.ContainsFunc(s.Properties(), func(p signature.Property) bool { return p.Name == key }) {

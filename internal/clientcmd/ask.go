@@ -57,8 +57,8 @@ func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string
 	return answers, nil
 }
 
-// inOrder returns the keys of requests in the order they were asked in. A map has none, but the state of our SDKs has;
-// those of other servers are in the order of their keys.
+// inOrder returns the keys of requests in the order in which the backend made them. A map has none, but the state of
+// our SDKs has; those of other servers are in the order of their keys.
 func inOrder(needs *pb.InputRequired) []string {
 	keys := slices.Sorted(maps.Keys(needs.GetRequests()))
 	if rawjson.Check(needs.GetState()) != nil {

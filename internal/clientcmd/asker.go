@@ -16,7 +16,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An asker answers what servers ask: from --answer and --sample, and by asking the person at the terminal.
+// An asker answers the input requests of servers: from --answer and --sample, and by prompting the user at the
+// terminal.
 type asker struct {
 	answers map[string][]string // by the names of fields
 	used    map[string]int      // how many of answers have been used
@@ -43,7 +44,7 @@ var (
 	errCancel  = errors.New("cancelled")
 )
 
-// outcome returns what the server is told when a form or page ends without an answer, or err if it is about something else.
+// outcome returns the result of a form or page that ends without an answer, or err if that has another cause.
 func outcome(err error) (*pb.ElicitResult, error) {
 	switch {
 	case errors.Is(err, errDecline):
@@ -54,7 +55,7 @@ func outcome(err error) (*pb.ElicitResult, error) {
 	return nil, err
 }
 
-// capabilities returns what can be asked: nothing if nobody is there who could answer.
+// capabilities returns which input requests can be answered.
 func (a *asker) capabilities() *pb.ClientCapabilities {
 	c := &pb.ClientCapabilities{}
 	switch {
@@ -69,8 +70,8 @@ func (a *asker) capabilities() *pb.ClientCapabilities {
 	return c
 }
 
-// given returns what --answer says of the field of a form, or nil. Of several answers each is that of one form, and the
-// last one also that of the forms after it. To a list they are its items, unless they are lists in JSON.
+// given returns the texts of --answer for the field of a form, or nil. Of several answers each is that of one form, and
+// the last one also that of the forms after it. For a list they are its items, unless they are lists in JSON.
 func (a *asker) given(field signature.Property) []string {
 	texts := a.answers[field.Name]
 	switch used := a.used[field.Name]; {
@@ -100,7 +101,7 @@ func (a *asker) act() error {
 	return nil
 }
 
-// tellUnused warns of answers that no form has asked for: their names may be mistyped.
+// tellUnused warns of answers that no form has requested: their names may be mistyped.
 func (a *asker) tellUnused(log zerolog.Logger) {
 	answers := slices.Collect(maps.Keys(a.answers))
 	if a.action != "" {

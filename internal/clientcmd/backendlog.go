@@ -17,9 +17,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// A backendLog is where the backends of a client command log. It passes on what the user wants to see of it, and remembers
-// what explains a call that fails: the exception of its handler, how its process ended, and what it printed last. Nobody but
-// the user who runs the command sees that.
+// A backendLog is the log of the backends of a client command. It passes on the records of the level of the command,
+// and keeps what explains a failed call: the exception of its handler, how its process exited, and its last lines. Only
+// the user of the command sees that.
 type backendLog struct {
 	next  io.Writer     // the command's log
 	level zerolog.Level // the lowest level that is passed on
@@ -32,7 +32,8 @@ type backendLog struct {
 	stderr  []string // the last lines of text
 }
 
-// maxStderr is how many lines of standard error are kept for the error of a call, and maxTrace how many of a trace are shown.
+// maxStderr is how many lines of standard error are kept for the error of a call, and maxTrace how many of a trace are
+// shown.
 const (
 	maxStderr = 20
 	maxTrace  = 60
@@ -94,7 +95,7 @@ func (b *backendLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass writes a record to the command's log, if the user wants to see it.
+// pass writes a record to the command's log, if it has the level.
 func (b *backendLog) pass(r *logRecord) {
 	if level, err := zerolog.ParseLevel(r.Level); err == nil && level >= b.level {
 		_, _ = b.next.Write(r.raw) // when stderr is gone there is nobody left to tell
@@ -111,7 +112,7 @@ func (b *backendLog) begin() {
 // endWait is how long the error of a call waits for the end of the process that it was lost with.
 const endWait = 2 * time.Second
 
-// await waits until it is known how the process ended that a call was lost with.
+// await waits until the exit of the process is known with which a call was lost.
 func (b *backendLog) await() {
 	t := time.NewTimer(endWait)
 	defer t.Stop()
@@ -121,8 +122,8 @@ func (b *backendLog) await() {
 	}
 }
 
-// explain adds to the error of a command what the backends have logged of it. It is called when they have stopped. An exception
-// that is not part of the error is logged.
+// explain adds to the error of a command what the backends have logged of it. It is called when they have stopped. An
+// exception that is not part of the error is logged.
 func (b *backendLog) explain(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,8 +150,8 @@ func (b *backendLog) explain(err error) error {
 	return p
 }
 
-// failedAt matches what the SDKs log of a handler that failed: tool "parse" failed at tools.py:12: ValueError: ..., or, in Go,
-// main.go:12: tool "parse" failed: ...
+// failedAt matches what the SDKs log of a handler that failed: tool "parse" failed at tools.py:12: ValueError: ..., or,
+// in Go, main.go:12: tool "parse" failed: ...
 var failedAt = regexp.MustCompile(`(?s)^(?:\S+ ".*?" failed at (\S+?:\d+)|(\S+?:\d+): \S+ ".*?" failed): (.*)$`)
 
 // recordTrace returns the trace in a record of a backend's log, or "".
@@ -162,7 +163,7 @@ func recordTrace(record json.RawMessage) string {
 	return app.Trace(members)
 }
 
-// firstLines returns the first lines of a text, and says how many it leaves out.
+// firstLines returns the first lines of a text, with an ellipsis if there are more.
 func firstLines(text string, most int) string {
 	lines := strings.SplitN(text, "\n", most+1)
 	if len(lines) <= most {

@@ -31,7 +31,7 @@ import (
 // A clientCommand is a row of the table of commands that are a client of a target.
 type clientCommand struct {
 	use, short, long, examples string
-	// args says how many arguments it takes after the target: at least and at most. -1 is any number.
+	// atLeast and atMost limit the number of arguments after the target. -1: no limit.
 	atLeast, atMost int
 	// flags adds the command's own flags, if it has any.
 	flags func(c *client, cmd *cobra.Command)
@@ -47,7 +47,7 @@ type client struct {
 	backends *backendLog
 	target   TargetFlags
 	asJSON   bool
-	// timeout is how long all of it may take. 0: as long as it takes.
+	// timeout limits the duration of the command. If zero, there is no limit.
 	timeout time.Duration
 
 	answerFlags
@@ -78,10 +78,10 @@ func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return w.Handler.Handle(ctx, call, emit)
 }
 
-// answerFlags are the answers on the command line to what servers ask.
+// answerFlags are the flags that answer input requests.
 type answerFlags struct{ answers, samples, roots []string }
 
-// askFlags are the flags of commands whose server may ask something.
+// askFlags adds the flags of commands whose server may request input.
 func askFlags(c *client, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&c.answers, "answer", nil, "answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
@@ -166,7 +166,8 @@ func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCom
 	})
 }
 
-// wrongNumber says that there are too few or too many arguments after the target. Too many may be a command without its --.
+// wrongNumber returns the problem of too few or too many arguments after the target. Too many may be a command without
+// its --.
 func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t Target, args, rest []string) error {
 	fix := "write mcpbridge " + row.use
 	switch {
@@ -189,14 +190,14 @@ func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t Target, a
 	return problem.Usage(strings.Join(rest[row.atMost:], " "), fix, "%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
 }
 
-// patient returns limits by which a call may last as long as whoever waits for it wants, who can end it by --timeout or Ctrl-C.
+// patient returns limits without timeouts of calls, because the user can end a call by --timeout or Ctrl-C.
 func patient(l limits.Limits) limits.Limits {
 	const forEver = 100 * 365 * 24 * time.Hour
 	l.CallIdle, l.CallTotal = cmp.Or(l.CallIdle, forEver), cmp.Or(l.CallTotal, forEver)
 	return l
 }
 
-// context returns what calls say of who makes them.
+// context returns the context of calls: the client and its capabilities.
 func (c *client) context(logLevel string) (*pb.CallContext, error) {
 	revisions := bridge.Revisions()
 	cc := &pb.CallContext{

@@ -65,7 +65,8 @@ Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpect
 4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did not start, 8 the
 backend crashed during the call, 9 timeout, 130 cancelled.`
 
-// ClientCommands returns the commands that call a target. They pass its configuration to loaded when it is read; it may be nil.
+// ClientCommands returns the commands that call a target. They pass its configuration to loaded when it is read; it may
+// be nil.
 func (e *Env) ClientCommands(loaded func(*config.Config)) []*cobra.Command {
 	commands := make([]*cobra.Command, 0, len(clientCommands))
 	for i := range clientCommands {

@@ -70,7 +70,7 @@ func promptSignature(p *pb.Prompt) string {
 	return p.GetName() + "(" + strings.Join(names, ", ") + ")"
 }
 
-// firstLine returns the first line of a text that says something.
+// firstLine returns the first line of a text that is not empty.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return strings.TrimSpace(line)

@@ -13,7 +13,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// runDescribe prints all there is to know about one thing, or about the server.
+// runDescribe prints the description of one tool, prompt or resource, or of the server.
 func runDescribe(ctx context.Context, c *client, args []string) error {
 	if len(args) == 0 {
 		d, err := c.discover(ctx)
@@ -167,7 +167,7 @@ func schemaTexts(t *pb.Tool) (string, error) {
 	return b.String(), nil
 }
 
-// hints returns what a tool says of what it does, for people. It may be wrong: nobody checks it.
+// hints returns the annotations of a tool for people. They are not verified.
 func hints(a *pb.ToolAnnotations) string {
 	if a == nil {
 		return ""

@@ -15,10 +15,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// maxRounds is how often a call is answered what it asks.
+// maxRounds is the maximum number of rounds of input requests in a call.
 const maxRounds = 10
 
-// do makes a call, answers what its server asks, and returns its result. What the server tells meanwhile is shown.
+// do makes a call, answers its input requests, and returns its result. It shows progress and logs.
 func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, error) {
 	what := call.Method.Name
 	if call.Method.Target != nil {

@@ -11,8 +11,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An Env is the environment of a run of the command. All of its inputs and outputs are fields, so that a test can run it
-// in its own process.
+// An Env is the environment of a run of the command. All of its inputs and outputs are fields, so that a test can run
+// it in its own process.
 type Env struct {
 	// Version is the version of mcpbridge.
 	Version string

@@ -7,20 +7,20 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// What to do when a server cannot ask.
+// The fixes for a server that requires input.
 const (
 	answerFix = "answer with --answer FIELD=VALUE, or call it from a terminal"
 	sampleFix = "answer in place of a model with --sample FILE, or call it from a terminal"
 )
 
-// unasked matches what the tools of our SDKs say, to a model, when they cannot ask, and says what whoever calls from a shell can do.
+// unasked matches the errors of tools of our SDKs that require input, with the fix for a user at a shell.
 var unasked = []struct{ says, fix string }{
 	{"This client does not let tools ask its model", sampleFix},
 	{"This client cannot open a web page", "visit it and answer with --answer /accept, or call it from a terminal"},
 	{"This client cannot ", answerFix},
 }
 
-// unaskedFix returns what to do about a tool that has failed because it could not ask, or "".
+// unaskedFix returns the fix for a tool that has failed because it required input, or "".
 func unaskedFix(text string) string {
 	for _, u := range unasked {
 		if strings.HasPrefix(text, u.says) {
@@ -30,7 +30,7 @@ func unaskedFix(text string) string {
 	return ""
 }
 
-// lacking says what to do about an error that says that the caller cannot answer what it would be asked. Else it returns "".
+// lacking returns the fix for an error about missing capabilities, or "".
 func lacking(err error) string {
 	rpc := bridge.AsError(err).RPC
 	if rpc.GetCode() != bridge.CodeMissingCapability {

@@ -14,8 +14,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// form asks for the fields of a form. Those that --answer answers are not asked for, and neither is whether to send them if it
-// answers all, or is /accept.
+// form prompts for the fields of a form. It skips those that --answer answers, and the confirmation if --answer answers
+// all, or is /accept.
 func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, error) {
 	fields := signature.Of(f.GetRequestedSchema()).Properties()
 	values := map[string][]byte{}
@@ -64,8 +64,8 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 	}
 }
 
-// fillDefaults fills what nobody answers from the form's defaults. They make no answer by themselves: to accept a form is to say that
-// the user approves.
+// fillDefaults fills fields without an answer from the form's defaults. Defaults alone are no answer: to accept a form
+// means that the user approves.
 func (a *asker) fillDefaults(fields, open []signature.Property, values map[string][]byte, message string) error {
 	missing := func(fields ...signature.Property) error {
 		var names, fixes []string
@@ -117,7 +117,7 @@ func accept(fields []signature.Property, values map[string][]byte) *pb.ElicitRes
 	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: append(raw, '}')}
 }
 
-// confirm asks whether to send what was answered, or to answer again.
+// confirm prompts for whether to send the answers, or to edit them.
 func (a *asker) confirm(ctx context.Context) (again bool, err error) {
 	for {
 		line, err := a.line(ctx, "Send it? ([yes], edit, /decline, /cancel): ")
@@ -135,7 +135,7 @@ func (a *asker) confirm(ctx context.Context) (again bool, err error) {
 	}
 }
 
-// page asks to visit a web page.
+// page prompts to visit a web page.
 func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, error) {
 	if err := a.act(); err != nil {
 		return outcome(err)
@@ -168,7 +168,7 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 	}
 }
 
-// fill asks for fields. What was answered before is what an empty line stands for.
+// fill prompts for fields. An empty line stands for the previous answer.
 func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
 	if len(fields) > 0 {
 		a.user.Printf("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
@@ -189,7 +189,7 @@ func (a *asker) fill(ctx context.Context, fields []signature.Property, values ma
 	return nil
 }
 
-// field asks for a field until the answer is right. It returns nil if the field is left out.
+// field prompts for a field until the answer is valid. It returns nil if the field is omitted.
 func (a *asker) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
 	s := field.Schema
 	if text := s.Text("description"); text != "" {

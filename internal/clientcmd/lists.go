@@ -20,7 +20,7 @@ func (c *client) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
 	return res.(*pb.DiscoverResponse), nil
 }
 
-// maxPages is how many pages of a list are asked for.
+// maxPages is the maximum number of pages of a list that are requested.
 const maxPages = 1000
 
 // all returns what is in every page of a list. A server without such a list has nothing in it.

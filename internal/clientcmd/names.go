@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// notFound returns the problem that there is nothing of a name: that its server does not answer, if that is known.
+// notFound returns the problem with an unknown name, or that its server is down.
 func (c *client) notFound(what, name string, known []string) error {
 	for server, err := range c.Down {
 		if strings.HasPrefix(name, server+"_") {
@@ -34,7 +34,8 @@ func (c *client) notFound(what, name string, known []string) error {
 	return &problem.Error{Exit: problem.ExitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix}
 }
 
-// templateOf returns the template that a URI is of, or nil. Of several, it is the one of which most is text: the others say less.
+// templateOf returns the template that a URI is of, or nil. Of several, it is the one of which most is text: the others
+// say less.
 func templateOf(uri string, templates []*pb.ResourceTemplate) *pb.ResourceTemplate {
 	var best *pb.ResourceTemplate
 	most := -1
@@ -54,8 +55,8 @@ func templateOf(uri string, templates []*pb.ResourceTemplate) *pb.ResourceTempla
 	return best
 }
 
-// What a template is at most that is compared with a URI: the library takes time by the product of both, and for ever where a
-// variable has a length.
+// The limits of a template that is compared with a URI: the library takes time by the product of both, and does not end
+// where a variable has a length.
 const (
 	maxTemplate  = 1024 // bytes, and of a URI
 	maxVariables = 8

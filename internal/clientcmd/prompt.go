@@ -74,7 +74,7 @@ func (c *client) promptArguments(ctx context.Context, p *pb.Prompt, words []stri
 	return values, nil
 }
 
-// unknownArguments says which of the words of the form NAME=VALUE are about arguments that there are not.
+// unknownArguments returns the problems with words of the form NAME=VALUE whose names are unknown.
 func unknownArguments(words, known []string) []string {
 	var wrong []string
 	for _, word := range words {

@@ -75,7 +75,7 @@ func (c *client) save(data []byte) error {
 	return nil
 }
 
-// readFix says what to read instead of what cannot be read, or "" if it should be there.
+// readFix returns the fix for a resource that cannot be read, or "" if it is listed.
 func (c *client) readFix(ctx context.Context, d *pb.DiscoverResponse, uri string) string {
 	const look = "`mcpbridge list` shows what there is to read"
 	resources, err := c.resources(ctx, d)

@@ -51,8 +51,8 @@ func sampled(text string) *pb.CreateMessageResult {
 	}
 }
 
-// sample answers in place of a model: from --sample, whose last answer is also that to what is asked after it, or by the person at the
-// terminal.
+// sample answers in place of a model: from --sample, whose last answer also serves later requests, or by the user at
+// the terminal.
 func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.InputResponse, error) {
 	answer := func(res *pb.CreateMessageResult) (*pb.InputResponse, error) {
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: res}}, nil

@@ -20,11 +20,12 @@ import (
 
 // A Target is the object of a command, from its arguments: one backend, or those of a file.
 type Target struct {
-	// backend is as the configuration would say it. It is nil if a file says it.
+	// backend is the configuration of the backend. It is nil if a file has it.
 	backend map[string]any
-	// key is the setting of backend that where is about, and where says which argument it is.
+	// key is the setting of backend that an argument sets, and where describes the argument.
 	key, where string
-	// file is the configuration to read instead of the default one, and name the only one of its backends that is meant.
+	// file is the configuration to read instead of the default one, and name the only one of its backends that is
+	// meant.
 	file, Name string
 }
 
@@ -38,7 +39,7 @@ type TargetFlags struct {
 	startTimeout time.Duration
 	revision     string
 	plaintext    bool
-	// names says that what is meant is named after the target, so that only the first argument can be one.
+	// names reports whether other arguments follow the target, so that only the first one can be one.
 	names bool
 }
 
@@ -71,15 +72,16 @@ func isAddress(arg string) bool {
 	return config.IsURL(arg) || strings.Contains(arg, ":") && config.ValidateDial(arg, "") == nil
 }
 
-// withoutDashes returns the command line with the target that was written after -- as the first argument of its command.
+// withoutDashes returns the command line with the target that was written after -- as the first argument of its
+// command.
 func (e *Env) withoutDashes(target []string) string {
 	line := e.Args[:slices.Index(e.Args, "--")]
 	command := slices.IndexFunc(line, func(arg string) bool { return slices.Contains(CommandNames, arg) }) + 1
 	return strings.Join(slices.Concat([]string{"mcpbridge"}, line[:command], target[:1], line[command:], target[1:]), " ")
 }
 
-// ParseTarget returns the target in the arguments of a command, and the other arguments. Dash is the number of arguments before
-// --, or -1. If there is a command after --, all arguments before it are others.
+// ParseTarget returns the target in the arguments of a command, and the other arguments. Dash is the number of
+// arguments before --, or -1. If there is a command after --, all arguments before it are others.
 func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, rest []string, err error) {
 	t.file = f.config
 	switch {
@@ -162,7 +164,7 @@ func (e *Env) meantCommand(args []string) string {
 	return ""
 }
 
-// withTarget says how to add the target to a command line that only names what is meant.
+// withTarget returns how to add the target to a command line that lacks it.
 func (e *Env) withTarget(args []string) string {
 	if line := e.meantCommand(args); line != "" {
 		return "write " + line
@@ -171,7 +173,7 @@ func (e *Env) withTarget(args []string) string {
 		"unix:///path/to.sock, https://host/mcp, a configuration file, or the name of a backend in -c FILE"
 }
 
-// values adds to settings what the target says.
+// values adds the settings of the target to values, and their origins to names.
 func (t *Target) values(values map[string]any, names map[string]string) {
 	if t.backend == nil {
 		return
@@ -210,7 +212,7 @@ func (e *Env) Load(t Target, f *TargetFlags, flags *pflag.FlagSet, values map[st
 	return l, f.adjust(flags, l)
 }
 
-// adjust applies the flags that say more about a target to the one that there is.
+// adjust applies the flags to the backend of the target.
 func (f *TargetFlags) adjust(flags *pflag.FlagSet, l *config.Config) error {
 	if f.mcp && f.plugin {
 		return problem.Usage("--mcp and --plugin", "keep one of the two", "a command cannot be both")
@@ -267,7 +269,7 @@ func (f *TargetFlags) adjust(flags *pflag.FlagSet, l *config.Config) error {
 	return nil
 }
 
-// adjustLaunch applies the flags that say how to launch a backend.
+// adjustLaunch applies the flags of a launched backend.
 func (f *TargetFlags) adjustLaunch(flags *pflag.FlagSet, l *config.Config, key string, c *config.Launch) error {
 	var wrong []error
 	for _, e := range f.env {

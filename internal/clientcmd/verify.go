@@ -93,7 +93,7 @@ func notABackend(what, try string) error {
 		"verify checks backends of mcpbridge, and this is an MCP server")
 }
 
-// probeAfter is how long a command may print no handshake until it is asked whether it is an MCP server.
+// probeAfter is how long a command may print no handshake before it is probed for an MCP server.
 const probeAfter = 3 * time.Second
 
 // stopTime is how long that server may take to end.
@@ -102,8 +102,8 @@ const stopTime = 2 * time.Second
 // errIsServer is why a verification ends whose command is an MCP server.
 var errIsServer = errors.New("it is an MCP server")
 
-// whileNotMCP returns a context that ends when it turns out that the command is an MCP server, unless started is called before. Done
-// waits until nothing runs any more.
+// whileNotMCP returns a context that ends when it turns out that the command is an MCP server, unless started is called
+// before. Done waits until nothing runs any more.
 func (e *Env) whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, started, done func()) {
 	both, end := context.WithCancelCause(ctx)
 	probe, stop := context.WithCancel(ctx)

@@ -100,5 +100,5 @@ func HasHeader(headers map[string]string, name string) bool {
 	return false
 }
 
-// defaultAddr is what HTTP listens on if stdio is not served and nothing says an address.
+// defaultAddr is the address of HTTP if none is configured and stdio is not served.
 const defaultAddr = "127.0.0.1:8080"

@@ -64,8 +64,8 @@ func (l *Config) validateBackend(b *Backend, at string) error {
 	return problem.Config(l.Where(at), "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
 }
 
-// validateDialled refuses addresses that no backend can have, TLS that cannot be spoken, and addresses of other machines without it,
-// unless the user has said that this is meant.
+// validateDialled returns the problem with a dialed backend: an invalid address, incomplete TLS settings, or an address
+// on another machine without TLS, unless insecure is set.
 func (l *Config) validateDialled(b *Backend, at string) error {
 	place := l.Where(at + ".dial")
 	if err := problem.Join(ValidateDial(b.Dial, place), validateLimits(l, at, limits.Timeouts{Hang: b.HangTimeout})); err != nil {
@@ -86,8 +86,8 @@ func (l *Config) validateDialled(b *Backend, at string) error {
 	return Unprotected(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
 }
 
-// Unprotected returns the problem with an address on another machine without TLS. Protect is how to enable TLS, and trust
-// how to allow the connection without it.
+// Unprotected returns the problem with an address on another machine without TLS. Protect is how to enable TLS, and
+// trust how to allow the connection without it.
 func Unprotected(addr, where, protect, trust string) *problem.Error {
 	return &problem.Error{
 		Exit: problem.ExitConfig, Code: "not_loopback", What: addr + " is on another machine, and nothing protects the connection", Where: where,
@@ -146,7 +146,7 @@ func (l *Config) validateMCP(b *Backend, at string) error {
 	return nil
 }
 
-// validateAuth refuses what says nothing, or too much.
+// validateAuth returns the problem with settings of authentication that are incomplete or contradict each other.
 func (l *Config) validateAuth(a *Auth, at string) error {
 	o := a.OAuth
 	if (a.Bearer == "") == (o == nil) {
@@ -179,15 +179,15 @@ func (l *Config) validateAuth(a *Auth, at string) error {
 
 // A kind is a row of the table of what a backend can be. Whatever is particular to one is here.
 type kind struct {
-	// key is what of a Backend says that it is one.
+	// key is the key that configures this kind.
 	key   string
 	given func(b *Backend) bool
 	// check refuses settings that cannot work; at is where they are.
 	check func(l *Config, b *Backend, at string) error
-	// command returns how it is started, or nil if it runs somewhere already. Who starts it waits for it, and does not serve
-	// without it.
+	// command returns how it is started, or nil if it runs somewhere already. Who starts it waits for it, and does not
+	// serve without it.
 	command func(b *Backend) *Launch
-	// text says where it is, if it is not started.
+	// text returns the address, if mcpbridge does not launch it.
 	text func(b *Backend) string
 }
 

@@ -87,7 +87,7 @@ func (l *Config) validateServe() error {
 	return problem.Join(append(wrong, l.validateGRPC())...)
 }
 
-// validateAccess refuses settings of TLS and of who may call that do not fit together.
+// validateAccess returns the problem with settings of TLS and authentication that contradict each other.
 func (l *Config) validateAccess() error {
 	h := &l.Serve.HTTP
 	if err := l.validateTLS("serve.http.tls", h.TLS); err != nil {
@@ -112,7 +112,7 @@ func (l *Config) validateAccess() error {
 // Authenticates reports whether callers over HTTP are authenticated.
 func (h *HTTP) Authenticates() bool { return h.Auth.Enabled() || h.TLS.ClientCA != "" }
 
-// unchecked returns an address with a port at which nothing checks who calls, or "".
+// unchecked returns an address with a port that accepts calls without authentication, or "".
 func (s *Serve) unchecked() string {
 	if s.HTTP.Addr != "" && !s.HTTP.Authenticates() {
 		return s.HTTP.Addr
@@ -130,8 +130,8 @@ func (l *Config) validateTLS(path string, t TLS) error {
 	return nil
 }
 
-// validateGRPC refuses what gRPC cannot be served by, and addresses that other machines reach without TLS or without anything
-// that checks who calls, unless the user has said that this is meant.
+// validateGRPC returns the problem with the settings of gRPC: incomplete settings, or an address that is reachable from
+// other machines without TLS or authentication, unless insecure is set.
 func (l *Config) validateGRPC() error {
 	g := l.Serve.GRPC
 	if g.Addr == "" {
@@ -165,8 +165,8 @@ func (l *Config) validateGRPC() error {
 	}
 }
 
-// validateAddr refuses addresses that cannot be listened on, and those that other machines reach unless the user has said
-// that this is meant.
+// validateAddr returns the problem with the address of HTTP: an invalid address, or one that is reachable from other
+// machines without authentication, unless insecure is set.
 func (l *Config) validateAddr() error {
 	addr := l.Serve.HTTP.Addr
 	host, port, err := l.splitAddr("serve.http.addr", addr)

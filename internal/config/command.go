@@ -26,7 +26,8 @@ var valueFlags = map[string][]string{
 // mainClass is the name of a Java class, or of one in a module.
 var mainClass = regexp.MustCompile(`^(?:[\w.]+/)?(?:\w+\.)*(\p{Lu}\w*)$`)
 
-// programName returns the name of the script or program that a command runs: that of the program itself if it runs no other.
+// programName returns the name of the script or program that a command runs: that of the program itself if it runs no
+// other.
 func programName(command []string) string {
 	name := filepath.Base(command[0])
 	script := Script(command)

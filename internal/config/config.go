@@ -42,12 +42,12 @@ type Serve struct {
 	GRPC GRPC `koanf:"grpc"`
 	// Ops serves probes.
 	Ops Ops `koanf:"ops"`
-	// Stdio is auto, true or false. Auto is true if stdin is a pipe, a socket or a file, and neither HTTP nor gRPC has an
-	// address.
+	// Stdio is auto, true or false. Auto is true if stdin is a pipe, a socket or a file, and neither HTTP nor gRPC has
+	// an address.
 	Stdio string `koanf:"stdio"`
 	// PreDrain is how long new clients and calls are accepted after the first signal, while probes already report the
-	// shutdown: load balancers need that long to react. By default it is defaultPreDrain if HTTP or gRPC is reachable from
-	// other machines, and 0 otherwise, because a user who presses Ctrl-C should not wait.
+	// shutdown: load balancers need that long to react. By default it is defaultPreDrain if HTTP or gRPC is reachable
+	// from other machines, and 0 otherwise, because a user who presses Ctrl-C should not wait.
 	PreDrain time.Duration `koanf:"preDrain"`
 	// Drain is how long calls in flight may continue after that.
 	Drain time.Duration `koanf:"drain"`
@@ -65,8 +65,8 @@ type HTTP struct {
 	AllowedHosts []string `koanf:"allowedHosts"`
 	// PassHeaders are the request headers that are passed to backends.
 	PassHeaders []string `koanf:"passHeaders"`
-	// PollAfter is how long the response to a request of 2025-11-25 may stay open. Then it is closed, and the client resumes
-	// it. It is for networks that close long responses. If zero, responses stay open.
+	// PollAfter is how long the response to a request of 2025-11-25 may stay open. Then it is closed, and the client
+	// resumes it. It is for networks that close long responses. If zero, responses stay open.
 	PollAfter time.Duration `koanf:"pollAfter"`
 	// TLS configures TLS.
 	TLS TLS `koanf:"tls"`
@@ -189,8 +189,8 @@ type Launch struct {
 	Dir string `koanf:"dir"`
 	// Env is added to its environment.
 	Env map[string]string `koanf:"env"`
-	// PassEnv names variables of mcpbridge's own environment that are passed on. Others are not, except for a few such as
-	// PATH.
+	// PassEnv names variables of mcpbridge's own environment that are passed on. Others are not, except for a few such
+	// as PATH.
 	PassEnv []string `koanf:"passEnv"`
 	// StartTimeout is how long it may take to start. If zero, 30 s.
 	StartTimeout time.Duration `koanf:"startTimeout"`
@@ -209,14 +209,14 @@ type MCP struct {
 	PassEnv      []string          `koanf:"passEnv"`
 	StartTimeout time.Duration     `koanf:"startTimeout"`
 	Limits       limits.Machine    `koanf:"limits"`
-	// Revision is the revision of MCP for the connection, or auto, legacy or modern. If empty, auto: each client is served in
-	// its own era if the server supports both.
+	// Revision is the revision of MCP for the connection, or auto, legacy or modern. If empty, auto: each client is
+	// served in its own era if the server supports both.
 	Revision string `koanf:"revision"`
-	// ProbeTimeout is how long the response to server/discover may take before initialize is sent as well. If zero, half of
-	// StartTimeout.
+	// ProbeTimeout is how long the response to server/discover may take before initialize is sent as well. If zero,
+	// half of StartTimeout.
 	ProbeTimeout time.Duration `koanf:"probeTimeout"`
-	// HangTimeout is how long a command may send nothing, not even the response to a ping, while calls are in flight, before
-	// it is restarted. If zero, 60 s.
+	// HangTimeout is how long a command may send nothing, not even the response to a ping, while calls are in flight,
+	// before it is restarted. If zero, 60 s.
 	HangTimeout time.Duration `koanf:"hangTimeout"`
 	// Sessions limits the connections to a legacy server for callers with capabilities.
 	Sessions limits.Pool `koanf:"sessions"`
@@ -286,7 +286,7 @@ type OAuth struct {
 	Redirect string `koanf:"redirect"`
 	// AllowPrivate allows an authorization server with a private address.
 	AllowPrivate bool `koanf:"allowPrivate"`
-	// Credentials is the directory in which tokens are stored. If empty, mcpbridge/credentials in the user's configuration
-	// directory.
+	// Credentials is the directory in which tokens are stored. If empty, mcpbridge/credentials in the user's
+	// configuration directory.
 	Credentials string `koanf:"credentials"`
 }

@@ -16,15 +16,15 @@ func (l *Config) Expand(text string) (string, *problem.Error) {
 	return expandText(text, oursOnly, l.environ, l.Secrets)
 }
 
-// A variable in a text is ${env:NAME}; $${env:NAME} stands for that text itself. The files of other MCP clients have further
-// forms: ${NAME}, ${NAME:-default}, and those that only an editor knows.
+// A variable in a text is ${env:NAME}; $${env:NAME} stands for that text itself. Files of other MCP clients also have
+// ${NAME}, ${NAME:-default}, and variables of an editor.
 var (
 	oursOnly = regexp.MustCompile(`\$?\$\{env:([^}]*)\}?`)
 	theirs   = regexp.MustCompile(`\$?\$\{(?:env:)?([^}]*)\}`)
 )
 
-// expand returns the text of a node, with variables replaced by what the environment has. A variable that is not set is an
-// error: a server that is asked without its token fails in a way that is harder to understand.
+// expand returns the text of a node, with variables replaced by their values in the environment. A variable that is not
+// set is an error: a request without its token would fail for a less obvious reason.
 func (f *file) expand(n *yaml.Node, form *regexp.Regexp) (string, error) {
 	text, p := expandText(n.Value, form, f.environ, f.secrets)
 	if p != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// readFile reads a configuration file, or one that other MCP clients have their servers in. Ours is strict: a key that Config
-// does not have is an error.
+// readFile reads a configuration file, or one that other MCP clients have their servers in. Ours is strict: a key that
+// Config does not have is an error.
 func readFile(name string, environ []string) (*file, error) {
 	text, info, err := ReadText(name)
 	if err != nil {
@@ -79,7 +79,8 @@ func ReadText(name string) ([]byte, fs.FileInfo, error) {
 	return text, info, err
 }
 
-// secondDocument reports whether something follows the first document of a YAML text, and on which line if that can be read.
+// secondDocument reports whether something follows the first document of a YAML text, and on which line if that can be
+// read.
 func secondDocument(text []byte) (line string, ok bool) {
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	var first, second yaml.Node
@@ -146,8 +147,8 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 	return f, nil
 }
 
-// surrogates are the escapes of JSON that YAML does not have: two for a letter that UTF-16 needs two units for. Every other escape
-// is matched, too, so that a backslash that is one itself is not taken for the beginning of one.
+// surrogates matches the escapes of JSON that YAML lacks: two of them for a character that takes two units in UTF-16.
+// It also matches every other escape, so that an escaped backslash does not count as the beginning of one.
 var surrogates = regexp.MustCompile(`\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|\\.`)
 
 // asYAML returns an escape of JSON as YAML has it.
@@ -242,7 +243,7 @@ func (f *file) readMap(n *yaml.Node, t reflect.Type, path string) (map[string]an
 	return f.readPairs(n, path, func(*yaml.Node) (reflect.Type, error) { return t.Elem(), nil })
 }
 
-// readPairs returns the value of a mapping; typeOf says of what type the value of a key is.
+// readPairs returns the value of a mapping. typeOf returns the type of the value of a key.
 func (f *file) readPairs(n *yaml.Node, path string, typeOf func(k *yaml.Node) (reflect.Type, error)) (map[string]any, error) {
 	values := map[string]any{}
 	var wrongs []error

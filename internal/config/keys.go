@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A key is a setting that the typed struct knows.
+// A key is a setting of Settings.
 type key struct {
 	path string
 	typ  reflect.Type
@@ -56,7 +56,7 @@ func parseScalar(t reflect.Type, text string) (any, error) {
 	return text, nil
 }
 
-// kind says what a value of the setting is, for people.
+// kind describes the values of the setting for people.
 func (k key) kind() string { return kindOf(k.typ) }
 
 func kindOf(t reflect.Type) string {

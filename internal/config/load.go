@@ -26,7 +26,7 @@ type Config struct {
 	flags   map[string]string // flags by the key they set
 	// Secrets are the values to hide in logs and errors.
 	Secrets Secrets
-	// defaulted says that serve.http.addr is defaultAddr because nothing else is served.
+	// defaulted reports whether serve.http.addr is defaultAddr because nothing else is served.
 	defaulted bool
 }
 
@@ -83,7 +83,7 @@ const DefaultFile = "mcpbridge.yaml"
 // defaultPreDrain is how long a cluster usually needs to take an address off its balancers.
 const defaultPreDrain = 2 * time.Second
 
-// resolve makes the names of files and directories that the file says relative to the directory it is in.
+// resolve makes the relative names of files and directories in the file relative to the directory of the file.
 func (l *Config) resolve(dir string) {
 	names := []*string{} // an empty one is the directory itself
 	var files []*string
@@ -119,8 +119,8 @@ func (l *Config) resolve(dir string) {
 // EnvPrefix is the prefix of the environment variables that set keys.
 const EnvPrefix = "MCPBRIDGE_"
 
-// environKeys returns the keys that the environment can set, by variable, and their types. Lists of mappings are not among
-// them, nor is the version: images have variables of such a name.
+// environKeys returns the keys that the environment can set, by variable, and their types. Lists of mappings are not
+// among them, nor is the version: images have variables of such a name.
 func environKeys() map[string]key {
 	byVariable := map[string]key{}
 	for _, k := range keysOf(reflect.TypeFor[Settings](), "") {
@@ -132,8 +132,8 @@ func environKeys() map[string]key {
 	return byVariable
 }
 
-// loadEnviron adds the layer of the environment. A variable that is not known is refused if it has two underscores in a
-// row, as only ours have: Kubernetes adds others, like MCPBRIDGE_PORT, when a service is named mcpbridge.
+// loadEnviron adds the layer of the environment. An unknown variable is an error if it has two underscores in a row, as
+// only ours have: Kubernetes adds others, like MCPBRIDGE_PORT, for a service with the name mcpbridge.
 func loadEnviron(k *koanf.Koanf, environ []string) error {
 	known := environKeys()
 	var problems []error
@@ -167,8 +167,8 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 	return problem.Join(problems...)
 }
 
-// ChooseFronts decides what the settings of serve leave open: whether stdio is served, which hasClient decides, and the address
-// of HTTP if nothing else is served.
+// ChooseFronts decides what the settings of serve leave open: whether stdio is served, which hasClient decides, and the
+// address of HTTP if nothing else is served.
 func (l *Config) ChooseFronts(hasClient bool) {
 	s := &l.Serve
 	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""

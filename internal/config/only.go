@@ -32,8 +32,8 @@ func (l *Config) Only(name string) error {
 	return problem.Usage(name, problem.DidYouMean(name, l.names()), "there is no backend %q in %s", name, l.file.name)
 }
 
-// AllowLogin enables OAuth for MCP servers of which only the URL is known, from the command line or a file of another MCP client.
-// It has no effect unless a server requires a token. Our own file configures it explicitly.
+// AllowLogin enables OAuth for MCP servers of which only the URL is known, from the command line or a file of another
+// MCP client. It has no effect unless a server requires a token. Our own file configures it explicitly.
 func (l *Config) AllowLogin() {
 	if l.file != nil && !l.file.foreign {
 		return
@@ -46,7 +46,7 @@ func (l *Config) AllowLogin() {
 	}
 }
 
-// names returns the names of the backends, for those who mistype one.
+// names returns the names of the backends, for suggestions.
 func (l *Config) names() []string {
 	names := make([]string, 0, len(l.Backends))
 	for _, b := range l.Backends {

@@ -4,5 +4,5 @@ package config
 
 import "io/fs"
 
-// checkOwner does nothing: who may write a file is not in its mode here.
+// checkOwner does nothing: the mode of a file does not include its permissions on this system.
 func checkOwner(string, fs.FileInfo) error { return nil }

@@ -10,7 +10,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// checkOwner refuses a configuration file that somebody else could have written, whatever it says.
+// checkOwner returns the problem with a configuration file that another user could have written.
 func checkOwner(name string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -16,9 +16,9 @@ type file struct {
 	// environ is what ${env:NAME} stands for.
 	environ []string
 	secrets Secrets
-	// foreign says that it is a file of another MCP client.
+	// foreign reports whether it is a file of another MCP client.
 	foreign bool
-	// warnings say what of the file is ignored.
+	// warnings list the parts of the file that are ignored.
 	warnings []string
 }
 
@@ -42,7 +42,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// describe says what a node is, for people.
+// describe describes a node for people.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:

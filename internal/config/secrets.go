@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Secrets maps values from the environment to the names of their variables. They are never printed, because a server may
-// repeat its token in an error.
+// Secrets maps values from the environment to the names of their variables. They are never printed, because a server
+// may repeat its token in an error.
 type Secrets map[string]string
 
-// shortSecret is the length from which on a value is hidden. A shorter one is no secret, and hiding every "1" hides what
-// people look for.
+// shortSecret is the length from which on a value is hidden. A shorter one is no secret, and hiding every "1" hides
+// what people look for.
 const shortSecret = 6
 
 func (s Secrets) add(name, value string) {
@@ -21,7 +21,8 @@ func (s Secrets) add(name, value string) {
 	}
 }
 
-// Hide returns a writer to w that replaces values by their variables. Each Write must be of whole lines, as a logger's are.
+// Hide returns a writer to w that replaces values by their variables. Each Write must be of whole lines, as a logger's
+// are.
 func (s Secrets) Hide(w io.Writer) io.Writer {
 	if len(s) == 0 {
 		return w

@@ -14,8 +14,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// serversKey returns the member that a file of another MCP client has its servers in, or "" if the file is ours: Claude,
-// Cursor and most others call it mcpServers, VS Code calls it servers.
+// serversKey returns the member that a file of another MCP client has its servers in, or "" if the file is ours:
+// Claude, Cursor and most others call it mcpServers, VS Code calls it servers.
 func serversKey(root *yaml.Node) string {
 	if root.Kind != yaml.MappingNode {
 		return ""
@@ -35,8 +35,8 @@ var serverMembers = map[string]string{
 	"type": "", "transport": "", "disabled": "",
 }
 
-// readServers reads a file of another MCP client. What mcpbridge does not know there is ignored, with a warning: every client
-// has members of its own.
+// readServers reads a file of another MCP client. Members that mcpbridge does not support are ignored with a warning:
+// every client has members of its own.
 func (f *file) readServers(root *yaml.Node, key string) error {
 	f.places[""], f.foreign = root, true
 	backends := []any{}
@@ -114,8 +114,8 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 	return b, nil
 }
 
-// serverTypes are the types of servers, as clients write them: VS Code and Claude stdio, http and sse, others streamableHttp or
-// streamable-http, and local for what is a command. Nothing depends on them.
+// serverTypes are the types of servers, as clients write them: VS Code and Claude stdio, http and sse, others
+// streamableHttp or streamable-http, and local for what is a command. Nothing depends on them.
 var serverTypes = []string{"stdio", "http", "sse", "local", "streamablehttp"}
 
 // serverType refuses a type of server that there is not.
@@ -140,7 +140,7 @@ func (f *file) serverName(n *yaml.Node) string {
 	return name
 }
 
-// text, texts and textMap return what a node says, as their names tell.
+// text, texts and textMap return the value of a node.
 func (f *file) text(n *yaml.Node, what string) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return "", problem.Config(f.at(n), "write a string here", "%s is %s and has to be a string", what, describe(n))
@@ -158,14 +158,15 @@ func (f *file) text(n *yaml.Node, what string) (string, error) {
 	return f.expand(&replaced, theirs)
 }
 
-// The variables that editors have of their own (VS Code and Cursor: variables reference), and what VS Code asks its user for.
+// The variables that editors define (VS Code and Cursor: variables reference), and those for which VS Code prompts its
+// user.
 var (
 	editors = regexp.MustCompile(`\$?\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
 	asks    = regexp.MustCompile(`(?:^|[^$])(\$\{(?:input|command):[^}]*\})`)
 )
 
-// ofEditor returns what editors put in place of a variable of theirs. The folder that is open is the one that the file, or .vscode
-// or .cursor with the file, is in.
+// ofEditor returns what editors put in place of a variable of theirs. The folder that is open is the one that the file,
+// or .vscode or .cursor with the file, is in.
 func (f *file) ofEditor(variable string) (string, bool) {
 	folder, err := filepath.Abs(filepath.Dir(f.name))
 	if base := filepath.Base(folder); base == ".vscode" || base == ".cursor" {

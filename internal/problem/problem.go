@@ -43,8 +43,8 @@ type Error struct {
 	Why string
 	// Fix is what to do about it.
 	Fix string
-	// Trace is the stack trace of the exception that caused it, if any, and Stderr the last lines that the backend printed.
-	// Only the user of the command sees them.
+	// Trace is the stack trace of the exception that caused it, if any, and Stderr the last lines that the backend
+	// printed. Only the user of the command sees them.
 	Trace, Stderr string
 	// Cause is the error that the problem wraps. It may be nil.
 	Cause error
@@ -58,8 +58,8 @@ func (p *Error) Error() string { return p.What }
 // Unwrap returns Cause.
 func (p *Error) Unwrap() error { return p.Cause }
 
-// Join returns errors as one, without those that are nil: nil if there are none, and otherwise the first as a problem with
-// the others.
+// Join returns errors as one, without those that are nil: nil if there are none, and otherwise the first as a problem
+// with the others.
 func Join(errs ...error) error {
 	var all []*Error
 	for _, err := range errs {

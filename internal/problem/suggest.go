@@ -17,14 +17,14 @@ func DidYouMean(name string, known []string) string {
 	return "known are: " + strings.Join(known, ", ")
 }
 
-// The limits of guesses: how many names are told, and how long one may be that is compared.
+// The limits of guesses: the number of names that are listed, and the length of a name that is compared.
 const (
 	maxKnown   = 30
 	maxCompare = 256
 )
 
-// Nearest returns the known name of which name is most likely a misspelling, or "". In a name of up to three letters, more
-// than half must be right: otherwise it would be near any short name.
+// Nearest returns the known name of which name is most likely a misspelling, or "". In a name of up to three letters,
+// more than half must be right: otherwise it would be near any short name.
 func Nearest(name string, known []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, k := range known {

@@ -264,7 +264,8 @@ func (s Schema) inParts(name string, left *int) [][]byte {
 	return all
 }
 
-// maxAlternatives is the maximum number of alternatives that are examined: a schema that refers to itself has any number.
+// maxAlternatives is the maximum number of alternatives that are examined: a schema that refers to itself has any
+// number.
 const maxAlternatives = 100
 
 // Alternatives returns the schemas of which a value conforms to one, each without alternatives of its own.

@@ -10,8 +10,8 @@ import (
 	"runtime"
 )
 
-// Login returns a function that shows a login page to the user at a terminal, or by the program that BROWSER names. It is
-// nil if there is neither.
+// Login returns a function that shows a login page to the user at a terminal, or by the program that BROWSER names. It
+// is nil if there is neither.
 func Login(stderr io.Writer) func(ctx context.Context, address string) error {
 	person := IsTerminal(stderr)
 	if !person && os.Getenv("BROWSER") == "" {

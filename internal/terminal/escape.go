@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Escape returns text for a terminal. Characters that move the cursor, change the color or the direction of text, or are
-// invisible are escaped, as \u001b. Line breaks and tabs stay.
+// Escape returns text for a terminal. Characters that move the cursor, change the color or the direction of text, or
+// are invisible are escaped, as \u001b. Line breaks and tabs stay.
 func Escape(text string) string {
 	if strings.IndexFunc(text, IsUnsafe) < 0 && utf8.ValidString(text) {
 		return text

@@ -26,8 +26,8 @@ type Progress struct {
 	drawn string
 }
 
-// What is done within quietTime shows no progress, which is drawn at most every drawTime; what reports none is shown after each
-// waitTime.
+// What is done within quietTime shows no progress, which is drawn at most every drawTime; what reports none is shown
+// after each waitTime.
 const (
 	quietTime = 300 * time.Millisecond
 	drawTime  = 50 * time.Millisecond
@@ -121,7 +121,7 @@ func barText(p *pb.Progress, width int) string {
 	return text
 }
 
-// clear takes the bar away for something else to be written.
+// clear clears the line of the progress.
 func (b *Progress) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -35,8 +35,8 @@ func (p *Prompter) ReadLine(ctx context.Context, prompt string) (string, error) 
 	p.Printf("%s", prompt)
 	if p.lines == nil {
 		p.lines = make(chan string)
-		// A read of a terminal cannot be interrupted on every system, so this goroutine waits for the next line until the
-		// process ends.
+		// A read of a terminal cannot be interrupted on every system, so this goroutine waits for the next line until
+		// the process ends.
 		go func() {
 			defer close(p.lines)
 			for in := bufio.NewScanner(p.in); in.Scan(); {

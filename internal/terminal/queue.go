@@ -13,12 +13,12 @@ import (
 const (
 	// maxQueued is how many writes to stderr may wait to be read, each of a line or a few. Then the oldest are dropped.
 	maxQueued = 1024
-	// flushTime is how long the end of the program waits until stderr has taken what was written to it.
+	// flushTime is how long close waits until everything is written.
 	flushTime = time.Second
 )
 
-// A Queue is a writer that never blocks. If its destination blocks for long, the oldest writes are dropped, and their number
-// is logged when there is room again. It is safe for concurrent use.
+// A Queue is a writer that never blocks. If its destination blocks for long, the oldest writes are dropped, and their
+// number is logged when there is room again. It is safe for concurrent use.
 //
 // zerolog's diode may lose the last write before it is closed, which is the line with the reason why the program exits.
 type Queue struct {
