@@ -9,8 +9,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// buryOrphans waits for the children that other processes have started, until ctx ends.
-func buryOrphans(ctx context.Context) {
+// reapOrphans waits for the children that other processes have started, until ctx ends.
+func reapOrphans(ctx context.Context) {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	defer signal.Stop(died)

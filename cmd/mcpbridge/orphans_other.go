@@ -4,5 +4,5 @@ package main
 
 import "context"
 
-// buryOrphans has nothing to do: no container's first process is one of this system.
-func buryOrphans(context.Context) {}
+// reapOrphans has nothing to do: no container's first process is one of this system.
+func reapOrphans(context.Context) {}

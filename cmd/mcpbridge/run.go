@@ -33,7 +33,7 @@ func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	cfg.LogWarnings(log)
 	o := app.Options{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.BackendOptions()}
 	if os.Getpid() == 1 { // in a container, where no other process reaps what backends leave behind
-		o.Reap = buryOrphans
+		o.Reap = reapOrphans
 	}
 	a, err := app.New(cfg, o)
 	if err != nil {

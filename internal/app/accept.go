@@ -12,14 +12,14 @@ import (
 // acceptAgain is how soon a connection is accepted for which there was no descriptor.
 const acceptAgain = 100 * time.Millisecond
 
-// A hopeful listener retries soon when there are no descriptors left. net/http and gRPC wait up to a second, during
+// A retryingListener retries soon when there are no descriptors left. net/http and gRPC wait up to a second, during
 // which no new client would be served.
-type hopeful struct {
+type retryingListener struct {
 	net.Listener
 	log zerolog.Logger
 }
 
-func (l hopeful) Accept() (net.Conn, error) {
+func (l retryingListener) Accept() (net.Conn, error) {
 	for told := false; ; {
 		c, err := l.Listener.Accept()
 		if !child.OutOfFiles(err) {

@@ -32,7 +32,7 @@ func TestConnectionsAreAcceptedSoonAfterThereAreDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		until := time.Now().Add(time.Minute + time.Millisecond)
-		if c, err := (hopeful{&full{until: until}, zerolog.New(&log)}).Accept(); err != nil || c == nil {
+		if c, err := (retryingListener{&full{until: until}, zerolog.New(&log)}).Accept(); err != nil || c == nil {
 			t.Errorf("%v, %v", c, err)
 		}
 		if late := time.Since(until); late > 100*time.Millisecond {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
-	"net"
 	"path"
 
 	"github.com/rs/zerolog"
@@ -44,11 +43,10 @@ type Options struct {
 type App struct {
 	Options
 
-	cfg *config.Config
-	log zerolog.Logger
+	listeners
 
+	cfg      *config.Config
 	backends []*backend
-	opened   []error // of each of them
 	life     *lifecycle.Lifecycle
 	panics   *contain.Panics
 	memory   *limit.Memory       // nil: as much as there is
@@ -56,13 +54,9 @@ type App struct {
 	sessions *mcpserver.Sessions // of all endpoints
 	auth     *auth.Auth          // who may call over HTTP; nil: everybody
 	tls      *tls.Config         // of HTTP; nil: it is not protected
-	merged   bridge.Handler      // all backends as one
-	endpoint endpoint            // of merged
-	named    []endpoint
-	ln       net.Listener // of HTTP, or nil
-	grpc     net.Listener // or nil
-	ops      net.Listener // or nil
-	stdio    bool
+	endpoint endpoint            // all backends as one
+	named    []endpoint          // each backend
+	stdio    bool                // stdin and stdout are served
 }
 
 // An endpoint is what MCP clients reach: all backends, or one.
@@ -75,7 +69,7 @@ type endpoint struct {
 // New returns an App. It starts nothing.
 func New(cfg *config.Config, o Options) (*App, error) {
 	log := o.Log
-	a := &App{Options: o, cfg: cfg, log: log, life: lifecycle.New(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
+	a := &App{Options: o, cfg: cfg, life: lifecycle.New(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)
 	if cfg.Serve.HTTP.Authenticates() {
@@ -91,11 +85,11 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, a.memory, log, a.panics, o.Backends)
-		opened := b.open()
-		if opened != nil && len(cfg.Backends) == 1 { // of several, the others are served
-			return nil, opened
+		b.openErr = b.open()
+		if b.openErr != nil && len(cfg.Backends) == 1 { // of several, the others are served
+			return nil, b.openErr
 		}
-		a.backends, a.opened = append(a.backends, b), append(a.opened, opened)
+		a.backends = append(a.backends, b)
 		cats[b.Name] = catalogOf(b, log)
 		if len(b.ToolScopes) > 0 {
 			cats[b.Name] = auth.Handler(cats[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
@@ -105,14 +99,13 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.merged = h
-	a.endpoint = a.newEndpoint("", a.merged, a.backends)
+	a.endpoint = a.newEndpoint("", h, a.backends)
 	if len(a.backends) > 1 {
 		for _, b := range a.backends {
 			a.named = append(a.named, a.newEndpoint(b.Name, cats[b.Name], []*backend{b}))
 		}
 	} else {
-		a.named = []endpoint{{a.backends[0].Name, a.merged, a.endpoint.mcp}}
+		a.named = []endpoint{{a.backends[0].Name, a.endpoint.handler, a.endpoint.mcp}}
 	}
 	return a, nil
 }
@@ -154,7 +147,7 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 		}
 		return nil
 	}
-	if d, ok := declarationsOf(a.cfg, a.log); ok && name == "" && a.cfg.Serve.Stdio == "true" {
+	if d, ok := declarationsOf(a.cfg, a.Log); ok && name == "" && a.cfg.Serve.Stdio == "true" {
 		for era := range bridge.Eras {
 			o.Earlier[era] = d[era].read()
 		}
@@ -164,7 +157,7 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 			}
 		}
 	}
-	o.Log, o.Panics, o.Lifecycle = a.log, a.panics, a.life
+	o.Log, o.Panics, o.Lifecycle = a.Log, a.panics, a.life
 	o.PollAfter, o.PassHeaders, o.Principal = a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
 	o.Until = auth.Until
 	o.Sessions, o.Streams, o.Memory = a.sessions, a.streams, a.memory

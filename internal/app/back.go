@@ -65,9 +65,10 @@ type backend struct {
 	log    zerolog.Logger
 	panics *contain.Panics
 
-	back   atomic.Pointer[back] // nil until open
-	calls  *limit.Handler       // of the back
-	logins atomic.Int32         // in progress
+	openErr error                // of the first open
+	back    atomic.Pointer[back] // nil until open
+	calls   *limit.Handler       // of the back
+	logins  atomic.Int32         // in progress
 	// settled is closed when the back answers, or does not start, for the first time.
 	settled chan struct{}
 }

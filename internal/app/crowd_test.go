@@ -52,7 +52,8 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 	}
 	cfg := &config.Config{Settings: config.Settings{Limits: set}}
 	cfg.Serve.HTTP.Path = "/mcp"
-	a := &App{cfg: cfg, life: lifecycle.New(), ln: ln, tls: protection, log: zerolog.New(&c.log).Level(zerolog.WarnLevel)}
+	a := &App{cfg: cfg, life: lifecycle.New(), tls: protection}
+	a.http, a.Log = ln, zerolog.New(&c.log).Level(zerolog.WarnLevel)
 	var err error
 	if token != "" {
 		if a.auth, err = auth.New(auth.Options{Tokens: []auth.Token{{Token: token, Subject: "ada"}}}); err != nil {

@@ -48,7 +48,7 @@ func (a *App) newFronts() ([]front, error) {
 	if a.stdio {
 		fronts = append(fronts, &stdioFront{life: a.life, mcp: a.endpoint.mcp, in: a.Stdin, out: a.Stdout})
 	}
-	if a.ln != nil {
+	if a.http != nil {
 		f, err := a.newHTTPFront()
 		if err != nil {
 			return nil, err
@@ -70,15 +70,15 @@ func (a *App) newHTTPFront() (*httpFront, error) {
 	f := &httpFront{
 		life: a.life, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
 		silent: map[net.Conn]struct{}{},
-		port:   conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.log},
+		port:   conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.Log},
 	}
-	f.ln = f.port.Listener(a.ln)
+	f.ln = f.port.Listener(a.http)
 	for _, e := range a.endpoints() {
 		f.servers[path.Join(a.cfg.Serve.HTTP.Path, e.name)] = e.mcp
 	}
 	l := a.cfg.Limits.OrDefaults()
 	f.guard = mcphttp.Guard{
-		Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Limits: l, Log: a.log,
+		Hosts: a.cfg.Serve.HTTP.AllowedHosts, Origins: a.cfg.Serve.HTTP.AllowedOrigins, Limits: l, Log: a.Log,
 	}
 	f.srv = &http.Server{
 		Handler: f, ReadHeaderTimeout: l.HeaderTime, IdleTimeout: l.ConnectionIdle,
@@ -88,7 +88,7 @@ func (a *App) newHTTPFront() (*httpFront, error) {
 			return context.WithValue(ctx, connKey{}, conns.Of(c))
 		},
 		ConnState: f.track,
-		ErrorLog:  log.New(&handshakeLog{debug: debugLog{a.log}, pace: rate.Sometimes{Interval: time.Second}}, "", 0),
+		ErrorLog:  log.New(&handshakeLog{debug: debugLog{a.Log}, pace: rate.Sometimes{Interval: time.Second}}, "", 0),
 	}
 	if a.tls != nil {
 		f.ln = tls.NewListener(f.ln, a.tls)

@@ -28,7 +28,7 @@ type grpcFront struct {
 func (a *App) newGRPCFront() (*grpcFront, error) {
 	g := a.cfg.Serve.GRPC
 	o := grpcserver.Options{
-		Log: a.log, Panics: a.panics, Lifecycle: a.life, Limits: a.cfg.Limits, Streams: a.streams, Memory: a.memory,
+		Log: a.Log, Panics: a.panics, Lifecycle: a.life, Limits: a.cfg.Limits, Streams: a.streams, Memory: a.memory,
 	}
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}
@@ -41,7 +41,7 @@ func (a *App) newGRPCFront() (*grpcFront, error) {
 	for _, e := range a.named {
 		named = append(named, grpcserver.Backend{Name: e.name, Handler: e.handler})
 	}
-	srv, err := grpcserver.New(a.merged, named, o)
+	srv, err := grpcserver.New(a.endpoint.handler, named, o)
 	if err != nil {
 		return nil, &problem.Error{
 			Exit: problem.ExitConfig, Code: "grpc", What: "gRPC cannot be served", Where: a.cfg.Where("serve.grpc"), Why: err.Error(),

@@ -97,7 +97,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 				cfg := &config.Config{Settings: config.Settings{Limits: tt.limits}}
 				cfg.Serve.HTTP.Path = "/mcp"
-				a := &App{cfg: cfg, life: lifecycle.New(), ln: ln}
+				a := &App{cfg: cfg, life: lifecycle.New(), listeners: listeners{http: ln}}
 				a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 					return &bridge.Result{Complete: call.Method.NewResult()}, nil // so that there are no tools
 				}), nil)

@@ -20,7 +20,7 @@ func (a *App) Listen(ctx context.Context) error {
 	a.stdio = s.Stdio == "true"
 	var err error
 	if s.HTTP.Addr != "" {
-		if a.ln, err = new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr); err != nil {
+		if a.http, err = new(net.ListenConfig).Listen(ctx, "tcp", s.HTTP.Addr); err != nil {
 			return listenProblem(s.HTTP.Addr, a.cfg.Where("serve.http.addr"), "--http", err)
 		}
 	}
@@ -36,20 +36,23 @@ func (a *App) Listen(ctx context.Context) error {
 			return listenProblem(s.Ops.Addr, a.cfg.Where("serve.ops.addr"), "serve.ops.addr", err)
 		}
 	}
-	for _, ln := range []*net.Listener{&a.ln, &a.grpc, &a.ops} {
+	for _, ln := range []*net.Listener{&a.http, &a.grpc, &a.ops} {
 		if *ln != nil {
-			*ln = hopeful{*ln, a.log}
+			*ln = retryingListener{*ln, a.Log}
 		}
 	}
-	if a.ln != nil {
-		a.ln = nonblock.Listener(a.ln)
+	if a.http != nil {
+		a.http = nonblock.Listener(a.http)
 	}
 	return nil
 }
 
+// listeners are the listeners of an App. Those that are nil are not configured.
+type listeners struct{ http, grpc, ops net.Listener }
+
 // closeListeners closes the listeners if they are not served.
 func (a *App) closeListeners() {
-	for _, ln := range []net.Listener{a.ln, a.grpc, a.ops} {
+	for _, ln := range []net.Listener{a.http, a.grpc, a.ops} {
 		if ln != nil {
 			ln.Close()
 		}
@@ -59,12 +62,12 @@ func (a *App) closeListeners() {
 // URL returns the URL of the MCP endpoint, "stdio", or "" if only gRPC is served.
 func (a *App) URL() string {
 	switch {
-	case a.ln != nil:
+	case a.http != nil:
 		scheme := "http://"
 		if a.tls != nil {
 			scheme = "https://"
 		}
-		return scheme + a.ln.Addr().String() + a.cfg.Serve.HTTP.Path
+		return scheme + a.http.Addr().String() + a.cfg.Serve.HTTP.Path
 	case a.stdio:
 		return "stdio"
 	}

@@ -37,9 +37,9 @@ func (b *backend) open() error {
 	return nil
 }
 
-// keep runs the back, whose opening has failed with err if that is not nil, until ctx ends. When it does not start,
-// keep opens and runs it again: others are served meanwhile.
-func (b *backend) keep(ctx context.Context, err error) {
+// keep runs the back until ctx ends. When it does not start, keep opens and runs it again: others are served meanwhile.
+func (b *backend) keep(ctx context.Context) {
+	err := b.openErr
 	for delay := firstRetry; ; delay, err = min(2*delay, lastRetry), b.open() {
 		if err == nil {
 			err = b.attempt(ctx)

@@ -28,7 +28,7 @@ type health struct {
 
 // newOps returns what answers probes at the listener for them, if there is one.
 func (a *App) newOps() *ops {
-	o := &ops{app: a, port: conns.Port{Name: "probe", Log: a.log}}
+	o := &ops{app: a, port: conns.Port{Name: "probe", Log: a.Log}}
 	mux := http.NewServeMux()
 	for path, is := range map[string]func() bool{
 		"/livez":    func() bool { return true },
@@ -39,7 +39,7 @@ func (a *App) newOps() *ops {
 	}
 	// A probe names the address that it reaches. A name that is rebound is no address.
 	usual := limits.Defaults() // whatever is configured for clients
-	guard := &mcphttp.Guard{Addresses: true, Log: a.log}
+	guard := &mcphttp.Guard{Addresses: true, Log: a.Log}
 	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if guard.Admit(w, r) {
 			mux.ServeHTTP(w, r)
@@ -47,7 +47,7 @@ func (a *App) newOps() *ops {
 	})
 	o.srv = &http.Server{
 		Handler: admitted, ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime, WriteTimeout: usual.HeaderTime,
-		IdleTimeout: usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.log}, "", 0),
+		IdleTimeout: usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.Log}, "", 0),
 	}
 	return o
 }
@@ -59,7 +59,7 @@ func (o *ops) run(ctx context.Context) {
 	}
 	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe that is cut now learns what it wants to know
 	if err := o.srv.Serve(o.port.Listener(o.app.ops)); ctx.Err() == nil {
-		o.app.log.Error().Err(err).Msg("probes are answered no longer")
+		o.app.Log.Error().Err(err).Msg("probes are answered no longer")
 	}
 }
 

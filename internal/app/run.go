@@ -39,12 +39,12 @@ func (a *App) Run(ctx, now context.Context) error {
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
 
 	isReady := func(ready bool) {
-		a.tellReady(ctx, ready)
+		a.logReady(ctx, ready)
 		a.life.Advance(lifecycle.Running)
 	}
 	var err error
 	if a.stdio && a.launches() { // its client is answered while they start: it may not wait for long
-		a.tellStarted()
+		a.reportStarted()
 		probing.Go(func() {
 			if ready, err := a.awaitBackends(probeCtx, nil); err == nil && probeCtx.Err() == nil {
 				isReady(ready)
@@ -55,7 +55,7 @@ func (a *App) Run(ctx, now context.Context) error {
 		var ready bool
 		if ready, err = a.awaitBackends(ctx, backendsDone); err == nil && ctx.Err() == nil {
 			isReady(ready)
-			a.tellStarted()
+			a.reportStarted()
 			err = a.serveFronts(ctx, now, backendsDone)
 		} else {
 			a.closeListeners() // nothing was accepted
@@ -66,7 +66,7 @@ func (a *App) Run(ctx, now context.Context) error {
 		e.mcp.Close()
 	}
 	if stopped, ok := <-backendsDone; ok && stopped != nil && err == nil && !errors.Is(stopped, context.Canceled) {
-		a.log.Warn().Err(stopped).Msg("the backend did not stop as it should")
+		a.Log.Warn().Err(stopped).Msg("the backend did not stop as it should")
 	}
 	return err
 }
@@ -109,12 +109,12 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 		if err != nil {
 			return fmt.Errorf("serve %s: %w", cmp.Or(a.URL(), a.GRPC()), err)
 		}
-		a.log.Info().Msg("the client has closed stdin")
+		a.Log.Info().Msg("the client has closed stdin")
 		return nil
 	case err := <-backendsDone:
 		close(backendsDone)
 		if frontErr := endAll(len(fronts)); frontErr != nil {
-			a.log.Warn().Err(frontErr).Msg("serving clients ended badly")
+			a.Log.Warn().Err(frontErr).Msg("serving clients ended badly")
 		}
 		if err != nil { // the only backend has not started
 			return a.backends[0].startProblem(err)
@@ -133,7 +133,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 // notice the shutdown, it accepts calls until none has been in flight for calmTime, and then waits for those in flight, for
 // serve.drain in all. A bug in one phase does not keep the bridge from the next.
 func (a *App) drain(now context.Context, fronts []front) {
-	a.log.Info().Int("calls", a.life.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
+	a.Log.Info().Int("calls", a.life.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
 	phase := func(name string, do func()) {
 		defer a.panics.Recover(name, nil)
@@ -155,9 +155,9 @@ func (a *App) drain(now context.Context, fronts []front) {
 	})
 	phase("finishing", func() {
 		a.life.Advance(lifecycle.Finishing)
-		a.log.Info().Msg("refusing new calls")
+		a.Log.Info().Msg("refusing new calls")
 		if left := a.life.AwaitIdle(ctx); left > 0 {
-			a.log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
+			a.Log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
 		}
 		for _, f := range fronts {
 			f.flush(ctx)

@@ -25,8 +25,8 @@ func (a *App) runBackends(ctx context.Context) error {
 		return a.backends[0].run(ctx)
 	}
 	var wg sync.WaitGroup
-	for i, b := range a.backends {
-		wg.Go(func() { b.keep(ctx, a.opened[i]) })
+	for _, b := range a.backends {
+		wg.Go(func() { b.keep(ctx) })
 	}
 	wg.Wait()
 	return nil
@@ -65,7 +65,7 @@ func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answe
 		case <-enough:
 			return false, nil
 		case <-notice.C:
-			a.tellStarting()
+			a.logStarting()
 		}
 	}
 }
@@ -93,8 +93,8 @@ func (a *App) ready(ctx context.Context) error {
 	return nil
 }
 
-// tellReady logs what is served, and which backends are not ready.
-func (a *App) tellReady(ctx context.Context, ready bool) {
+// logReady logs what is served, and which backends are not ready.
+func (a *App) logReady(ctx context.Context, ready bool) {
 	where := func(e *zerolog.Event) *zerolog.Event {
 		if url := a.URL(); url != "" {
 			e = e.Str("url", url)
@@ -110,11 +110,11 @@ func (a *App) tellReady(ctx context.Context, ready bool) {
 	if len(a.backends) == 1 {
 		b := a.backends[0]
 		if ready {
-			where(a.log.Info()).Str("backend", b.Text()).Msg("ready")
+			where(a.Log.Info()).Str("backend", b.Text()).Msg("ready")
 			return
 		}
 		why, fix := b.absence(ctx)
-		where(a.log.Warn()).Str("waitingFor", b.Text()).Str("why", why).Str("fix", fix).
+		where(a.Log.Warn()).Str("waitingFor", b.Text()).Str("why", why).Str("fix", fix).
 			Msg("serving without the backend; calls fail until it answers")
 		return
 	}
@@ -125,26 +125,26 @@ func (a *App) tellReady(ctx context.Context, ready bool) {
 		case <-b.settled:
 		default:
 			why, fix := b.absence(ctx)
-			a.log.Warn().Str("backend", b.Name).Str("waitingFor", b.Text()).Str("why", why).Str("fix", fix).
+			a.Log.Warn().Str("backend", b.Name).Str("waitingFor", b.Text()).Str("why", why).Str("fix", fix).
 				Msg("serving without this backend; calls of it fail until it answers")
 		}
 	}
-	where(a.log.Info()).Strs("backends", names).Msg("ready")
+	where(a.Log.Info()).Strs("backends", names).Msg("ready")
 }
 
-// tellStarting logs which backends have not started yet.
-func (a *App) tellStarting() {
+// logStarting logs which backends have not started yet.
+func (a *App) logStarting() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, b := range a.backends {
 		if b.started(now, bridge.ModernEra) != nil {
-			a.log.Info().Str("backend", b.Name).Str("command", b.Text()).Stringer("atMost", limits.Timeouts{Start: b.Command().StartTimeout}.OrDefaults().Start).
+			a.Log.Info().Str("backend", b.Name).Str("command", b.Text()).Stringer("atMost", limits.Timeouts{Start: b.Command().StartTimeout}.OrDefaults().Start).
 				Msg("the backend is starting")
 		}
 	}
 }
 
-func (a *App) tellStarted() {
+func (a *App) reportStarted() {
 	if a.Started != nil {
 		a.Started(a)
 	}

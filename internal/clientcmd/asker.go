@@ -101,8 +101,8 @@ func (a *asker) act() error {
 	return nil
 }
 
-// tellUnused warns of answers that no form has requested: their names may be mistyped.
-func (a *asker) tellUnused(log zerolog.Logger) {
+// warnUnused warns of answers that no form has requested: their names may be mistyped.
+func (a *asker) warnUnused(log zerolog.Logger) {
 	answers := slices.Collect(maps.Keys(a.answers))
 	if a.action != "" {
 		answers = append(answers, a.action)

@@ -130,7 +130,7 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("--timeout %s is over", c.timeout))
 		defer cancel()
 	}
-	cfg.Limits = patient(cfg.Limits)
+	cfg.Limits = withoutTimeouts(cfg.Limits)
 	c.detect = t.backend != nil && !c.target.plugin
 	err = c.backends.explain(c.perform(ctx, cfg, row, rest))
 	switch {
@@ -160,7 +160,7 @@ func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCom
 	return c.with(ctx, cfg, func(ctx context.Context) error {
 		err := row.run(ctx, c, args)
 		if err == nil || c.called.Load() || len(c.asker.asked) > 0 { // else nobody could have asked
-			c.asker.tellUnused(c.log)
+			c.asker.warnUnused(c.log)
 		}
 		return err
 	})
@@ -190,8 +190,8 @@ func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t Target, a
 	return problem.Usage(strings.Join(rest[row.atMost:], " "), fix, "%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
 }
 
-// patient returns limits without timeouts of calls, because the user can end a call by --timeout or Ctrl-C.
-func patient(l limits.Limits) limits.Limits {
+// withoutTimeouts returns limits without timeouts of calls, because the user can end a call by --timeout or Ctrl-C.
+func withoutTimeouts(l limits.Limits) limits.Limits {
 	const forEver = 100 * 365 * 24 * time.Hour
 	l.CallIdle, l.CallTotal = cmp.Or(l.CallIdle, forEver), cmp.Or(l.CallTotal, forEver)
 	return l

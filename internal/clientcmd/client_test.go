@@ -10,10 +10,10 @@ import (
 // A limit of calls that is not configured is longer than anybody waits.
 func TestLimitsOfCallsThatAreNotConfigured(t *testing.T) {
 	day := 24 * time.Hour
-	if l := patient(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
+	if l := withoutTimeouts(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
 		t.Errorf("the limits are %+v", l)
 	}
-	if l := patient(limits.Limits{}); l.CallTotal < day {
+	if l := withoutTimeouts(limits.Limits{}); l.CallTotal < day {
 		t.Errorf("the limits are %+v", l)
 	}
 }
