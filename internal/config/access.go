@@ -16,11 +16,16 @@ import (
 // NewAuth returns the authentication of callers over HTTP.
 func (l *Config) NewAuth(log zerolog.Logger) (*auth.Auth, error) {
 	c := &l.Serve.HTTP.Auth
-	o := auth.Options{Resource: c.Resource, Scopes: c.Scopes, Certificates: l.Serve.HTTP.TLS.ClientCA != "", Limits: l.Limits, Log: log}
+	o := auth.Options{
+		Resource: c.Resource, Scopes: c.Scopes, Certificates: l.Serve.HTTP.TLS.ClientCA != "",
+		Limits: l.Limits, Log: log,
+	}
 	for _, i := range c.Issuers {
 		issuer := auth.Issuer{URL: i.URL, Audiences: i.Audiences, JWKS: i.JWKS}
 		if in := i.Introspection; in.URL != "" {
-			issuer.Introspection = &auth.Introspection{URL: in.URL, ClientID: in.ClientID, ClientSecret: in.ClientSecret}
+			issuer.Introspection = &auth.Introspection{
+				URL: in.URL, ClientID: in.ClientID, ClientSecret: in.ClientSecret,
+			}
 		}
 		o.Issuers = append(o.Issuers, issuer)
 	}
@@ -37,7 +42,7 @@ func (l *Config) NewAuth(log zerolog.Logger) (*auth.Auth, error) {
 	}
 	a, err := auth.New(o)
 	if err != nil {
-		return nil, problem.Config(l.Where("serve.http.auth"), "correct its settings", "who may call over HTTP: %v", err)
+		return nil, l.problem("serve.http.auth", "correct its settings", "who may call over HTTP: %v", err)
 	}
 	return a, nil
 }
@@ -50,7 +55,8 @@ func (l *Config) ServerTLS() (*tls.Config, error) {
 	}
 	bad := func(what string, err error) error {
 		return &problem.Error{
-			Exit: problem.ExitConfig, Code: "tls", What: what + " cannot be used", Where: l.Where("serve.http.tls"), Why: err.Error(),
+			Exit: problem.ExitConfig, Code: "tls",
+			What: what + " cannot be used", Where: l.Where("serve.http.tls"), Why: err.Error(),
 			Fix: "name files in PEM form that mcpbridge may read", Cause: err,
 		}
 	}
@@ -58,7 +64,10 @@ func (l *Config) ServerTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, bad("the certificate or its key", err)
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	c := &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+	}
 	if t.ClientCA == "" {
 		return c, nil
 	}

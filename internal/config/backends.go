@@ -15,8 +15,9 @@ import (
 
 func (l *Config) validateBackends() error {
 	if len(l.Backends) == 0 {
-		return problem.Config(l.Where("backends"), "say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
-			"\nor name a backend in mcpbridge.yaml", "no backend is given")
+		return l.problem("backends",
+			"say -- python3 tools.py, unix:///path/to.sock or https://host/mcp at the end of the line,"+
+				"\nor name a backend in mcpbridge.yaml", "no backend is given")
 	}
 	first := map[string]int{}
 	var wrong []error
@@ -27,12 +28,13 @@ func (l *Config) validateBackends() error {
 			b.Name = "backend"
 		}
 		if !IsBackendName(b.Name) {
-			wrong = append(wrong, problem.Config(l.Where(at+".name"), "write a name of at most 32 letters, digits, _ and -",
+			wrong = append(wrong, l.problem(at+".name", "write a name of at most 32 letters, digits, _ and -",
 				"%q cannot be the name of a backend", b.Name))
 		}
 		if other, ok := first[b.Name]; ok {
-			wrong = append(wrong, problem.Config(l.Where(at+".name"), "give each its own name", "two backends are named %q; the other one is %s", b.Name,
-				cmp.Or(l.Where("backends."+strconv.Itoa(other)+".name"), "before it")))
+			wrong = append(wrong,
+				l.problem(at+".name", "give each its own name", "two backends are named %q; the other one is %s",
+					b.Name, cmp.Or(l.Where("backends."+strconv.Itoa(other)+".name"), "before it")))
 		}
 		first[b.Name] = i
 		wrong = append(wrong, l.validateBackend(b, at))
@@ -50,38 +52,43 @@ func (l *Config) validateBackend(b *Backend, at string) error {
 	}
 	switch len(given) {
 	case 0:
-		return problem.Config(l.Where(at), "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, `mcp: {command: [npx, server]}`\n"+
-			"or `mcp: {url: https://example.com/mcp}`", "backend %q does not say what it is", b.Name)
+		return l.problem(at, "write `launch: {command: [python3, tools.py]}`, `dial: unix:///path/to.sock`, "+
+			"`mcp: {command: [npx, server]}`\nor `mcp: {url: https://example.com/mcp}`",
+			"backend %q does not say what it is", b.Name)
 	case 1:
 		if b.Dial == "" && b.HangTimeout != 0 {
-			return problem.Config(l.Where(at+".hangTimeout"), "write it below launch or mcp", "backend %q is not dialled; a hangTimeout beside its kind is for dial", b.Name)
+			return l.problem(at+".hangTimeout", "write it below launch or mcp",
+				"backend %q is not dialled; a hangTimeout beside its kind is for dial", b.Name)
 		}
 		if b.Dial == "" && (b.TLS != nil || b.Insecure) {
-			return problem.Config(l.Where(at), "leave them out", "backend %q is not dialled; tls and insecure are for dial", b.Name)
+			return l.problem(at, "leave them out", "backend %q is not dialled; tls and insecure are for dial", b.Name)
 		}
 		return b.kind().check(l, b, at)
 	}
-	return problem.Config(l.Where(at), "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
+	return l.problem(at, "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
 }
 
 // validateDialled returns the problem with a dialed backend: an invalid address, incomplete TLS settings, or an address
 // on another machine without TLS, unless insecure is set.
 func (l *Config) validateDialled(b *Backend, at string) error {
 	place := l.Where(at + ".dial")
-	if err := problem.Join(ValidateDial(b.Dial, place), validateLimits(l, at, limits.Timeouts{Hang: b.HangTimeout})); err != nil {
+	if err := problem.Join(ValidateDial(b.Dial, place),
+		validateLimits(l, at, limits.Timeouts{Hang: b.HangTimeout})); err != nil {
 		return err
 	}
 	switch {
 	case b.TLS != nil && b.Insecure:
-		return problem.Config(l.Where(at+".insecure"), "keep one of the two", "backend %q says both tls and insecure", b.Name)
+		return l.problem(at+".insecure", "keep one of the two", "backend %q says both tls and insecure", b.Name)
 	case b.TLS != nil && (b.TLS.Cert == "") != (b.TLS.Key == ""):
-		return problem.Config(l.Where(at+".tls"), "write `tls: {ca: ca.pem, cert: client.pem, key: client.key}`, or neither cert nor key",
+		return l.problem(at+".tls",
+			"write `tls: {ca: ca.pem, cert: client.pem, key: client.key}`, or neither cert nor key",
 			"TLS needs both a certificate and its key")
 	case b.TLS != nil || b.Insecure || IsLocal(b.Dial):
 		return nil
 	}
 	if _, argument := l.flags[at+".dial"]; argument {
-		return Unprotected(b.Dial, place, "name it in a configuration file, with `tls: {ca: ca.pem}`", "say --plaintext")
+		return Unprotected(b.Dial, place, "name it in a configuration file, with `tls: {ca: ca.pem}`",
+			"say --plaintext")
 	}
 	return Unprotected(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
 }
@@ -90,7 +97,8 @@ func (l *Config) validateDialled(b *Backend, at string) error {
 // trust how to allow the connection without it.
 func Unprotected(addr, where, protect, trust string) *problem.Error {
 	return &problem.Error{
-		Exit: problem.ExitConfig, Code: "not_loopback", What: addr + " is on another machine, and nothing protects the connection", Where: where,
+		Exit: problem.ExitConfig, Code: "not_loopback",
+		What: addr + " is on another machine, and nothing protects the connection", Where: where,
 		Why: "whoever is between the two can read all calls, and answer them instead of the backend",
 		Fix: protect + ";\nor " + trust + " if the network is trusted (behind a mesh)",
 	}
@@ -99,14 +107,15 @@ func Unprotected(addr, where, protect, trust string) *problem.Error {
 // validateLaunch refuses a command that cannot be one.
 func (l *Config) validateLaunch(c *Launch, name, at string) error {
 	if len(c.Command) == 0 || c.Command[0] == "" {
-		return problem.Config(l.Where(at), "write `command: [python3, tools.py]`", "backend %q has no command", name)
+		return l.problem(at, "write `command: [python3, tools.py]`", "backend %q has no command", name)
 	}
 	for name := range c.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return problem.Config(l.Where(at+".env"), "write NAME=value", "%q is not the name of a variable", name)
+			return l.problem(at+".env", "write NAME=value", "%q is not the name of a variable", name)
 		}
 	}
-	return problem.Join(validateLimits(l, at, limits.Timeouts{Start: c.StartTimeout, Hang: c.HangTimeout}), validateLimits(l, at+".limits", c.Limits))
+	return problem.Join(validateLimits(l, at, limits.Timeouts{Start: c.StartTimeout, Hang: c.HangTimeout}),
+		validateLimits(l, at+".limits", c.Limits))
 }
 
 // validateMCP refuses what is neither a command nor a URL.
@@ -120,24 +129,30 @@ func (l *Config) validateMCP(b *Backend, at string) error {
 	_, known := m.ParseRevision()
 	switch {
 	case !known:
-		return problem.Config(l.Where(at+".revision"), problem.DidYouMean(m.Revision, revisionNames()), "there is no revision %q of MCP", m.Revision)
+		return l.problem(at+".revision", problem.DidYouMean(m.Revision, revisionNames()),
+			"there is no revision %q of MCP", m.Revision)
 	case len(m.Command) > 0 && m.URL != "":
-		return problem.Config(l.Where(at), "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
+		return l.problem(at, "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
-		return problem.Config(l.Where(at), "pass a command what it needs with `env`", "backend %q is a command; headers and auth are for a url", b.Name)
+		return l.problem(at, "pass a command what it needs with `env`",
+			"backend %q is a command; headers and auth are for a url", b.Name)
 	case len(m.Command) > 0:
 		return l.validateLaunch(m.Launch(), b.Name, at)
 	case m.URL == "":
-		return problem.Config(l.Where(at), "write `command: [npx, server]` or `url: https://example.com/mcp`", "backend %q says neither a command nor a url", b.Name)
+		return l.problem(at, "write `command: [npx, server]` or `url: https://example.com/mcp`",
+			"backend %q says neither a command nor a url", b.Name)
 	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (limits.Machine{}) || m.HangTimeout != 0:
-		return problem.Config(l.Where(at), "leave them out", "backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
+		return l.problem(at, "leave them out",
+			"backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
 	}
 	if u, err := url.Parse(m.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return problem.Config(l.Where(at+".url"), "write a URL such as https://example.com/mcp", "this is not the url of an MCP server")
+		return l.problem(at+".url", "write a URL such as https://example.com/mcp",
+			"this is not the url of an MCP server")
 	}
 	for name, value := range m.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return problem.Config(l.Where(at+".headers."+name), "write NAME: value, in one line", "%q cannot be a header, or its value cannot be one", name)
+			return l.problem(at+".headers."+name, "write NAME: value, in one line",
+				"%q cannot be a header, or its value cannot be one", name)
 		}
 	}
 	if m.Auth != nil {
@@ -150,11 +165,11 @@ func (l *Config) validateMCP(b *Backend, at string) error {
 func (l *Config) validateAuth(a *Auth, at string) error {
 	o := a.OAuth
 	if (a.Bearer == "") == (o == nil) {
-		return problem.Config(l.Where(at), "write `bearer: ${env:TOKEN}` or `oauth: {}`", "auth is either a bearer token or oauth")
+		return l.problem(at, "write `bearer: ${env:TOKEN}` or `oauth: {}`", "auth is either a bearer token or oauth")
 	}
 	if o == nil {
 		if !httpguts.ValidHeaderFieldValue(a.Bearer) {
-			return problem.Config(l.Where(at+".bearer"), "write the token alone, in one line", "the bearer token cannot be sent")
+			return l.problem(at+".bearer", "write the token alone, in one line", "the bearer token cannot be sent")
 		}
 		return nil
 	}
@@ -162,16 +177,19 @@ func (l *Config) validateAuth(a *Auth, at string) error {
 	grants := []string{"authorization_code", "client_credentials"}
 	switch {
 	case o.Grant != "" && !slices.Contains(grants, o.Grant):
-		return problem.Config(l.Where(at+".grant"), problem.DidYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
+		return l.problem(at+".grant", problem.DidYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
 	case (o.ClientSecret != "" || o.PrivateKey != "") && o.ClientID == "":
-		return problem.Config(l.Where(at), "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
+		return l.problem(at, "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
 	case (o.ClientSecret != "" || o.PrivateKey != "") && o.Issuer == "":
-		return problem.Config(l.Where(at), "write `issuer: https://...`, the authorization server that the client is registered at, as its metadata spell it",
-			"a clientSecret or privateKey without an issuer would go to whatever authorization server the MCP server names")
+		return l.problem(at,
+			"write `issuer: https://...`, the authorization server that the client is registered at, "+
+				"as its metadata spell it",
+			"a clientSecret or privateKey without an issuer would go to whatever authorization server "+
+				"the MCP server names")
 	case o.ClientSecret != "" && o.PrivateKey != "":
-		return problem.Config(l.Where(at), "keep one of the two", "both a clientSecret and a privateKey are given")
+		return l.problem(at, "keep one of the two", "both a clientSecret and a privateKey are given")
 	case o.Grant == "client_credentials" && o.ClientSecret == "" && o.PrivateKey == "":
-		return problem.Config(l.Where(at), "write `clientId`, and `clientSecret: ${env:NAME}` or `privateKey: key.pem`",
+		return l.problem(at, "write `clientId`, and `clientSecret: ${env:NAME}` or `privateKey: key.pem`",
 			"the grant client_credentials needs a client that can prove who it is")
 	}
 	return nil
@@ -258,7 +276,7 @@ func validateLimits[T limits.Any](l *Config, at string, values T) error {
 	var wrong []error
 	for _, v := range limits.Check(values) {
 		key := at + "." + v.Key
-		wrong = append(wrong, problem.Config(l.Where(key), v.Fix, "%s %s", key, v.What))
+		wrong = append(wrong, l.problem(key, v.Fix, "%s %s", key, v.What))
 	}
 	return problem.Join(wrong...)
 }

@@ -22,16 +22,19 @@ func (l *Config) Validate() error {
 // ValidateClient returns the problems of what client commands use.
 func (l *Config) ValidateClient() error {
 	if l.Version != 1 {
-		return problem.Config(l.Where("version"), "write `version: 1`, or install a newer mcpbridge",
+		return l.problem("version", "write `version: 1`, or install a newer mcpbridge",
 			"version %d of the configuration is not known", l.Version)
 	}
 	var wrong []error
 	if _, err := zerolog.ParseLevel(strings.ToLower(l.Log.Level)); err != nil || l.Log.Level == "" {
 		levels := []string{"trace", "debug", "info", "warn", "error"}
-		wrong = append(wrong, problem.Config(l.Where("log.level"), problem.DidYouMean(l.Log.Level, levels), "there is no log level %q", l.Log.Level))
+		wrong = append(wrong,
+			l.problem("log.level", problem.DidYouMean(l.Log.Level, levels), "there is no log level %q", l.Log.Level))
 	}
 	if !slices.Contains(LogFormats, l.Log.Format) {
-		wrong = append(wrong, problem.Config(l.Where("log.format"), problem.DidYouMean(l.Log.Format, LogFormats), "there is no log format %q", l.Log.Format))
+		wrong = append(wrong,
+			l.problem("log.format", problem.DidYouMean(l.Log.Format, LogFormats), "there is no log format %q",
+				l.Log.Format))
 	}
 	wrong = append(wrong, validateLimits(l, "limits", l.Limits), l.validateBackends())
 	return problem.Join(wrong...)
@@ -41,13 +44,14 @@ func (l *Config) validateServe() error {
 	s := l.Serve
 	var wrong []error
 	refuse := func(key, fix, format string, args ...any) {
-		wrong = append(wrong, problem.Config(l.Where(key), fix, format, args...))
+		wrong = append(wrong, l.problem(key, fix, format, args...))
 	}
 	if !slices.Contains([]string{"auto", "true", "false"}, s.Stdio) {
 		refuse("serve.stdio", "write true, false or auto", "serve.stdio cannot be %q", s.Stdio)
 	}
 	if s.Stdio == "true" && s.HTTP.Addr != "" {
-		refuse("serve.http.addr", "keep one of the two, or run mcpbridge twice", "stdio and HTTP cannot both be served by one process yet")
+		refuse("serve.http.addr", "keep one of the two, or run mcpbridge twice",
+			"stdio and HTTP cannot both be served by one process yet")
 	}
 	if s.PreDrain < 0 {
 		refuse("serve.preDrain", "write a time such as 5s, or 0s for none", "serve.preDrain cannot be %s", s.PreDrain)
@@ -56,7 +60,8 @@ func (l *Config) validateServe() error {
 		refuse("serve.drain", "write a time such as 30s", "serve.drain cannot be %s", s.Drain)
 	}
 	if s.HTTP.PollAfter < 0 {
-		refuse("serve.http.pollAfter", "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s", s.HTTP.PollAfter)
+		refuse("serve.http.pollAfter", "write a time such as 30s, or 0s for never", "serve.http.pollAfter cannot be %s",
+			s.HTTP.PollAfter)
 	}
 	if p := s.HTTP.Path; !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, "{}?# \t") {
 		refuse("serve.http.path", "write a path such as /mcp", "%q is not a path for the MCP endpoint", p)
@@ -64,14 +69,17 @@ func (l *Config) validateServe() error {
 	for _, o := range s.HTTP.AllowedOrigins {
 		scheme, host, ok := strings.Cut(o, "://")
 		if o != "*" && (!ok || scheme == "" || host == "" || strings.Contains(host, "/")) {
-			refuse("serve.http.allowedOrigins", "write a scheme and a host, such as https://app.example.com", "%q is not a web origin", o)
+			refuse("serve.http.allowedOrigins", "write a scheme and a host, such as https://app.example.com",
+				"%q is not a web origin", o)
 		}
 	}
 	for _, name := range s.HTTP.PassHeaders {
 		switch {
 		case slices.Contains([]string{"authorization", "proxy-authorization"}, strings.ToLower(name)):
-			refuse("serve.http.passHeaders", "leave it out, and say in serve.http.auth whose tokens are good; backends are told\n"+
-				"who calls, as `principal`", "%s is for mcpbridge alone: what somebody may do with it, a backend could", name)
+			refuse("serve.http.passHeaders",
+				"leave it out, and say in serve.http.auth whose tokens are good; backends are told\n"+
+					"who calls, as `principal`",
+				"%s is for mcpbridge alone: what somebody may do with it, a backend could", name)
 		case !httpguts.ValidHeaderFieldName(name):
 			refuse("serve.http.passHeaders", "write a name such as X-Team", "%q is not the name of a header", name)
 		}
@@ -95,13 +103,14 @@ func (l *Config) validateAccess() error {
 	}
 	for i, b := range l.Backends {
 		if addr := l.Serve.unchecked(); len(b.ToolScopes) > 0 && addr != "" {
-			return problem.Config(l.Where(fmt.Sprintf("backends.%d.toolScopes", i)), "say who may call in serve.http.auth, or leave the scopes out",
+			return l.problem(fmt.Sprintf("backends.%d.toolScopes", i),
+				"say who may call in serve.http.auth, or leave the scopes out",
 				"tools need scopes, and nothing says whose scopes those are: nobody is asked who calls at %s", addr)
 		}
 	}
 	if !h.Authenticates() {
 		if h.Auth.Resource != "" || len(h.Auth.Scopes) > 0 {
-			return problem.Config(l.Where("serve.http.auth"), "add issuers or tokens", "serve.http.auth lets nobody in")
+			return l.problem("serve.http.auth", "add issuers or tokens", "serve.http.auth lets nobody in")
 		}
 		return nil
 	}
@@ -117,7 +126,8 @@ func (s *Serve) unchecked() string {
 	if s.HTTP.Addr != "" && !s.HTTP.Authenticates() {
 		return s.HTTP.Addr
 	}
-	if network, addr := GRPCNetwork(s.GRPC.Addr); network == "tcp" && s.GRPC.TLS.ClientCA == "" && !s.HTTP.Auth.Enabled() {
+	if network, addr := GRPCNetwork(s.GRPC.Addr); network == "tcp" && s.GRPC.TLS.ClientCA == "" &&
+		!s.HTTP.Auth.Enabled() {
 		return addr
 	}
 	return ""
@@ -125,7 +135,8 @@ func (s *Serve) unchecked() string {
 
 func (l *Config) validateTLS(path string, t TLS) error {
 	if (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
-		return problem.Config(l.Where(path), "write `tls: {cert: server.pem, key: server.key}`", "TLS needs both a certificate and its key")
+		return l.problem(path, "write `tls: {cert: server.pem, key: server.key}`",
+			"TLS needs both a certificate and its key")
 	}
 	return nil
 }
@@ -136,7 +147,8 @@ func (l *Config) validateGRPC() error {
 	g := l.Serve.GRPC
 	if g.Addr == "" {
 		if g.TLS != (TLS{}) || g.Insecure {
-			return problem.Config(l.Where("serve.grpc"), "write `addr: unix:///path/to.sock` or `addr: 127.0.0.1:50051`", "serve.grpc has no addr")
+			return l.problem("serve.grpc", "write `addr: unix:///path/to.sock` or `addr: 127.0.0.1:50051`",
+				"serve.grpc has no addr")
 		}
 		return nil
 	}
@@ -146,12 +158,13 @@ func (l *Config) validateGRPC() error {
 	network, addr := GRPCNetwork(g.Addr)
 	if network == "unix" {
 		if addr == "" {
-			return problem.Config(l.Where("serve.grpc.addr"), "write unix:///path/to.sock", "%q names no socket", g.Addr)
+			return l.problem("serve.grpc.addr", "write unix:///path/to.sock", "%q names no socket", g.Addr)
 		}
 		return nil
 	}
 	host, port, err := l.splitAddr("serve.grpc.addr", addr)
-	if err != nil || g.Insecure || isLoopback(host) || g.TLS.Cert != "" && (g.TLS.ClientCA != "" || l.Serve.HTTP.Auth.Enabled()) {
+	protected := g.TLS.Cert != "" && (g.TLS.ClientCA != "" || l.Serve.HTTP.Auth.Enabled())
+	if err != nil || g.Insecure || isLoopback(host) || protected {
 		return err
 	}
 	return &problem.Error{
@@ -159,8 +172,10 @@ func (l *Config) validateGRPC() error {
 		What:  g.Addr + " can be reached from other machines, and nothing protects the connection, or checks who calls",
 		Where: l.Where("serve.grpc.addr"),
 		Why:   "whoever reaches this address can call every tool of the backends",
-		Fix: "listen on a unix: socket or on 127.0.0.1:" + port + "; or write `tls: {cert: ..., key: ..., clientCA: ...}`,\n" +
-			"without clientCA if serve.http.auth says who may call; or write `insecure: true` if the network is trusted (inside a\n" +
+		Fix: "listen on a unix: socket or on 127.0.0.1:" + port +
+			"; or write `tls: {cert: ..., key: ..., clientCA: ...}`,\n" +
+			"without clientCA if serve.http.auth says who may call; or write `insecure: true` " +
+			"if the network is trusted (inside a\n" +
 			"pod, behind a mesh)",
 	}
 }
@@ -178,7 +193,8 @@ func (l *Config) validateAddr() error {
 		What:  fmt.Sprintf("%s can be reached from other machines, and nothing checks who calls", addr),
 		Where: l.Where("serve.http.addr"),
 		Why:   "whoever reaches this address can call every tool of the backend",
-		Fix: "say who may call in serve.http.auth; or listen on 127.0.0.1:" + port + "; or say --insecure if the network is\n" +
+		Fix: "say who may call in serve.http.auth; or listen on 127.0.0.1:" + port +
+			"; or say --insecure if the network is\n" +
 			"trusted (inside a pod, behind a mesh); --allow-host then names the hosts that clients use",
 	}
 }
@@ -191,7 +207,7 @@ func (l *Config) splitAddr(path, addr string) (host, port string, err error) {
 		if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
 			fix = "write 127.0.0.1:" + addr
 		}
-		return "", "", problem.Config(l.Where(path), fix, "%q is not an address to listen on", addr)
+		return "", "", l.problem(path, fix, "%q is not an address to listen on", addr)
 	}
 	return host, port, nil
 }

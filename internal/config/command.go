@@ -16,8 +16,9 @@ func IsBackendName(name string) bool { return backendName.MatchString(name) }
 // valueFlags are the flags of programs that run other programs after which a value comes that names nothing.
 var valueFlags = map[string][]string{
 	"java": {
-		"-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules", "--add-reads",
-		"--add-exports", "--add-opens", "--limit-modules", "--patch-module", "--enable-native-access", "--source",
+		"-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules",
+		"--add-reads", "--add-exports", "--add-opens", "--limit-modules", "--patch-module",
+		"--enable-native-access", "--source",
 	},
 	"python": {"-W", "-X", "--check-hash-based-pycs"},
 	"node":   {"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions", "--env-file"},

@@ -231,7 +231,8 @@ type MCP struct {
 // Launch returns the program of a server that is a command.
 func (m *MCP) Launch() *Launch {
 	return &Launch{
-		Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv, StartTimeout: m.StartTimeout, HangTimeout: m.HangTimeout, Limits: m.Limits,
+		Command: m.Command, Dir: m.Dir, Env: m.Env, PassEnv: m.PassEnv,
+		StartTimeout: m.StartTimeout, HangTimeout: m.HangTimeout, Limits: m.Limits,
 	}
 }
 

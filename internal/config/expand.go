@@ -41,8 +41,9 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden Secre
 		if strings.HasPrefix(found, "$$") {
 			return found[1:]
 		}
-		if !strings.HasSuffix(found, "}") { // what was meant is anybody's guess, and a token that is sent so is refused far away
-			failed = cmp.Or(failed, problem.Config("", "write ${env:NAME}; $${env: is the text ${env:", "there is a ${env: without its }"))
+		if !strings.HasSuffix(found, "}") { // sent as it is, it would be rejected far away
+			failed = cmp.Or(failed,
+				problem.Config("", "write ${env:NAME}; $${env: is the text ${env:", "there is a ${env: without its }"))
 			return found
 		}
 		name, def, hasDefault := strings.Cut(form.FindStringSubmatch(found)[1], ":-")
@@ -55,10 +56,12 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden Secre
 			return def
 		case failed != nil:
 		case variableName.MatchString(name):
-			failed = problem.Config("", "set it, or write the value itself; $${env:"+name+"} is the text ${env:"+name+"}",
+			failed = problem.Config("",
+				"set it, or write the value itself; $${env:"+name+"} is the text ${env:"+name+"}",
 				"environment variable %s is not set", name)
 		default:
-			failed = problem.Config("", "write ${env:NAME}, or the value itself", "%s is not a variable that mcpbridge knows", found)
+			failed = problem.Config("", "write ${env:NAME}, or the value itself",
+				"%s is not a variable that mcpbridge knows", found)
 		}
 		return found
 	})

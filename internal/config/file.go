@@ -34,8 +34,9 @@ func readFile(name string, environ []string) (*file, error) {
 			reason = pathErr.Err
 		}
 		return nil, &problem.Error{
-			Exit: problem.ExitConfig, Code: "config", What: fmt.Sprintf("cannot read the configuration file %s: %v", name, reason),
-			Fix: fix, Cause: err,
+			Exit: problem.ExitConfig, Code: "config",
+			What: fmt.Sprintf("cannot read the configuration file %s: %v", name, reason),
+			Fix:  fix, Cause: err,
 		}
 	}
 	if err := checkOwner(name, info); err != nil {
@@ -106,7 +107,8 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 		plain, err := hujson.Standardize(text) // comments become spaces, so that places stay
 		if err != nil {
 			return nil, &problem.Error{
-				Exit: problem.ExitConfig, Code: "config", What: "the configuration is not JSON", Where: name + lineOf(err), Why: err.Error(), Fix: "mend the file", Cause: err,
+				Exit: problem.ExitConfig, Code: "config", What: "the configuration is not JSON",
+				Where: name + lineOf(err), Why: err.Error(), Fix: "mend the file", Cause: err,
 			}
 		}
 		text = surrogates.ReplaceAllFunc(plain, asYAML)
@@ -122,7 +124,8 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 		}
 	}
 	if where, ok := secondDocument(text); ok {
-		return nil, problem.Config(name+where, "make it one document, without ---; with several files, start one mcpbridge for each",
+		return nil, problem.Config(name+where,
+			"make it one document, without ---; with several files, start one mcpbridge for each",
 			"the configuration is two documents, and only the first would be read")
 	}
 	if len(doc.Content) == 0 {
@@ -139,7 +142,9 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 	v, err := f.read(root, reflect.TypeFor[Settings](), "")
 	f.values, _ = v.(map[string]any)
 	if _, ok := f.values["version"]; !ok && f.values != nil {
-		err = problem.Join(err, problem.Config(f.at(root), "write `version: 1` as its first line", "the configuration does not say its version"))
+		err = problem.Join(err,
+			f.problem(root, "write `version: 1` as its first line",
+				"the configuration does not say its version"))
 	}
 	if err != nil {
 		return nil, err
@@ -176,7 +181,7 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 		if what == "" {
 			what = "the configuration"
 		}
-		return problem.Config(f.at(n), fixFor(n, t, path), "%s is %s and has to be %s", what, describe(n), kindOf(t))
+		return f.problem(n, fixFor(n, t, path), "%s is %s and has to be %s", what, describe(n), kindOf(t))
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -234,7 +239,7 @@ func (f *file) readStruct(n *yaml.Node, t reflect.Type, path string) (map[string
 				names = append(names, "mcpServers", "servers") // perhaps it was to be a file of other clients
 			}
 		}
-		return nil, problem.Config(f.at(k), problem.DidYouMean(k.Value, names), "there is no key %q in %s", k.Value, in)
+		return nil, f.problem(k, problem.DidYouMean(k.Value, names), "there is no key %q in %s", k.Value, in)
 	})
 }
 
@@ -244,13 +249,16 @@ func (f *file) readMap(n *yaml.Node, t reflect.Type, path string) (map[string]an
 }
 
 // readPairs returns the value of a mapping. typeOf returns the type of the value of a key.
-func (f *file) readPairs(n *yaml.Node, path string, typeOf func(k *yaml.Node) (reflect.Type, error)) (map[string]any, error) {
+func (f *file) readPairs(
+	n *yaml.Node, path string, typeOf func(k *yaml.Node) (reflect.Type, error),
+) (map[string]any, error) {
 	values := map[string]any{}
 	var wrongs []error
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
 		if _, ok := values[k.Value]; ok {
-			wrongs = append(wrongs, problem.Config(f.at(k), "keep one of the two", "the key %q is there twice", k.Value))
+			wrongs = append(wrongs,
+				f.problem(k, "keep one of the two", "the key %q is there twice", k.Value))
 			continue
 		}
 		t, err := typeOf(k)

@@ -148,8 +148,9 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 			if !ok {
 				if strings.Contains(strings.TrimPrefix(name, EnvPrefix), "__") {
 					names := slices.Sorted(maps.Keys(known))
-					problems = append(problems, problem.Config("environment variable "+name, problem.DidYouMean(name, names),
-						"there is no setting %s", name))
+					problems = append(problems,
+						problem.Config("environment variable "+name, problem.DidYouMean(name, names),
+							"there is no setting %s", name))
 				}
 				return "", nil
 			}
@@ -217,3 +218,8 @@ func (s *Serve) isRemote() bool {
 
 // HasFile reports whether a configuration file has been read.
 func (l *Config) HasFile() bool { return l.file != nil }
+
+// problem returns a problem with the value of a key.
+func (l *Config) problem(key, fix, format string, args ...any) *problem.Error {
+	return problem.Config(l.Where(key), fix, format, args...)
+}

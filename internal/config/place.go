@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
 // A file is a configuration file that has been read: its values by key, and where each of them is.
@@ -24,6 +26,11 @@ type file struct {
 
 // at returns the place of a node: file:line:column.
 func (f *file) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d:%d", f.name, n.Line, n.Column) }
+
+// problem returns a problem with a node.
+func (f *file) problem(n *yaml.Node, fix, format string, args ...any) *problem.Error {
+	return problem.Config(f.at(n), fix, format, args...)
+}
 
 // where returns the place of a key, or of the nearest thing around it.
 func (f *file) where(path string) string {

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
 // serversKey returns the member that a file of another MCP client has its servers in, or "" if the file is ours:
@@ -46,7 +44,8 @@ func (f *file) readServers(root *yaml.Node, key string) error {
 			continue
 		}
 		if value.Kind != yaml.MappingNode {
-			return problem.Config(f.at(value), "write a mapping", "%s is %s and has to be a mapping", key, describe(value))
+			return f.problem(value, "write a mapping", "%s is %s and has to be a mapping", key,
+				describe(value))
 		}
 		f.places["backends"] = value
 		for name, server := range pairs(value) {
@@ -66,7 +65,8 @@ func (f *file) readServers(root *yaml.Node, key string) error {
 // readServer returns a server as a backend, or nil if it is disabled.
 func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, error) {
 	if server.Kind != yaml.MappingNode {
-		return nil, problem.Config(f.at(server), `write {"command": ...} or {"url": ...}`, "the server %q is %s and has to be a mapping", name.Value, describe(server))
+		return nil, f.problem(server, `write {"command": ...} or {"url": ...}`,
+			"the server %q is %s and has to be a mapping", name.Value, describe(server))
 	}
 	f.places[at], f.places[at+".name"] = server, name
 	mcp := map[string]any{}
@@ -81,7 +81,8 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 		var err error
 		switch {
 		case key.Value == "envFile":
-			f.warn(key, "ignoring envFile of %s: mcpbridge does not read such files; set its variables where mcpbridge is started, and name them in env", name.Value)
+			f.warn(key, "ignoring envFile of %s: mcpbridge does not read such files; set its variables "+
+				"where mcpbridge is started, and name them in env", name.Value)
 		case key.Value == "type":
 			err = f.serverType(value)
 		case !known:
@@ -125,7 +126,7 @@ func (f *file) serverType(n *yaml.Node) error {
 		return err
 	}
 	if !slices.Contains(serverTypes, strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(given))) {
-		return problem.Config(f.at(n), "servers are of type stdio, http or sse", "there is no type %q", given)
+		return f.problem(n, "servers are of type stdio, http or sse", "there is no type %q", given)
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func (f *file) serverName(n *yaml.Node) string {
 // text, texts and textMap return the value of a node.
 func (f *file) text(n *yaml.Node, what string) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		return "", problem.Config(f.at(n), "write a string here", "%s is %s and has to be a string", what, describe(n))
+		return "", f.problem(n, "write a string here", "%s is %s and has to be a string", what, describe(n))
 	}
 	replaced := *n
 	replaced.Value = editors.ReplaceAllStringFunc(n.Value, func(found string) string {
@@ -153,7 +154,8 @@ func (f *file) text(n *yaml.Node, what string) (string, error) {
 		return found
 	})
 	if asked := asks.FindStringSubmatch(replaced.Value); asked != nil {
-		return "", problem.Config(f.at(n), "write ${env:NAME} instead, and set that variable", "an editor asks its user for %s, and mcpbridge cannot", asked[1])
+		return "", f.problem(n, "write ${env:NAME} instead, and set that variable",
+			"an editor asks its user for %s, and mcpbridge cannot", asked[1])
 	}
 	return f.expand(&replaced, theirs)
 }
@@ -186,7 +188,8 @@ func (f *file) ofEditor(variable string) (string, bool) {
 
 func (f *file) texts(n *yaml.Node, what string) ([]any, error) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, problem.Config(f.at(n), "write a list of strings here", "%s is %s and has to be a list of strings", what, describe(n))
+		return nil, f.problem(n, "write a list of strings here", "%s is %s and has to be a list of strings",
+			what, describe(n))
 	}
 	list := []any{}
 	for _, item := range n.Content {
@@ -201,7 +204,8 @@ func (f *file) texts(n *yaml.Node, what string) ([]any, error) {
 
 func (f *file) textMap(n *yaml.Node, what string) (map[string]any, error) {
 	if n.Kind != yaml.MappingNode {
-		return nil, problem.Config(f.at(n), "write a mapping here", "%s is %s and has to be a mapping", what, describe(n))
+		return nil, f.problem(n, "write a mapping here", "%s is %s and has to be a mapping", what,
+			describe(n))
 	}
 	texts := map[string]any{}
 	for key, value := range pairs(n) {
