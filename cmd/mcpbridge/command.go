@@ -95,7 +95,8 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	l := &logging{}
 	flags := root.PersistentFlags()
 	flags.StringVar(&l.Level, "log-level", "info", "lowest `LEVEL` to log: trace, debug, info, warn, error")
-	flags.StringVar(&l.Format, "log-format", "auto", "log as text or json; auto is text on a terminal and json elsewhere")
+	flags.StringVar(&l.Format, "log-format", "auto",
+		"log as text or json; auto is text on a terminal and json elsewhere")
 	root.AddCommand(p.runCommand(l), p.VerifyCommand(), p.ProtoCommand(), p.versionCommand())
 	root.AddCommand(p.ClientCommands(l.loaded)...)
 	return root, l

@@ -94,7 +94,8 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // else the process would end when whoever reads the log does
+			// Otherwise the process would end when the reader of the log does.
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			return p.serve(c.Context(), cfg)
 		},
 	}
@@ -130,9 +131,11 @@ func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*config.Co
 				"both a target and a command are given")
 		}
 		if t.Name != "" {
-			return nil, problem.Usage(strings.Join(args, " "), "write "+p.WithDashes(args), "a command to launch goes after --")
+			return nil, problem.Usage(strings.Join(args, " "), "write "+p.WithDashes(args),
+				"a command to launch goes after --")
 		}
-		return nil, problem.Usage(strings.Join(args, " "), "put several into a configuration file", "one target can be given, and %q comes after it", rest[0])
+		return nil, problem.Usage(strings.Join(args, " "), "put several into a configuration file",
+			"one target can be given, and %q comes after it", rest[0])
 	}
 	values, names := f.values(flags)
 	l, err := p.Load(t, &f.TargetFlags, flags, values, names)

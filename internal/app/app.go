@@ -69,7 +69,10 @@ type endpoint struct {
 // New returns an App. It starts nothing.
 func New(cfg *config.Config, o Options) (*App, error) {
 	log := o.Log
-	a := &App{Options: o, cfg: cfg, life: lifecycle.New(), panics: contain.New(log), memory: newMemory(cfg.Limits.Memory, log)}
+	a := &App{
+		Options: o, cfg: cfg, life: lifecycle.New(), panics: contain.New(log),
+		memory: newMemory(cfg.Limits.Memory, log),
+	}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)
 	if cfg.Serve.HTTP.Authenticates() {
@@ -113,12 +116,15 @@ func New(cfg *config.Config, o Options) (*App, error) {
 // catalogOf returns a backend whose lists are remembered, and whose arguments and results are checked.
 func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
 	return catalog.New(b.calls, catalog.Options{
-		Log: log.With().Str("backend", b.Name).Logger(), SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput, Limits: b.cfg.Limits,
+		Log:           log.With().Str("backend", b.Name).Logger(),
+		SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput, Limits: b.cfg.Limits,
 	})
 }
 
 // merge returns all backends as one.
-func merge(cfg *config.Config, backends []*backend, handlers map[string]bridge.Handler, log zerolog.Logger) (bridge.Handler, error) {
+func merge(
+	cfg *config.Config, backends []*backend, handlers map[string]bridge.Handler, log zerolog.Logger,
+) (bridge.Handler, error) {
 	var routes []router.Route
 	for _, b := range backends {
 		routes = append(routes, router.Route{Name: b.Name, Handler: handlers[b.Name], Started: b.started})

@@ -45,13 +45,16 @@ func openAuto(b *backend) (back, error) {
 	}
 	if a.dir, err = os.MkdirTemp("", "mcpbridge-"); err != nil {
 		return nil, &problem.Error{
-			Exit: problem.ExitConfig, Code: "backend", What: "the directory for temporary files, " + os.TempDir() + ", cannot hold the socket of backend " + strconv.Quote(b.Name),
+			Exit: problem.ExitConfig, Code: "backend",
+			What: "the directory for temporary files, " + os.TempDir() + ", cannot hold the socket of backend " +
+				strconv.Quote(b.Name),
 			Where: "environment variable TMPDIR", Why: problem.Cause(err).Error(), Fix: "set TMPDIR to a directory that exists and can be written, such as an emptyDir",
 			Cause: err,
 		}
 	}
 	c := b.Launch
-	env := append(environment(c.Env), plugin.CookieKey+"="+plugin.CookieValue, plugin.EnvLifeline+"=stdin", "PLUGIN_PROTOCOL_VERSIONS=1",
+	env := append(environment(c.Env), plugin.CookieKey+"="+plugin.CookieValue, plugin.EnvLifeline+"=stdin",
+		"PLUGIN_PROTOCOL_VERSIONS=1",
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,

@@ -83,7 +83,8 @@ func newBackend(
 			"backend %q cannot be started; the call was not executed", c.Name)
 	}
 	return &backend{
-		Backend: c, BackendOptions: o, at: fmt.Sprintf("backends.%d", i), cfg: cfg, log: log, panics: panics, settled: make(chan struct{}),
+		Backend: c, BackendOptions: o, at: fmt.Sprintf("backends.%d", i),
+		cfg: cfg, log: log, panics: panics, settled: make(chan struct{}),
 		calls: limit.New(bridge.HandlerFunc(none), limit.Options{Limits: cfg.Limits, Memory: memory}),
 	}
 }

@@ -28,7 +28,8 @@ type handshakeLog struct {
 
 func (h *handshakeLog) Write(line []byte) (int, error) {
 	refused, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("http: TLS handshake error from "))
-	left := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) || bytes.HasSuffix(refused, []byte("reset by peer"))
+	left := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) ||
+		bytes.HasSuffix(refused, []byte("reset by peer"))
 	if !ok || left {
 		return h.debug.Write(line)
 	}

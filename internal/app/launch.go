@@ -21,12 +21,14 @@ import (
 func checkCommand(l *config.Launch, where string) error {
 	fail := func(why, fix, format string, args ...any) error {
 		return &problem.Error{
-			Exit: problem.ExitPlugin, Code: "command", What: fmt.Sprintf(format, args...), Where: where, Why: why, Fix: fix,
+			Exit: problem.ExitPlugin, Code: "command",
+			What: fmt.Sprintf(format, args...), Where: where, Why: why, Fix: fix,
 		}
 	}
 	if l.Dir != "" {
 		if info, err := os.Stat(l.Dir); err != nil || !info.IsDir() {
-			return fail("", "give a directory that exists", "the backend cannot start in %s: there is no such directory", l.Dir)
+			return fail("", "give a directory that exists",
+				"the backend cannot start in %s: there is no such directory", l.Dir)
 		}
 	}
 	if script := config.Script(l.Command); config.IsInterpreter(l.Command) && config.IsScript(script) {
@@ -68,7 +70,8 @@ func checkCommand(l *config.Launch, where string) error {
 		return fail("the file's mode is "+info.Mode().String(),
 			"name its interpreter: "+strings.Join(config.Runnable(l.Command), " ")+"; or run `chmod +x "+name+"`", "command %q cannot be executed", name)
 	case filepath.Ext(name) != ".jar" && config.IsScript(name) && !hasInterpreter(file):
-		return fail("it is a script, and does not begin with #!", "name its interpreter: "+strings.Join(config.Runnable(l.Command), " "),
+		return fail("it is a script, and does not begin with #!",
+			"name its interpreter: "+strings.Join(config.Runnable(l.Command), " "),
 			"command %q cannot be executed", name)
 	}
 	return nil
@@ -202,7 +205,8 @@ func missingModuleFix(l *config.Launch, module string) string {
 		return "use the interpreter of the virtual environment here: -- " + venv + " " + rest
 	}
 	if !isSDK {
-		return "install the module for the interpreter that runs the command: " + l.Command[0] + " -m pip install " + module
+		return "install the module for the interpreter that runs the command: " +
+			l.Command[0] + " -m pip install " + module
 	}
 	if program, err := os.Executable(); err == nil {
 		ours := filepath.Join(filepath.Dir(filepath.Dir(program)), venv)
@@ -210,7 +214,8 @@ func missingModuleFix(l *config.Launch, module string) string {
 			return "use the interpreter that has the SDK: -- " + ours + " " + rest
 		}
 	}
-	return l.Command[0] + " does not have the mcpbridge SDK; `make setup build` in the repository of mcpbridge installs it for\n" +
+	return l.Command[0] + " does not have the mcpbridge SDK; " +
+		"`make setup build` in the repository of mcpbridge installs it for\n" +
 		venv + " there: name that interpreter by its whole path"
 }
 

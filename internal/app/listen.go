@@ -93,7 +93,8 @@ func (a *App) Ops() string {
 // listenProblem returns the problem with an address to listen on.
 func listenProblem(addr, where, flag string, err error) error {
 	p := &problem.Error{
-		Exit: problem.ExitConfig, Code: "listen", What: fmt.Sprintf("cannot listen on %s: %v", addr, problem.Cause(err)), Where: where, Cause: err,
+		Exit: problem.ExitConfig, Code: "listen",
+		What: fmt.Sprintf("cannot listen on %s: %v", addr, problem.Cause(err)), Where: where, Cause: err,
 		Fix: "choose another address with " + flag,
 	}
 	network, at := config.GRPCNetwork(addr)
@@ -105,7 +106,8 @@ func listenProblem(addr, where, flag string, err error) error {
 		if network == "unix" {
 			p.Fix = "end that process, or choose another path: " + flag + " unix:///path/to.sock"
 		} else if host, _, err := net.SplitHostPort(at); err == nil {
-			p.Fix = "end that process, or choose another port: " + flag + " " + net.JoinHostPort(host, "0") + " takes any free one"
+			p.Fix = "end that process, or choose another port: " + flag + " " + net.JoinHostPort(host, "0") +
+				" takes any free one"
 		}
 	case errors.Is(err, syscall.EACCES) && network == "unix":
 		p.Why = "this user may not make files in " + filepath.Dir(at)

@@ -93,7 +93,8 @@ func (b *backend) oauth(at string) (*oauth.Transport, error) {
 	if c.PrivateKey != "" {
 		text, info, err := config.ReadText(c.PrivateKey)
 		if err != nil {
-			return nil, problem.Config(l.Where(at+".privateKey"), "name a PEM file that can be read", "cannot read the private key: %v", problem.Cause(err))
+			return nil, problem.Config(l.Where(at+".privateKey"), "name a PEM file that can be read",
+				"cannot read the private key: %v", problem.Cause(err))
 		}
 		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 			b.log.Warn().Str("file", c.PrivateKey).Msg("other users can read the private key; run chmod 600")

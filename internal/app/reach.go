@@ -126,7 +126,9 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 		return p
 	}
 	e := bridge.AsError(err)
-	p := &problem.Error{Exit: problem.ExitTool, Code: "server_error", What: what + " failed", Why: e.Message, Cause: err}
+	p := &problem.Error{
+		Exit: problem.ExitTool, Code: "server_error", What: what + " failed", Why: e.Message, Cause: err,
+	}
 	if e.RPC != nil {
 		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", e.RPC.GetMessage(), e.RPC.GetCode())
 	}
@@ -176,7 +178,8 @@ func (b *backend) whyAbsent(err error) (why, fix string) {
 			"say in `tls` of the backend who vouches for it (ca), or its name there (serverName)"
 	}
 	if alert, ok := errors.AsType[tls.AlertError](err); ok {
-		return "the backend refuses the connection: " + alert.Error(), "name in `tls` of the backend a certificate that it takes (cert, key)"
+		return "the backend refuses the connection: " + alert.Error(),
+			"name in `tls` of the backend a certificate that it takes (cert, key)"
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "what listens there does not speak TLS", "have it speak TLS, or leave `tls` of the backend out"

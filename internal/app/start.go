@@ -138,7 +138,8 @@ func (a *App) logStarting() {
 	cancel()
 	for _, b := range a.backends {
 		if b.started(now, bridge.ModernEra) != nil {
-			a.Log.Info().Str("backend", b.Name).Str("command", b.Text()).Stringer("atMost", limits.Timeouts{Start: b.Command().StartTimeout}.OrDefaults().Start).
+			atMost := limits.Timeouts{Start: b.Command().StartTimeout}.OrDefaults().Start
+			a.Log.Info().Str("backend", b.Name).Str("command", b.Text()).Stringer("atMost", atMost).
 				Msg("the backend is starting")
 		}
 	}

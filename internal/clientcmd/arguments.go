@@ -55,13 +55,16 @@ func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
 	}
 	switch {
 	case err != nil && name != "-":
-		return "", problem.Usage(arg, "name a file that can be read; write @@ for a text that begins with @", "cannot read the argument %s: %v", arg, problem.Cause(err))
+		return "", problem.Usage(arg, "name a file that can be read; write @@ for a text that begins with @",
+			"cannot read the argument %s: %v", arg, problem.Cause(err))
 	case err != nil:
-		return "", problem.Usage(arg, "pass a stdin that can be read", "cannot read the argument %s: %v", arg, problem.Cause(err))
+		return "", problem.Usage(arg, "pass a stdin that can be read", "cannot read the argument %s: %v", arg,
+			problem.Cause(err))
 	case len(text) > maxArgument:
 		return "", problem.Usage(arg, "pass less", "the argument %s is longer than %d MiB", arg, maxArgument>>20)
 	case !utf8.Valid(text):
-		return "", problem.Usage(arg, "encode it first, for example with base64", "the argument %s is not UTF-8 text", arg)
+		return "", problem.Usage(arg, "encode it first, for example with base64", "the argument %s is not UTF-8 text",
+			arg)
 	}
 	return string(text), nil
 }
@@ -85,7 +88,9 @@ func (r argumentReader) read(name string) ([]byte, error) {
 
 // parse returns the arguments of a call as JSON, from words of the form k=v by the types of the schema, or from one
 // word that is a JSON object, @FILE or -. Called and shape are for errors: the name and the signature of the tool.
-func (r argumentReader) parse(ctx context.Context, words []string, s signature.Schema, called, shape string) ([]byte, error) {
+func (r argumentReader) parse(
+	ctx context.Context, words []string, s signature.Schema, called, shape string,
+) ([]byte, error) {
 	if len(words) == 1 && (words[0] == "-" || words[0] == "@-") {
 		return r.object(ctx, "@-", s, called, shape)
 	}
@@ -96,11 +101,13 @@ func (r argumentReader) parse(ctx context.Context, words []string, s signature.S
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if strings.HasPrefix(words[0], "{") {
-			return nil, problem.Usage(strings.Join(words, " "), `write '{"name": "value"}' in one pair of quotes, or name=value; it is `+shape,
+			return nil, problem.Usage(strings.Join(words, " "),
+				`write '{"name": "value"}' in one pair of quotes, or name=value; it is `+shape,
 				"JSON has to be one argument, and these are %d", len(words))
 		}
 		if !ok || key == "" {
-			return nil, problem.Usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+shape, "%q is not an argument", word)
+			return nil, problem.Usage(word, "write NAME=VALUE, one JSON object, @FILE or -; it is "+shape,
+				"%q is not an argument", word)
 		}
 		text, err := r.text(ctx, value)
 		if err != nil {
@@ -117,7 +124,9 @@ func (r argumentReader) parse(ctx context.Context, words []string, s signature.S
 }
 
 // object returns arguments that are JSON as a whole.
-func (r argumentReader) object(ctx context.Context, word string, s signature.Schema, called, shape string) ([]byte, error) {
+func (r argumentReader) object(
+	ctx context.Context, word string, s signature.Schema, called, shape string,
+) ([]byte, error) {
 	text, err := r.text(ctx, word)
 	if err != nil {
 		return nil, err
@@ -129,7 +138,8 @@ func (r argumentReader) object(ctx context.Context, word string, s signature.Sch
 			why = err.Error()
 		}
 		return nil, &problem.Error{
-			Exit: problem.ExitUsage, Code: "usage", What: "the arguments of " + called + " are not a JSON object", Why: why,
+			Exit: problem.ExitUsage, Code: "usage",
+			What: "the arguments of " + called + " are not a JSON object", Why: why,
 			Fix: `write '{"name": "value"}' or name=value`,
 		}
 	}
@@ -148,7 +158,8 @@ func (r argumentReader) object(ctx context.Context, word string, s signature.Sch
 // wrongArguments returns the problem with arguments, with the signature of the tool.
 func wrongArguments(wrong []string, called, shape string) error {
 	return &problem.Error{
-		Exit: problem.ExitUsage, Code: "arguments", What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
+		Exit: problem.ExitUsage, Code: "arguments",
+		What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),
 		Fix: "it is " + shape,
 	}
 }

@@ -111,7 +111,8 @@ func (a *asker) warnUnused(log zerolog.Logger) {
 	for _, name := range answers {
 		if a.asked[name] {
 			if used, given := a.used[name], len(a.answers[name]); used < given {
-				log.Warn().Str("fix", "leave out the others").Msgf("--answer %s is given %d times, and %d of them were asked for", name, given, used)
+				log.Warn().Str("fix", "leave out the others").
+					Msgf("--answer %s is given %d times, and %d of them were asked for", name, given, used)
 			}
 			continue
 		}

@@ -84,8 +84,10 @@ type answerFlags struct{ answers, samples, roots []string }
 // askFlags adds the flags of commands whose server may request input.
 func askFlags(c *client, cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&c.answers, "answer", nil, "answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
-	flags.StringArrayVar(&c.samples, "sample", nil, "answer with the text or the JSON in `FILE`, or - for stdin, when a model is asked (repeatable)")
+	flags.StringArrayVar(&c.answers, "answer", nil,
+		"answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
+	flags.StringArrayVar(&c.samples, "sample", nil,
+		"answer with the text or the JSON in `FILE`, or - for stdin, when a model is asked (repeatable)")
 	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
 }
 
@@ -142,7 +144,8 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 		return &problem.Error{Exit: problem.ExitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
 	case err != nil && c.timeout > 0 && (ctx.Err() != nil || bridge.AsError(err).Code == codes.DeadlineExceeded):
 		return &problem.Error{
-			Exit: problem.ExitTimeout, Code: "timeout", What: fmt.Sprintf("it was not done within %s", c.timeout), Why: err.Error(),
+			Exit: problem.ExitTimeout, Code: "timeout",
+			What: fmt.Sprintf("it was not done within %s", c.timeout), Why: err.Error(),
 			Where: "--timeout", Fix: "allow it more time", Cause: err,
 		}
 	}
@@ -173,21 +176,25 @@ func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t Target, a
 	switch {
 	case len(rest) == 0 && cmd.ArgsLenAtDash() == 0:
 		what := strings.Fields(row.use)[3] // TOOL, URI or another
-		return problem.Usage("", "write it before --: mcpbridge "+cmd.Name()+" "+what+" -- "+strings.Join(args, " "), "what to %s is missing", cmd.Name())
+		return problem.Usage("", "write it before --: mcpbridge "+cmd.Name()+" "+what+" -- "+strings.Join(args, " "),
+			"what to %s is missing", cmd.Name())
 	case len(args) == 0 && t.backend == nil:
 		return problem.Usage("", fix, "the target and what to %s are missing", cmd.Name())
 	case len(rest) == 0:
 		return problem.Usage("", fix, "what to %s is missing", cmd.Name())
 	case len(rest) < row.atLeast:
-		return problem.Usage(strings.Join(rest, " "), fix, "%s needs %d arguments or more after its target", cmd.Name(), row.atLeast)
+		return problem.Usage(strings.Join(rest, " "), fix, "%s needs %d arguments or more after its target", cmd.Name(),
+			row.atLeast)
 	case t.Name != "" && row.atMost > 0:
 		if line := c.env.meantCommand(args); line != "" {
 			fix = "write " + line
 		}
 	case t.Name != "" && row.atMost == 0:
-		return problem.Usage(strings.Join(args, " "), "write "+c.env.WithDashes(args), "a command to launch goes after --")
+		return problem.Usage(strings.Join(args, " "), "write "+c.env.WithDashes(args),
+			"a command to launch goes after --")
 	}
-	return problem.Usage(strings.Join(rest[row.atMost:], " "), fix, "%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
+	return problem.Usage(strings.Join(rest[row.atMost:], " "), fix,
+		"%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
 }
 
 // withoutTimeouts returns limits without timeouts of calls, because the user can end a call by --timeout or Ctrl-C.

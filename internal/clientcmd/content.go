@@ -19,13 +19,16 @@ func contentText(blocks []*pb.ContentBlock) string {
 		case *pb.ContentBlock_Audio:
 			parts = append(parts, fmt.Sprintf("[audio, %s, %d bytes]", x.Audio.GetMimeType(), len(x.Audio.GetData())))
 		case *pb.ContentBlock_ResourceLink:
-			parts = append(parts, fmt.Sprintf("[resource %s]", named(x.ResourceLink.GetUri(), x.ResourceLink.GetName(), x.ResourceLink.GetMimeType())))
+			parts = append(parts,
+				fmt.Sprintf("[resource %s]",
+					named(x.ResourceLink.GetUri(), x.ResourceLink.GetName(), x.ResourceLink.GetMimeType())))
 		case *pb.ContentBlock_Resource:
 			r := x.Resource.GetResource()
 			if text, ok := r.GetBody().(*pb.ResourceContents_Text); ok {
 				parts = append(parts, text.Text)
 			} else {
-				parts = append(parts, fmt.Sprintf("[resource %s, %s, %d bytes]", r.GetUri(), r.GetMimeType(), len(r.GetBlob())))
+				parts = append(parts,
+					fmt.Sprintf("[resource %s, %s, %d bytes]", r.GetUri(), r.GetMimeType(), len(r.GetBlob())))
 			}
 		case *pb.ContentBlock_ToolUse:
 			parts = append(parts, fmt.Sprintf("[use of the tool %s: %s]", x.ToolUse.GetName(), x.ToolUse.GetInput()))

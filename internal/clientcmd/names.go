@@ -20,18 +20,22 @@ func (c *client) notFound(what, name string, known []string) error {
 		}
 	}
 	fix := "the server has no " + what + "s; `mcpbridge list` shows what it has"
-	switch full := slices.IndexFunc(known, func(k string) bool { return len(c.Names) > 1 && strings.HasSuffix(k, "_"+name) }); {
+	switch full := slices.IndexFunc(known,
+		func(k string) bool { return len(c.Names) > 1 && strings.HasSuffix(k, "_"+name) }); {
 	case full >= 0:
 		fix = "did you mean " + known[full] + "?"
 	case len(c.Names) > 1 && slices.Contains(c.Names, name):
-		fix = "it is a server: write -c FILE " + name + " for it alone, or the names of all, which begin with " + name + "_"
+		fix = "it is a server: write -c FILE " + name + " for it alone, or the names of all, which begin with " +
+			name + "_"
 	case len(known) > 0:
 		fix = problem.DidYouMean(name, known)
 	}
 	if what == "tool" && c.asker.capabilities().GetElicitation() == nil && problem.Nearest(name, known) == "" {
 		fix += "\nit may be hidden because nobody can be asked: --answer FIELD=VALUE says that somebody can"
 	}
-	return &problem.Error{Exit: problem.ExitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix}
+	return &problem.Error{
+		Exit: problem.ExitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix,
+	}
 }
 
 // templateOf returns the template that a URI is of, or nil. Of several, it is the one of which most is text: the others
@@ -41,7 +45,8 @@ func templateOf(uri string, templates []*pb.ResourceTemplate) *pb.ResourceTempla
 	most := -1
 	for _, r := range templates {
 		text := r.GetUriTemplate()
-		if max(len(text), len(uri)) > maxTemplate || strings.Count(text, "{")+strings.Count(text, ",") > maxVariables || withLength.MatchString(text) {
+		if max(len(text), len(uri)) > maxTemplate || strings.Count(text, "{")+strings.Count(text, ",") > maxVariables ||
+			withLength.MatchString(text) {
 			continue
 		}
 		t, err := uritemplate.New(text)

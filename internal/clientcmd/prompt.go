@@ -39,7 +39,10 @@ func runPrompt(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := c.do(ctx, &bridge.Call{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: c.caller, Name: name, Arguments: arguments}})
+	m, err := c.do(ctx, &bridge.Call{
+		Method:  bridge.GetPrompt,
+		Request: &pb.GetPromptRequest{Context: c.caller, Name: name, Arguments: arguments},
+	})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,8 @@ func (e *Env) ProtoCommand() *cobra.Command {
 		Example: "  mcpbridge proto proto\n  npx @bufbuild/buf generate proto --template proto/buf.gen.ruby.yaml -o gen",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return problem.Usage("the arguments", "write mcpbridge proto DIR", "there is no directory to write to, or more than one")
+				return problem.Usage("the arguments", "write mcpbridge proto DIR",
+					"there is no directory to write to, or more than one")
 			}
 			for _, files := range []fs.FS{proto.Files, templates.Files} {
 				if err := writeFiles(args[0], files); err != nil {

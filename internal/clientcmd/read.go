@@ -20,7 +20,10 @@ func runRead(ctx context.Context, c *client, args []string) error {
 	if !bridge.ReadResource.SupportedBy(d.GetCapabilities()) {
 		return c.notFound("resource", args[0], nil)
 	}
-	m, err := c.do(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: c.caller, Uri: args[0]}})
+	m, err := c.do(ctx, &bridge.Call{
+		Method:  bridge.ReadResource,
+		Request: &pb.ReadResourceRequest{Context: c.caller, Uri: args[0]},
+	})
 	if err != nil {
 		if p := problem.Of(err); p.Exit == problem.ExitTool && p.Fix == "" {
 			p.Fix = c.readFix(ctx, d, args[0])
@@ -55,7 +58,8 @@ func runRead(ctx context.Context, c *client, args []string) error {
 		return c.save(data)
 	case c.terminal && !isText:
 		return &problem.Error{
-			Exit: problem.ExitUsage, Code: "binary", What: fmt.Sprintf("%s is %d bytes that are not text", args[0], len(data)), Where: "stdout is a terminal",
+			Exit: problem.ExitUsage, Code: "binary",
+			What: fmt.Sprintf("%s is %d bytes that are not text", args[0], len(data)), Where: "stdout is a terminal",
 			Fix: "write --output FILE",
 		}
 	case c.terminal:
@@ -68,7 +72,8 @@ func runRead(ctx context.Context, c *client, args []string) error {
 func (c *client) save(data []byte) error {
 	if err := os.WriteFile(c.output, data, 0o600); err != nil {
 		return &problem.Error{
-			Exit: problem.ExitUsage, Code: "output", What: fmt.Sprintf("cannot write %s: %v", c.output, problem.Cause(err)), Where: "--output",
+			Exit: problem.ExitUsage, Code: "output",
+			What: fmt.Sprintf("cannot write %s: %v", c.output, problem.Cause(err)), Where: "--output",
 			Fix: "name another file", Cause: err,
 		}
 	}

@@ -58,8 +58,10 @@ func (f *TargetFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
 	flags.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
 	flags.StringVar(&f.revision, "revision", "", "speak `REVISION` of MCP to an MCP server, or legacy or modern")
-	flags.BoolVar(&f.plaintext, "plaintext", false, "dial another machine without TLS, at tcp:host:port or dns:host:port")
-	flags.StringArrayVar(&f.headers, "header", nil, "send `'NAME: VALUE'` to the URL; ${env:NAME} in it is replaced (repeatable)")
+	flags.BoolVar(&f.plaintext, "plaintext", false,
+		"dial another machine without TLS, at tcp:host:port or dns:host:port")
+	flags.StringArrayVar(&f.headers, "header", nil,
+		"send `'NAME: VALUE'` to the URL; ${env:NAME} in it is replaced (repeatable)")
 }
 
 // isFile reports whether an argument names a configuration file.
@@ -77,7 +79,8 @@ func isAddress(arg string) bool {
 func (e *Env) withoutDashes(target []string) string {
 	line := e.Args[:slices.Index(e.Args, "--")]
 	command := slices.IndexFunc(line, func(arg string) bool { return slices.Contains(CommandNames, arg) }) + 1
-	return strings.Join(slices.Concat([]string{"mcpbridge"}, line[:command], target[:1], line[command:], target[1:]), " ")
+	words := slices.Concat([]string{"mcpbridge"}, line[:command], target[:1], line[command:], target[1:])
+	return strings.Join(words, " ")
 }
 
 // ParseTarget returns the target in the arguments of a command, and the other arguments. Dash is the number of
@@ -88,7 +91,8 @@ func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, re
 	case dash >= 0 && dash == len(args):
 		return t, nil, problem.Usage("--", "write -- python3 tools.py", "there is no command after --")
 	case dash >= 0 && isAddress(args[dash]):
-		return t, nil, problem.Usage(args[dash], "write "+e.withoutDashes(args[dash:]), "only a command goes after --, and %s is none", args[dash])
+		return t, nil, problem.Usage(args[dash], "write "+e.withoutDashes(args[dash:]),
+			"only a command goes after --, and %s is none", args[dash])
 	case dash >= 0:
 		command := args[dash:]
 		f.mcp = f.mcp || f.revision != "" // only MCP servers have a revision
@@ -125,7 +129,8 @@ func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, re
 		if address := meantAddress(arg); address != "" {
 			return t, nil, problem.Usage(t.where, "write "+address, "%q is not the address of a backend", arg)
 		}
-		return t, nil, problem.Usage(strings.Join(args, " "), "write "+e.WithDashes(command), "a command to launch goes after --")
+		return t, nil, problem.Usage(strings.Join(args, " "), "write "+e.WithDashes(command),
+			"a command to launch goes after --")
 	default:
 		t.Name = arg
 	}
@@ -185,7 +190,9 @@ func (t *Target) values(values map[string]any, names map[string]string) {
 }
 
 // Load returns the configuration of a target. If it was read but is invalid, loadTarget returns both it and an error.
-func (e *Env) Load(t Target, f *TargetFlags, flags *pflag.FlagSet, values map[string]any, names map[string]string) (*config.Config, error) {
+func (e *Env) Load(
+	t Target, f *TargetFlags, flags *pflag.FlagSet, values map[string]any, names map[string]string,
+) (*config.Config, error) {
 	name := t.file
 	if name == "" && t.backend == nil {
 		if _, err := os.Stat(config.DefaultFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -193,10 +200,13 @@ func (e *Env) Load(t Target, f *TargetFlags, flags *pflag.FlagSet, values map[st
 		}
 	}
 	if name == "" && t.Name != "" && f.names {
-		return nil, problem.Usage(t.Name, e.withTarget(flags.Args()), "the target is missing: %q is none, because there is no %s", t.Name, config.DefaultFile)
+		return nil, problem.Usage(t.Name, e.withTarget(flags.Args()),
+			"the target is missing: %q is none, because there is no %s", t.Name, config.DefaultFile)
 	}
 	if name == "" && t.Name != "" {
-		return nil, problem.Usage(t.Name, "write "+e.WithDashes([]string{t.Name})+", give the file with -c,\nor write an address: unix:///path/to.sock, tcp:host:port, dns:host:port, https://host/mcp",
+		return nil, problem.Usage(t.Name,
+			"write "+e.WithDashes([]string{t.Name})+", give the file with -c,\n"+
+				"or write an address: unix:///path/to.sock, tcp:host:port, dns:host:port, https://host/mcp",
 			"there is no backend %q, because there is no %s", t.Name, config.DefaultFile)
 	}
 	t.values(values, names)
@@ -217,34 +227,41 @@ func (f *TargetFlags) adjust(flags *pflag.FlagSet, l *config.Config) error {
 	if f.mcp && f.plugin {
 		return problem.Usage("--mcp and --plugin", "keep one of the two", "a command cannot be both")
 	}
-	for _, flag := range []string{"env", "pass-env", "dir", "start-timeout", "mcp", "plugin", "revision", "plaintext", "header"} {
+	for _, flag := range []string{
+		"env", "pass-env", "dir", "start-timeout", "mcp", "plugin", "revision", "plaintext", "header",
+	} {
 		if !flags.Changed(flag) {
 			continue
 		}
 		if len(l.Backends) != 1 {
-			return problem.Usage("--"+flag, "set it in the file, for each backend", "--%s does not say for which backend it is", flag)
+			return problem.Usage("--"+flag, "set it in the file, for each backend",
+				"--%s does not say for which backend it is", flag)
 		}
 		b := &l.Backends[0]
 		isCommand := b.Launch != nil || b.MCP != nil && len(b.MCP.Command) > 0
 		switch {
 		case flag == "header":
 			if b.MCP == nil || isCommand {
-				return problem.Usage("--header", "leave it out", "--header is for the URL of an MCP server, and this is none")
+				return problem.Usage("--header", "leave it out",
+					"--header is for the URL of an MCP server, and this is none")
 			}
 		case flag == "revision":
 			if b.MCP == nil {
-				return problem.Usage("--revision", "add --mcp if it is one, or leave --revision out", "--revision is for an MCP server")
+				return problem.Usage("--revision", "add --mcp if it is one, or leave --revision out",
+					"--revision is for an MCP server")
 			}
 			b.MCP.Revision = f.revision
 			l.SetBy("backends.0.mcp.revision", "--revision")
 		case flag == "plaintext":
 			if b.Dial == "" {
-				return problem.Usage("--plaintext", "leave it out", "--plaintext is for tcp:host:port or dns:host:port, and this is neither")
+				return problem.Usage("--plaintext", "leave it out",
+					"--plaintext is for tcp:host:port or dns:host:port, and this is neither")
 			}
 			b.Insecure = f.plaintext
 			l.SetBy("backends.0.insecure", "--plaintext")
 		case !isCommand:
-			return problem.Usage("--"+flag, "leave it out", "--%s is for a backend that mcpbridge launches, and this one runs already", flag)
+			return problem.Usage("--"+flag, "leave it out",
+				"--%s is for a backend that mcpbridge launches, and this one runs already", flag)
 		}
 	}
 	if len(l.Backends) != 1 {
@@ -275,8 +292,10 @@ func (f *TargetFlags) adjustLaunch(flags *pflag.FlagSet, l *config.Config, key s
 	for _, e := range f.env {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || name == "" {
-			wrong = append(wrong, problem.Usage("--env "+e, "write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
-				"%q does not set a variable", e))
+			wrong = append(wrong,
+				problem.Usage("--env "+e,
+					"write --env NAME=VALUE, or --pass-env NAME to pass on what mcpbridge itself has",
+					"%q does not set a variable", e))
 			continue
 		}
 		if c.Env == nil {
@@ -300,7 +319,8 @@ func (f *TargetFlags) adjustHeaders(b *config.Backend, l *config.Config) error {
 	for _, header := range f.headers {
 		name, value, ok := strings.Cut(header, ":")
 		if value = strings.TrimSpace(value); !ok || !httpguts.ValidHeaderFieldName(name) {
-			return problem.Usage("--header", "write --header 'NAME: VALUE'", "%q does not begin with the name of a header", strings.TrimSpace(name))
+			return problem.Usage("--header", "write --header 'NAME: VALUE'",
+				"%q does not begin with the name of a header", strings.TrimSpace(name))
 		}
 		value, p := l.Expand(value)
 		if p != nil {
@@ -316,7 +336,10 @@ func (f *TargetFlags) adjustHeaders(b *config.Backend, l *config.Config) error {
 }
 
 // CommandNames are the names of the commands.
-var CommandNames = []string{"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto", "version", "help"}
+var CommandNames = []string{
+	"run", "list", "describe", "call", "read", "prompt", "complete", "verify", "proto",
+	"version", "help",
+}
 
 // LogValues returns the flags of the log that are set, as values by key, and their names by key.
 func LogValues(flags *pflag.FlagSet) (map[string]any, map[string]string) {

@@ -42,20 +42,25 @@ func (e *Env) VerifyCommand() *cobra.Command {
   mcpbridge verify unix:/run/tools.sock`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
-			case dash == 0 && len(args) > 0 && config.IsURL(args[0]), dash < 0 && len(args) == 1 && config.IsURL(args[0]):
+			case (dash == 0 && len(args) > 0 || dash < 0 && len(args) == 1) && config.IsURL(args[0]):
 				return notABackend(args[0], "mcpbridge list "+args[0])
 			case dash == 0 && len(args) > 0 && isAddress(args[0]):
-				return problem.Usage(args[0], "write "+e.withoutDashes(args), "only a command goes after --, and %s is none", args[0])
+				return problem.Usage(args[0], "write "+e.withoutDashes(args),
+					"only a command goes after --, and %s is none", args[0])
 			case dash == 0 && len(args) > 0:
 				o.Command = args
-			case dash < 0 && len(args) == 1 && config.ValidateDial(args[0], "") == nil && !strings.HasPrefix(args[0], "dns:"):
+			case dash < 0 && len(args) == 1 && config.ValidateDial(args[0], "") == nil &&
+				!strings.HasPrefix(args[0], "dns:"):
 				if o.Address = args[0]; !plaintext && !config.IsLocal(o.Address) {
-					return config.Unprotected(o.Address, "the argument "+o.Address, "verify it on its own machine", "say --plaintext")
+					return config.Unprotected(o.Address, "the argument "+o.Address, "verify it on its own machine",
+						"say --plaintext")
 				}
 			case dash < 0 && len(args) > 0:
-				return problem.Usage("the arguments", e.WithDashes(args), "%q is neither unix:PATH nor tcp:HOST:PORT", args[0])
+				return problem.Usage("the arguments", e.WithDashes(args), "%q is neither unix:PATH nor tcp:HOST:PORT",
+					args[0])
 			default:
-				return problem.Usage("the arguments", "write mcpbridge verify -- python3 tools.py, or mcpbridge verify unix:/run/tools.sock",
+				return problem.Usage("the arguments",
+					"write mcpbridge verify -- python3 tools.py, or mcpbridge verify unix:/run/tools.sock",
 					"there is no backend to verify, or more than one")
 			}
 			for _, kv := range env {
@@ -151,7 +156,10 @@ func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 		return notABackend(strings.Join(o.Command, " "), "mcpbridge list -- "+strings.Join(o.Command, " "))
 	}
 	if start, ok := errors.AsType[*verify.StartError](err); ok {
-		return &problem.Error{Exit: problem.ExitPlugin, Code: "plugin_start", What: terminal.Escape(start.What), Why: terminal.Escape(start.Why), Fix: start.Fix, Cause: err}
+		return &problem.Error{
+			Exit: problem.ExitPlugin, Code: "plugin_start", What: terminal.Escape(start.What),
+			Why: terminal.Escape(start.Why), Fix: start.Fix, Cause: err,
+		}
 	}
 	if err != nil {
 		return &problem.Error{Exit: problem.ExitInterrupted, Code: "interrupted", What: err.Error(), Cause: err}
@@ -181,14 +189,17 @@ func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 		missing := 0
 		for _, needs := range of {
 			missing += len(left[needs])
-			fmt.Fprintf(e.Stdout, "left out, because they need %s: %s (docs/verify.md says how to have them)\n", needs, strings.Join(left[needs], ", "))
+			fmt.Fprintf(e.Stdout, "left out, because they need %s: %s (docs/verify.md says how to have them)\n", needs,
+				strings.Join(left[needs], ", "))
 		}
-		fmt.Fprintf(e.Stdout, "%d checks: %d passed, %d failed, %d left out\n", len(checks), len(checks)-len(failed)-missing, len(failed), missing)
+		fmt.Fprintf(e.Stdout, "%d checks: %d passed, %d failed, %d left out\n", len(checks),
+			len(checks)-len(failed)-missing, len(failed), missing)
 	}
 	if len(failed) > 0 {
 		return &problem.Error{
-			Exit: problem.ExitFindings, Code: "findings", What: "the backend does not keep the contract: " + strings.Join(failed, ", "),
-			Fix: "what was printed for each of them says how to mend it",
+			Exit: problem.ExitFindings, Code: "findings",
+			What: "the backend does not keep the contract: " + strings.Join(failed, ", "),
+			Fix:  "what was printed for each of them says how to mend it",
 		}
 	}
 	return nil
@@ -202,9 +213,16 @@ func printCheck(w io.Writer, c verify.Check) {
 	mark := map[verify.Outcome]string{verify.Passed: "ok    ", verify.Failed: "FAILED"}[c.Outcome]
 	fmt.Fprintf(w, "%s  %-15s  %s\n", mark, c.Name, c.Does)
 	for _, d := range c.Defects {
-		for _, m := range []struct{ name, text string }{{"what: ", d.What}, {"where:", d.Where}, {"why:  ", d.Why}, {"fix:  ", d.Fix}, {"see:  ", c.Clause}} {
+		for _, m := range []struct{ name, text string }{
+			{"what: ", d.What},
+			{"where:", d.Where},
+			{"why:  ", d.Why},
+			{"fix:  ", d.Fix},
+			{"see:  ", c.Clause},
+		} {
 			if m.text != "" {
-				fmt.Fprintf(w, "        %s %s\n", m.name, strings.ReplaceAll(terminal.Escape(m.text), "\n", "\n               "))
+				fmt.Fprintf(w, "        %s %s\n", m.name,
+					strings.ReplaceAll(terminal.Escape(m.text), "\n", "\n               "))
 			}
 		}
 	}
