@@ -80,18 +80,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer out.stop()
 		ctx, to, done, err := ss.begin(&msg, out)
-		switch {
-		case err != nil:
+		if err != nil {
 			s.refuse(ss.rev, &msg, out, err)
-		case out.polled != nil:
+			return
+		}
+		if out.polled != nil {
 			out.untilPolled(func() {
 				defer done()
 				ss.request(ctx, &msg, s.origin(r), to)
 			})
-		default:
-			defer done()
-			ss.request(ctx, &msg, s.origin(r), to)
+			return
 		}
+		defer done()
+		ss.request(ctx, &msg, s.origin(r), to)
 	}
 }
 

@@ -54,7 +54,7 @@ var panicPoints = map[string]panicPoint{
 		file: "internal/mcpserver/conn.go", line: "ss := c.legacy()",
 		in: "func (c *conn) take(", ends: true,
 	},
-	"mcpserverPost": {file: "internal/mcpserver/http.go", line: "switch {", in: "func (s *Server) ServeHTTP("},
+	"mcpserverPost": {file: "internal/mcpserver/http.go", line: "switch {", in: "func (s *Server) readBody("},
 	"mcpserverInitialize": {
 		file: "internal/mcpserver/http.go", line: "ss, result, err := s.initialize(r.Context(), msg, s.origin(r))",
 	},
