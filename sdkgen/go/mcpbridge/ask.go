@@ -401,6 +401,7 @@ func (c *call) ask(key string, request *pb.InputRequest) (*pb.InputResponse, err
 	}
 	a.asked[key] = true
 	answer := a.answers[key]
+	c.repeated = c.repeated || c.sent && answer != nil
 	if e := answer.GetError(); e != nil {
 		return nil, failedAnswer(e)
 	}

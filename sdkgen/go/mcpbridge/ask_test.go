@@ -1,10 +1,12 @@
 package mcpbridge_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +98,60 @@ func TestManyRoundsAndOnce(t *testing.T) {
 	called := mcpbridgetest.Call(t, app, "order", nil, mcpbridgetest.WithAnswers(7, "Ada", "Bob"))
 	if got := called.Text(); got != "7 map[size:7]AdaBob" && got != "7 map[size:7] Ada Bob" || charged != 1 || called.Rounds != 4 {
 		t.Errorf("got %s after %d rounds, charged %d times", got, called.Rounds, charged)
+	}
+}
+
+func TestRepeatedEventsAreLoggedOnce(t *testing.T) {
+	ask := func(ctx context.Context) error {
+		_, err := mcpbridge.Elicit[bool](ctx, "Sure?")
+		return err
+	}
+	report := func(ctx context.Context) error {
+		mcpbridge.Progress(ctx, 1, 1)
+		return nil
+	}
+	write := func(ctx context.Context) error {
+		mcpbridge.Log(ctx, mcpbridge.LevelInfo, "begun")
+		return nil
+	}
+	reportOnce := func(ctx context.Context) error {
+		_, err := mcpbridge.Once(ctx, "report", func(ctx context.Context) (int, error) { return 0, report(ctx) })
+		return err
+	}
+	for _, c := range []struct {
+		name  string
+		steps []func(context.Context) error
+		want  int
+	}{
+		{"progress before the question", []func(context.Context) error{report, ask}, 1},
+		{"log message before the question", []func(context.Context) error{write, ask}, 1},
+		{"progress between two questions", []func(context.Context) error{ask, report, ask}, 1},
+		{"progress after the question", []func(context.Context) error{ask, report}, 0},
+		{"progress in Once", []func(context.Context) error{reportOnce, ask}, 0},
+		{"no question", []func(context.Context) error{report, write}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log bytes.Buffer
+			defer slog.SetDefault(slog.Default())
+			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+			app := mcpbridge.New("test", "1")
+			does(app, "works", func(ctx context.Context) (string, error) {
+				for _, step := range c.steps {
+					if err := step(ctx); err != nil {
+						return "", err
+					}
+				}
+				return "done", nil
+			})
+			for range 2 {
+				if called := mcpbridgetest.Call(t, app, "works", nil, mcpbridgetest.WithAnswers(true, true)); called.Text() != "done" {
+					t.Fatalf("got %v, want done", called.Result)
+				}
+			}
+			if got := strings.Count(log.String(), "before an answered question"); got != c.want {
+				t.Errorf("got %d warnings, want %d:\n%s", got, c.want, log.String())
+			}
+		})
 	}
 }
 

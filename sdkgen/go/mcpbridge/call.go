@@ -21,9 +21,11 @@ type call struct {
 	responses map[string]*pb.InputResponse
 	send      func(*pb.Progress, *pb.LogMessage) error
 
-	mu     sync.Mutex // guards the rest: a stream does not permit concurrent sends
-	closed bool       // the handler has returned
-	asks   *asks      // created by the first question
+	mu       sync.Mutex // guards the rest: a stream does not permit concurrent sends
+	closed   bool       // the handler has returned
+	sent     bool       // an event was sent
+	repeated bool       // an event was sent before an answered question, and therefore in an earlier round too
+	asks     *asks      // created by the first question
 }
 
 type callKey struct{}
@@ -112,16 +114,19 @@ func Progress(ctx context.Context, done, total float64, message ...string) {
 func (c *call) emit(p *pb.Progress, l *pb.LogMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && c.send(p, l) != nil {
-		c.closed = true
+	if c.closed {
+		return
 	}
+	c.closed = c.send(p, l) != nil
+	c.sent = true
 }
 
-// close stops sending events: the result comes last.
-func (c *call) close() {
+// close stops sending events: the result comes last. It reports whether events were repeated.
+func (c *call) close() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	return c.repeated
 }
 
 // A Level is the severity of a log message.

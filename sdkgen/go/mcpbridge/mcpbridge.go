@@ -149,15 +149,16 @@ func (t *table[T]) values(f func(*T)) {
 
 // A definition is the place of a definition, for messages: `main.go:12: tool "add"`.
 type definition struct {
-	app  *App
-	at   string // main.go:12
-	kind string
-	name string
+	app    *App
+	at     string // main.go:12
+	kind   string
+	name   string
+	repeat *sync.Once // logs that its function repeats events
 }
 
 // define returns the definition that the caller's caller makes.
 func define(a *App, kind, name string) definition {
-	d := definition{app: a, at: "?", kind: kind, name: name}
+	d := definition{app: a, at: "?", kind: kind, name: name, repeat: new(sync.Once)}
 	if _, file, line, ok := runtime.Caller(2); ok {
 		d.at = fmt.Sprintf("%s:%d", filepath.Base(file), line)
 	}

@@ -90,7 +90,7 @@ func (s *service) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingS
 			return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: l}})
 		},
 	}
-	result, needs, err := run(stream.Context(), c, func(ctx context.Context) (*pb.CallToolResult, error) {
+	result, needs, err := run(stream.Context(), t.definition, c, func(ctx context.Context) (*pb.CallToolResult, error) {
 		return t.call(ctx, req.GetArguments())
 	})
 	switch {
@@ -123,7 +123,7 @@ func (s *service) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerSt
 			return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_Log{Log: l}})
 		},
 	}
-	result, needs, err := run(stream.Context(), c, read)
+	result, needs, err := run(stream.Context(), d, c, read)
 	switch {
 	case needs != nil:
 		return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_InputRequired{InputRequired: needs}})
@@ -152,7 +152,7 @@ func (s *service) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamin
 			return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Log{Log: l}})
 		},
 	}
-	result, needs, err := run(stream.Context(), c, func(ctx context.Context) (*pb.GetPromptResult, error) {
+	result, needs, err := run(stream.Context(), p.definition, c, func(ctx context.Context) (*pb.GetPromptResult, error) {
 		return p.get(ctx, req.GetArguments())
 	})
 	switch {
@@ -180,12 +180,19 @@ func (s *service) missing(kind, name string, names *[]string) error {
 }
 
 // run makes one round of a call. If it asks questions, they are its result, whatever the handler returned.
-func run[T any](ctx context.Context, c *call, handle func(context.Context) (T, error)) (result T, needs *pb.InputRequired, err error) {
+func run[T any](
+	ctx context.Context, d definition, c *call, handle func(context.Context) (T, error),
+) (result T, needs *pb.InputRequired, err error) {
 	err = protect(func() (err error) {
 		result, err = handle(context.WithValue(ctx, callKey{}, c))
 		return err
 	})
-	c.close()
+	if c.close() {
+		d.repeat.Do(func() {
+			logger().Warn(fmt.Sprintf("%s: %s %q sends progress or log messages before an answered question, "+
+				"and so again in each round; send them after the question or in mcpbridge.Once", d.at, d.kind, d.name))
+		})
+	}
 	needs, tooMuch := c.required()
 	if tooMuch != nil {
 		return result, nil, tooMuch
