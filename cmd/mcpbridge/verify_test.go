@@ -47,7 +47,7 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 			problem.ExitOK,
 			[]string{
 				"ok      health           answers health checks for \"\" and \"plugin\"\n",
-				"ok      cancel           ends a call soon after it is cancelled\n", "2 checks: 2 passed, 0 failed, 0 left out\n",
+				"ok      cancel           ends a call soon after it is canceled\n", "2 checks: 2 passed, 0 failed, 0 left out\n",
 			},
 			nil,
 		},
@@ -57,18 +57,18 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 			problem.ExitFindings,
 			[]string{
 				"ok      health ",
-				"FAILED  bad-cursor       refuses a cursor that it has not said\n" +
-					"        what:  ListTools at a cursor that does not exist is answered as if it were right; want status INVALID_ARGUMENT\n" +
-					"        why:   a list that begins anew has no end for the client\n" +
-					"        fix:   fail with INVALID_ARGUMENT for a cursor that is not yours; a list of one page has none\n" +
+				"FAILED  bad-cursor       rejects unknown cursors\n" +
+					"        what:  ListTools with an unknown cursor: no error; want status INVALID_ARGUMENT\n" +
+					"        why:   a list that starts again has no end for the client\n" +
+					"        fix:   fail with INVALID_ARGUMENT for an unknown cursor; a list of one page has none\n" +
 					"        see:   proto/mcpbridge/v1/service.proto: ListToolsRequest\n",
 				"left out, because they need the kit's tools: cancel (docs/verify.md says how to have them)\n",
 				"3 checks: 1 passed, 1 failed, 1 left out\n",
 			},
 			[]string{"the backend does not keep the contract: bad-cursor"},
 		},
-		{"it does not start", []string{"--", "false"}, problem.ExitPlugin, nil, []string{"false ended before it said where it listens", "fix:"}},
-		{"nobody is there", []string{"unix:/nowhere/at/all"}, problem.ExitPlugin, nil, []string{"nothing answers at unix:/nowhere/at/all"}},
+		{"it does not start", []string{"--", "false"}, problem.ExitPlugin, nil, []string{"false exited before its handshake", "fix:"}},
+		{"nobody is there", []string{"unix:/nowhere/at/all"}, problem.ExitPlugin, nil, []string{"no response from unix:/nowhere/at/all"}},
 		{"dashes forgotten", []string{"python3", "tools.py"}, problem.ExitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
 		{"nothing to verify", nil, problem.ExitUsage, nil, []string{"there is no backend to verify"}},
 		{"an MCP server", []string{"--", "python3", mcpServer}, problem.ExitUsage, nil, []string{"this is an MCP server", "mcpbridge list -- python3 "}},

@@ -145,7 +145,7 @@ func (e *Env) whileNotMCP(ctx context.Context, o verify.Options) (both context.C
 func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 	ctx, started, done := e.whileNotMCP(ctx, o)
 	defer done()
-	o.Told = func(c verify.Check) {
+	o.Report = func(c verify.Check) {
 		started()
 		if !asJSON {
 			printCheck(e.Stdout, c)

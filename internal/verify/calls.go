@@ -25,8 +25,8 @@ const (
 	maxEvents = 100_000 // of a call
 )
 
-// caller is who we are: a client that can do everything and wants to know everything.
-func caller() *pb.CallContext {
+// testContext returns the context of a client with all capabilities, progress and logs.
+func testContext() *pb.CallContext {
 	return &pb.CallContext{
 		ProtocolVersion: "2026-07-28", ProgressWanted: true, LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG,
 		ClientInfo: &pb.Implementation{Name: "verify", Version: "1"},
@@ -37,38 +37,38 @@ func caller() *pb.CallContext {
 	}
 }
 
-// An answer is all of what became of a call.
-type answer struct {
-	progress []*pb.Progress
-	logs     []*pb.LogMessage
-	result   *pb.CallToolResult
-	needs    *pb.InputRequired
+// A response is the complete stream of a call.
+type response struct {
+	progress      []*pb.Progress
+	logs          []*pb.LogMessage
+	result        *pb.CallToolResult
+	inputRequired *pb.InputRequired
 }
 
-// text returns the text of a result that is one block of it.
-func (a *answer) text() string {
+// text returns the text of a result with a single text block.
+func (a *response) text() string {
 	if c := a.result.GetContent(); len(c) == 1 && c[0].GetText() != nil {
 		return c[0].GetText().GetText()
 	}
 	return rawjson.ShortenTo(a.result.String(), maxShown)
 }
 
-// errBreach is that a stream is not one of the contract's.
-var errBreach = errors.New("the stream is not as the contract says")
+// errViolation means that a stream violates the contract.
+var errViolation = errors.New("the stream violates the contract")
 
-// more changes a request before it is sent.
-type more func(*pb.CallToolRequest)
+// An option changes a request before it is sent.
+type option func(*pb.CallToolRequest)
 
 // call calls a tool and reads its stream to the end.
-func (b *backend) call(ctx context.Context, name, arguments string, with ...more) (*answer, error) {
-	req := &pb.CallToolRequest{Context: caller(), Name: name, Arguments: []byte(arguments)}
+func (b *backend) call(ctx context.Context, name, arguments string, with ...option) (*response, error) {
+	req := &pb.CallToolRequest{Context: testContext(), Name: name, Arguments: []byte(arguments)}
 	for _, f := range with {
 		f(req)
 	}
 	return b.send(ctx, req)
 }
 
-func (b *backend) send(ctx context.Context, req *pb.CallToolRequest) (*answer, error) {
+func (b *backend) send(ctx context.Context, req *pb.CallToolRequest) (*response, error) {
 	stream, err := b.mcp.CallTool(ctx, req)
 	if err != nil {
 		return nil, err
@@ -76,24 +76,25 @@ func (b *backend) send(ctx context.Context, req *pb.CallToolRequest) (*answer, e
 	return collect(stream)
 }
 
-func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*answer, error) {
-	a := &answer{}
+func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*response, error) {
+	a := &response{}
 	for {
 		m, err := stream.Recv()
-		over := a.result != nil || a.needs != nil
+		done := a.result != nil || a.inputRequired != nil
 		switch {
-		case errors.Is(err, io.EOF) && !over:
-			return nil, fmt.Errorf("%w: it ended without a result", errBreach)
+		case errors.Is(err, io.EOF) && !done:
+			return nil, fmt.Errorf("%w: no result", errViolation)
 		case errors.Is(err, io.EOF):
 			return a, nil
-		case err != nil && over:
-			return nil, fmt.Errorf("%w: after the result came the error %w", errBreach, err)
+		case err != nil && done:
+			return nil, fmt.Errorf("%w: error after the result: %w", errViolation, err)
 		case err != nil:
 			return nil, err
 		case len(a.progress)+len(a.logs) > maxEvents:
-			return nil, fmt.Errorf("%w: it has more than %d events", errBreach, maxEvents)
-		case over:
-			return nil, fmt.Errorf("%w: after the result came %s", errBreach, rawjson.ShortenTo(fmt.Sprint(m.GetEvent()), maxShown))
+			return nil, fmt.Errorf("%w: more than %d events", errViolation, maxEvents)
+		case done:
+			event := rawjson.ShortenTo(fmt.Sprint(m.GetEvent()), maxShown)
+			return nil, fmt.Errorf("%w: event after the result: %s", errViolation, event)
 		}
 		switch e := m.GetEvent().(type) {
 		case *pb.CallToolResponse_Progress:
@@ -103,30 +104,30 @@ func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*answer, e
 		case *pb.CallToolResponse_Result:
 			a.result = e.Result
 		case *pb.CallToolResponse_InputRequired:
-			a.needs = e.InputRequired
+			a.inputRequired = e.InputRequired
 		default:
-			return nil, fmt.Errorf("%w: an event is empty", errBreach)
+			return nil, fmt.Errorf("%w: empty event", errViolation)
 		}
 	}
 }
 
-// says checks that a call returns a text.
-func (t *trial) says(tool, arguments, want string) bool {
+// checkText checks that a call returns a text.
+func (t *trial) checkText(tool, arguments, want string) bool {
 	a, err := t.call(t.ctx, tool, arguments)
 	switch {
 	case err != nil:
-		t.wrong("%s %s: %s", tool, clip(arguments), problem(err))
-	case a.needs != nil:
-		t.wrong("%s %s asks something and does not answer", tool, clip(arguments))
+		t.failf("%s %s: %s", tool, clip(arguments), errorText(err))
+	case a.inputRequired != nil:
+		t.failf("%s %s requires input, want a result", tool, clip(arguments))
 	case a.text() != want:
-		t.wrong("%s %s says %s, want %s", tool, clip(arguments), clip(a.text()), clip(want))
+		t.failf("%s %s returns %s, want %s", tool, clip(arguments), clip(a.text()), clip(want))
 	default:
 		return true
 	}
 	return false
 }
 
-// clip is a part of what is too long to show.
+// clip shortens a text for a defect.
 func clip(s string) string {
 	if len(s) <= 120 {
 		return s
@@ -134,49 +135,53 @@ func clip(s string) string {
 	return fmt.Sprintf("%.100q... (%d bytes)", s, len(s))
 }
 
-// problem is an error in words for an author.
-func problem(err error) string {
-	if errors.Is(err, errBreach) {
+// errorText returns the text of an error for a defect.
+func errorText(err error) string {
+	if errors.Is(err, errViolation) {
 		return err.Error()
 	}
 	s := status.Convert(err)
-	return fmt.Sprintf("status %s: %s", names[s.Code()], rawjson.ShortenTo(s.Message(), maxShown))
+	return fmt.Sprintf("status %s: %s", codeNames[s.Code()], rawjson.ShortenTo(s.Message(), maxShown))
 }
 
-// fails checks that a call fails with a status of one of the codes.
-func (t *trial) fails(what string, err error, want ...codes.Code) {
+// checkCode checks that a call fails with one of the codes.
+func (t *trial) checkCode(what string, err error, want ...codes.Code) {
 	if err != nil && slices.Contains(want, status.Code(err)) {
 		return
 	}
-	var some []string
+	var names []string
 	for _, c := range want {
-		some = append(some, names[c])
+		names = append(names, codeNames[c])
 	}
-	wanted := strings.Join(some, " or ")
+	wanted := strings.Join(names, " or ")
 	if err == nil {
-		t.wrong("%s is answered as if it were right; want status %s", what, wanted)
+		t.failf("%s: no error; want status %s", what, wanted)
 		return
 	}
-	t.wrong("%s: status %s: %s; want %s", what, names[status.Code(err)], rawjson.ShortenTo(status.Convert(err).Message(), maxShown), wanted)
+	t.failf("%s: %s; want %s", what, errorText(err), wanted)
 }
 
-// names are the codes as the contract writes them.
-var names = map[codes.Code]string{
+// codeNames has the codes as in the contract.
+var codeNames = map[codes.Code]string{
 	codes.OK: "OK", codes.Canceled: "CANCELLED", codes.Unknown: "UNKNOWN", codes.InvalidArgument: "INVALID_ARGUMENT",
 	codes.DeadlineExceeded: "DEADLINE_EXCEEDED", codes.NotFound: "NOT_FOUND", codes.AlreadyExists: "ALREADY_EXISTS",
 	codes.PermissionDenied: "PERMISSION_DENIED", codes.ResourceExhausted: "RESOURCE_EXHAUSTED",
 	codes.FailedPrecondition: "FAILED_PRECONDITION", codes.Aborted: "ABORTED", codes.OutOfRange: "OUT_OF_RANGE",
-	codes.Unimplemented: "UNIMPLEMENTED", codes.Internal: "INTERNAL", codes.Unavailable: "UNAVAILABLE", codes.DataLoss: "DATA_LOSS",
-	codes.Unauthenticated: "UNAUTHENTICATED",
+	codes.Unimplemented: "UNIMPLEMENTED", codes.Internal: "INTERNAL", codes.Unavailable: "UNAVAILABLE",
+	codes.DataLoss: "DATA_LOSS", codes.Unauthenticated: "UNAUTHENTICATED",
 }
 
-// Questions.
+// Input requests.
 
-// answering makes a call round by round, with the answers that are given to its questions. It returns the rounds, the last of
-// which has the result.
-func (t *trial) answering(ctx context.Context, tool, arguments string, reply func(message string, q *pb.InputRequest) *pb.InputResponse, with ...more) ([]*answer, error) {
-	var rounds []*answer
-	req := &pb.CallToolRequest{Context: caller(), Name: tool, Arguments: []byte(arguments)}
+// A replier returns the response to an input request with a message.
+type replier func(message string, q *pb.InputRequest) *pb.InputResponse
+
+// callRounds calls a tool until it requires no more input. It returns the rounds, the last of which has the result.
+func (t *trial) callRounds(
+	ctx context.Context, tool, arguments string, reply replier, with ...option,
+) ([]*response, error) {
+	var rounds []*response
+	req := &pb.CallToolRequest{Context: testContext(), Name: tool, Arguments: []byte(arguments)}
 	for _, f := range with {
 		f(req)
 	}
@@ -186,17 +191,17 @@ func (t *trial) answering(ctx context.Context, tool, arguments string, reply fun
 			return rounds, err
 		}
 		rounds = append(rounds, a)
-		if a.needs == nil {
+		if a.inputRequired == nil {
 			return rounds, nil
 		}
 		req = proto.CloneOf(req)
-		req.State, req.InputResponses = a.needs.State, map[string]*pb.InputResponse{}
-		for _, key := range slices.Sorted(maps.Keys(a.needs.GetRequests())) {
-			q := a.needs.GetRequests()[key]
+		req.State, req.InputResponses = a.inputRequired.State, map[string]*pb.InputResponse{}
+		for _, key := range slices.Sorted(maps.Keys(a.inputRequired.GetRequests())) {
+			q := a.inputRequired.GetRequests()[key]
 			req.InputResponses[key] = reply(q.GetElicit().GetForm().GetMessage(), q)
 		}
 	}
-	return rounds, fmt.Errorf("%w: it asks on after 10 rounds", errBreach)
+	return rounds, fmt.Errorf("%w: still requires input after 10 rounds", errViolation)
 }
 
 // fill accepts a form with a value for its only field.
@@ -204,44 +209,42 @@ func fill(q *pb.InputRequest, value any) *pb.InputResponse {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
-	_ = json.Unmarshal(q.GetElicit().GetForm().GetRequestedSchema(), &schema) // what is not a schema has no field
+	_ = json.Unmarshal(q.GetElicit().GetForm().GetRequestedSchema(), &schema) // an invalid schema has no field
 	content := map[string]any{}
 	for field := range schema.Properties {
 		content[field] = value
 	}
 	text, err := json.Marshal(content)
 	if err != nil {
-		panic(err) // values are those of this package: text, numbers and yes or no
+		panic(err) // callers pass only text, numbers and booleans
 	}
-	return acted(pb.ElicitAction_ELICIT_ACTION_ACCEPT, text)
+	return elicitResponse(pb.ElicitAction_ELICIT_ACTION_ACCEPT, text)
 }
 
-// acted is what the user did.
-func acted(action pb.ElicitAction, content []byte) *pb.InputResponse {
-	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: action, Content: content}}}
+func elicitResponse(action pb.ElicitAction, content []byte) *pb.InputResponse {
+	result := &pb.ElicitResult{Action: action, Content: content}
+	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: result}}
 }
 
-// failedInput is why there is no answer.
-func failedInput(reason pb.InputError_Reason, message string) *pb.InputResponse {
+func errorResponse(reason pb.InputError_Reason, message string) *pb.InputResponse {
 	return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: reason, Message: message}}}
 }
 
-// Listening.
+// Subscriptions.
 
-// A listener is a Listen, of which the events come one by one.
-type listener struct {
+// A subscription is a Listen stream.
+type subscription struct {
 	events chan *pb.ListenResponse
-	ended  chan struct{} // closed at its end
+	ended  chan struct{} // closed after the stream
 	cancel context.CancelFunc
 }
 
-// listen opens a Listen.
-func (b *backend) listen(ctx context.Context, filter *pb.SubscriptionFilter) *listener {
+func (b *backend) listen(ctx context.Context, filter *pb.SubscriptionFilter) *subscription {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &listener{make(chan *pb.ListenResponse, 64), make(chan struct{}), cancel}
+	l := &subscription{make(chan *pb.ListenResponse, 64), make(chan struct{}), cancel}
 	go func() {
 		defer close(l.ended)
-		stream, err := b.mcp.Listen(ctx, &pb.ListenRequest{Context: caller(), Notifications: filter})
+		stream, err := b.mcp.Listen(ctx, &pb.ListenRequest{Context: testContext(), Notifications: filter})
 		for err == nil {
 			var m *pb.ListenResponse
 			if m, err = stream.Recv(); err != nil {
@@ -257,25 +260,25 @@ func (b *backend) listen(ctx context.Context, filter *pb.SubscriptionFilter) *li
 	return l
 }
 
-// next returns the next event, or nil if there is none soon.
-func (l *listener) next() *pb.ListenResponse {
+// next returns the next event, or nil after changeTimeout.
+func (l *subscription) next() *pb.ListenResponse {
 	select {
 	case m := <-l.events:
 		return m
 	case <-l.ended:
 		select {
-		case m := <-l.events: // it came before the end
+		case m := <-l.events: // received before the end
 			return m
 		default:
 			return nil
 		}
-	case <-time.After(change):
+	case <-time.After(changeTimeout):
 		return nil
 	}
 }
 
-// stop ends it, and waits until it has ended.
-func (l *listener) stop() {
+// stop cancels the stream and waits for its end.
+func (l *subscription) stop() {
 	l.cancel()
 	<-l.ended
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/verify"
 )
 
-// The page for authors has every check.
+// docs/verify.md has every check.
 func TestPageHasEveryCheck(t *testing.T) {
 	const page = "../../docs/verify.md"
 	text, err := os.ReadFile(page)
@@ -30,7 +30,7 @@ func TestPageHasEveryCheck(t *testing.T) {
 		return
 	}
 	if os.Getenv("UPDATE_DOCS") == "" {
-		t.Fatalf("the checks in %s are not those there are; run: UPDATE_DOCS=1 go test ./internal/verify -run Page", page)
+		t.Fatalf("the table of checks in %s is outdated; run: UPDATE_DOCS=1 go test ./internal/verify -run Page", page)
 	}
 	if err := os.WriteFile(page, []byte(before+begin+want.String()+end+after), 0o644); err != nil {
 		t.Fatal(err)

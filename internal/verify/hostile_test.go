@@ -38,20 +38,20 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// modeKey is the variable that makes the test binary a backend, which has the defect that it says. "sound" is none; "an array" and
-// "anything" are output schemas without one.
+// modeKey is the environment variable that makes the test binary a backend with a defect. "sound" means none; "an array"
+// and "anything" are valid output schemas.
 const modeKey = "VERIFY_TEST_MODE"
 
-// A hostile is a backend with one defect. It is written without an SDK.
+// A hostile is a backend with one defect, written without an SDK.
 type hostile struct {
 	mode    string
 	inner   *bridgetest.Handler
 	server  *grpc.Server
 	calls   atomic.Int64
-	stopped chan struct{} // told to stop
+	stopped chan struct{} // closed by Shutdown
 }
 
-// crash ends the process by a signal in a mode.
+// crash kills the process in a mode.
 func (h *hostile) crash(mode string) {
 	if h.is(mode) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -61,7 +61,7 @@ func (h *hostile) crash(mode string) {
 
 func (h *hostile) is(mode string) bool { return h.mode == mode }
 
-// run is the whole program. It returns its exit code.
+// run is the main function. It returns the exit code.
 func (h *hostile) run() int {
 	if os.Getenv("MCPBRIDGE_PLUGIN") != "mcpbridge.v1" && !h.is("started by anybody") {
 		if h.is("silent") {
@@ -108,7 +108,7 @@ func (h *hostile) run() int {
 	for {
 		select {
 		case <-terminate:
-			if h.is("deaf to SIGTERM") {
+			if h.is("ignores SIGTERM") {
 				continue
 			}
 		case <-orphaned:
@@ -124,7 +124,7 @@ func (h *hostile) run() int {
 	}
 }
 
-// tls returns the TLS that the host wants, and the certificate as the handshake says it.
+// tls returns the TLS configuration for the host, and the certificate for the handshake.
 func (h *hostile) tls() (*tls.Config, string, error) {
 	client := os.Getenv("PLUGIN_CLIENT_CERT")
 	if client == "" && !h.is("always a certificate") || h.is("no TLS") {
@@ -145,7 +145,7 @@ func (h *hostile) tls() (*tls.Config, string, error) {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
 	}
-	for { // until its length is one that would be padded
+	for { // until base64 of the certificate needs padding
 		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 		if err != nil {
 			return nil, "", err
@@ -221,7 +221,7 @@ func (h *hostile) serve(config *tls.Config) {
 	h.server = grpc.NewServer(options...)
 	register(h.server, bridge.HandlerFunc(h.handle))
 	checks := health.NewServer()
-	if !h.is("unwell") {
+	if !h.is("no plugin service") {
 		checks.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 	if h.is("not serving") {
@@ -233,7 +233,7 @@ func (h *hostile) serve(config *tls.Config) {
 	}
 	h.server.RegisterService(&grpc.ServiceDesc{ServiceName: "plugin.GRPCController", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
 		MethodName: "Shutdown", Handler: func(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			if !h.is("deaf to Shutdown") {
+			if !h.is("ignores Shutdown") {
 				close(h.stopped)
 			}
 			m := &emptypb.Empty{}
@@ -245,7 +245,7 @@ func (h *hostile) serve(config *tls.Config) {
 func (h *hostile) drain(l net.Listener) int {
 	switch h.mode {
 	case "abrupt":
-		<-time.After(50 * time.Millisecond) // Shutdown is answered
+		<-time.After(50 * time.Millisecond) // for the response to Shutdown
 		return 0
 	case "leaves its socket":
 		if u, ok := l.(*net.UnixListener); ok {
@@ -260,7 +260,7 @@ func (h *hostile) drain(l net.Listener) int {
 	return 0
 }
 
-// handle is the kit's handler, with a defect.
+// handle is the kit's handler with a defect.
 func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	n := h.calls.Add(1)
 	if r, ok := call.Request.(*pb.CallToolRequest); ok {
@@ -272,13 +272,13 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if r, ok := call.Request.(*pb.ListToolsRequest); ok && r.Cursor != nil && (h.is("any cursor") || h.is("ever more pages") || h.is("huge list")) {
 		call = &bridge.Call{Method: call.Method, Request: &pb.ListToolsRequest{}}
 	}
-	// What the kit's handler leaves to fronts.
+	// Fronts do the following for the kit's handler.
 	page, ok := call.Request.(interface{ GetCursor() string })
 	if ok && page.GetCursor() != "" && call.Method != bridge.ListTools {
-		return nil, bridge.Errorf(codes.InvalidArgument, "there is no page at cursor %q", page.GetCursor())
+		return nil, bridge.Errorf(codes.InvalidArgument, "unknown cursor %q", page.GetCursor())
 	}
 	if r, ok := call.Request.(*pb.CompleteRequest); ok && r.GetRef().GetPrompt().GetName() != "p" {
-		return nil, bridge.Errorf(codes.NotFound, "there is no such prompt")
+		return nil, bridge.Errorf(codes.NotFound, "unknown prompt")
 	}
 	res, err := h.inner.Handle(ctx, call, emit)
 	if err != nil {
@@ -360,18 +360,18 @@ func (h *hostile) listening(ctx context.Context, call *bridge.Call, r *pb.Listen
 			}
 			return emit(ctx, e)
 		})
-	case "tells nobody":
+	case "no changes":
 		return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 			if e.Change.GetAcknowledged() == nil {
 				return nil
 			}
 			return emit(ctx, e)
 		})
-	case "tells everybody":
+	case "all changes":
 		call = &bridge.Call{Method: call.Method, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}}}
 		return h.inner.Handle(ctx, call, emit)
 	}
-	// The kit's handler tells all listeners everything: fronts choose. A backend chooses itself.
+	// The kit's handler sends all changes, which fronts filter. A backend filters them itself.
 	return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		f := r.GetNotifications()
 		updated := e.Change.GetResourceUpdated()
@@ -397,7 +397,7 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 		}
 	case "easy to upset: echo":
 		if !sound {
-			fmt.Fprintln(os.Stderr, "panic: that is no object")
+			fmt.Fprintln(os.Stderr, "panic: not an object")
 			os.Exit(2)
 		}
 	case "anything goes: mcpbridge-verify-nothing", "inexact failure: nothing":
@@ -469,9 +469,9 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 	return h.inner.Handle(ctx, call, emit)
 }
 
-// survey asks as it should not.
+// survey requires input in the wrong way.
 func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
-	if h.is("again and again") { // what should happen once happens in each round
+	if h.is("again and again") { // counts in each round
 		res, err := h.inner.Handle(context.Background(), &bridge.Call{Method: bridge.CallTool, Request: r}, nil)
 		if _, again := h.inner.Handle(context.Background(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "survey"}}, nil); again != nil {
 			return nil, again
@@ -485,7 +485,7 @@ func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
 	return &bridge.Result{InputRequired: &pb.InputRequired{Requests: ask, State: []byte("x")}}, nil
 }
 
-// register makes s serve h as the contract's service, without any of the checks that a front makes.
+// register registers h as the contract's service, without the checks of a front.
 func register(s grpc.ServiceRegistrar, h bridge.Handler) {
 	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*bridge.Handler)(nil)}
 	for _, m := range bridge.Methods() {

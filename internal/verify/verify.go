@@ -1,9 +1,9 @@
-// Package verify drives a backend through every behaviour of the contract and says what is wrong with it, in the words of
-// whoever wrote it. It launches and dials backends by itself, and does not use the bridge's own back: what that one tolerates
-// is a finding here.
+// Package verify checks whether a backend fulfills the contract and reports its defects to its author. It launches and
+// dials backends itself, without the bridge's own back, which tolerates some of the defects.
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,57 +15,57 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options say which backend to verify. Exactly one of Command and Address is set.
+// Options configure a verification. Exactly one of Command and Address must be set.
 type Options struct {
-	// Command is the program to launch and its arguments. It is launched several times.
+	// Command is the program to launch, several times, and its arguments.
 	Command []string
-	// Dir is the directory it runs in. Empty: ours.
+	// Dir is the working directory of the program. If empty, that of this process is used.
 	Dir string
-	// Env is its environment, to which what a host says is added.
+	// Env is the environment of the program, to which the variables of the bridge are added.
 	Env []string
-	// Address is where a backend listens: unix:PATH or tcp:HOST:PORT.
+	// Address is the address of a running backend: unix:PATH or tcp:HOST:PORT.
 	Address string
-	// StartTimeout is how long it may take until its handshake. 0: 30 s.
+	// StartTimeout limits the time until the handshake. If zero, 30s is used.
 	StartTimeout time.Duration
-	// Only names the checks to make. Empty: all of them.
+	// Only has the names of the checks to run. If empty, all are run.
 	Only []string
-	// Told is called with each check when it has ended. It may be nil.
-	Told func(Check)
+	// Report, if not nil, is called with each check when it is done.
+	Report func(Check)
 }
 
-// An Outcome is what became of a check.
+// An Outcome is the result of a check.
 type Outcome string
 
-// What can become of a check.
+// The outcomes.
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
-	LeftOut Outcome = "left out" // what it needs is not there: see Needs
+	LeftOut Outcome = "left out" // see Needs
 )
 
-// What a check can need that a backend does not have.
+// Preconditions of checks.
 const (
 	needsKit    = "the kit's tools"
 	needsLaunch = "a command to launch"
 )
 
-// A Check is one behaviour, and whether the backend has it.
+// A Check is one behavior, and whether the backend has it.
 type Check struct {
-	// Name is the check's name, and stays the same.
+	// Name identifies the check, and does not change between versions.
 	Name string `json:"name"`
-	// Does says what a backend does that passes.
+	// Does describes the behavior.
 	Does string `json:"does"`
-	// Clause is where that is written.
+	// Clause is the place in the specification.
 	Clause  string  `json:"clause"`
 	Outcome Outcome `json:"outcome"`
-	// Needs is what is missing for a check that was left out.
+	// Needs is the missing precondition of a check that was left out.
 	Needs string `json:"needs,omitempty"`
-	// Defects are what is wrong. At most maxDefects are kept.
+	// Defects are what the check found, at most maxDefects.
 	Defects []Defect      `json:"defects,omitempty"`
 	Took    time.Duration `json:"nanoseconds"`
 }
 
-// A Defect is something that is wrong with a backend.
+// A Defect is a violation of the contract.
 type Defect struct {
 	What  string `json:"what"`
 	Where string `json:"where,omitempty"`
@@ -74,27 +74,27 @@ type Defect struct {
 }
 
 const (
-	maxDefects = 10               // that are kept of a check
-	maxShown   = 600              // bytes of what a backend said, in a defect
-	patience   = 60 * time.Second // the most that a check takes
-	settle     = 300 * time.Millisecond
+	maxDefects   = 10  // of a check
+	maxShown     = 600 // bytes of a backend's text in a defect
+	checkTimeout = 60 * time.Second
+	exitGrace    = 300 * time.Millisecond // for a process that a failed check may have ended
 )
 
-// A StartError says why a backend could not be verified at all.
+// A StartError means that a backend could not be verified at all.
 type StartError struct{ Defect }
 
 // Error implements error.
 func (e *StartError) Error() string { return e.What }
 
-// Run verifies a backend and returns the checks in their order. The error is a *StartError if the backend did not start or does
-// not answer, and otherwise that ctx has ended.
+// Run verifies a backend and returns the checks in their order. The error is a *StartError if the backend did not start
+// or does not respond, and otherwise that of ctx.
 func Run(ctx context.Context, o Options) ([]Check, error) {
 	if o.StartTimeout == 0 {
 		o.StartTimeout = 30 * time.Second
 	}
 	d := &driver{o: o}
 	defer d.stop()
-	if err := d.begin(ctx); err != nil {
+	if err := d.openShared(ctx); err != nil {
 		return nil, err
 	}
 	var err error
@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) ([]Check, error) {
 		return nil, err
 	}
 	var all []Check
-	for _, r := range rows() {
+	for _, r := range rows {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, r.name) {
 			continue
 		}
@@ -113,23 +113,23 @@ func Run(ctx context.Context, o Options) ([]Check, error) {
 		case r.launch && o.Address != "":
 			c.Outcome, c.Needs = LeftOut, needsLaunch
 		default:
-			d.try(ctx, r, &c)
+			d.run(ctx, r, &c)
 		}
 		if ctx.Err() != nil {
 			return all, fmt.Errorf("verifying: %w", context.Cause(ctx))
 		}
 		all = append(all, c)
-		if o.Told != nil {
-			o.Told(c)
+		if o.Report != nil {
+			o.Report(c)
 		}
 	}
 	return all, nil
 }
 
-// Checks returns all the checks there are, in their order, with what they need.
+// Checks returns all checks in their order, with their preconditions.
 func Checks() []Check {
 	var all []Check
-	for _, r := range rows() {
+	for _, r := range rows {
 		c := Check{Name: r.name, Does: r.does, Clause: r.clause, Needs: r.needs}
 		if r.launch {
 			c.Needs = needsLaunch
@@ -139,63 +139,68 @@ func Checks() []Check {
 	return all
 }
 
-// A row is a check: what it is about, and how it is made. Why and fix are those of its defects, unless they say otherwise.
+// A row defines a check. why and fix apply to its defects, unless they have their own.
 type row struct {
 	name, does, clause, why, fix string
-	needs                        string // needsKit, or nothing
-	launch                       bool   // it launches processes of its own, or does something to one
+	needs                        string // needsKit or empty
+	launch                       bool   // it launches processes of its own, or changes the state of the shared one
 	run                          func(*trial)
 }
 
-// A driver drives one backend.
+// rows has all checks in the order in which they run.
+var rows = slices.Concat(startRows, listRows, toolRows, shutdownRows)
+
+// Places of clauses.
+const (
+	inStart   = "docs/verify.md: Starting"
+	inService = "proto/mcpbridge/v1/service.proto: "
+	inInput   = "proto/mcpbridge/v1/input.proto: "
+	inTool    = "proto/mcpbridge/v1/tool.proto: "
+	inErrors  = "docs/errors.md"
+)
+
+// A driver runs checks against one backend.
 type driver struct {
 	o   Options
-	b   *backend // the one that most checks share
-	kit bool     // it has the kit's tools
+	b   *backend // shared by most checks
+	kit bool     // the backend has the kit's tools
 }
 
-// A trial is a check under way.
+// A trial is one run of a check.
 type trial struct {
 	*backend
-	ctx   context.Context //nolint:containedctx // a trial is one run of a check and ends with it
+	ctx   context.Context //nolint:containedctx // ends with the trial
 	d     *driver
 	row   row
 	where string
 	found []Defect
 }
 
-// wrong says that something is wrong.
-func (t *trial) wrong(format string, args ...any) {
+// failf adds a defect.
+func (t *trial) failf(format string, args ...any) {
 	t.defect(Defect{What: rawjson.ShortenTo(fmt.Sprintf(format, args...), maxShown)})
 }
 
-// defect adds one that has words of its own.
+// defect adds a defect, completed by the texts of the row.
 func (t *trial) defect(d Defect) {
 	if len(t.found) == maxDefects {
 		return
 	}
-	d.Where = rawjson.ShortenTo(d.Where, maxShown)
-	if d.Why == "" {
-		d.Why = t.row.why
-	}
-	if d.Fix == "" {
-		d.Fix = t.row.fix
-	}
-	if d.Where == "" {
-		d.Where = rawjson.ShortenTo(t.where, maxShown)
-	}
+	d.Where = rawjson.ShortenTo(cmp.Or(d.Where, t.where), maxShown)
+	d.Why = cmp.Or(d.Why, t.row.why)
+	d.Fix = cmp.Or(d.Fix, t.row.fix)
 	t.found = append(t.found, d)
 }
 
-// at says where what is wrong is, until the function is called that it returns.
+// at sets the place of defects until the returned function is called.
 func (t *trial) at(place string) func() {
 	before := t.where
 	t.where = place
 	return func() { t.where = before }
 }
 
-// begin launches the backend that most checks share, or dials it.
-func (d *driver) begin(ctx context.Context) error {
+// openShared launches or dials the backend that most checks share.
+func (d *driver) openShared(ctx context.Context) error {
 	b, err := d.open(ctx)
 	if err != nil {
 		return err
@@ -210,10 +215,10 @@ func (d *driver) stop() {
 	}
 }
 
-// open launches a backend, or dials the one there is, and returns it when it answers.
+// open launches or dials a backend, and returns it when it responds.
 func (d *driver) open(ctx context.Context) (*backend, error) {
 	if d.o.Address != "" {
-		return dialled(ctx, d.o.Address)
+		return dialAddress(ctx, d.o.Address)
 	}
 	p, err := d.start(ctx)
 	if err != nil {
@@ -227,28 +232,28 @@ func (d *driver) open(ctx context.Context) (*backend, error) {
 	return b, nil
 }
 
-// try makes one check, and has a backend for the next one that runs.
-func (d *driver) try(ctx context.Context, r row, c *Check) {
+// run runs one check. If the shared backend exited, it opens another one for the following checks.
+func (d *driver) run(ctx context.Context, r row, c *Check) {
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	t := &trial{ctx: limited, d: d, row: r, backend: d.b}
 	r.run(t)
 	if p := d.b.proc; p != nil && len(t.found) > 0 {
-		p.exits(settle) // if it is that what has gone wrong
+		p.exits(exitGrace) // its exit may be the cause
 	}
 	if p := d.b.proc; p != nil && p.Context().Err() != nil && ctx.Err() == nil {
 		if !r.launch {
 			p.Finish()
 			ended := Defect{
-				What: "the process has ended: " + p.ExitReason(), Why: "its other calls end with it\n" + p.said(),
-				Fix: "an error of one call must not end the program: catch it where the call is answered",
+				What: "the process exited: " + p.ExitReason(), Why: "its other calls fail\n" + p.output(),
+				Fix: "an error in one call must not end the program: handle it where the call is handled",
 			}
-			t.found = slices.Insert(t.found, 0, ended) // the others follow from it
+			t.found = slices.Insert(t.found, 0, ended) // the cause of the others
 		}
 		d.b.close()
-		if err := d.begin(ctx); err != nil {
-			t.wrong("it could not be started again: %v", err)
+		if err := d.openShared(ctx); err != nil {
+			t.failf("could not be started again: %v", err)
 		}
 	}
 	c.Took, c.Outcome = time.Since(began), Passed
@@ -257,15 +262,15 @@ func (d *driver) try(ctx context.Context, r row, c *Check) {
 	}
 }
 
-// kitTools are the tools that a backend must have for the checks that need the kit.
+// kitTools are the tools that checks with needsKit call.
 var kitTools = []string{
-	"add", "ask", "blob", "count", "echo", "ended", "exact", "fail", "levels", "many", "meta", "noise", "remove", "sleep",
-	"started", "steps", "structured", "survey", "tell", "update", "wait", "who",
+	"add", "ask", "blob", "count", "echo", "ended", "exact", "fail", "levels", "many", "meta", "noise", "remove",
+	"sleep", "started", "steps", "structured", "survey", "tell", "update", "wait", "who",
 }
 
 // hasKit reports whether the backend has the kit's tools.
 func (d *driver) hasKit(ctx context.Context) (bool, error) {
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var have []string
 	var cursor *string
@@ -276,7 +281,7 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 			return false, fmt.Errorf("listing tools: %w", context.Cause(ctx))
 		}
 		if err != nil {
-			return false, nil // it may have no tools; what else is wrong with the list, a check says
+			return false, nil // the backend may have no tools; other errors are for the checks
 		}
 		for _, m := range tools {
 			if name := m.(*pb.Tool).GetName(); slices.Contains(kitTools, name) {
