@@ -87,7 +87,7 @@ func (p *Process) Start() error {
 		return err
 	}
 	if p.guard, err = setGuard(p.mark); err != nil {
-		p.Log.Debug().Err(err).Msg("what leaves the backend's process group may survive if the bridge is killed")
+		p.Log.Debug().Err(err).Msg("processes that leave the backend's process group may survive a killed bridge")
 	}
 	p.mu.Lock() // Pid must work as soon as the process runs
 	cmd, err := p.startWithFallback(path, theirs)
@@ -136,7 +136,7 @@ func (p *Process) startWithFallback(path string, files []*os.File) (*exec.Cmd, e
 
 // startLimited starts the program and applies its limits.
 func (p *Process) startLimited(path string, files []*os.File) (*exec.Cmd, error) {
-	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // ended by a sequence of signals; a context would only send SIGKILL
+	cmd := exec.Command(path, p.Command[1:]...) //nolint:noctx // a context would only send SIGKILL
 	cmd.Args[0] = p.Command[0]
 	cmd.Dir, cmd.Env = p.Dir, p.Env
 	if p.mark != "" {
@@ -166,7 +166,7 @@ func (p *Process) startLimited(path string, files []*os.File) (*exec.Cmd, error)
 	return cmd, nil
 }
 
-// wait waits for a started process. Its state contains the error.
+// wait waits for a started process. ProcessState has the error.
 func wait(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 	children.CompareAndDelete(cmd.Process.Pid, cmd) // the pid may be reused
@@ -205,7 +205,10 @@ func (p *Process) find() (string, error) {
 			path = filepath.Join(p.Dir, path)
 		}
 		if _, err := os.Stat(path); err != nil {
-			return "", &NotFoundError{fmt.Errorf("there is no program %s: %w", path, withoutPath(err)), "check the command's first word and the directory"}
+			return "", &NotFoundError{
+				fmt.Errorf("there is no program %s: %w", path, withoutPath(err)),
+				"check the command's first word and the directory",
+			}
 		}
 		return filepath.Abs(path)
 	}
@@ -253,19 +256,24 @@ var shortages = []Shortage{
 		[]syscall.Errno{syscall.ENOSPC},
 	},
 	{
-		"disk quota", "free space or inodes for temporary files (TMPDIR), or raise the quota; mcpbridge tries again meanwhile",
+		"disk quota",
+		"free space or inodes for temporary files (TMPDIR), or raise the quota; mcpbridge tries again meanwhile",
 		[]syscall.Errno{syscall.EDQUOT},
 	},
-	{"memory", "let the machine or the container have more memory; mcpbridge tries again meanwhile", []syscall.Errno{syscall.ENOMEM}},
 	{
-		"processes", "let the user or the container have more processes (ulimit -u, TasksMax, pids.max); mcpbridge tries again meanwhile",
+		"memory", "give the machine or the container more memory; mcpbridge tries again meanwhile",
+		[]syscall.Errno{syscall.ENOMEM},
+	},
+	{
+		"processes",
+		"allow the user or container more processes (ulimit -u, TasksMax, pids.max); mcpbridge tries again meanwhile",
 		[]syscall.Errno{syscall.EAGAIN},
 	},
 }
 
 // ShortageOf returns the exhausted resource that caused err, or nil.
 func ShortageOf(err error) *Shortage {
-	if _, unheld := errors.AsType[*LimitError](err); unheld {
+	if _, ok := errors.AsType[*LimitError](err); ok {
 		return nil // of a configured limit
 	}
 	for i := range shortages {

@@ -10,7 +10,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// What a program lacks to be started is not the program's fault.
 func TestShortages(t *testing.T) {
 	for want, errnos := range map[string][]syscall.Errno{
 		"file descriptors": {syscall.EMFILE, syscall.ENFILE},
@@ -27,12 +26,12 @@ func TestShortages(t *testing.T) {
 			} {
 				got := child.ShortageOf(err)
 				if (got == nil) != (want == "") || got != nil && (got.Resource != want || got.Fix == "") {
-					t.Errorf("%v: %+v, want %q", err, got, want)
+					t.Errorf("%v: got %+v, want %q", err, got, want)
 				}
 			}
 		}
 	}
 	if got := child.ShortageOf(nil); got != nil {
-		t.Errorf("without an error: %+v", got)
+		t.Errorf("without an error: got %+v", got)
 	}
 }

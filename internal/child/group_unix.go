@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// ownGroup makes cmd the leader of a process group, so that it can be signalled with its children.
+// ownGroup starts cmd as the leader of a process group, so that signals reach its children.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -6,22 +6,22 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps cmd from getting the console's Ctrl-C, which is for us.
+// ownGroup starts cmd in a group of its own, which does not get the console's Ctrl-C.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// A Signal is what is sent to a process.
+// A Signal is a request to a process.
 type Signal int
 
 const (
-	// Terminate asks a process to end. There is no such thing here.
+	// Terminate has no effect on Windows.
 	Terminate Signal = iota
-	// Kill ends a process.
+	// Kill kills a process.
 	Kill
 )
 
-// signalGroup ends p. Its children are not reached: that would take a job object.
+// signalGroup kills p, but not its children, which would need a job object.
 func signalGroup(p *os.Process, s Signal) {
 	if s == Kill {
 		_ = p.Kill()

@@ -23,8 +23,9 @@ for n in 1 2 3 4 5 6 7 8 9 10; do
 	done
 done`
 
-// A guard is a process that kills what has left a program's process group (setsid) when the bridge is killed. Neither
-// the trap nor Pdeathsig reach it, and control groups are often not available. The zero value does nothing.
+// A guard is a process that, when the bridge is killed, kills the processes that left a program's process group
+// (setsid). Neither the trap nor Pdeathsig reaches them, and control groups are often not available. The zero value
+// does nothing.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe *os.File
@@ -40,7 +41,7 @@ func setGuard(mark string) (guard, error) {
 		return guard{}, err
 	}
 	defer read.Close()
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "mcpbridge-guard", mark) //nolint:noctx // it ends when the pipe does
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "mcpbridge-guard", mark) //nolint:noctx // ends with the pipe
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
 	cmd.Stdin = read

@@ -2,7 +2,7 @@
 
 package child
 
-// A guard kills what has left the process group of a program when we are killed. Here there is none.
+// A guard is available on Linux only.
 type guard struct{}
 
 func newMark() string                { return "" }

@@ -70,7 +70,10 @@ func boundIn(l limits.Machine, root string, log *zerolog.Logger) (*resourceLimit
 	case !b.explicit:
 		b.files = min(uint64(limits.Machine{}.OrDefaults().Files), ours.Max)
 	case b.files > ours.Max:
-		return nil, &LimitError{"files", "raise that of mcpbridge (ulimit -n, LimitNOFILE), or lower the backend's", fmt.Errorf("mcpbridge itself may have %d", ours.Max)}
+		return nil, &LimitError{
+			"files", "raise that of mcpbridge (ulimit -n, LimitNOFILE), or lower the backend's",
+			fmt.Errorf("mcpbridge itself may have %d", ours.Max),
+		}
 	}
 	for _, c := range []struct {
 		controller, limit string
@@ -86,15 +89,15 @@ func boundIn(l limits.Machine, root string, log *zerolog.Logger) (*resourceLimit
 	}
 	if len(b.groups) == 0 {
 		b.optional = true
-		if err := b.gather(root); err != nil {
+		if err := b.addUnlimited(root); err != nil {
 			logNoGroup(log, err)
 		}
 	}
 	return b, nil
 }
 
-// gather makes a group without limits, which needs no controller in version 2, and any in version 1.
-func (b *resourceLimits) gather(root string) error {
+// addUnlimited adds a group without limits, which needs no controller in version 2, and any in version 1.
+func (b *resourceLimits) addUnlimited(root string) error {
 	base, v2, err := hierarchy(root, "")
 	if err != nil {
 		base, v2, err = hierarchy(root, "pids")
@@ -120,7 +123,8 @@ func (b *resourceLimits) dropOptional(log *zerolog.Logger, err error) bool {
 }
 
 func logNoGroup(log *zerolog.Logger, err error) {
-	log.Debug().Err(err).Msg("there is no control group for the backend: what leaves its process group may outlive it")
+	log.Debug().Err(err).
+		Msg("there is no control group for the backend: processes outside its process group may outlive it")
 }
 
 // limit sets the limit of a controller in its group.
@@ -163,7 +167,8 @@ func groupBase(root, controller string) (base string, v2 bool, err error) {
 	return base, v2, err
 }
 
-// hierarchy returns the directory of the bridge's group in the hierarchy of a controller. Empty: version 2.
+// hierarchy returns the directory of the bridge's group in the hierarchy of a controller. If controller is empty, it is
+// that of version 2.
 func hierarchy(root, controller string) (base string, v2 bool, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "proc", "self", "cgroup"))
 	if err != nil {
@@ -283,10 +288,10 @@ func sweepGroups(base string, v2 bool, log *zerolog.Logger) {
 			continue // its bridge is running, or another one removes it
 		}
 		if err := g.remove(); err != nil {
-			log.Debug().Err(err).Str("dir", name).Msg("a control group that a bridge has left cannot be removed")
+			log.Debug().Err(err).Str("dir", name).Msg("cannot remove a control group of a killed bridge")
 			continue
 		}
-		log.Info().Str("dir", name).Msg("removed a control group that a bridge has left that was killed")
+		log.Info().Str("dir", name).Msg("removed a control group of a killed bridge")
 	}
 }
 
@@ -316,7 +321,8 @@ func (b *resourceLimits) apply(pid int) error {
 		}
 	}
 	err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: b.files, Max: b.files}, nil)
-	if err != nil && b.explicit && !errors.Is(err, unix.ESRCH) { // the default cannot be set on a process of another user
+	// The default cannot be set on a process of another user.
+	if err != nil && b.explicit && !errors.Is(err, unix.ESRCH) {
 		return &LimitError{"files", "raise it, or leave it out", err}
 	}
 	return nil
@@ -325,8 +331,9 @@ func (b *resourceLimits) apply(pid int) error {
 // move moves a stopped process to its groups of version 1, and continues it.
 func (b *resourceLimits) move(pid int) error {
 	for err := error(unix.EINTR); err != nil; {
-		if err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait until it has stopped: %w", err)
+		err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait until it stops: %w", err)
 		}
 	}
 	for _, g := range b.groups {
@@ -338,7 +345,7 @@ func (b *resourceLimits) move(pid int) error {
 		}
 	}
 	if err := unix.PtraceDetach(pid); err != nil && !errors.Is(err, unix.ESRCH) { // it was killed
-		return fmt.Errorf("let it go: %w", err)
+		return fmt.Errorf("detach from it: %w", err)
 	}
 	return nil
 }
@@ -359,7 +366,7 @@ func (b *resourceLimits) oomKills() int {
 func (b *resourceLimits) end(log *zerolog.Logger) {
 	for _, g := range b.groups {
 		if err := g.remove(); err != nil {
-			log.Warn().Err(err).Msg("a control group stays; the next start removes it")
+			log.Warn().Err(err).Msg("cannot remove a control group; the next start removes it")
 		}
 	}
 	b.groups = nil

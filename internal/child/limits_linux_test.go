@@ -20,34 +20,34 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// does is the variable that has this program do something once it is told to: use so many MiB of memory, or open files until it has
-// no more.
-const does = "CHILD_TEST_DOES"
+// actionKey is the environment variable with the action of the test binary after a line of input: use so many MiB of
+// memory, or open files until that fails.
+const actionKey = "CHILD_TEST_ACTION"
 
 func TestMain(m *testing.M) {
-	what := os.Getenv(does)
-	if what == "" {
+	action := os.Getenv(actionKey)
+	if action == "" {
 		goleak.VerifyTestMain(m)
 	}
-	_, _ = fmt.Scanln() // until the limit is there
-	if what == "open" {
-		most := 0
+	_, _ = fmt.Scanln() // until the limit is set
+	if action == "open" {
+		opened := 0
 		fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
 		for ; err == nil; fd, err = unix.Open("/dev/null", unix.O_RDONLY, 0) {
-			most = fd + 1
+			opened = fd + 1
 		}
-		fmt.Println(most, err)
+		fmt.Println(opened, err)
 		return
 	}
-	mib, _ := strconv.Atoi(what)
-	room := make([]byte, mib<<20)
-	for i := 0; i < len(room); i += 4096 {
-		room[i] = 1
+	mib, _ := strconv.Atoi(action)
+	memory := make([]byte, mib<<20)
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
 	}
-	fmt.Println("eaten")
+	fmt.Println("used")
 }
 
-// self is this program.
+// self returns the path of the test binary.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -57,17 +57,18 @@ func self(t *testing.T) string {
 	return path
 }
 
-// A held is a process that has run within limits.
-type held struct {
+// A limitedRun is a process that ran with limits.
+type limitedRun struct {
 	*Process
 
-	groups []string // the directories of its groups, which are gone by now
+	groups []string // directories of its control groups, which are removed
 	out    string
 }
 
-// within runs a program within limits, until it has ended. It begins when it has read a line. If it cannot be held, which must only be
-// because there can be no control groups here, the test is over: that is told with what to do.
-func within(t *testing.T, l limits.Machine, env []string, command ...string) *held {
+// runLimited runs a program with limits until it ends. The program waits for a line of input. runLimited returns nil if
+// the limits cannot be set because control groups are not available, and fails the test if they cannot for another
+// reason.
+func runLimited(t *testing.T, l limits.Machine, env []string, command ...string) *limitedRun {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t))
 	p := New(command, "", &log)
@@ -83,7 +84,7 @@ func within(t *testing.T, l limits.Machine, env []string, command ...string) *he
 		}
 		return nil
 	}
-	h := &held{Process: p}
+	h := &limitedRun{Process: p}
 	for _, g := range p.limits.groups {
 		h.groups = append(h.groups, g.dir.Name())
 	}
@@ -93,7 +94,7 @@ func within(t *testing.T, l limits.Machine, env []string, command ...string) *he
 	h.out = out.String()
 	for _, dir := range h.groups {
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s stays: %v", dir, err)
+			t.Errorf("%s was not removed: %v", dir, err)
 		}
 	}
 	return h
@@ -105,13 +106,13 @@ func TestFilesAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	for files, want := range map[int]uint64{0: min(1024, ours.Max), 100: 100, 101: 101} {
-		h := within(t, limits.Machine{Files: files}, []string{does + "=open"}, self(t))
+		h := runLimited(t, limits.Machine{Files: files}, []string{actionKey + "=open"}, self(t))
 		if want := fmt.Sprintln(want, unix.EMFILE); h == nil || h.out != want {
-			t.Errorf("%d: %+v", files, h)
+			t.Errorf("%d files: got %+v", files, h)
 		}
 	}
-	if h := within(t, limits.Machine{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil || h.ExitReason() != "exit status 0" {
-		t.Errorf("as many as are ours: %+v", h)
+	if h := runLimited(t, limits.Machine{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil || h.ExitReason() != "exit status 0" {
+		t.Errorf("as many as this process: got %+v", h)
 	}
 	log := zerolog.Nop()
 	p := New([]string{"sh"}, "", &log)
@@ -120,58 +121,58 @@ func TestFilesAreLimited(t *testing.T) {
 	err := p.Start()
 	p.Finish()
 	if e := (*LimitError)(nil); !errors.As(err, &e) || e.Limit != "files" || p.Started() {
-		t.Errorf("more than ours: %v", err)
+		t.Errorf("more than this process: got %v", err)
 	}
 }
 
 func TestProcessesAreLimited(t *testing.T) {
 	const three = "read go; sleep 60 & sleep 60 & echo started" // with the shell
 	for limit, want := range map[int]string{4: "started\n", 3: "started\n", 2: ""} {
-		if h := within(t, limits.Machine{Processes: limit}, nil, "sh", "-c", three); h != nil && h.out != want {
-			t.Errorf("%d: %q, %s", limit, h.out, h.ExitReason())
+		if h := runLimited(t, limits.Machine{Processes: limit}, nil, "sh", "-c", three); h != nil && h.out != want {
+			t.Errorf("%d processes: got %q, %s", limit, h.out, h.ExitReason())
 		}
 	}
 }
 
 func TestMemoryIsLimited(t *testing.T) {
 	for mib, fits := range map[int]bool{16: true, 200: false} {
-		h := within(t, limits.Machine{Memory: 100 << 20}, []string{does + "=" + strconv.Itoa(mib)}, self(t))
+		h := runLimited(t, limits.Machine{Memory: 100 << 20}, []string{actionKey + "=" + strconv.Itoa(mib)}, self(t))
 		if h == nil {
 			continue
 		}
-		if fits != (h.out == "eaten\n") || fits == h.OutOfMemory() {
-			t.Errorf("%d MiB: %q, %s", mib, h.out, h.ExitReason())
+		if fits != (h.out == "used\n") || fits == h.OutOfMemory() {
+			t.Errorf("%d MiB: got %q, %s", mib, h.out, h.ExitReason())
 		}
 		if !fits && h.ExitReason() != "killed by signal: killed, because there was no memory left" {
-			t.Errorf("%d MiB: %s", mib, h.ExitReason())
+			t.Errorf("%d MiB: got %s", mib, h.ExitReason())
 		}
 	}
 }
 
-// Who leaves the process group stays in the control group, and ends with the process. There is one without limits, too.
-func TestNobodyLeavesAControlGroup(t *testing.T) {
-	for name, most := range map[string]limits.Machine{"limited": {Processes: 10}, "without limits": {}} {
-		h := within(t, most, nil, "sh", "-c", "read go; trap '' TERM; setsid sleep 1000 >/dev/null 2>&1 & echo $!")
+// A process that leaves the process group is killed with its control group, with limits and without.
+func TestControlGroupEndsWithProcess(t *testing.T) {
+	for name, l := range map[string]limits.Machine{"limited": {Processes: 10}, "without limits": {}} {
+		h := runLimited(t, l, nil, "sh", "-c", "read go; trap '' TERM; setsid sleep 1000 >/dev/null 2>&1 & echo $!")
 		if h == nil {
 			continue
 		}
 		pid, err := strconv.Atoi(strings.TrimSpace(h.out))
 		if err != nil {
-			t.Errorf("%s: %q", name, h.out)
+			t.Errorf("%s: got %q", name, h.out)
 			continue
 		}
-		if possible := groupsCanBeMade(t); possible == lives(pid) || possible != (len(h.groups) > 0) {
-			t.Errorf("%s: groups can be made: %v, there were %v, and who left lives: %v", name, possible, h.groups, lives(pid))
+		if possible := groupsAvailable(t); possible == isRunning(pid) || possible != (len(h.groups) > 0) {
+			t.Errorf("%s: groups available: %v; got the groups %v; process runs: %v", name, possible, h.groups, isRunning(pid))
 		}
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
 
-// groupsCanBeMade reports whether we can make a group that limits nothing.
-func groupsCanBeMade(t *testing.T) bool {
+// groupsAvailable reports whether control groups without limits can be created.
+func groupsAvailable(t *testing.T) bool {
 	t.Helper()
 	var b resourceLimits
-	if b.gather("/") != nil {
+	if b.addUnlimited("/") != nil {
 		return false
 	}
 	log := zerolog.Nop()
@@ -179,19 +180,19 @@ func groupsCanBeMade(t *testing.T) bool {
 	return true
 }
 
-// Where a program cannot be started in a group that nobody has asked for, it is started without, and that is told.
-func TestAControlGroupCanBeDoneWithout(t *testing.T) {
-	var told bytes.Buffer
-	log := zerolog.New(&told)
+// A program that cannot be started in an optional group is started without it, and that is logged.
+func TestOptionalControlGroup(t *testing.T) {
+	var out bytes.Buffer
+	log := zerolog.New(&out)
 	b, err := boundIn(limits.Machine{}, t.TempDir(), &log)
-	if err != nil || b.dropOptional(&log, errors.New("again")) || strings.Count(told.String(), "there is no control group") != 1 {
-		t.Errorf("without a system: %v, %s", err, told.String())
+	if err != nil || b.dropOptional(&log, errors.New("again")) || strings.Count(out.String(), "there is no control group") != 1 {
+		t.Errorf("without a cgroup file system: got %v, %s", err, out.String())
 	}
-	dir, err := os.Open(t.TempDir()) // which is no control group, so that nothing can be started in it
+	dir, err := os.Open(t.TempDir()) // not a control group, so that no process can start in it
 	if err != nil {
 		t.Fatal(err)
 	}
-	told.Reset()
+	out.Reset()
 	p := New([]string{"true"}, "", &log)
 	p.limits = &resourceLimits{files: 100, optional: true, groups: []*group{{dir: dir, v2: true}}}
 	path, err := exec.LookPath("true")
@@ -199,26 +200,26 @@ func TestAControlGroupCanBeDoneWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd, err := p.startWithFallback(path, []*os.File{nil, nil, nil})
-	if err != nil || cmd.Wait() != nil || strings.Count(told.String(), "there is no control group") != 1 {
-		t.Errorf("%v: %s", err, told.String())
+	if err != nil || cmd.Wait() != nil || strings.Count(out.String(), "there is no control group") != 1 {
+		t.Errorf("got %v: %s", err, out.String())
 	}
 }
 
-// lives reports whether a process runs and is not a zombie.
-func lives(pid int) bool {
+// isRunning reports whether a process runs and is not a zombie.
+func isRunning(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
 }
 
-// What a bridge leaves that is killed is removed by the next start, with whoever is still there.
-func TestControlGroupsThatWereLeftAreRemoved(t *testing.T) {
+// The next start removes the control groups of a killed bridge, and kills the processes in them.
+func TestControlGroupsOfKilledBridge(t *testing.T) {
 	base, v2, err := groupBase("/", "pids")
 	if err != nil {
-		return // there are none to leave
+		return // not available
 	}
 	left, err := newGroup(base, v2)
 	if err != nil {
-		return // as above
+		return // not permitted
 	}
 	kept, err := newGroup(base, v2)
 	if err != nil {
@@ -245,20 +246,20 @@ func TestControlGroupsThatWereLeftAreRemoved(t *testing.T) {
 	p.Finish()
 	for dir, want := range map[string]bool{left.dir.Name(): false, kept.dir.Name(): true} {
 		if _, err := os.Stat(dir); (err == nil) != want {
-			t.Errorf("%s: %v", dir, err)
+			t.Errorf("%s: got %v", dir, err)
 		}
 	}
 }
 
-// In version 2 a process begins in its group, and all that are in it are killed at once.
-func TestAProcessBeginsInItsControlGroup(t *testing.T) {
-	for _, base := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} { // beside version 1, and alone
+// In version 2, a process starts in its group, and all processes in it are killed together.
+func TestProcessStartsInControlGroup(t *testing.T) {
+	for _, base := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} { // with version 1, and without
 		if _, err := os.Stat(filepath.Join(base, "cgroup.subtree_control")); err != nil {
 			continue
 		}
 		g, err := newGroup(base, true)
 		if err != nil {
-			continue // we may not
+			continue // not permitted
 		}
 		log := zerolog.Nop()
 		b := &resourceLimits{groups: []*group{g}}
@@ -268,19 +269,19 @@ func TestAProcessBeginsInItsControlGroup(t *testing.T) {
 		out, err := cmd.Output()
 		b.end(&log)
 		if err != nil || !strings.Contains(string(out), "0::/"+filepath.Base(g.dir.Name())) {
-			t.Errorf("it is in %s, %v", out, err)
+			t.Errorf("got the group %s, %v", out, err)
 		}
 		if _, err := os.Stat(g.dir.Name()); !errors.Is(err, os.ErrNotExist) {
-			t.Error("its group stays")
+			t.Error("its group was not removed")
 		}
 	}
 }
 
-func TestWhereControlGroupsAreMade(t *testing.T) {
+func TestControlGroupBase(t *testing.T) {
 	for name, c := range map[string]struct {
 		groups string
-		dirs   []string // there are, below sys/fs/cgroup
-		base   string   // below sys/fs/cgroup; empty: nowhere
+		dirs   []string // existing ones below sys/fs/cgroup
+		base   string   // below sys/fs/cgroup; empty if there is none
 		wrote  string   // to its cgroup.subtree_control
 	}{
 		"version 1":                 {"4:memory:/a\n0::/\n", []string{"memory/a"}, "memory/a", ""},
@@ -312,20 +313,20 @@ func TestWhereControlGroupsAreMade(t *testing.T) {
 		base, _, err := groupBase(root, "memory")
 		if c.base == "" {
 			if err == nil {
-				t.Errorf("%s: %s", name, base)
+				t.Errorf("%s: got %s", name, base)
 			}
 			continue
 		}
 		if want := filepath.Join(mount, c.base); err != nil || base != want {
-			t.Errorf("%s: %s, %v", name, base, err)
+			t.Errorf("%s: got %s, %v", name, base, err)
 		}
 		if text, _ := os.ReadFile(control); c.wrote != "" && string(text) != c.wrote {
-			t.Errorf("%s: %q", name, text)
+			t.Errorf("%s: got %q", name, text)
 		}
 	}
 }
 
-// What is written in version 2, to a group that has nothing of the system's.
+// The group is a plain directory.
 func TestLimitsOfVersion2(t *testing.T) {
 	root := t.TempDir()
 	mount := filepath.Join(root, "sys/fs/cgroup")
@@ -352,9 +353,9 @@ func TestLimitsOfVersion2(t *testing.T) {
 	}
 	want := map[string]string{"memory.max": "1048576", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "5"}
 	if diff := cmp.Diff(want, got); diff != "" || len(b.groups) != 1 {
-		t.Errorf("%d groups\n%s", len(b.groups), diff)
+		t.Errorf("got %d groups\n%s", len(b.groups), diff)
 	}
 	if err := b.groups[0].set("memory.events", "oom 3\noom_kill 2\n"); err != nil || b.oomKills() != 2 {
-		t.Errorf("%d killed, %v", b.oomKills(), err)
+		t.Errorf("got %d OOM kills, %v", b.oomKills(), err)
 	}
 }

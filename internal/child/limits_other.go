@@ -16,12 +16,12 @@ type resourceLimits struct{}
 
 // bound rejects configured limits.
 func bound(l limits.Machine, _ *zerolog.Logger) (*resourceLimits, error) {
-	for _, asked := range []struct {
+	for _, c := range []struct {
 		limit string
 		n     int
 	}{{"memory", l.Memory}, {"processes", l.Processes}, {"files", l.Files}} {
-		if asked.n != 0 {
-			return nil, &LimitError{asked.limit, "leave it out", errors.New("that is possible on Linux only")}
+		if c.n != 0 {
+			return nil, &LimitError{c.limit, "leave it out", errors.New("supported on Linux only")}
 		}
 	}
 	return &resourceLimits{}, nil

@@ -111,11 +111,11 @@ type Log struct {
 	bytes  int
 }
 
-// NewLog returns a Log that writes to to, at most at the rate of most.
-func NewLog(to *zerolog.Logger, most limits.Limits) *Log {
-	most = most.OrDefaults()
-	// The burst allows the longest line.
-	return &Log{to: to, limits: most, budget: rate.NewLimiter(rate.Limit(most.LogRate), max(most.LogRate, most.LogLine+lineOverhead))}
+// NewLog returns a Log that writes to a logger with the limits LogLine and LogRate.
+func NewLog(to *zerolog.Logger, l limits.Limits) *Log {
+	l = l.OrDefaults()
+	burst := max(l.LogRate, l.LogLine+lineOverhead) // allows the longest line
+	return &Log{to: to, limits: l, budget: rate.NewLimiter(rate.Limit(l.LogRate), burst)}
 }
 
 // Line logs a line: with its own level if it is a structured log, or with a guessed one. Lines above the rate are
@@ -128,26 +128,28 @@ func (l *Log) Line(stream string, line []byte, length int) {
 	lines, size := l.lines, l.bytes
 	// Dropping continues until a quarter of the rate is available, because each gap is logged, too.
 	now := time.Now()
-	in := (lines == 0 || l.budget.TokensAt(now) >= float64(l.limits.LogRate)/4) && l.budget.AllowN(now, min(length, l.limits.LogLine)+lineOverhead)
-	if in {
+	allowed := (lines == 0 || l.budget.TokensAt(now) >= float64(l.limits.LogRate)/4) &&
+		l.budget.AllowN(now, min(length, l.limits.LogLine)+lineOverhead)
+	if allowed {
 		l.lines, l.bytes = 0, 0
 	} else {
 		l.lines, l.bytes = l.lines+1, l.bytes+length
 	}
 	l.mu.Unlock()
 	switch {
-	case in && lines > 0:
+	case allowed && lines > 0:
 		l.to.Warn().Int("lines", lines).Int("bytes", size).Msg("dropped lines of the program's output")
-	case !in && lines == 0:
-		l.to.Warn().Int("rate", l.limits.LogRate).Msg("the program's output exceeds the log rate (limits.logRate); dropping lines")
+	case !allowed && lines == 0:
+		l.to.Warn().Int("rate", l.limits.LogRate).
+			Msg("the program's output exceeds the log rate (limits.logRate); dropping lines")
 	}
-	if in {
+	if allowed {
 		logLine(l.to, stream, line, length, l.limits.LogLine)
 	}
 }
 
-func logLine(log *zerolog.Logger, stream string, line []byte, length, most int) {
-	if length == len(line) && length <= most {
+func logLine(log *zerolog.Logger, stream string, line []byte, length, limit int) {
+	if length == len(line) && length <= limit {
 		if level, message, ok := structured(line); ok {
 			// Only valid JSON is logged as a record, in one line.
 			if record, err := rawjson.AppendChecked(nil, line); err == nil {
@@ -157,9 +159,9 @@ func logLine(log *zerolog.Logger, stream string, line []byte, length, most int) 
 		}
 	}
 	e := log.WithLevel(guessLevel(line)).Str("stream", stream)
-	if length > most {
+	if length > limit {
 		e = e.Int("length", length)
-		line = line[:min(len(line), most)]
+		line = line[:min(len(line), limit)]
 	}
 	e.Msg(string(line))
 }
@@ -202,7 +204,9 @@ func levelNamed(name string) zerolog.Level {
 }
 
 var (
-	errorPattern = regexp.MustCompile(timePrefix + `(\[?(ERROR|CRITICAL|FATAL|SEVERE)\b|level=(?i:error|critical|fatal|panic)\b|panic: |fatal error: |Traceback \(most recent|Exception in thread)`)
+	errorPattern = regexp.MustCompile(timePrefix +
+		`(\[?(ERROR|CRITICAL|FATAL|SEVERE)\b|level=(?i:error|critical|fatal|panic)\b|` +
+		`panic: |fatal error: |Traceback \(most recent|Exception in thread)`)
 	warnPattern  = regexp.MustCompile(timePrefix + `(\[?(WARN|WARNING)\b|level=(?i:warn|warning)\b)`)
 	debugPattern = regexp.MustCompile(timePrefix + `(\[?(DEBUG|TRACE)\b|level=(?i:debug|trace)\b)`)
 )

@@ -12,10 +12,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// usual are the limits that are not configured.
-var usual = limits.Limits{}.OrDefaults()
+// defaults are the limits without configuration.
+var defaults = limits.Limits{}.OrDefaults()
 
-// A program that prints without end has a MiB a second logged, and how much was not.
+// Of a flood, 1 MiB a second is logged, and how much was dropped.
 func TestFloodsAreLoggedInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -30,26 +30,26 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 			return strings.Count(out.String(), "xxx\"}")
 		}
 		if got := logged(1023); got != 1023 {
-			t.Errorf("one below: %d", got)
+			t.Errorf("one below the limit: got %d", got)
 		}
 		if got := logged(1); got != 1 || strings.Contains(out.String(), "dropp") {
-			t.Errorf("the most: %d", got)
+			t.Errorf("at the limit: got %d", got)
 		}
 		if got := logged(1); got != 0 || strings.Count(out.String(), "dropping lines") != 1 {
-			t.Errorf("one above: %d, %s", got, out.String())
+			t.Errorf("one above: got %d, %s", got, out.String())
 		}
 		if got := logged(9); got != 0 || out.Len() > 0 {
-			t.Errorf("many above: %d, %s", got, out.String())
+			t.Errorf("many above: got %d, %s", got, out.String())
 		}
 		<-time.After(time.Second / 2)
 		if got := logged(1000); got != 512 || !strings.Contains(out.String(), `"lines":10,"bytes":9240,"message":"dropped lines of the program's output"`) {
-			t.Errorf("half a second later: %d, %.300s", got, out.String())
+			t.Errorf("half a second later: got %d, %.300s", got, out.String())
 		}
 	})
 }
 
-// What is said about a flood is no flood.
-func TestFloodsAreNotTalkedAbout(t *testing.T) {
+// The records about dropped lines are few.
+func TestFloodsCauseFewWarnings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
@@ -62,16 +62,16 @@ func TestFloodsAreNotTalkedAbout(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 		if n := strings.Count(out.String(), "dropp"); n == 0 || n > 80 {
-			t.Errorf("%d records about it", n)
+			t.Errorf("got %d records about dropped lines", n)
 		}
 		if n := strings.Count(out.String(), "xxx\"}"); n < 40_000 || n > 60_000 {
-			t.Errorf("%d lines are logged", n)
+			t.Errorf("got %d logged lines", n)
 		}
 	})
 }
 
-// As much as is said is logged in a second: one below, at, and one above. A line that is longer than that is logged when nothing else is.
-func TestTheRateCanBeSet(t *testing.T) {
+// The rate is exact, and a longer line is logged if nothing else is.
+func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := zerolog.New(&out)
@@ -80,26 +80,29 @@ func TestTheRateCanBeSet(t *testing.T) {
 		for n := 1; n <= 4; n++ {
 			out.Reset()
 			if l.Line("stderr", line, len(line)); strings.Contains(out.String(), "xxx") != (n <= 3) {
-				t.Errorf("line %d: %s", n, out.String())
+				t.Errorf("line %d: got %s", n, out.String())
 			}
 		}
 		if !strings.Contains(out.String(), `"rate":3000`) {
-			t.Errorf("the rate is not said: %s", out.String())
+			t.Errorf("rate missing: %s", out.String())
 		}
 		out.Reset()
 		l = NewLog(&log, limits.Limits{LogRate: 1024})
-		long := bytes.Repeat([]byte("x"), usual.LogLine)
-		if l.Line("stderr", long, len(long)); strings.Count(out.String(), "x") != usual.LogLine {
-			t.Errorf("a long line is not logged: %.200s", out.String())
+		long := bytes.Repeat([]byte("x"), defaults.LogLine)
+		if l.Line("stderr", long, len(long)); strings.Count(out.String(), "x") != defaults.LogLine {
+			t.Errorf("long line: got %.200s", out.String())
 		}
 	})
 }
 
-// What is logged of a line, and kept of one: one below, at, and one above.
+// Lines are cut in logs and in memory: one byte below, at, and above each limit.
 func TestLongLinesAreCut(t *testing.T) {
 	for _, set := range []limits.Limits{{}, {LogLine: 100}} {
-		most := set.OrDefaults().LogLine
-		for length, want := range map[int]int{most - 1: most - 1, most: most, most + 1: most, MaxLine - 1: most, MaxLine: most, MaxLine + 1: most, 10 * MaxLine: most} {
+		limit := set.OrDefaults().LogLine
+		for length, want := range map[int]int{
+			limit - 1: limit - 1, limit: limit, limit + 1: limit,
+			MaxLine - 1: limit, MaxLine: limit, MaxLine + 1: limit, 10 * MaxLine: limit,
+		} {
 			var out bytes.Buffer
 			log := zerolog.New(&out)
 			var kept, size int
@@ -108,16 +111,16 @@ func TestLongLinesAreCut(t *testing.T) {
 				NewLog(&log, set).Line("stderr", line, n)
 			})
 			if got := strings.Count(out.String(), "x"); got != want || kept != min(length, MaxLine) || size != length {
-				t.Errorf("%d bytes: %d are logged, %d are kept, and %d are counted", length, got, kept, size)
+				t.Errorf("%d bytes: got %d logged, %d kept, and %d counted", length, got, kept, size)
 			}
-			if cut := strings.Contains(out.String(), `"length":`); cut != (length > most) {
-				t.Errorf("%d bytes: that it is cut is said: %t", length, cut)
+			if cut := strings.Contains(out.String(), `"length":`); cut != (length > limit) {
+				t.Errorf("%d bytes: length logged: got %t", length, cut)
 			}
 		}
 	}
 }
 
-// A line of text has the level that it begins with, as the usual logs write it.
+// The level of a line of text is that of its beginning, in the formats of common loggers.
 func TestLinesAreLoggedAtTheirLevel(t *testing.T) {
 	for line, want := range map[string]zerolog.Level{
 		"ERROR no luck":                         zerolog.ErrorLevel,
@@ -135,7 +138,7 @@ func TestLinesAreLoggedAtTheirLevel(t *testing.T) {
 		"2026/11/21 14:10:13 level 3 msg": zerolog.InfoLevel,
 	} {
 		if got := guessLevel([]byte(line)); got != want {
-			t.Errorf("%s: %s, want %s", line, got, want)
+			t.Errorf("%s: got %s, want %s", line, got, want)
 		}
 	}
 }

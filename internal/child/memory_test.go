@@ -5,7 +5,7 @@ import (
 	"testing/fstest"
 )
 
-func TestHowOftenThereWasNoMemoryLeft(t *testing.T) {
+func TestOOMKills(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	for name, c := range map[string]struct {
 		root fstest.MapFS
@@ -29,7 +29,7 @@ func TestHowOftenThereWasNoMemoryLeft(t *testing.T) {
 		"nonsense": {fstest.MapFS{"proc/self/cgroup": file("x\n0::/a"), "sys/fs/cgroup/a/memory.events": file("oom_kill x\n")}, 0},
 	} {
 		if got := oomKills(c.root); got != c.want {
-			t.Errorf("%s: %d", name, got)
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
 }

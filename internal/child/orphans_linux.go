@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children are the processes of this package that are not waited for yet. A write lock of startMu guarantees that no other
-// is being started.
+// children are the processes of this package that are not waited for yet. A write lock of startMu guarantees that no
+// other is being started.
 var (
 	startMu  sync.RWMutex
 	children sync.Map // of process ids

@@ -20,11 +20,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// What backends have started, and left behind when they ended, leaves no zombies where this process is the parent of all that have none; and
-// how the backends themselves ended is known.
+// As the parent of orphans, this process leaves no zombies, and still gets the exit status of backends.
 func TestOrphansAreReaped(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	if os.Getenv("ORPHANS") == "" { // in a process of its own, which starts nothing in another way
+	if os.Getenv("ORPHANS") == "" { // in a process of its own, which starts no others
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestOrphansAreReaped$", "-test.v")
 		cmd.Env = append(os.Environ(), "ORPHANS=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -52,22 +51,22 @@ func TestOrphansAreReaped(t *testing.T) {
 		}
 		<-p.Context().Done()
 		p.Finish()
-		if how := p.ExitReason(); !strings.Contains(how, "7") {
-			t.Errorf("it ended %q", how)
+		if reason := p.ExitReason(); !strings.Contains(reason, "7") {
+			t.Errorf("got %q, want exit status 7", reason)
 		}
 	}
-	tick := time.NewTicker(10 * time.Millisecond) // of what has gone, the system tells nobody but who waits for it
+	tick := time.NewTicker(10 * time.Millisecond) // the system does not notify of reaped processes
 	defer tick.Stop()
 	for n := 0; len(children(t)) > 0; n++ {
 		if <-tick.C; n > 2000 {
-			t.Fatalf("left are %q", children(t))
+			t.Fatalf("got the children %q, want none", children(t))
 		}
 	}
 	cancel()
 	<-done
 }
 
-// children returns the lines that the system has of the children of this process.
+// children returns the stat lines of the children of this process.
 func children(t *testing.T) (found []string) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -77,7 +76,7 @@ func children(t *testing.T) (found []string) {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has gone
+			continue // it has ended
 		}
 		after := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(after) > 1 && after[1] == strconv.Itoa(os.Getpid()) {

@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// A Signal is what is sent to a process group.
+// A Signal is a signal to a process group.
 type Signal = syscall.Signal
 
 const (
 	// Terminate asks a process to end.
 	Terminate Signal = syscall.SIGTERM
-	// Kill ends a process.
+	// Kill kills a process.
 	Kill Signal = syscall.SIGKILL
 )
 
-// signalGroup signals p and its children, as far as they have not left its group.
+// signalGroup signals p and the processes in its group.
 func signalGroup(p *os.Process, s Signal) { _ = syscall.Kill(-p.Pid, s) }

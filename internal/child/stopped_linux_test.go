@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who reads the standard input is what serves, whoever has started it; what else is stopped is nobody's business.
-func TestWhatIsStopped(t *testing.T) {
+// Only processes that read the standard input count, also if a wrapper started them.
+func TestStopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
-		first  bool // the process itself is stopped, and not the one that it has started
+		first  bool // stop the process itself, not its child
 		want   bool
 	}{
-		"the program":             {"echo; exec sleep 1000", true, true},
-		"what a wrapper runs":     {"sleep 1000; :", false, true},
-		"what a wrapper's runs":   {"sh -c 'sleep 1000; :'; :", false, true},
-		"one with another input":  {"sleep 1000 </dev/null; :", false, false},
-		"a wrapper that is alone": {"sleep 1000; :", true, true},
+		"the program":                  {"echo; exec sleep 1000", true, true},
+		"a wrapped program":            {"sleep 1000; :", false, true},
+		"a program wrapped twice":      {"sh -c 'sleep 1000; :'; :", false, true},
+		"a program with another input": {"sleep 1000 </dev/null; :", false, false},
+		"the wrapper alone":            {"sleep 1000; :", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := zerolog.Nop()
@@ -41,17 +41,17 @@ func TestWhatIsStopped(t *testing.T) {
 				pid = sleeperOf(t, pid)
 			}
 			if p.Stopped() {
-				t.Error("it is stopped before anything was done")
+				t.Error("got stopped before SIGSTOP")
 			}
 			if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			await(t, func() bool { // the signal has come
+			await(t, func() bool { // until the signal arrives
 				text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 				return strings.Contains(string(text), ") T ")
 			})
 			if got := p.Stopped(); got != c.want {
-				t.Errorf("stopped: %v", got)
+				t.Errorf("stopped: got %v, want %v", got, c.want)
 			}
 			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -61,7 +61,7 @@ func TestWhatIsStopped(t *testing.T) {
 	}
 }
 
-// sleeperOf returns the process that sleeps among those that another one has started.
+// sleeperOf returns the descendant of a process that runs sleep.
 func sleeperOf(t *testing.T, pid int) int {
 	t.Helper()
 	await(t, func() bool {
@@ -77,14 +77,14 @@ func sleeperOf(t *testing.T, pid int) int {
 	return pid
 }
 
-// await waits for what nobody tells.
+// await polls until done returns true.
 func await(t *testing.T, done func() bool) {
 	t.Helper()
 	for range 1000 {
 		if done() {
 			return
 		}
-		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // another process does it
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // there is no notification
 	}
-	t.Fatal("it does not happen")
+	t.Fatal("condition not met within 5s")
 }

@@ -104,7 +104,7 @@ var mutants = []mutant{
 	{
 		name: "what has left its process group outlives a killed bridge", file: "internal/child/child.go",
 		old: "\tif p.guard, err = setGuard(p.mark); err != nil {\n",
-		new: "\tp.bounds.end(p.Log)\n\tp.bounds.groups = nil // or else the next bridge kills what is in them\n" +
+		new: "\tp.limits.end(p.Log)\n\tp.limits.groups = nil // or else the next bridge kills what is in them\n" +
 			"\tif p.guard, err = (guard{}), nil; err != nil {\n",
 		detector: "survive R5",
 	},
