@@ -88,8 +88,8 @@ const (
 	maxToken = 16 << 10
 	// skew is the tolerated clock skew.
 	skew = time.Minute
-	// logEvery is the minimum interval between log lines about rejections.
-	logEvery = time.Second
+	// logInterval is the minimum interval between log lines about rejections.
+	logInterval = time.Second
 )
 
 // An Auth authenticates callers. Its methods may be called concurrently.
@@ -103,7 +103,7 @@ type Auth struct {
 	parts    map[string]part
 	metadata map[string]part
 
-	refused, refusedGRPC rate.Sometimes // rate limits of log lines
+	refusedHTTP, refusedGRPC rate.Sometimes // rate limits of log lines
 }
 
 // A part is the server or one of its endpoints, with a resource and metadata (RFC 9728) of its own.
@@ -124,18 +124,19 @@ func New(o Options) (*Auth, error) {
 	}
 	a := &Auth{
 		o: o, tokens: map[[sha256.Size]byte]*pb.Principal{},
-		refused: rate.Sometimes{Interval: logEvery}, refusedGRPC: rate.Sometimes{Interval: logEvery},
+		refusedHTTP: rate.Sometimes{Interval: logInterval}, refusedGRPC: rate.Sometimes{Interval: logInterval},
 	}
 	for i, t := range o.Tokens {
 		if t.Token == "" || t.Subject == "" {
-			return nil, fmt.Errorf("token %d: it needs both a token and a subject", i+1)
+			return nil, fmt.Errorf("token %d: needs both a token and a subject", i+1)
 		}
-		a.tokens[sha256.Sum256([]byte(t.Token))] = &pb.Principal{Issuer: IssuerTokens, Subject: t.Subject, Scopes: t.Scopes}
+		principal := &pb.Principal{Issuer: IssuerTokens, Subject: t.Subject, Scopes: t.Scopes}
+		a.tokens[sha256.Sum256([]byte(t.Token))] = principal
 	}
 	if len(o.Issuers) > 0 {
 		u, err := url.Parse(o.Resource)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "" {
-			return nil, fmt.Errorf("the resource is %q: it must be the URL by which clients know this server, "+
+			return nil, fmt.Errorf("resource %q: must be the URL that clients use for this server, "+
 				"such as https://mcp.example.com/mcp", o.Resource)
 		}
 		at := func(path string) string {
@@ -152,28 +153,29 @@ func New(o Options) (*Auth, error) {
 	}
 	for _, i := range o.Issuers {
 		if u, err := url.Parse(i.URL); err != nil || u.Host == "" {
-			return nil, fmt.Errorf("the issuer is %q: it must be the URL that its tokens say in `iss`", i.URL)
+			return nil, fmt.Errorf("issuer %q: must be the URL in the `iss` of its tokens", i.URL)
 		}
-		known := newIssuer(i, o.Client, o.Limits.OrDefaults())
+		iss := newIssuer(i, o.Client, o.Limits.OrDefaults())
 		if len(i.Audiences) == 0 {
-			known.Audiences, known.parts = []string{o.Resource}, true
+			iss.Audiences, iss.parts = []string{o.Resource}, true
 		}
-		a.issuers = append(a.issuers, known)
+		a.issuers = append(a.issuers, iss)
 		if i.Introspection == nil {
 			continue
 		}
 		if a.introspector != nil {
-			return nil, fmt.Errorf("both %s and %s are to be asked about tokens that are no JWT (introspection), and such a token does not say which of them it may be shown to: leave one of them without introspection, and let it issue JWTs",
-				a.introspector.URL, i.URL)
+			return nil, fmt.Errorf("introspection at both %s and %s: a token other than a JWT names no issuer,"+
+				" so only one of them can have it; let the other one issue JWTs", a.introspector.URL, i.URL)
 		}
-		a.introspector = known
+		a.introspector = iss
 	}
 	if len(a.tokens) == 0 && len(a.issuers) == 0 {
 		switch {
 		case !o.Certificates:
-			return nil, errors.New("nobody is let in: name an issuer, a token, or say that certificates are good")
+			return nil, errors.New("every caller would be rejected: configure an issuer, a token, or certificates")
 		case len(o.Scopes) > 0:
-			return nil, errors.New("nobody is let in: callers must have scopes, and certificates have none; name an issuer or a token, or no scopes")
+			return nil, errors.New("every caller would be rejected: certificates have no scopes; " +
+				"configure an issuer or a token, or no scopes")
 		}
 	}
 	return a, nil
@@ -221,16 +223,16 @@ func (a *Auth) checkScopes(p *pb.Principal, why string) error {
 
 // checkCertificate is checkScopes for a caller with a certificate.
 func (a *Auth) checkCertificate(p *pb.Principal) error {
-	return a.checkScopes(p, "a certificate has no scopes: send a token that has")
+	return a.checkScopes(p, "a certificate has no scopes: send a token with the scopes")
 }
 
 func (a *Auth) verify(ctx context.Context, token string, at part) (*pb.Principal, error) {
 	if token == "" || len(token) > maxToken {
-		return nil, invalidToken("the token has %d bytes, and at most %d are allowed", len(token), maxToken)
+		return nil, invalidToken("token of %d bytes exceeds %d bytes", len(token), maxToken)
 	}
 	sum := sha256.Sum256([]byte(token))
-	for known, p := range a.tokens {
-		if subtle.ConstantTimeCompare(known[:], sum[:]) == 1 {
+	for hash, p := range a.tokens {
+		if subtle.ConstantTimeCompare(hash[:], sum[:]) == 1 {
 			return p, nil
 		}
 	}
@@ -243,7 +245,7 @@ func (a *Auth) verify(ctx context.Context, token string, at part) (*pb.Principal
 	} else if a.introspector != nil {
 		return a.introspector.introspect(ctx, token, at.resource)
 	}
-	return nil, invalidToken("the token is not of an issuer that is known here")
+	return nil, invalidToken("the issuer of the token is not trusted")
 }
 
 func missingScopes(p *pb.Principal, need []string) []string {
@@ -265,7 +267,8 @@ func Handler(next bridge.Handler, always []string, scopes map[string][]string) b
 			need := scopes[call.Method.Target(call.Request)]
 			if missing := missingScopes(p, need); len(missing) > 0 {
 				e := bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "INSUFFICIENT_SCOPE",
-					"%s: tool %q needs the scopes %s, and the token lacks %s", call.Method.Name, call.Method.Target(call.Request),
+					"%s: tool %q needs the scopes %s, and the token lacks %s",
+					call.Method.Name, call.Method.Target(call.Request),
 					strings.Join(need, " "), strings.Join(missing, " "))
 				e.Scopes = slices.Concat(always, need)
 				return nil, e

@@ -47,7 +47,11 @@ const (
 	issuer   = "https://issuer.example.com/tenant"
 )
 
-var rsaKey, otherKey, ecKey = must(rsa.GenerateKey(rand.Reader, 2048)), must(rsa.GenerateKey(rand.Reader, 2048)), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+var (
+	rsaKey   = must(rsa.GenerateKey(rand.Reader, 2048))
+	otherKey = must(rsa.GenerateKey(rand.Reader, 2048))
+	ecKey    = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+)
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -56,35 +60,35 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// An as is an authorization server, as far as resource servers know it. It is an http.RoundTripper: the tests of time have no
-// sockets.
-type as struct {
-	mu    sync.Mutex
-	keys  []jose.JSONWebKey
-	down  bool
-	body  string // instead of the keys
-	asked any
-	got   atomic.Int32
+// A fakeIssuer has the endpoints of an issuer that resource servers use. It is an http.RoundTripper, because tests with
+// synctest have no sockets.
+type fakeIssuer struct {
+	mu            sync.Mutex
+	keys          []jose.JSONWebKey
+	down          bool
+	body          string // if set, replaces the keys
+	introspection any
+	requests      atomic.Int32
 }
 
-func newAS() *as {
-	return &as{keys: []jose.JSONWebKey{
+func newIssuer() *fakeIssuer {
+	return &fakeIssuer{keys: []jose.JSONWebKey{
 		{Key: &rsaKey.PublicKey, KeyID: "rsa", Use: "sig"},
 		{Key: &ecKey.PublicKey, KeyID: "ec", Algorithm: "ES256"},
 		{Key: &otherKey.PublicKey, KeyID: "enc", Use: "enc"},
 	}}
 }
 
-func (a *as) set(f func()) {
+func (a *fakeIssuer) set(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f()
 }
 
-func (a *as) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *fakeIssuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.got.Add(1)
+	a.requests.Add(1)
 	w := httptest.NewRecorder()
 	switch {
 	case a.down:
@@ -101,14 +105,14 @@ func (a *as) RoundTrip(r *http.Request) (*http.Response, error) {
 			w.WriteHeader(http.StatusUnauthorized)
 			break
 		}
-		json.NewEncoder(w).Encode(a.asked)
+		json.NewEncoder(w).Encode(a.introspection)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
 	return w.Result(), nil
 }
 
-// A change makes a token another one than a good one.
+// A change changes a valid token.
 type change func(claims map[string]any, header *jose.SignerOptions) (key any, alg jose.SignatureAlgorithm)
 
 func token(changes ...change) string {
@@ -153,7 +157,7 @@ func typed(typ any) change {
 
 func after(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
-// forged returns a token with parts that no library would make.
+// forged returns a token with any header and claims.
 func forged(header, claims string, sign func(what string) []byte) string {
 	enc := base64.RawURLEncoding.EncodeToString
 	what := enc([]byte(header)) + "." + enc([]byte(claims))
@@ -176,24 +180,25 @@ func newAuth(t *testing.T, a http.RoundTripper, f func(*auth.Options)) *auth.Aut
 	return out
 }
 
-// try sends a request through the Auth and returns the answer, and who was let in.
+// try sends a request through the Auth and returns the response, or the principal and the header of the accepted
+// request.
 func try(au *auth.Auth, edit func(*http.Request)) (*http.Response, *pb.Principal, http.Header) {
 	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("{}"))
 	edit(r)
 	w := httptest.NewRecorder()
-	var who *pb.Principal
+	var principal *pb.Principal
 	var header http.Header
 	if r = au.Admit(w, r); r != nil {
-		who, header = auth.Principal(r), r.Header
+		principal, header = auth.Principal(r), r.Header
 	}
-	return w.Result(), who, header
+	return w.Result(), principal, header
 }
 
 func bearer(token string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestAdmit(t *testing.T) {
 	pub := must(x509.MarshalPKIXPublicKey(&rsaKey.PublicKey))
 	hmacKey := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub})
 	good := fmt.Sprintf(`{"iss":%q,"aud":%q,"sub":"ada","scope":"mcp","exp":%d}`, issuer, resource, after(time.Hour))
@@ -202,207 +207,207 @@ func TestWhoIsLetIn(t *testing.T) {
 		edit   func(*http.Request)
 		status int
 	}{
-		{"a good token", bearer(token()), 200},
-		{"of another algorithm", bearer(token(signed(ecKey, jose.ES256, "ec"))), 200},
-		{"that does not name its key", bearer(token(signed(rsaKey, jose.RS256, ""))), 200},
-		{"for several audiences", bearer(token(claim("aud", []string{"x", resource}))), 200},
-		{"of a program", bearer(token(claim("sub", nil), claim("client_id", "p"))), 200},
+		{"a valid token", bearer(token()), 200},
+		{"another algorithm", bearer(token(signed(ecKey, jose.ES256, "ec"))), 200},
+		{"without a key ID", bearer(token(signed(rsaKey, jose.RS256, ""))), 200},
+		{"several audiences", bearer(token(claim("aud", []string{"x", resource}))), 200},
+		{"of a client without a user", bearer(token(claim("sub", nil), claim("client_id", "p"))), 200},
 		{"with a list of scopes", bearer(token(claim("scope", nil), claim("scp", []string{"mcp"}))), 200},
-		{"in other letters", func(r *http.Request) { r.Header.Set("Authorization", "bearer "+token()) }, 200},
-		{"with a space that is none behind it", bearer(token() + "\u00a0"), 401},
-		{"ended 58 s ago", bearer(token(claim("exp", after(-58*time.Second)))), 200},
-		{"ended 61 s ago", bearer(token(claim("exp", after(-61*time.Second)))), 401},
-		{"begins in 59 s", bearer(token(claim("nbf", after(59*time.Second)))), 200},
-		{"begins in 61 s", bearer(token(claim("nbf", after(62*time.Second)))), 401},
-		{"without an end", bearer(token(claim("exp", nil))), 401},
-		{"about nobody", bearer(token(claim("sub", nil))), 401},
+		{"scheme in lower case", func(r *http.Request) { r.Header.Set("Authorization", "bearer "+token()) }, 200},
+		{"with a no-break space", bearer(token() + "\u00a0"), 401},
+		{"expired 58 s ago", bearer(token(claim("exp", after(-58*time.Second)))), 200},
+		{"expired 61 s ago", bearer(token(claim("exp", after(-61*time.Second)))), 401},
+		{"valid in 59 s", bearer(token(claim("nbf", after(59*time.Second)))), 200},
+		{"valid in 61 s", bearer(token(claim("nbf", after(62*time.Second)))), 401},
+		{"without expiry", bearer(token(claim("exp", nil))), 401},
+		{"without subject", bearer(token(claim("sub", nil))), 401},
 		{"of another issuer", bearer(token(claim("iss", "https://evil.example.com"))), 401},
 		{"of another tenant", bearer(token(claim("iss", "https://issuer.example.com/other"))), 401},
-		{"for somebody else", bearer(token(claim("aud", "https://other.example.com/mcp"))), 401},
-		{"for nobody", bearer(token(claim("aud", nil))), 401},
-		{"by a key that the issuer does not have", bearer(token(signed(otherKey, jose.RS256, "rsa"))), 401},
-		{"by a key that is for something else", bearer(token(signed(otherKey, jose.RS256, "enc"))), 401},
-		{"by a key of another name", bearer(token(signed(rsaKey, jose.RS256, "../../etc/passwd"))), 401},
-		{"by a key with a long name", bearer(token(signed(rsaKey, jose.RS256, strings.Repeat("k", 257)))), 401},
-		{"not signed", bearer(forged(`{"alg":"none"}`, good, func(string) []byte { return nil })), 401},
+		{"another audience", bearer(token(claim("aud", "https://other.example.com/mcp"))), 401},
+		{"without audience", bearer(token(claim("aud", nil))), 401},
+		{"an unknown key", bearer(token(signed(otherKey, jose.RS256, "rsa"))), 401},
+		{"a key for encryption", bearer(token(signed(otherKey, jose.RS256, "enc"))), 401},
+		{"an unknown key ID", bearer(token(signed(rsaKey, jose.RS256, "../../etc/passwd"))), 401},
+		{"a long key ID", bearer(token(signed(rsaKey, jose.RS256, strings.Repeat("k", 257)))), 401},
+		{"unsigned", bearer(forged(`{"alg":"none"}`, good, func(string) []byte { return nil })), 401},
 		{"signed with the public key as a secret", bearer(forged(`{"alg":"HS256","kid":"rsa"}`, good, func(what string) []byte {
 			return must(hmacSum(hmacKey, what))
 		})), 401},
-		{"an EC key said to be RSA", bearer(token(signed(ecKey, jose.ES256, "rsa"))), 401},
-		{"with something critical that is unknown", bearer(forged(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, good, func(what string) []byte {
+		{"an EC key with the ID of an RSA key", bearer(token(signed(ecKey, jose.ES256, "rsa"))), 401},
+		{"an unknown critical extension", bearer(forged(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, good, func(what string) []byte {
 			sum := sha256.Sum256([]byte(what))
 			return must(rsa.SignPKCS1v15(rand.Reader, rsaKey, 5, sum[:]))
 		})), 401},
-		{"without the scope that all need", bearer(token(claim("scope", "read"))), 403},
+		{"without the required scope", bearer(token(claim("scope", "read"))), 403},
 		{"many dots", bearer(strings.Repeat(".", 16<<10)), 401},
 		{"deep claims", bearer(token(claim("x", json.RawMessage(strings.Repeat("[", 255)+strings.Repeat("]", 255))))), 200},
-		{"claims that are too deep", bearer(token(claim("x", json.RawMessage(strings.Repeat("[", 256)+strings.Repeat("]", 256))))), 401},
-		{"a scope behind a space that is none", bearer(token(claim("scope", "read\u00a0mcp"))), 403},
-		{"a scope behind a tab", bearer(token(claim("scope", "read\tmcp"))), 403},
+		{"too deep claims", bearer(token(claim("x", json.RawMessage(strings.Repeat("[", 256)+strings.Repeat("]", 256))))), 401},
+		{"a scope after a no-break space", bearer(token(claim("scope", "read\u00a0mcp"))), 403},
+		{"a scope after a tab", bearer(token(claim("scope", "read\tmcp"))), 403},
 		{"several spaces between scopes", bearer(token(claim("scope", " read  mcp "))), 200},
-		{"said to be an access token", bearer(token(typed("application/at+JWT"))), 200},
-		{"said to be a JWT", bearer(token(typed("JWT"))), 200},
-		{"said to be a logout", bearer(token(typed("logout+jwt"))), 401},
-		{"said to be a number", bearer(token(typed(7))), 401},
+		{"type access token", bearer(token(typed("application/at+JWT"))), 200},
+		{"type JWT", bearer(token(typed("JWT"))), 200},
+		{"type logout", bearer(token(typed("logout+jwt"))), 401},
+		{"type number", bearer(token(typed(7))), 401},
 		{"too long", bearer(strings.Repeat("x", 16<<10+1)), 401},
 		{"no token", func(*http.Request) {}, 401},
-		{"an empty one", bearer(""), 401},
+		{"an empty token", bearer(""), 401},
 		{"another scheme", func(r *http.Request) { r.SetBasicAuth("a", "b") }, 401},
-		{"two", func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + token(), "Bearer x"} }, 400},
+		{"two headers", func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + token(), "Bearer x"} }, 400},
 		{"in the URL", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token(); bearer(token())(r) }, 401},
 		{"in the URL, escaped", func(r *http.Request) { r.URL.RawQuery = "access%5Ftoken=" + token(); bearer(token())(r) }, 401},
-		{"in the URL, behind what cannot be read", func(r *http.Request) { r.URL.RawQuery = "x=%zz&access_token=" + token(); bearer(token())(r) }, 401},
+		{"in the URL, after an invalid escape", func(r *http.Request) { r.URL.RawQuery = "x=%zz&access_token=" + token(); bearer(token())(r) }, 401},
 		{"in the URL, with a semicolon", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + ";x"; bearer(token())(r) }, 400},
 		{"in the URL, after a semicolon", func(r *http.Request) { r.URL.RawQuery = "x;access_token=" + token(); bearer(token())(r) }, 400},
 		{"in the URL, half escaped", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + "%2"; bearer(token())(r) }, 400},
-		{"something else in the URL", func(r *http.Request) { r.URL.RawQuery = "session=x"; bearer(token())(r) }, 200},
-		{"one that is written down", bearer("secret"), 200},
+		{"another parameter in the URL", func(r *http.Request) { r.URL.RawQuery = "session=x"; bearer(token())(r) }, 200},
+		{"a static token", bearer("secret"), 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			au := newAuth(t, newAS(), func(o *auth.Options) {
+			au := newAuth(t, newIssuer(), func(o *auth.Options) {
 				o.Tokens = []auth.Token{{Token: "secret", Subject: "bob", Scopes: []string{"mcp"}}}
 			})
-			res, who, header := try(au, c.edit)
-			if res.StatusCode != c.status || (who != nil) != (c.status == 200) {
-				t.Fatalf("%s, and let in %v", res.Status, who)
+			res, principal, header := try(au, c.edit)
+			if res.StatusCode != c.status || (principal != nil) != (c.status == 200) {
+				t.Fatalf("got %s and the principal %v, want %d", res.Status, principal, c.status)
 			}
 			if header.Get("Authorization") != "" {
-				t.Error("the token goes on")
+				t.Error("the token is forwarded")
 			}
 			challenge := res.Header.Get("WWW-Authenticate")
 			if (challenge != "") != (c.status != 200) || challenge != "" && !strings.Contains(challenge, `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`) {
-				t.Errorf("the challenge is %s", challenge)
+				t.Errorf("got the challenge %s", challenge)
 			}
 			if strings.Contains(challenge, "secret") {
-				t.Error("the challenge repeats the token")
+				t.Error("the challenge contains the token")
 			}
 		})
 	}
 }
 
 func hmacSum(key []byte, what string) ([]byte, error) {
-	sum := sha256.Sum256(append(key, what...)) // any bytes do: the algorithm is refused
+	sum := sha256.Sum256(append(key, what...)) // any bytes: the algorithm is rejected
 	return sum[:], nil
 }
 
-func TestWhatIsKnownOfACallerGoesOn(t *testing.T) {
-	_, who, _ := try(newAuth(t, newAS(), nil), bearer(token(claim("n", json.RawMessage("9007199254740993")))))
+func TestPrincipal(t *testing.T) {
+	_, p, _ := try(newAuth(t, newIssuer(), nil), bearer(token(claim("n", json.RawMessage("9007199254740993")))))
 	var claims map[string]json.RawMessage
-	if err := json.Unmarshal(who.GetClaims(), &claims); err != nil || string(claims["n"]) != "9007199254740993" {
-		t.Errorf("%s, %v", who.GetClaims(), err)
+	if err := json.Unmarshal(p.GetClaims(), &claims); err != nil || string(claims["n"]) != "9007199254740993" {
+		t.Errorf("got the claims %s, %v", p.GetClaims(), err)
 	}
-	if diff := cmp.Diff([]string{issuer, "ada", "mcp read"}, []string{who.GetIssuer(), who.GetSubject(), strings.Join(who.GetScopes(), " ")}); diff != "" {
+	if diff := cmp.Diff([]string{issuer, "ada", "mcp read"}, []string{p.GetIssuer(), p.GetSubject(), strings.Join(p.GetScopes(), " ")}); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A certificate has no scopes: where callers must have some, it takes a token that has them.
+// A certificate has no scopes: if scopes are required, callers need a token.
 func TestCertificatesHaveNoScopes(t *testing.T) {
-	shows := func(cert string, edit func(*http.Request)) func(*http.Request) {
+	withCertificate := func(cert string, edit func(*http.Request)) func(*http.Request) {
 		return func(r *http.Request) {
 			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: cert}}}}}
 			edit(r)
 		}
 	}
 	for _, c := range []struct {
-		name   string
-		scopes []string
-		edit   func(*http.Request)
-		status int
-		who    string
+		name    string
+		scopes  []string
+		edit    func(*http.Request)
+		status  int
+		subject string
 	}{
-		{"none are asked for", nil, shows("eve", func(*http.Request) {}), 200, "CN=eve"},
-		{"one is asked for", []string{"mcp"}, shows("eve", func(*http.Request) {}), 403, ""},
-		{"one is asked for, and a token has it", []string{"mcp"}, shows("eve", bearer(token())), 200, "ada"},
-		{"one is asked for, and a token does not have it", []string{"more"}, shows("eve", bearer(token())), 403, ""},
+		{"none required", nil, withCertificate("eve", func(*http.Request) {}), 200, "CN=eve"},
+		{"one required", []string{"mcp"}, withCertificate("eve", func(*http.Request) {}), 403, ""},
+		{"one required, and a token with it", []string{"mcp"}, withCertificate("eve", bearer(token())), 200, "ada"},
+		{"one required, and a token without it", []string{"more"}, withCertificate("eve", bearer(token())), 403, ""},
 	} {
-		au := newAuth(t, newAS(), func(o *auth.Options) { o.Certificates, o.Scopes = true, c.scopes })
-		res, who, _ := try(au, c.edit)
-		if res.StatusCode != c.status || who.GetSubject() != c.who {
-			t.Errorf("%s: %s, and let in %v", c.name, res.Status, who)
+		au := newAuth(t, newIssuer(), func(o *auth.Options) { o.Certificates, o.Scopes = true, c.scopes })
+		res, p, _ := try(au, c.edit)
+		if res.StatusCode != c.status || p.GetSubject() != c.subject {
+			t.Errorf("%s: got %s and the principal %v", c.name, res.Status, p)
 		}
 		if got := res.Header.Get("WWW-Authenticate"); c.status == 403 && !strings.Contains(got, `error="insufficient_scope"`) {
-			t.Errorf("%s: the challenge is %s", c.name, got)
+			t.Errorf("%s: got the challenge %s", c.name, got)
 		}
 	}
 	_, err := auth.New(auth.Options{Certificates: true, Scopes: []string{"mcp"}})
-	if err == nil || !strings.Contains(err.Error(), "certificates have none") {
-		t.Errorf("only certificates, and scopes: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "certificates have no scopes") {
+		t.Errorf("only certificates, and scopes: got %v", err)
 	}
 }
 
-// Keys are fetched once, again when a token names one that is not known, but not faster than every 10 s, and are good for an
-// hour after that. Then nobody can be checked, which is not the fault of callers.
-func TestKeysThatChangeAndIssuersThatFail(t *testing.T) {
+// Keys are fetched once, and again when a token has an unknown key ID, at most every 10 s. They are valid for an hour;
+// after that, tokens cannot be verified (503).
+func TestKeyRotationAndFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAS()
+		a := newIssuer()
 		au := newAuth(t, a, nil)
 		expect := func(what string, status int, fetches int, tok string) {
 			t.Helper()
-			before := a.got.Load()
+			before := a.requests.Load()
 			res, _, _ := try(au, bearer(tok))
-			if got := int(a.got.Load() - before); res.StatusCode != status || got != fetches {
-				t.Errorf("%s: %s with %d fetches", what, res.Status, got)
+			if got := int(a.requests.Load() - before); res.StatusCode != status || got != fetches {
+				t.Errorf("%s: got %s with %d fetches, want %d with %d", what, res.Status, got, status, fetches)
 			}
 			if status == 503 && res.Header.Get("Retry-After") == "" {
 				t.Errorf("%s: no Retry-After", what)
 			}
 		}
-		const whole = 3 // of the metadata at two places, then the keys
-		expect("first", 200, whole, token())
+		const all = 3 // the metadata at two URLs, then the keys
+		expect("first", 200, all, token())
 		expect("second", 200, 0, token())
 		newKey := must(rsa.GenerateKey(rand.Reader, 2048))
 		rotated := func() string { return token(signed(newKey, jose.RS256, "new")) }
 		expect("unknown, at once", 401, 0, rotated())
 		a.set(func() { a.keys = append(a.keys, jose.JSONWebKey{Key: &newKey.PublicKey, KeyID: "new"}) })
 		bridgetest.Pass(10 * time.Second)
-		expect("a new key", 200, whole, rotated())
+		expect("a new key", 200, all, rotated())
 		for range 100 {
-			expect("a storm", 401, 0, token(signed(otherKey, jose.RS256, "nosuch")))
+			expect("a flood", 401, 0, token(signed(otherKey, jose.RS256, "nosuch")))
 		}
 		a.set(func() { a.down = true })
 		bridgetest.Pass(30 * time.Minute)
 		expect("down, and known", 200, 0, token())
-		expect("down, and unknown", 503, whole, token(signed(otherKey, jose.RS256, "nosuch")))
+		expect("down, and unknown", 503, all, token(signed(otherKey, jose.RS256, "nosuch")))
 		expect("down, and unknown, again", 503, 0, token(signed(otherKey, jose.RS256, "nosuch")))
 		bridgetest.Pass(30 * time.Minute)
-		expect("down for too long", 503, whole, token())
+		expect("down for too long", 503, all, token())
 		expect("down for too long, again", 503, 0, token())
 		a.set(func() { a.down, a.body = false, strings.Repeat(" ", 1<<20)+"{}" })
 		bridgetest.Pass(10 * time.Second)
-		expect("too much", 503, whole, token())
+		expect("response too large", 503, all, token())
 		a.set(func() { a.body = "<html>" })
 		bridgetest.Pass(10 * time.Second)
-		expect("no JSON", 503, whole, token())
+		expect("no JSON", 503, all, token())
 		for _, none := range []string{`null`, `{}`, `{"keys":[]}`, `{"keys":[{"kty":"AKP","kid":"rsa"}]}`} {
 			a.set(func() { a.body = none })
 			bridgetest.Pass(10 * time.Second)
-			expect("no keys: "+none, 503, whole, token())
+			expect("no keys: "+none, 503, all, token())
 		}
 		a.set(func() { a.body = "" })
 		bridgetest.Pass(10 * time.Second)
-		expect("well again", 200, whole, token())
+		expect("recovered", 200, all, token())
 	})
 }
 
-// An issuer that has a key of a kind that nobody knows yet is not down.
-func TestKeysThatCannotBeReadAreIgnored(t *testing.T) {
+// Unknown kinds of keys are ignored.
+func TestUnknownKeysAreIgnored(t *testing.T) {
 	for _, strange := range []string{
 		`{"kty":"AKP","kid":"pq","alg":"ML-DSA-44","pub":"AAAA"}`, `{"kty":"EC","crv":"secp256k1","kid":"k","x":"AAAA","y":"AAAA"}`,
 		`{"kty":"OKP","crv":"X25519","kid":"x","x":"AAAA"}`, `{"kty":"RSA","kid":"half","n":"AQAB"}`, `{"kty":"oct","kid":"shared","k":"AAAA"}`,
 		`{"kid":"nothing"}`, `{"kty":5}`, `{}`, `null`, `5`, `[]`,
 	} {
-		a := newAS()
+		a := newIssuer()
 		good := must(json.Marshal(a.keys[0]))
 		a.body = `{"keys":[` + strange + `,` + string(good) + `]}`
 		if res, _, _ := try(newAuth(t, a, nil), bearer(token())); res.StatusCode != 200 {
-			t.Errorf("%s: %s", strange, res.Status)
+			t.Errorf("%s: got %s", strange, res.Status)
 		}
 	}
 }
 
-// A key that is too short, or is not for this, is good for nothing.
-func TestKeysThatMustNotBeUsed(t *testing.T) {
+// Keys that are too short or for another use are rejected.
+func TestUnusableKeys(t *testing.T) {
 	short := must(rsa.GenerateKey(rand.Reader, 1024))
 	text := func(key any, more string) string {
 		k := must(json.Marshal(jose.JSONWebKey{Key: key, KeyID: "rsa"}))
@@ -418,23 +423,23 @@ func TestKeysThatMustNotBeUsed(t *testing.T) {
 		{"for nothing", text(&rsaKey.PublicKey, `,"key_ops":[]`), rsaKey, 503},
 		{"1024 bits", text(&short.PublicKey, ""), short, 503},
 	} {
-		a := newAS()
+		a := newIssuer()
 		a.body = c.keys
 		if res, _, _ := try(newAuth(t, a, nil), bearer(token(signed(c.key, jose.RS256, "rsa")))); res.StatusCode != c.status {
-			t.Errorf("%s: %s", c.name, res.Status)
+			t.Errorf("%s: got %s, want %d", c.name, res.Status, c.status)
 		}
 	}
 }
 
-// What is sent to an issuer goes to no one else, and nobody else is taken for it, whatever it redirects to.
-func TestIssuersAreNotLeftByRedirections(t *testing.T) {
+// Requests to an issuer do not follow redirects to another origin.
+func TestRedirects(t *testing.T) {
 	for _, to := range []string{"https://evil.example.com/x", "http://issuer.example.com/x", "https://issuer.example.com:8443/x", "/x"} {
 		for _, status := range []int{301, 302, 303, 307, 308} {
-			a := newAS()
-			var asked []string
+			a := newIssuer()
+			var requested []string
 			via := roundTrip(func(r *http.Request) (*http.Response, error) {
 				if r.URL.Path != "/keys" && r.URL.Path != "/introspect" {
-					asked = append(asked, r.URL.String())
+					requested = append(requested, r.URL.String())
 					return a.RoundTrip(r)
 				}
 				w := httptest.NewRecorder()
@@ -447,12 +452,12 @@ func TestIssuersAreNotLeftByRedirections(t *testing.T) {
 			})
 			for _, tok := range []string{token(), "opaque"} {
 				if res, _, _ := try(au, bearer(tok)); res.StatusCode != 503 {
-					t.Errorf("%d to %s: %s", status, to, res.Status)
+					t.Errorf("%d to %s: got %s", status, to, res.Status)
 				}
 			}
-			for _, u := range asked {
+			for _, u := range requested {
 				if strings.HasSuffix(u, "/x") && u != "https://issuer.example.com/x" {
-					t.Errorf("%d to %s: asked %s", status, to, u)
+					t.Errorf("%d to %s: got a request to %s", status, to, u)
 				}
 			}
 		}
@@ -463,21 +468,21 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Keys come by TLS if the issuer has it.
+// The keys of an issuer with TLS must have TLS.
 func TestKeysWithoutTLS(t *testing.T) {
 	for _, at := range []string{"http://issuer.example.com/keys", "/keys", "file:///etc/passwd", "HTTP://issuer.example.com/keys"} {
-		a := newAS()
-		s := said{`{"issuer":"` + issuer + `","jwks_uri":"` + at + `"}`, string(must(json.Marshal(jose.JSONWebKeySet{Keys: a.keys})))}
+		a := newIssuer()
+		s := documents{`{"issuer":"` + issuer + `","jwks_uri":"` + at + `"}`, string(must(json.Marshal(jose.JSONWebKeySet{Keys: a.keys})))}
 		au := newAuth(t, a, func(o *auth.Options) { o.Client = &http.Client{Transport: s} })
 		if res, _, _ := try(au, bearer(token())); res.StatusCode != 503 {
-			t.Errorf("%s: %s", at, res.Status)
+			t.Errorf("%s: got %s", at, res.Status)
 		}
 	}
 }
 
-// However many callers come at once, keys are fetched once.
-func TestCallersTogetherFetchKeysOnce(t *testing.T) {
-	a := newAS()
+// Concurrent requests fetch the keys once.
+func TestConcurrentRequestsFetchKeysOnce(t *testing.T) {
+	a := newIssuer()
 	au := newAuth(t, a, nil)
 	tok := token()
 	var wg sync.WaitGroup
@@ -489,24 +494,24 @@ func TestCallersTogetherFetchKeysOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := a.got.Load(); got != 3 {
-		t.Errorf("%d requests", got)
+	if got := a.requests.Load(); got != 3 {
+		t.Errorf("got %d requests, want 3", got)
 	}
 }
 
-func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
+func TestIntrospection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAS()
+		a := newIssuer()
 		au := newAuth(t, a, func(o *auth.Options) {
 			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
 		})
-		expect := func(what string, status, asked int, answer any) {
+		expect := func(what string, status, requests int, response any) {
 			t.Helper()
-			a.set(func() { a.asked = answer })
-			before := a.got.Load()
+			a.set(func() { a.introspection = response })
+			before := a.requests.Load()
 			res, _, _ := try(au, bearer("opaque "+what))
-			if got := int(a.got.Load() - before); res.StatusCode != status || got != asked {
-				t.Errorf("%s: %s, asked %d times", what, res.Status, got)
+			if got := int(a.requests.Load() - before); res.StatusCode != status || got != requests {
+				t.Errorf("%s: got %s with %d requests, want %d with %d", what, res.Status, got, status, requests)
 			}
 		}
 		active := map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
@@ -515,19 +520,19 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 			m[name] = value
 			return m
 		}
-		expect("good", 200, 1, active)
-		expect("good", 200, 0, map[string]any{"active": false})
+		expect("active", 200, 1, active)
+		expect("active", 200, 0, map[string]any{"active": false})
 		bridgetest.Pass(time.Minute)
-		expect("good", 401, 1, map[string]any{"active": false})
-		expect("good", 401, 0, active)
-		expect("of another", 401, 1, with("iss", "https://evil.example.com"))
-		expect("for another", 401, 1, with("aud", "https://evil.example.com"))
-		expect("ended", 401, 1, with("exp", after(-2*time.Minute)))
-		expect("lesser", 403, 1, with("scope", "read"))
-		expect("short", 200, 1, with("exp", after(-50*time.Second)))
+		expect("active", 401, 1, map[string]any{"active": false})
+		expect("active", 401, 0, active)
+		expect("another issuer", 401, 1, with("iss", "https://evil.example.com"))
+		expect("another audience", 401, 1, with("aud", "https://evil.example.com"))
+		expect("expired", 401, 1, with("exp", after(-2*time.Minute)))
+		expect("fewer scopes", 403, 1, with("scope", "read"))
+		expect("expires soon", 200, 1, with("exp", after(-50*time.Second)))
 		bridgetest.Pass(11 * time.Second)
-		expect("short", 401, 1, with("exp", after(-61*time.Second)))
-		// What is no answer says nothing of the token, and is not remembered.
+		expect("expires soon", 401, 1, with("exp", after(-61*time.Second)))
+		// Malformed responses are not cached.
 		for n, malformed := range []any{
 			[]int{1}, nil, "good", map[string]any{}, map[string]any{"active": "true"}, map[string]any{"active": nil}, with("exp", "tomorrow"), with("sub", 5), with("aud", 5),
 		} {
@@ -536,24 +541,22 @@ func TestTokensThatOnlyTheIssuerCanRead(t *testing.T) {
 			expect(what, 503, 1, malformed)
 			expect(what, 200, 1, active)
 		}
-		expect("not active", 401, 1, map[string]any{"active": false, "exp": "tomorrow"})
+		expect("inactive", 401, 1, map[string]any{"active": false, "exp": "tomorrow"})
 		a.set(func() { a.down = true })
-		expect("not to be asked", 503, 1, active)
+		expect("issuer down", 503, 1, active)
 	})
 }
 
-// Anybody can make up tokens: an issuer is asked about 32 at a time, and who waits longer than 10 s for a turn is told so. Of many callers
-// with one token only the first ones ask.
-// Until is the moment after which a token is not taken any more, whoever read it.
-func TestUntilIsWhenATokenIsRefused(t *testing.T) {
+// Until is the exact time after which a token is rejected.
+func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAS()
+		a := newIssuer()
 		au := newAuth(t, a, func(o *auth.Options) {
 			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
-			o.Tokens = []auth.Token{{Token: "written down", Subject: "ada", Scopes: []string{"mcp"}}}
+			o.Tokens = []auth.Token{{Token: "static", Subject: "ada", Scopes: []string{"mcp"}}}
 		})
-		said := map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp", "exp": time.Now().Add(150 * time.Second).Unix()}
-		a.set(func() { a.asked = said })
+		response := map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp", "exp": time.Now().Add(150 * time.Second).Unix()}
+		a.set(func() { a.introspection = response })
 		for _, tok := range []string{token(claim("exp", time.Now().Add(time.Minute).Unix())), "opaque"} {
 			p, err := au.Verify(t.Context(), tok)
 			if err != nil {
@@ -562,37 +565,41 @@ func TestUntilIsWhenATokenIsRefused(t *testing.T) {
 			until := auth.Until(p)
 			<-time.After(time.Until(until) - 1)
 			if _, err = au.Verify(t.Context(), tok); err != nil {
-				t.Errorf("%.6s is refused before %v: %v", tok, until, err)
+				t.Errorf("%.6s rejected before %v: %v", tok, until, err)
 			}
 			<-time.After(2)
 			if _, err = au.Verify(t.Context(), tok); err == nil {
-				t.Errorf("%.6s is taken after %v", tok, until)
+				t.Errorf("%.6s accepted after %v", tok, until)
 			}
 		}
-		delete(said, "exp")
-		if p, err := au.Verify(t.Context(), "written down"); err != nil || !auth.Until(p).IsZero() {
-			t.Errorf("one that is written down: %v, until %v", err, auth.Until(p))
+		delete(response, "exp")
+		if p, err := au.Verify(t.Context(), "static"); err != nil || !auth.Until(p).IsZero() {
+			t.Errorf("static token: got %v, until %v", err, auth.Until(p))
 		}
-		p, err := au.Verify(t.Context(), "opaque without an end")
+		p, err := au.Verify(t.Context(), "opaque without expiry")
 		if until := auth.Until(p); err != nil || time.Until(until) != time.Hour {
-			t.Errorf("one of which the issuer does not say when it ends: %v, until %v", err, until)
+			t.Errorf("without expiry: got %v, until %v", err, until)
 		}
 		if until := auth.Until(nil); !until.IsZero() {
-			t.Errorf("nobody is let in until %v", until)
+			t.Errorf("without principal: got %v", until)
 		}
 	})
 }
 
-func TestAnIssuerIsAskedAboutFewTokensAtATime(t *testing.T) {
+// Anybody can invent tokens: at most 32 introspection requests are concurrent, and a caller waits at most 10 s. Of many
+// callers with one token, only the first ones cause requests.
+func TestIntrospectionIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &slowAS{as: newAS(), takes: 3 * time.Second}
-		slow.set(func() { slow.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"} })
+		slow := &slowIssuer{fakeIssuer: newIssuer(), delay: 3 * time.Second}
+		slow.set(func() {
+			slow.introspection = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
+		})
 		au := newAuth(t, slow, func(o *auth.Options) {
 			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
 		})
-		asked := func(callers int, token func(int) string) (statuses map[int]int, took time.Duration) {
-			slow.got.Store(0)
-			slow.most = 0
+		call := func(callers int, token func(int) string) (statuses map[int]int, took time.Duration) {
+			slow.requests.Store(0)
+			slow.maxWaiting = 0
 			began := time.Now()
 			var mu sync.Mutex
 			statuses = map[int]int{}
@@ -609,101 +616,105 @@ func TestAnIssuerIsAskedAboutFewTokensAtATime(t *testing.T) {
 			return statuses, time.Since(began)
 		}
 		one := func(int) string { return "one" }
-		if statuses, took := asked(31, one); statuses[200] != 31 || took != 3*time.Second {
-			t.Errorf("31 callers of a token: %v in %v", statuses, took)
+		if statuses, took := call(31, one); statuses[200] != 31 || took != 3*time.Second {
+			t.Errorf("31 callers with one token: got %v in %v", statuses, took)
 		}
-		if statuses, took := asked(33, func(n int) string { return fmt.Sprint("33 ", n) }); statuses[200] != 33 || took != 6*time.Second || slow.most != 32 {
-			t.Errorf("33 tokens: %v in %v, %d at a time", statuses, took, slow.most)
+		if statuses, took := call(33, func(n int) string { return fmt.Sprint("33 ", n) }); statuses[200] != 33 || took != 6*time.Second || slow.maxWaiting != 32 {
+			t.Errorf("33 tokens: got %v in %v, %d concurrent", statuses, took, slow.maxWaiting)
 		}
-		if statuses, _ := asked(200, func(int) string { return "the same" }); statuses[200] != 200 || slow.got.Load() > 32 {
-			t.Errorf("200 callers of a token: %v, %d questions", statuses, slow.got.Load())
+		if statuses, _ := call(200, func(int) string { return "the same" }); statuses[200] != 200 || slow.requests.Load() > 32 {
+			t.Errorf("200 callers with one token: got %v with %d requests", statuses, slow.requests.Load())
 		}
-		statuses, took := asked(1000, func(n int) string { return fmt.Sprint("made up ", n) })
-		if statuses[200] != 96 || statuses[503] != 904 || took != 10*time.Second || slow.most != 32 {
-			t.Errorf("1,000 tokens: %v in %v, %d at a time", statuses, took, slow.most)
+		statuses, took := call(1000, func(n int) string { return fmt.Sprint("invented ", n) })
+		if statuses[200] != 96 || statuses[503] != 904 || took != 10*time.Second || slow.maxWaiting != 32 {
+			t.Errorf("1,000 tokens: got %v in %v, %d concurrent", statuses, took, slow.maxWaiting)
 		}
-		if statuses, _ := asked(1, func(int) string { return "after that" }); statuses[200] != 1 {
-			t.Errorf("after that: %v", statuses)
+		if statuses, _ := call(1, func(int) string { return "after that" }); statuses[200] != 1 {
+			t.Errorf("after that: got %v", statuses)
 		}
 	})
 }
 
-// What was said of a good token counts for as long as it does, however many are made up meanwhile; and if it is good no more, that counts.
-func TestMadeUpTokensPushNoGoodOnesOut(t *testing.T) {
+// Invented tokens do not evict active ones from the cache, and an inactive result replaces an active one.
+func TestInventedTokensDoNotEvictActiveOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAS()
+		a := newIssuer()
 		au := newAuth(t, a, func(o *auth.Options) {
 			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
 		})
-		expect := func(token string, status int, asked int32) {
+		expect := func(token string, status int, requests int32) {
 			t.Helper()
-			before := a.got.Load()
-			if res, _, _ := try(au, bearer(token)); res.StatusCode != status || a.got.Load()-before != asked {
-				t.Errorf("%s: %s, %d questions, want %d and %d", token, res.Status, a.got.Load()-before, status, asked)
+			before := a.requests.Load()
+			if res, _, _ := try(au, bearer(token)); res.StatusCode != status || a.requests.Load()-before != requests {
+				t.Errorf("%s: got %s with %d requests, want %d with %d", token, res.Status, a.requests.Load()-before, status, requests)
 			}
 		}
-		a.set(func() { a.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"} })
-		expect("good", 200, 1)
-		a.set(func() { a.asked = map[string]any{"active": false} })
+		a.set(func() {
+			a.introspection = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
+		})
+		expect("active", 200, 1)
+		a.set(func() { a.introspection = map[string]any{"active": false} })
 		for n := range 10_001 {
-			expect(fmt.Sprint("made up ", n), 401, 1)
+			expect(fmt.Sprint("invented ", n), 401, 1)
 		}
-		expect("good", 200, 0)
-		expect("made up 10000", 401, 0)
+		expect("active", 200, 0)
+		expect("invented 10000", 401, 0)
 		bridgetest.Pass(time.Minute)
-		expect("good", 401, 1)
-		expect("good", 401, 0)
-		a.set(func() { a.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"} })
+		expect("active", 401, 1)
+		expect("active", 401, 0)
+		a.set(func() {
+			a.introspection = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
+		})
 		bridgetest.Pass(10 * time.Second)
-		expect("good", 200, 1)
-		expect("good", 200, 0)
+		expect("active", 200, 1)
+		expect("active", 200, 0)
 	})
 }
 
-// A slowAS takes its time to answer, and counts the requests that wait.
-type slowAS struct {
-	*as
+// A slowIssuer delays its responses, and counts the requests that wait.
+type slowIssuer struct {
+	*fakeIssuer
 
-	takes         time.Duration
-	waiting, most int
+	delay               time.Duration
+	waiting, maxWaiting int
 }
 
-func (a *slowAS) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *slowIssuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.set(func() {
 		a.waiting++
-		a.most = max(a.most, a.waiting)
+		a.maxWaiting = max(a.maxWaiting, a.waiting)
 	})
 	defer a.set(func() { a.waiting-- })
 	select {
-	case <-time.After(a.takes):
-		return a.as.RoundTrip(r)
+	case <-time.After(a.delay):
+		return a.fakeIssuer.RoundTrip(r)
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
 }
 
 func TestMetadata(t *testing.T) {
-	au := newAuth(t, newAS(), func(o *auth.Options) { o.MoreScopes = []string{"admin", "mcp"} })
+	au := newAuth(t, newIssuer(), func(o *auth.Options) { o.MoreScopes = []string{"admin", "mcp"} })
 	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"} {
 		res, _, _ := try(au, func(r *http.Request) { r.Method, r.URL.Path = http.MethodGet, path })
 		body := must(io.ReadAll(res.Body))
 		want := `{"resource":"` + resource + `","authorization_servers":["` + issuer + `"],"bearer_methods_supported":["header"],"scopes_supported":["admin","mcp"]}`
 		if res.StatusCode != 200 || string(body) != want {
-			t.Errorf("%s: %s %s", path, res.Status, body)
+			t.Errorf("%s: got %s %s", path, res.Status, body)
 		}
 		if res, _, _ := try(au, func(r *http.Request) { r.URL.Path = path }); res.StatusCode != 405 || res.Header.Get("Allow") == "" {
-			t.Errorf("POST %s: %s", path, res.Status)
+			t.Errorf("POST %s: got %s", path, res.Status)
 		}
 	}
 }
 
-// An endpoint that clients know by itself is a resource of its own, for which there are tokens that are good for nothing else. A client
-// that is strict uses no metadata of another resource than the one that it knows (RFC 9728, 3.3).
+// An endpoint is a resource of its own, whose tokens are not valid elsewhere. Strict clients reject metadata of another
+// resource (RFC 9728, 3.3).
 func TestEndpointsAreResources(t *testing.T) {
 	const weather, metadata = resource + "/weather", "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
-	as := newAS()
+	as := newIssuer()
 	as.set(func() {
-		as.asked = map[string]any{"active": true, "sub": "ada", "scope": "mcp", "aud": weather}
+		as.introspection = map[string]any{"active": true, "sub": "ada", "scope": "mcp", "aud": weather}
 	})
 	endpoints := func(o *auth.Options) {
 		o.Endpoints = map[string]string{"/mcp/weather": "/weather", "/mcp/news": "/news"}
@@ -725,30 +736,30 @@ func TestEndpointsAreResources(t *testing.T) {
 		{au, "/mcp", token(claim("aud", weather)), 401},
 		{au, "/mcp", "opaque", 401},
 		{au, "/elsewhere", token(claim("aud", weather)), 401},
-		{named, "/mcp/weather", token(claim("aud", weather)), 401}, // as the configuration says
+		{named, "/mcp/weather", token(claim("aud", weather)), 401}, // configured audiences
 		{named, "/mcp/weather", token(), 200},
 	} {
 		res, _, _ := try(c.au, func(r *http.Request) { r.URL.Path = c.path; bearer(c.token)(r) })
 		if res.StatusCode != c.status {
-			t.Errorf("%s at %s: %s", c.token, c.path, res.Status)
+			t.Errorf("%s at %s: got %s, want %d", c.token, c.path, res.Status, c.status)
 		}
 	}
 	for path, where := range map[string]string{"/mcp": metadata, "/mcp/weather": metadata + "/weather", "/elsewhere": metadata} {
 		res, _, _ := try(au, func(r *http.Request) { r.URL.Path = path })
 		if got := res.Header.Get("WWW-Authenticate"); !strings.HasSuffix(got, `resource_metadata="`+where+`"`) || !strings.HasSuffix(au.Challenge(path, nil), `"`+where+`"`) {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf("%s: got the challenge %s", path, got)
 		}
 	}
 	res, _, _ := try(au, func(r *http.Request) {
 		r.Method, r.URL.Path = http.MethodGet, "/.well-known/oauth-protected-resource/mcp/weather"
 	})
 	if body := must(io.ReadAll(res.Body)); res.StatusCode != 200 || !strings.HasPrefix(string(body), `{"resource":"`+weather+`",`) {
-		t.Errorf("%s %s", res.Status, body)
+		t.Errorf("got %s %s", res.Status, body)
 	}
 }
 
 func TestScopesOfTools(t *testing.T) {
-	au := newAuth(t, newAS(), nil)
+	au := newAuth(t, newIssuer(), nil)
 	called := 0
 	h := auth.Handler(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		called++
@@ -768,10 +779,10 @@ func TestScopesOfTools(t *testing.T) {
 	}
 	err := call("rm", "write")
 	if err == nil || called != 2 {
-		t.Fatalf("%v, called %d times", err, called)
+		t.Fatalf("got %v, called %d times, want an error and 2", err, called)
 	}
 	if _, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "rm"}}, nil); err != nil {
-		t.Errorf("a caller whom nobody was asked to verify: %v", err)
+		t.Errorf("without a principal: got %v", err)
 	}
 	e := bridge.AsError(err)
 	if diff := cmp.Diff([]string{"mcp", "admin", "write"}, e.Scopes); diff != "" {
@@ -784,46 +795,44 @@ func TestScopesOfTools(t *testing.T) {
 	}
 }
 
-func TestOptionsThatLetNobodyInAreAMistake(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for name, o := range map[string]auth.Options{
-		"nothing":             {},
-		"no resource":         {Issuers: []auth.Issuer{{URL: issuer}}},
-		"a resource, no URL":  {Resource: "mcp", Issuers: []auth.Issuer{{URL: issuer}}},
-		"an issuer, no URL":   {Resource: resource, Issuers: []auth.Issuer{{URL: "x"}}},
-		"an empty token":      {Tokens: []auth.Token{{Subject: "a"}}},
-		"a token of nobody's": {Tokens: []auth.Token{{Token: "a"}}},
+		"nothing":          {},
+		"no resource":      {Issuers: []auth.Issuer{{URL: issuer}}},
+		"invalid resource": {Resource: "mcp", Issuers: []auth.Issuer{{URL: issuer}}},
+		"invalid issuer":   {Resource: resource, Issuers: []auth.Issuer{{URL: "x"}}},
+		"an empty token":   {Tokens: []auth.Token{{Subject: "a"}}},
+		"without subject":  {Tokens: []auth.Token{{Token: "a"}}},
 	} {
 		if _, err := auth.New(o); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
 
-// A token that is no JWT does not say whose it is: it is shown to the one issuer that is asked, and a token that says that it is of
-// another is not.
-func TestTokensAreShownToNoOtherIssuer(t *testing.T) {
-	asked := &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+// A token that is not a JWT does not name its issuer: only one issuer introspects it, and no JWT of another issuer.
+func TestTokensAreSentToTheirIssuerOnly(t *testing.T) {
+	introspection := &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
 	other := auth.Issuer{URL: "https://other.example.com"}
-	a := newAS()
-	a.asked = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
+	a := newIssuer()
+	a.introspection = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
 	au := newAuth(t, a, func(o *auth.Options) {
-		o.Issuers[0].Introspection = asked
+		o.Issuers[0].Introspection = introspection
 		o.Issuers = append([]auth.Issuer{other}, o.Issuers...)
 	})
-	if res, _, _ := try(au, bearer("opaque")); res.StatusCode != 200 || a.got.Load() != 1 {
-		t.Errorf("an opaque token: %s, after %d requests", res.Status, a.got.Load())
+	if res, _, _ := try(au, bearer("opaque")); res.StatusCode != 200 || a.requests.Load() != 1 {
+		t.Errorf("opaque token: got %s after %d requests", res.Status, a.requests.Load())
 	}
-	if res, _, _ := try(au, bearer(token(claim("iss", "https://evil.example.com")))); res.StatusCode != 401 || a.got.Load() != 1 {
-		t.Errorf("a stranger's token: %s, after %d requests", res.Status, a.got.Load())
+	if res, _, _ := try(au, bearer(token(claim("iss", "https://evil.example.com")))); res.StatusCode != 401 || a.requests.Load() != 1 {
+		t.Errorf("token of another issuer: got %s after %d requests", res.Status, a.requests.Load())
 	}
 	other.Introspection = &auth.Introspection{URL: other.URL + "/introspect"}
-	_, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer, Introspection: asked}, other}})
-	if err == nil || !strings.Contains(err.Error(), "leave one of them without introspection") {
-		t.Errorf("two that are asked: %v", err)
+	_, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer, Introspection: introspection}, other}})
+	if err == nil || !strings.Contains(err.Error(), "only one of them can have it") {
+		t.Errorf("two introspectors: got %v", err)
 	}
 }
 
-// What callers present is nowhere in what is logged.
 func TestTokensAreNotLogged(t *testing.T) {
 	canary := hex.EncodeToString([]byte("canary canary canary"))
 	for _, edit := range []func(*http.Request){
@@ -832,22 +841,22 @@ func TestTokensAreNotLogged(t *testing.T) {
 		func(r *http.Request) { r.Header.Set("Authorization", canary) },
 	} {
 		var log strings.Builder
-		au := newAuth(t, newAS(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
+		au := newAuth(t, newIssuer(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
 		res, _, _ := try(au, edit)
 		if res.StatusCode != 401 || strings.Contains(res.Header.Get("WWW-Authenticate")+string(must(io.ReadAll(res.Body))), canary) {
-			t.Errorf("%s %v", res.Status, res.Header)
+			t.Errorf("got %s %v", res.Status, res.Header)
 		}
 		if log.Len() == 0 || strings.Contains(log.String(), canary) {
-			t.Errorf("the log is %s", log.String())
+			t.Errorf("got the log %s", log.String())
 		}
 	}
 }
 
-// However many callers are refused, over HTTP and over gRPC, the log has a line of each kind a second.
-func TestRefusedCallersDoNotFillTheLog(t *testing.T) {
+// At most one rejection a second is logged, over HTTP and over gRPC.
+func TestRejectionsAreLoggedOncePerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		au := newAuth(t, newAS(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
+		au := newAuth(t, newIssuer(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
 		for range 2 {
 			for range 1_000 {
 				if res, _, _ := try(au, bearer("x")); res.StatusCode != http.StatusUnauthorized {
@@ -860,7 +869,7 @@ func TestRefusedCallersDoNotFillTheLog(t *testing.T) {
 			<-time.After(2 * time.Second)
 		}
 		if http, grpc := strings.Count(log.String(), "refused a caller"), strings.Count(log.String(), "refused a gRPC caller"); http != 2 || grpc != 2 {
-			t.Errorf("the log has %d lines of HTTP and %d of gRPC, want 2 of each", http, grpc)
+			t.Errorf("got %d log lines for HTTP and %d for gRPC, want 2 of each", http, grpc)
 		}
 	})
 }

@@ -30,8 +30,8 @@ func ecSign(what string) []byte {
 	return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
 }
 
-// FuzzToken reads any text as a token, which nobody has signed; and any header and claims that our issuer has: who is let in is whom they
-// are about to encoding/json/v2, here and now.
+// FuzzToken verifies any text as a token, which must be rejected because it has no valid signature, and any signed
+// header and claims, whose principal must be the one that encoding/json/v2 decodes, if they are valid now.
 func FuzzToken(f *testing.F) {
 	future := strconv.FormatInt(time.Now().Add(10*365*24*time.Hour).Unix(), 10)
 	good := `{"iss":"` + issuer + `","aud":"` + resource + `","sub":"ada","scope":"mcp","exp":` + future + `}`
@@ -47,25 +47,25 @@ func FuzzToken(f *testing.F) {
 	for _, h := range []string{`{"alg":"none"}`, `{"alg":"ES256","kid":"rsa"}`, `{"alg":"ES256","crit":["x"],"x":1}`, `{"alg":"ES256","ALG":"none","kid":"ec"}`, `{"alg":"RS256","kid":"ec"}`, `{"alg":"ES256","jwk":{}}`, `{"alg":"ES256","b64":false,"crit":["b64"]}`, `{"alg":"ES256","crit":["b64"]}`, `{}`} {
 		f.Add(h, good, "eyJhbGciOiJub25lIn0.e30.")
 	}
-	a := newAS()
+	a := newIssuer()
 	au := must(auth.New(auth.Options{
 		Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Scopes: []string{"mcp"}, Client: &http.Client{Transport: a}, Log: zerolog.Nop(),
 	}))
-	if _, err := au.Verify(context.Background(), forged(header, good, ecSign)); err != nil { // which fetches the keys
+	if _, err := au.Verify(context.Background(), forged(header, good, ecSign)); err != nil { // fetches the keys
 		f.Fatal(err)
 	}
 	fuzzing.Run(f, func(t *testing.T, header, claims, text string) {
 		fuzzing.Within(t, len(text), 256<<10, func() {
 			if p, err := au.Verify(t.Context(), text); err == nil {
-				t.Fatalf("%q lets in %v", text, p)
+				t.Fatalf("%q: got the principal %v", text, p)
 			}
 		})
 		p, err := au.Verify(t.Context(), forged(header, claims, ecSign))
 		if err != nil {
 			return
 		}
-		if !goodHeader(header) || whom(claims) != p.GetSubject() || p.GetSubject() == "" || p.GetIssuer() != issuer {
-			t.Fatalf("%s %s lets in %v", header, claims, p)
+		if !goodHeader(header) || subjectOf(claims) != p.GetSubject() || p.GetSubject() == "" || p.GetIssuer() != issuer {
+			t.Fatalf("%s %s: got the principal %v", header, claims, p)
 		}
 	})
 }
@@ -77,8 +77,8 @@ func goodHeader(text string) bool {
 	return err == nil && h["alg"] == "ES256" && !critical
 }
 
-// whom returns whom claims are about, or nothing if they are not for this server now.
-func whom(text string) string {
+// subjectOf returns the subject of claims, or "" if they are not valid for this server now.
+func subjectOf(text string) string {
 	v, err := fuzzing.Value([]byte(text))
 	c, _ := v.(map[string]any)
 	if err != nil || c["iss"] != issuer {
@@ -113,10 +113,10 @@ func whom(text string) string {
 	return s
 }
 
-// A said is an issuer whose documents are anything.
-type said struct{ metadata, keys string }
+// documents is an issuer with any documents.
+type documents struct{ metadata, keys string }
 
-func (s said) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s documents) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := s.metadata
 	if r.URL.Path == "/keys" {
 		body = s.keys
@@ -124,14 +124,14 @@ func (s said) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// FuzzIssuer reads any bytes as what an issuer says of itself, and as its keys: a token is good if its key is among them and they are the
-// issuer's, and nothing else makes it so.
+// FuzzIssuer parses any bytes as the metadata and the keys of an issuer: a token is valid only if the issuer's metadata
+// and its key are among them.
 func FuzzIssuer(f *testing.F) {
 	keys, err := (&jose.JSONWebKey{Key: &ecKey.PublicKey, KeyID: "ec", Algorithm: "ES256"}).MarshalJSON()
 	if err != nil {
 		f.Fatal(err)
 	}
-	// KEY stands for the key, which is of this run.
+	// KEY is replaced by the key, which is generated.
 	for _, k := range []string{`{"keys":[KEY]}`, `{"keys":[]}`, `{}`, `{"keys":[{"kty":"oct","k":"AA","kid":"ec"}]}`, `{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"ec"},KEY]}`, `{"keys":[KEY],"keys":[]}`, `[`, "\xff", `{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`} {
 		f.Add(`{"issuer":"`+issuer+`","jwks_uri":"https://issuer.example.com/keys"}`, k)
 	}
@@ -140,7 +140,7 @@ func FuzzIssuer(f *testing.F) {
 	}
 	text := forged(`{"alg":"ES256","kid":"ec"}`, `{"iss":"`+issuer+`","aud":"`+resource+`","sub":"ada","exp":4000000000}`, ecSign)
 	fuzzing.Run(f, func(t *testing.T, metadata, set string) {
-		s := said{metadata, strings.ReplaceAll(set, "KEY", string(keys))}
+		s := documents{metadata, strings.ReplaceAll(set, "KEY", string(keys))}
 		au, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Client: &http.Client{Transport: s}, Log: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func FuzzIssuer(f *testing.F) {
 		}
 		x := base64.RawURLEncoding.EncodeToString(ecKey.X.FillBytes(make([]byte, 32)))
 		if p.GetSubject() != "ada" || !strings.Contains(s.keys, x) || !strings.Contains(s.metadata, `issuer`) {
-			t.Fatalf("%s %s let in %v", metadata, set, p)
+			t.Fatalf("%s %s: got the principal %v", metadata, set, p)
 		}
 	})
 }

@@ -22,22 +22,22 @@ func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) 
 	if err == nil {
 		return p, nil
 	}
-	no := &refusal{http.StatusServiceUnavailable, "", "who calls cannot be checked"}
-	errors.As(err, &no)
+	r := &refusal{http.StatusServiceUnavailable, "", "the caller cannot be authenticated"}
+	errors.As(err, &r)
 	a.refusedGRPC.Do(func() {
 		remote := ""
 		if from, ok := peer.FromContext(ctx); ok {
 			remote = from.Addr.String()
 		}
-		a.o.Log.Warn().Str("remote", remote).Int("status", no.status).Str("why", err.Error()).
+		a.o.Log.Warn().Str("remote", remote).Int("status", r.status).Str("why", err.Error()).
 			Msg("refused a gRPC caller; further ones in the next second are not logged")
 	})
-	code, reason, why := codes.Unauthenticated, "UNAUTHENTICATED", no.why
-	switch no.status {
+	code, reason, why := codes.Unauthenticated, "UNAUTHENTICATED", r.why
+	switch r.status {
 	case http.StatusForbidden:
 		code, reason = codes.PermissionDenied, "INSUFFICIENT_SCOPE"
 	case http.StatusServiceUnavailable:
-		code, reason, why = codes.Unavailable, "AUTH_UNAVAILABLE", cannotCheck
+		code, reason, why = codes.Unavailable, "AUTH_UNAVAILABLE", issuerUnavailable
 	}
 	return nil, bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, "%s; the call was not executed", why)
 }

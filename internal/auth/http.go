@@ -56,8 +56,8 @@ func Until(p *pb.Principal) time.Time {
 // with its Principal and without its credentials. It returns nil if it has sent the response: a rejection, or the
 // metadata of the protected resource. An mcphttp.Guard has to handle preflight requests before.
 func (a *Auth) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
-	if of, ok := a.metadata[r.URL.Path]; ok {
-		a.serveMetadata(w, r, of.resource)
+	if p, ok := a.metadata[r.URL.Path]; ok {
+		a.serveMetadata(w, r, p.resource)
 		return nil
 	}
 	p, err := a.authenticate(r)
@@ -77,9 +77,10 @@ func (a *Auth) authenticate(r *http.Request) (*pb.Principal, error) {
 	switch {
 	case query.Has("access_token"):
 		return nil, &refusal{
-			http.StatusUnauthorized, "invalid_request", "a token in the URL is not accepted: send it in the Authorization header",
+			http.StatusUnauthorized, "invalid_request",
+			"a token in the URL is not accepted: send it in the Authorization header",
 		}
-	case err != nil: // somebody else may find a token in it
+	case err != nil: // another parser may find a token in it
 		return nil, &refusal{
 			http.StatusBadRequest, "invalid_request", "the query of the URL is invalid: remove ; and write % as %25",
 		}
@@ -98,7 +99,7 @@ func (a *Auth) bearer(ctx context.Context, values []string, at part) (*pb.Princi
 		return nil, &refusal{status: http.StatusUnauthorized, why: "send a token: Authorization: Bearer TOKEN"}
 	case 1:
 	default:
-		return nil, &refusal{http.StatusBadRequest, "invalid_request", "there are several Authorization headers: send one"}
+		return nil, &refusal{http.StatusBadRequest, "invalid_request", "duplicate Authorization header: send one"}
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -109,25 +110,25 @@ func (a *Auth) bearer(ctx context.Context, values []string, at part) (*pb.Princi
 
 // refuse sends the response to a rejected request.
 func (a *Auth) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	no := &refusal{status: http.StatusInternalServerError, why: "who calls cannot be checked"}
-	errors.As(err, &no)
-	a.refused.Do(func() {
-		a.o.Log.Warn().Str("remote", r.RemoteAddr).Int("status", no.status).Str("why", err.Error()).
+	rejection := &refusal{status: http.StatusInternalServerError, why: "the caller cannot be authenticated"}
+	errors.As(err, &rejection)
+	a.refusedHTTP.Do(func() {
+		a.o.Log.Warn().Str("remote", r.RemoteAddr).Int("status", rejection.status).Str("why", err.Error()).
 			Msg("refused a caller; further ones in the next second are not logged")
 	})
 	h := w.Header()
-	switch no.status {
+	switch rejection.status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		h.Set("WWW-Authenticate", a.challenge(r.URL.Path, no.code, no.why, a.o.Scopes))
+		h.Set("WWW-Authenticate", a.challenge(r.URL.Path, rejection.code, rejection.why, a.o.Scopes))
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(int(minKeysRefresh.Seconds())))
-		no = &refusal{status: no.status, why: cannotCheck}
+		rejection = &refusal{status: rejection.status, why: issuerUnavailable}
 	}
-	mcphttp.Refuse(w, no.status, no.why)
+	mcphttp.Refuse(w, rejection.status, rejection.why)
 }
 
-const cannotCheck = "tokens cannot be checked at the moment: " +
-	"their issuer does not answer, or not as it should; try again later"
+const issuerUnavailable = "tokens cannot be verified at the moment: " +
+	"their issuer is unavailable or its response is invalid; try again later"
 
 // Challenge returns the WWW-Authenticate header for a caller who lacks scopes for a call, at the endpoint with the
 // path.
@@ -171,7 +172,7 @@ func (a *Auth) serveMetadata(w http.ResponseWriter, r *http.Request, resource st
 	h.Set("Access-Control-Allow-Origin", "*")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		mcphttp.Refuse(w, http.StatusMethodNotAllowed, "the metadata can only be read: send GET")
+		mcphttp.Refuse(w, http.StatusMethodNotAllowed, "the metadata supports only GET and HEAD")
 		return
 	}
 	m := metadata{Resource: resource, Methods: []string{"header"}, Scopes: a.allScopes()}

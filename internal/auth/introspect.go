@@ -29,11 +29,11 @@ const (
 
 // An introspectionCache caches the results of introspection, and limits its concurrency.
 type introspectionCache struct {
-	asking chan struct{} // semaphore of requests in flight
+	inFlight chan struct{} // semaphore of requests in flight
 
 	mu sync.Mutex // guards what follows
-	// good and bad are separate so that invented tokens do not evict active ones.
-	good, bad map[[sha256.Size]byte]introspection
+	// active and inactive are separate so that invented tokens do not evict active ones.
+	active, inactive map[[sha256.Size]byte]introspection
 }
 
 type introspection struct {
@@ -46,19 +46,19 @@ type introspection struct {
 func (a *introspectionCache) get(sum [sha256.Size]byte) (introspection, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	in, ok := a.good[sum]
+	in, ok := a.active[sum]
 	if !ok {
-		in, ok = a.bad[sum]
+		in, ok = a.inactive[sum]
 	}
 	return in, ok && time.Now().Before(in.until)
 }
 
-func (a *introspectionCache) remember(sum [sha256.Size]byte, in introspection) {
+func (a *introspectionCache) add(sum [sha256.Size]byte, in introspection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	cache, other := &a.good, a.bad
+	cache, other := &a.active, a.inactive
 	if in.err != nil {
-		cache, other = &a.bad, a.good
+		cache, other = &a.inactive, a.active
 	}
 	if len(*cache) >= maxCached || *cache == nil {
 		*cache = map[[sha256.Size]byte]introspection{} // simpler than eviction, and rare
@@ -77,8 +77,8 @@ func (i *issuer) introspect(ctx context.Context, token, resource string) (*pb.Pr
 	ctx, cancel := context.WithTimeout(ctx, introspectionTimeout)
 	defer cancel()
 	select {
-	case i.cache.asking <- struct{}{}:
-		defer func() { <-i.cache.asking }()
+	case i.cache.inFlight <- struct{}{}:
+		defer func() { <-i.cache.inFlight }()
 	case <-ctx.Done():
 		return nil, unavailable("too many concurrent token introspections at %s (limit %d): %v",
 			i.URL, maxIntrospections, ctx.Err())
@@ -90,7 +90,7 @@ func (i *issuer) introspect(ctx context.Context, token, resource string) (*pb.Pr
 	if err != nil {
 		return nil, err
 	}
-	i.cache.remember(sum, in)
+	i.cache.add(sum, in)
 	return in.principal, in.err
 }
 
@@ -104,40 +104,40 @@ func (i *issuer) requestIntrospection(ctx context.Context, token, resource strin
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	// RFC 6749, 2.3.1.
 	req.SetBasicAuth(url.QueryEscape(i.Introspection.ClientID), url.QueryEscape(i.Introspection.ClientSecret))
-	var answer jsontext.Value
+	var response jsontext.Value
 	now := time.Now()
-	if err := i.exchange(req, &answer); err != nil {
-		return introspection{}, unavailable("%s cannot be asked about a token: %v", i.URL, err)
+	if err := i.exchange(req, &response); err != nil {
+		return introspection{}, unavailable("%s: introspection request failed: %v", i.URL, err)
 	}
-	in, err := i.parseIntrospection(answer, resource, now)
+	in, err := i.parseIntrospection(response, resource, now)
 	if err != nil {
-		return introspection{}, unavailable("%s has answered what says nothing about a token: %v", i.URL, err)
+		return introspection{}, unavailable("%s returned an invalid introspection response: %v", i.URL, err)
 	}
 	return in, nil
 }
 
 // parseIntrospection returns the result in an introspection response, or an error if the response is invalid (RFC
 // 7662, 2.2).
-func (i *issuer) parseIntrospection(answer jsontext.Value, resource string, now time.Time) (introspection, error) {
-	var said struct {
+func (i *issuer) parseIntrospection(response jsontext.Value, resource string, now time.Time) (introspection, error) {
+	var status struct {
 		Active *bool `json:"active"`
 	}
-	switch err := json.Unmarshal(answer, &said); {
+	switch err := json.Unmarshal(response, &status); {
 	case err != nil:
 		return introspection{}, err
-	case said.Active == nil:
-		return introspection{}, errors.New(`it has no "active"`)
+	case status.Active == nil:
+		return introspection{}, errors.New(`"active" is missing`)
 	}
-	bad := now.Add(inactiveTTL)
-	if !*said.Active {
-		return introspection{err: invalidToken("%s says that the token is not good", i.URL), until: bad}, nil
+	inactiveUntil := now.Add(inactiveTTL)
+	if !*status.Active {
+		return introspection{err: invalidToken("%s reports the token as inactive", i.URL), until: inactiveUntil}, nil
 	}
-	c, err := readClaims(answer, &i.limits)
+	c, err := readClaims(response, &i.limits)
 	if err != nil {
 		return introspection{}, err
 	}
-	in := introspection{until: bad}
-	if in.principal, in.err = i.checkClaims(answer, c, resource, true); in.err != nil {
+	in := introspection{until: inactiveUntil}
+	if in.principal, in.err = i.checkClaims(response, c, resource, true); in.err != nil {
 		return in, nil //nolint:nilerr // in.err is the result
 	}
 	in.until = now.Add(activeTTL)

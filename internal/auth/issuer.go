@@ -44,7 +44,8 @@ var types = []string{"jwt", "at+jwt", "jose"}
 
 // algorithms are the accepted signature algorithms: no shared secrets, and not "none".
 var algorithms = []jose.SignatureAlgorithm{
-	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
+	jose.EdDSA,
 }
 
 // An issuer is an Issuer with its keys and caches.
@@ -67,11 +68,11 @@ type issuer struct {
 }
 
 func newIssuer(i Issuer, c *http.Client, l limits.Limits) *issuer {
-	stays := *c
-	stays.CheckRedirect = sameOrigin
+	client := *c
+	client.CheckRedirect = sameOrigin
 	return &issuer{
-		Issuer: i, client: &stays, limits: l,
-		cache:    introspectionCache{asking: make(chan struct{}, maxIntrospections)},
+		Issuer: i, client: &client, limits: l,
+		cache:    introspectionCache{inFlight: make(chan struct{}, maxIntrospections)},
 		fetching: make(chan struct{}, 1),
 	}
 }
@@ -108,23 +109,23 @@ func peekIssuer(token string) (string, bool) {
 func (i *issuer) verifyJWT(ctx context.Context, token, resource string) (*pb.Principal, error) {
 	t, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
-		return nil, invalidToken("the token cannot be read: %v", err)
+		return nil, invalidToken("the token cannot be parsed: %v", err)
 	}
 	head := t.Headers[0]
 	if err := i.checkHeader(token); err != nil {
-		return nil, invalidToken("the header of the token is no strict JSON: %v", err)
+		return nil, invalidToken("the header of the token is not strict JSON: %v", err)
 	}
 	if _, ok := head.ExtraHeaders["crit"]; ok {
-		return nil, invalidToken("the token has extensions that must be understood (crit), and there are none here")
+		return nil, invalidToken("the token has critical extensions (crit), which are not supported")
 	}
 	if typ, ok := head.ExtraHeaders[jose.HeaderType]; ok {
 		name, _ := typ.(string)
 		if !slices.Contains(types, strings.TrimPrefix(strings.ToLower(name), "application/")) {
-			return nil, invalidToken("the token is of type %q, and no access token", rawjson.Shorten(name))
+			return nil, invalidToken("the token has the type %q, which is not an access token", rawjson.Shorten(name))
 		}
 	}
 	if len(head.KeyID) > maxKeyID {
-		return nil, invalidToken("the name of the token's key has %d bytes, and at most %d are allowed",
+		return nil, invalidToken("the key ID of the token has %d bytes, limit %d",
 			len(head.KeyID), maxKeyID)
 	}
 	keys, err := i.keysOf(ctx, head.KeyID)
@@ -133,14 +134,14 @@ func (i *issuer) verifyJWT(ctx context.Context, token, resource string) (*pb.Pri
 	}
 	var text jsontext.Value
 	if !slices.ContainsFunc(keys, func(k jose.JSONWebKey) bool {
-		fits := (k.Algorithm == "" || k.Algorithm == head.Algorithm) && (k.Use == "" || k.Use == "sig")
-		return fits && t.Claims(k.Key, &text) == nil
+		usable := (k.Algorithm == "" || k.Algorithm == head.Algorithm) && (k.Use == "" || k.Use == "sig")
+		return usable && t.Claims(k.Key, &text) == nil
 	}) {
 		return nil, invalidToken("the token is signed by none of the keys of %s", i.URL)
 	}
 	c, err := readClaims(text, &i.limits)
 	if err != nil {
-		return nil, invalidToken("the claims of the token cannot be read: %v", err)
+		return nil, invalidToken("the claims of the token cannot be parsed: %v", err)
 	}
 	return i.checkClaims(text, c, resource, false)
 }
@@ -176,25 +177,27 @@ func readClaims(text jsontext.Value, l *limits.Limits) (*claims, error) {
 
 // checkClaims returns the principal if the claims are valid now and for this server or the given resource of it. The
 // response of an introspection may lack the issuer and the expiry.
-func (i *issuer) checkClaims(text jsontext.Value, c *claims, resource string, asked bool) (*pb.Principal, error) {
+func (i *issuer) checkClaims(
+	text jsontext.Value, c *claims, resource string, introspected bool,
+) (*pb.Principal, error) {
 	switch {
-	case c.Issuer != i.URL && (c.Issuer != "" || !asked):
-		return nil, invalidToken("the token is of issuer %q, which is not %q", rawjson.Shorten(c.Issuer), i.URL)
-	case c.Expiry == nil && !asked:
-		return nil, invalidToken("the token does not say when it ends")
+	case c.Issuer != i.URL && (c.Issuer != "" || !introspected):
+		return nil, invalidToken("the token is of issuer %q, want %q", rawjson.Shorten(c.Issuer), i.URL)
+	case c.Expiry == nil && !introspected:
+		return nil, invalidToken("the token has no expiry")
 	case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || !c.Audience.Contains(resource)):
-		return nil, invalidToken("the token is for %q, and not for %q",
+		return nil, invalidToken("the audience of the token is %q, want %q",
 			rawjson.Shorten(strings.Join(c.Audience, " ")), i.Audiences)
 	}
 	if err := c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, skew); err != nil {
-		return nil, invalidToken("the token is not good now: %v", err)
+		return nil, invalidToken("the token is not valid now: %v", err)
 	}
 	p := &pb.Principal{Issuer: i.URL, Subject: c.Subject, Scopes: scopes(c.Scope, c.Scp), Claims: text}
 	if p.GetSubject() == "" {
 		p.Subject = c.ClientID // of a client credentials grant
 	}
 	if p.GetSubject() == "" {
-		return nil, invalidToken("the token does not say whom it is about")
+		return nil, invalidToken("the token has no subject")
 	}
 	return p, nil
 }
@@ -230,7 +233,7 @@ func (i *issuer) keysOf(ctx context.Context, id string) ([]jose.JSONWebKey, erro
 		case <-ctx.Done():
 			return nil, unavailable("waiting for the keys of %s: %v", i.URL, ctx.Err())
 		}
-		if _, still, _ := i.cachedKeys(id); still { // not fetched while waiting
+		if _, fetch, _ := i.cachedKeys(id); fetch { // not fetched while waiting
 			i.refresh(ctx)
 		}
 		<-i.fetching
@@ -247,20 +250,20 @@ func (i *issuer) cachedKeys(id string) (keys []jose.JSONWebKey, fetch bool, err 
 		}
 	}
 	now := time.Now()
-	switch good := !i.fetched.IsZero() && now.Sub(i.fetched) < keysTTL; {
-	case good && len(keys) > 0:
+	switch fresh := !i.fetched.IsZero() && now.Sub(i.fetched) < keysTTL; {
+	case fresh && len(keys) > 0:
 		return keys, false, nil
 	case i.tried.IsZero() || now.Sub(i.tried) >= minKeysRefresh:
 		return nil, true, nil
-	case i.failed != nil || !good:
-		return nil, false, unavailable("the keys of %s cannot be had: %v", i.URL, i.failed)
+	case i.failed != nil || !fresh:
+		return nil, false, unavailable("the keys of %s are unavailable: %v", i.URL, i.failed)
 	}
 	return nil, false, invalidToken("the token is signed by a key that %s does not have", i.URL)
 }
 
 // refresh fetches the keys, and removes those that the issuer no longer publishes.
 func (i *issuer) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // other requests wait for the keys, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // others wait for the keys
 	defer cancel()
 	keys, err := i.fetch(ctx)
 	i.mu.Lock()
@@ -286,27 +289,28 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("%s: %d keys, and at most %d are allowed", at, len(set.Keys), maxKeys)
+		return nil, fmt.Errorf("%s: %d keys, limit %d", at, len(set.Keys), maxKeys)
 	}
 	var keys []jose.JSONWebKey
 	for _, text := range set.Keys {
 		var k jose.JSONWebKey
-		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() && verifies(text, k.Key) { // ignore others (RFC 7517, 5)
+		// Others are ignored (RFC 7517, 5).
+		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() && verifies(text, k.Key) {
 			keys = append(keys, k)
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s: there is no key that can be used", at)
+		return nil, fmt.Errorf("%s: no usable key", at)
 	}
 	return keys, nil
 }
 
 // verifies reports whether a key may be used to verify signatures.
 func verifies(text jsontext.Value, key any) bool {
-	var may struct {
+	var uses struct {
 		Operations []string `json:"key_ops"`
 	}
-	if json.Unmarshal(text, &may) != nil || may.Operations != nil && !slices.Contains(may.Operations, "verify") {
+	if json.Unmarshal(text, &uses) != nil || uses.Operations != nil && !slices.Contains(uses.Operations, "verify") {
 		return false
 	}
 	k, ok := key.(*rsa.PublicKey)
@@ -335,12 +339,11 @@ func (i *issuer) discover(ctx context.Context) (string, error) {
 		err := i.get(ctx, at.String(), &m)
 		switch {
 		case err == nil && m.Issuer != i.URL:
-			err = fmt.Errorf("%s: the metadata is of %q", at.String(), m.Issuer)
+			err = fmt.Errorf("%s: metadata of another issuer, %q", at.String(), m.Issuer)
 		case err == nil && m.JWKS == "":
-			err = fmt.Errorf("%s: the metadata does not say where the keys are", at.String())
+			err = fmt.Errorf("%s: metadata without jwks_uri", at.String())
 		case err == nil && base.Scheme == "https" && !strings.HasPrefix(m.JWKS, "https://"):
-			err = fmt.Errorf("%s: the keys are said to be at %q, where anybody could put others: they must be at https://",
-				at.String(), rawjson.Shorten(m.JWKS))
+			err = fmt.Errorf("%s: jwks_uri is %q, must begin with https://", at.String(), rawjson.Shorten(m.JWKS))
 		case err == nil:
 			return m.JWKS, nil
 		}
@@ -372,7 +375,7 @@ func (i *issuer) exchange(req *http.Request, to any) error {
 	case res.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s: %s", req.URL.Redacted(), res.Status)
 	case len(body) > maxDocument:
-		return fmt.Errorf("%s: more than %d bytes", req.URL.Redacted(), maxDocument)
+		return fmt.Errorf("%s: response body exceeds %d bytes", req.URL.Redacted(), maxDocument)
 	}
 	if err := json.Unmarshal(body, to); err != nil {
 		return fmt.Errorf("%s: %w", req.URL.Redacted(), err)
