@@ -28,7 +28,6 @@ import (
 // Every SDK holds the conversations of proto/mcpbridge/v1/frames.txt.
 func TestFrameVectors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	bridgetest.SkipIfShort(t)
 	text, err := os.ReadFile("../../proto/mcpbridge/v1/frames.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +95,7 @@ func startFramed(t *testing.T, command []string) *framedBackend {
 	defer ln.Close()
 	b := &framedBackend{cmd: exec.CommandContext(t.Context(), command[0], command[1:]...)}
 	b.cmd.Env = append(os.Environ(), CookieKey+"="+CookieValue, EnvFrames+"=unix:"+sock, "PLUGIN_UNIX_SOCKET_DIR="+dir)
+	b.cmd.Stderr = t.Output()
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +110,6 @@ func startFramed(t *testing.T, command []string) *framedBackend {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.conn.Close() })
-	if err := b.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
 	b.in = bufio.NewReader(b.conn)
 	if hello, err := b.read(); err != nil || hello.kind != frameHello || hello.id != 0 || string(hello.payload) != "\x01" {
 		t.Fatalf("not HELLO but %v, %v", hello, err)
@@ -216,7 +213,11 @@ func (b *framedBackend) write(kind byte, id uint32, length int, payload []byte) 
 	return err
 }
 
+// read returns the next frame, which must come within a minute.
 func (b *framedBackend) read() (framedFrame, error) {
+	if err := b.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return framedFrame{}, err
+	}
 	header := make([]byte, frameHeader)
 	if _, err := io.ReadFull(b.in, header); err != nil {
 		return framedFrame{}, err
