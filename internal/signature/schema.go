@@ -25,8 +25,9 @@ type Schema struct {
 
 // A document is the text that a Schema is part of.
 type document struct {
-	raw []byte
-	at  map[string][]byte // what references lead to
+	raw   []byte
+	at    map[string][]byte // what references lead to
+	named map[string][]byte // the parts that have an $id or an $anchor; nil until a reference needs one
 }
 
 // maxDepth is the maximum depth of a Schema. Types show fewer levels: see maxLevels.
@@ -59,21 +60,58 @@ func (d *document) follow(ref string) []byte {
 	if at, ok := d.at[ref]; ok {
 		return at
 	}
-	pointer, ok := strings.CutPrefix(ref, "#")
-	if unescaped, err := url.PathUnescape(pointer); err == nil {
-		pointer = unescaped
+	id, fragment, _ := strings.Cut(ref, "#")
+	if unescaped, err := url.PathUnescape(fragment); err == nil {
+		fragment = unescaped
 	}
-	at := d.raw
-	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if step != "" {
+	var at []byte
+	switch {
+	case fragment != "" && !strings.HasPrefix(fragment, "/"):
+		at = d.names()[id+"#"+fragment]
+	case id != "":
+		at = d.names()[id]
+	default:
+		at = d.raw
+	}
+	for step := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
+		if step != "" && strings.HasPrefix(fragment, "/") {
 			at = child(at, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
 		}
 	}
-	if !ok || at == nil {
+	if at == nil {
 		at = anything
 	}
 	d.at[ref] = at
 	return at
+}
+
+// names returns the parts of the document by the references that $id and $anchor allow: id, id#anchor and #anchor.
+// A relative $id is not resolved: a reference must repeat it.
+func (d *document) names() map[string][]byte {
+	if d.named == nil {
+		d.named = map[string][]byte{}
+		d.name(d.raw, "", 0)
+	}
+	return d.named
+}
+
+func (d *document) name(part []byte, id string, depth int) {
+	if depth > maxDepth {
+		return
+	}
+	for item := range rawjson.Elements(part) {
+		d.name(item, id, depth+1)
+	}
+	if own, ok := rawjson.String(rawjson.Get(part, "$id")); ok {
+		id = strings.TrimSuffix(own, "#")
+		d.named[id] = part
+	}
+	if anchor, ok := rawjson.String(rawjson.Get(part, "$anchor")); ok {
+		d.named[id+"#"+anchor], d.named["#"+anchor] = part, part
+	}
+	for _, member := range rawjson.Members(part) {
+		d.name(member, id, depth+1)
+	}
 }
 
 // child returns the member or element of a JSON text that a step of a JSON pointer leads to.
