@@ -19,6 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/auth"
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
@@ -102,7 +103,7 @@ func (a *App) newHTTPFront() (*httpFront, error) {
 // maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have
 // all of them.
 func maxHTTPConns(streams int) int {
-	return conns.MaxConns + streams + streams/3
+	return limits.Connections + streams + streams/3
 }
 
 // connKey is the key of a request's context that has its *conns.Conn.

@@ -12,20 +12,18 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-const (
-	// MaxConns is the default maximum number of connections of a port.
-	MaxConns = 4_096
-	// warnEvery is the minimum interval between warnings about a full port, and floodEvery between those about floods.
-	warnEvery, floodEvery = 10 * time.Second, time.Second
-)
+// warnEvery is the minimum interval between warnings about a full port, and floodEvery between those about floods.
+const warnEvery, floodEvery = 10 * time.Second, time.Second
 
 // A Port counts the connections of one port. Its methods may be called concurrently.
 type Port struct {
 	// Name is the protocol in log messages, such as "gRPC".
 	Name string
-	// Most is the maximum number of connections. If zero, the constant Most is used.
+	// MaxConns is the maximum number of connections. If zero, limits.Connections is used.
 	MaxConns int
 	// Log receives the warnings about a full port.
 	Log zerolog.Logger
@@ -98,7 +96,7 @@ func (p *Port) Add(c net.Conn) *Conn {
 	defer p.mu.Unlock()
 	most := p.MaxConns
 	if most == 0 {
-		most = MaxConns
+		most = limits.Connections
 	}
 	h := p.host(c.RemoteAddr())
 	// One host may use three quarters of a port that is not very small.

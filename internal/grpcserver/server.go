@@ -9,6 +9,7 @@
 package grpcserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,12 +64,11 @@ type Options struct {
 	Until func(*pb.Principal) time.Time
 	// Limits are the limits of what clients do and are sent. Zero fields are the defaults.
 	Limits limits.Limits
-	// MaxStreams is how many calls one connection may make at a time; further ones wait at the client. Zero: 1,000.
+	// MaxStreams is the maximum number of calls in flight of one connection. If zero, limits.ConnectionCalls is used.
 	MaxStreams int
-	// MaxConns is how many connections there may be, of which one address has three quarters at most. If there are more, idle ones of
-	// clients that have not authenticated are closed for them, as package conns says, or else they are. Zero: 4,096.
+	// MaxConns is the maximum number of connections, as in conns.Port. If zero, limits.Connections is used.
 	MaxConns int
-	// MaxCalls is how many calls there may be at a time, of all clients; further ones are refused. Zero: 16,384.
+	// MaxCalls is the maximum number of calls in flight of all clients. If zero, limits.GRPCCalls is used.
 	MaxCalls int
 	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
 	Streams *limit.Streams
@@ -143,9 +143,9 @@ var errOver = errors.New("the caller is not let in any more")
 // merged is its Handler.
 func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
 	o.Limits = o.Limits.OrDefaults()
-	or(&o.MaxStreams, 1_000)
-	or(&o.MaxConns, conns.MaxConns)
-	or(&o.MaxCalls, 16_384)
+	o.MaxStreams = cmp.Or(o.MaxStreams, limits.ConnectionCalls)
+	o.MaxConns = cmp.Or(o.MaxConns, limits.Connections)
+	o.MaxCalls = cmp.Or(o.MaxCalls, limits.GRPCCalls)
 	if o.Lifecycle == nil {
 		o.Lifecycle = lifecycle.New()
 	}
@@ -205,14 +205,6 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		reflection.Register(s.grpc)
 	}
 	return s, nil
-}
-
-// or sets *v to def if it is zero.
-func or[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // SetServing says whether a backend answers, for the health service. Until it is said, none does. The server as a whole, "" and

@@ -15,6 +15,7 @@
 package mcpclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,11 +53,11 @@ type Options struct {
 	PassEnv []string
 	// Machine is how much of the machine it may take, with all that it starts.
 	Machine limits.Machine
-	// StartTimeout is how long it may take until the server has answered for the first time. If it is zero, or
-	// ProbeTimeout or HangTimeout is, the default of limits.Timeouts is used.
+	// StartTimeout is the maximum time until the server has answered for the first time. If it is zero, or ProbeTimeout or
+	// HangTimeout is, the default of limits.Timeouts is used.
 	StartTimeout time.Duration
-	// StopTimeout is how long a program may take to end before it is killed: half of it after its standard input has been
-	// closed, half after SIGTERM. 0: 5 s.
+	// StopTimeout is the maximum time for a program to exit before it is killed: half of it after its standard input was
+	// closed, half after SIGTERM. If zero, limits.StopTimeout is used.
 	StopTimeout time.Duration
 
 	// URL is the server's endpoint, http or https: of Streamable HTTP, or the event stream of HTTP+SSE.
@@ -89,7 +90,7 @@ type Options struct {
 	// HangTimeout is how long a program may print nothing while calls wait, and leave a ping unanswered, until it is killed and started
 	// again.
 	HangTimeout time.Duration
-	// MaxCalls is how many calls may be going on at a time. Further ones are refused. 0: 1024.
+	// MaxCalls is the maximum number of calls in flight, and of subscriptions. If zero, limits.UpstreamCalls is used.
 	MaxCalls int
 	// MaxSessions is how many sessions with a legacy server there may be for callers with capabilities: programs of
 	// their own, if it is one. A call has a session to itself, so this many can go on at a time; and a session is only
@@ -110,19 +111,11 @@ func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.OrDefaults()
 	t := limits.Timeouts{Start: o.StartTimeout, Probe: o.ProbeTimeout, Hang: o.HangTimeout}.OrDefaults()
 	o.StartTimeout, o.ProbeTimeout, o.HangTimeout = t.Start, t.Probe, t.Hang
-	or(&o.StopTimeout, 5*time.Second)
-	or(&o.MaxCalls, 1024)
-	or(&o.MaxSessions, sessions)
-	or(&o.SessionIdle, usual.Idle)
+	o.StopTimeout = cmp.Or(o.StopTimeout, limits.StopTimeout)
+	o.MaxCalls = cmp.Or(o.MaxCalls, limits.UpstreamCalls)
+	o.MaxSessions = cmp.Or(o.MaxSessions, sessions)
+	o.SessionIdle = cmp.Or(o.SessionIdle, usual.Idle)
 	return o
-}
-
-// or sets *v to def if it is zero.
-func or[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // pace is how fast things happen. Tests are faster.

@@ -7,6 +7,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -60,12 +61,12 @@ type Options struct {
 	PassEnv []string
 	// Machine is how much of the machine it may take.
 	Machine limits.Machine
-	// StartTimeout is how long it may take until it answers. If zero, the default of limits.Timeouts is used.
+	// StartTimeout is the maximum time until it answers. If zero, the default of limits.Timeouts is used.
 	StartTimeout time.Duration
-	// StopTimeout is how long it may take to stop before it is killed. 0: 5 s.
+	// StopTimeout is the time to exit when it is stopped, before it is killed. If zero, limits.StopTimeout is used.
 	StopTimeout time.Duration
-	// HangTimeout is how long it may leave a health check unanswered before it is taken for hung. If zero,
-	// the default of limits.Timeouts is used.
+	// HangTimeout is the maximum time without a response to a health check. If zero, the default of limits.Timeouts is
+	// used.
 	HangTimeout time.Duration
 
 	// NoFrames says that calls of tools are made over gRPC even if the backend can take them as frames, which costs less.
@@ -182,9 +183,7 @@ func New(o Options) (*Plugin, error) {
 	p.o.Limits = p.o.Limits.OrDefaults()
 	t := limits.Timeouts{Start: o.StartTimeout, Hang: o.HangTimeout}.OrDefaults()
 	p.o.StartTimeout, p.o.HangTimeout = t.Start, t.Hang
-	if p.o.StopTimeout == 0 {
-		p.o.StopTimeout = 5 * time.Second
-	}
+	p.o.StopTimeout = cmp.Or(o.StopTimeout, limits.StopTimeout)
 	p.log = o.Log.With().Str("backend", p.o.Name).Logger()
 	p.panics = o.Panics.With(p.log)
 	for _, kv := range o.Env {
