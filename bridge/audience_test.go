@@ -21,7 +21,7 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	one := of(func(*pb.CallContext) {})
 	for name, change := range map[string]func(*pb.CallContext){
-		"claims":  func(cc *pb.CallContext) { cc.Principal.Claims = []byte(`{"jti":"2"}`) },
+		"claims":  func(cc *pb.CallContext) { cc.Principal.Claims = `{"jti":"2"}` },
 		"headers": func(cc *pb.CallContext) { cc.Headers = map[string]string{"x": "y"} },
 		"program": func(cc *pb.CallContext) { cc.ClientInfo = &pb.Implementation{Name: "c"} },
 	} {
@@ -41,8 +41,8 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 		"others": func(cc *pb.CallContext) {
 			cc.ClientCapabilities = &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}}
 		},
-		"long ones":       func(cc *pb.CallContext) { cc.ClientCapabilities.Extensions = []byte(`{"` + long + `/a":{}}`) },
-		"other long ones": func(cc *pb.CallContext) { cc.ClientCapabilities.Extensions = []byte(`{"` + long + `/b":{}}`) },
+		"long ones":       func(cc *pb.CallContext) { cc.ClientCapabilities.Extensions = `{"` + long + `/a":{}}` },
+		"other long ones": func(cc *pb.CallContext) { cc.ClientCapabilities.Extensions = `{"` + long + `/b":{}}` },
 	} {
 		a := of(change)
 		if was := seen[a]; was != "" {
@@ -56,7 +56,7 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 func TestAudiencesAreMadeWithoutAllocations(t *testing.T) {
 	cc := &pb.CallContext{
 		Principal:          &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a"}},
-		ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}, Extensions: []byte(`{"a/b":{}}`)},
+		ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}, Extensions: `{"a/b":{}}`},
 	}
 	if n := testing.AllocsPerRun(1000, func() { bridge.AudienceOf(cc) }); n >= 1 {
 		t.Errorf("%v allocations", n)

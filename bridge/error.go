@@ -223,10 +223,10 @@ var outcomeNames = map[pb.CallFailure_Outcome]string{
 }
 
 // failureData returns Failure as JSON text.
-func (e *Error) failureData() []byte {
+func (e *Error) failureData() string {
 	f := e.Failure
 	if f == nil {
-		return nil
+		return ""
 	}
 	reason, _ := json.Marshal(f.GetReason()) //nolint:errchkjson // strings can always be encoded
 	data := append([]byte(`{"reason":`), reason...)
@@ -234,7 +234,7 @@ func (e *Error) failureData() []byte {
 	if f.RetryAfterMs != nil {
 		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), f.GetRetryAfterMs(), 10)
 	}
-	return append(data, '}')
+	return string(append(data, '}'))
 }
 
 // FromJSONRPC converts the error that a server of revision r returned for a call of m. It keeps the server's

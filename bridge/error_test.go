@@ -28,7 +28,7 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 	for _, e := range []*bridge.Error{
 		{Code: codes.NotFound, Message: "no such thing"},
 		{Code: codes.Internal, Message: "secret"},
-		{Code: codes.Unknown, Message: "m", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("exactly this"), Data: []byte(`[1]`)}},
+		{Code: codes.Unknown, Message: "m", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("exactly this"), Data: `[1]`}},
 		{Code: codes.Unavailable, Message: "down", Failure: &pb.CallFailure{
 			Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: "BACKEND_UNAVAILABLE", RetryAfterMs: proto.Int64(5),
 		}},
@@ -79,7 +79,7 @@ func TestStatusesOfHostileBackends(t *testing.T) {
 			}
 		}
 		rpc := bridge.FromStatus(s).JSONRPC(bridge.Rev20260728, bridge.CallTool)
-		if n := len(rpc.GetMessage()); n > c.size || n < c.size-1 || !utf8.ValidString(rpc.GetMessage()) || string(rpc.GetData()) != c.data {
+		if n := len(rpc.GetMessage()); n > c.size || n < c.size-1 || !utf8.ValidString(rpc.GetMessage()) || rpc.GetData() != c.data {
 			t.Errorf("%.80v: a message of %d bytes, and %s", c.failure, n, rpc.GetData())
 		}
 	}
@@ -152,7 +152,7 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 	const most = 8 << 10
 	for _, n := range []int{most - 1, most, most + 1, 1 << 20} {
 		text := strings.Repeat("\r\nx ", n/4) + strings.Repeat("y", n%4)
-		rpc := &pb.JsonRpcError{Code: -7, Message: &text, Data: []byte(strconv.Quote(text))}
+		rpc := &pb.JsonRpcError{Code: -7, Message: &text, Data: strconv.Quote(text)}
 		exact, err := status.New(codes.Unknown, "m").WithDetails(rpc)
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) || !strings.HasPrefix(text, strings.TrimSuffix(got.GetMessage(), "…")) {
 				t.Errorf("%s of %d bytes has become %d: %.20q", where, n, len(got.GetMessage()), got.GetMessage())
 			}
-			if e.RPC != nil && string(got.GetData()) != string(rpc.GetData()) {
+			if e.RPC != nil && got.GetData() != string(rpc.GetData()) {
 				t.Errorf("%s of %d bytes: the data has become %.50s", where, n, got.GetData())
 			}
 			if len(e.Error()) > most {

@@ -14,8 +14,9 @@ const (
 
 // WithoutForgedMeta removes the reserved keys from the `_meta` of a client's request, because backends trust them.
 // If checked, the keys that describe the client have been validated, and stay.
-func WithoutForgedMeta(meta []byte, checked bool) []byte {
-	for name := range rawjson.Members(meta) {
+func WithoutForgedMeta(meta string, checked bool) string {
+	out := rawjson.AsBytes(meta)
+	for name := range rawjson.Members(out) {
 		switch string(name) {
 		case MetaVersion, MetaCapabilities, MetaClientInfo, MetaLogLevel:
 			if checked {
@@ -25,7 +26,7 @@ func WithoutForgedMeta(meta []byte, checked bool) []byte {
 		default:
 			continue
 		}
-		meta = rawjson.Without(meta, string(name))
+		out = rawjson.Without(out, string(name))
 	}
-	return meta
+	return rawjson.AsString(out)
 }

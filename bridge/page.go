@@ -11,7 +11,7 @@ type Page struct {
 	NextCursor  **string
 	TTL         **int64 // in milliseconds
 	CacheScope  **pb.CacheScope
-	Meta, Extra *[]byte
+	Meta, Extra *string
 }
 
 // PageOf returns the Page of the result of a list method, or the one of an empty result.

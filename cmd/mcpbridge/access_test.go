@@ -390,7 +390,7 @@ func serveListener(t *testing.T, ln net.Listener, o ...grpc.ServerOption) *liste
 
 func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	object := []byte(`{"type":"object"}`)
-	return &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "echo", InputSchema: object}, {Name: "slow", InputSchema: object}}}, nil
+	return &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "echo", InputSchema: string(object)}, {Name: "slow", InputSchema: string(object)}}}, nil
 }
 
 func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {

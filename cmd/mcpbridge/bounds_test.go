@@ -205,7 +205,7 @@ backends: [{name: plugin, dial: %q}]
 // What a backend has is held to the keys: one below, at, and one above.
 func TestLimitsOfBackendsCanBeSet(t *testing.T) {
 	tool := func(name, rest string) *pb.Tool {
-		return &pb.Tool{Name: name, InputSchema: []byte(`{"type":"object"` + rest + `}`)}
+		return &pb.Tool{Name: name, InputSchema: `{"type":"object"` + rest + `}`}
 	}
 	var all []*pb.Tool
 	for over := -1; over <= 1; over++ {

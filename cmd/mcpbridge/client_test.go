@@ -99,11 +99,11 @@ const buySchema = `{"type":"object","required":["what"],"properties":{"what":{"t
 func (s *shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	if req.Cursor == nil { // lists have pages
 		return &pb.ListToolsResponse{
-			Tools:      []*pb.Tool{{Name: "paint", Description: text("Paint\x1b[31m red.\nMore."), InputSchema: []byte(`{"type":"object"}`)}},
+			Tools:      []*pb.Tool{{Name: "paint", Description: text("Paint\x1b[31m red.\nMore."), InputSchema: `{"type":"object"}`}},
 			NextCursor: text("2"),
 		}, nil
 	}
-	tool := func(name, schema string) *pb.Tool { return &pb.Tool{Name: name, InputSchema: []byte(schema)} }
+	tool := func(name, schema string) *pb.Tool { return &pb.Tool{Name: name, InputSchema: schema} }
 	return &pb.ListToolsResponse{Tools: []*pb.Tool{
 		tool("order", `{"type":"object"}`),
 		tool("visit", `{"type":"object"}`),
@@ -141,7 +141,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 	answer := req.GetInputResponses()["q"]
 	switch req.GetName() {
 	case "paint":
-		logged := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_NOTICE, Data: []byte(`"mixing\u001b[31m"`)}
+		logged := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_NOTICE, Data: `"mixing\u001b[31m"`}
 		if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: logged}}); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return say(answer.GetListRoots().GetRoots()[0].GetUri(), false)
 	case "order":
 		if answer == nil {
-			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: []byte(cmp.Or(s.form, orderForm))}
+			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: cmp.Or(s.form, orderForm)}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}})
 		}
 		return say(strings.ToLower(strings.TrimPrefix(answer.GetElicit().GetAction().String(), "ELICIT_ACTION_"))+" "+

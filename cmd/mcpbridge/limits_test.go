@@ -165,7 +165,7 @@ func (*sizedPlugin) Discover(context.Context, *pb.DiscoverRequest) (*pb.Discover
 }
 
 func (*sizedPlugin) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	return &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "answer", InputSchema: []byte(`{"type":"object"}`)}}}, nil
+	return &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "answer", InputSchema: `{"type":"object"}`}}}, nil
 }
 
 func (p *sizedPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {

@@ -114,7 +114,7 @@ func answer(question *pb.InputRequest) *pb.InputResponse {
 	}
 	form := ask("question", question.GetElicit().GetForm().GetMessage())
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(form),
+		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: form,
 	}}}
 }
 

@@ -59,7 +59,7 @@ def answer(question: input_pb2.InputRequest) -> input_pb2.InputResponse:
         message = {"role": "ROLE_ASSISTANT", "model": "you", "content": [{"text": {"text": said}}]}
         return input_pb2.InputResponse(create_message=message)
     form = ask("question", question.elicit.form.message)
-    return input_pb2.InputResponse(elicit={"action": "ELICIT_ACTION_ACCEPT", "content": form.encode()})
+    return input_pb2.InputResponse(elicit={"action": "ELICIT_ACTION_ACCEPT", "content": form})
 
 
 def ask(who: str, question: str) -> str:
@@ -98,7 +98,7 @@ def explain(e: grpc.RpcError) -> None:
         if detail.Unpack(failure):
             print(" ", failure.reason, error_pb2.CallFailure.Outcome.Name(failure.outcome))
         elif detail.Unpack(exact):
-            print("  JSON-RPC", exact.code, exact.data.decode())
+            print("  JSON-RPC", exact.code, exact.data)
 
 
 COMMANDS = {"list": list_tools, "call": call, "read": read, "listen": listen}

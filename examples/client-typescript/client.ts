@@ -71,7 +71,7 @@ async function answer({ request }: InputRequest): Promise<InputResponse> {
   }
   const mode = request?.$case === "elicit" ? request.value.mode : undefined;
   const form = await ask("question", mode?.value.message ?? "");
-  const value = { action: ElicitAction.ACCEPT, content: Buffer.from(form) };
+  const value = { action: ElicitAction.ACCEPT, content: form };
   return InputResponse.fromPartial({ response: { $case: "elicit", value } });
 }
 
@@ -116,7 +116,7 @@ function explain(e: ServiceError): void {
     const failure = typeUrl.endsWith(".CallFailure") && CallFailure.decode(value);
     const exact = typeUrl.endsWith(".JsonRpcError") && JsonRpcError.decode(value);
     if (failure) console.log(`  ${failure.reason} OUTCOME_${CallFailure_Outcome[failure.outcome]}`);
-    if (exact) console.log(`  JSON-RPC ${exact.code} ${Buffer.from(exact.data).toString()}`);
+    if (exact) console.log(`  JSON-RPC ${exact.code} ${exact.data}`);
   }
 }
 

@@ -27,7 +27,7 @@ func needs(state string, requests map[string]*pb.InputRequest) *pb.InputRequired
 type requests = map[string]*pb.InputRequest
 
 func form(message, schema string) *pb.InputRequest {
-	f := &pb.ElicitForm{Message: message, RequestedSchema: []byte(schema)}
+	f := &pb.ElicitForm{Message: message, RequestedSchema: schema}
 	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: f}}}}
 }
 
@@ -73,7 +73,7 @@ func refused(answers map[string]*pb.InputResponse) string {
 // said describes the user's answer.
 func said(e *pb.ElicitResult) string {
 	action := strings.ToLower(strings.TrimPrefix(e.GetAction().String(), "ELICIT_ACTION_"))
-	content := string(e.GetContent())
+	content := e.GetContent()
 	if content == "" {
 		content = "{}"
 	}
@@ -83,7 +83,7 @@ func said(e *pb.ElicitResult) string {
 // field returns a member of the form that the user filled in, if it is a text.
 func field(e *pb.ElicitResult, name string) (value string, ok bool) {
 	var content map[string]json.RawMessage
-	if e.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT || json.Unmarshal(e.GetContent(), &content) != nil {
+	if e.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT || json.Unmarshal([]byte(e.GetContent()), &content) != nil {
 		return "", false
 	}
 	return value, json.Unmarshal(content[name], &value) == nil

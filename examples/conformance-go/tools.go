@@ -115,7 +115,7 @@ func (s *server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 		if schema == "" {
 			schema = noArguments
 		}
-		res.Tools = append(res.Tools, &pb.Tool{Name: t.name, Description: proto.String(t.description), InputSchema: []byte(schema)})
+		res.Tools = append(res.Tools, &pb.Tool{Name: t.name, Description: proto.String(t.description), InputSchema: schema})
 	}
 	return res, nil
 }
@@ -166,7 +166,7 @@ func (c *call) log(line string) error {
 	if err != nil {
 		return err
 	}
-	l := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Logger: proto.String("conformance"), Data: data}
+	l := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Logger: proto.String("conformance"), Data: string(data)}
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: l}})
 }
 
@@ -253,7 +253,7 @@ func missingCapability(c *call) error {
 		return c.finish(text("The client can sample."))
 	}
 	s, err := status.New(codes.FailedPrecondition, "this tool needs a client with sampling").WithDetails(
-		&pb.JsonRpcError{Code: -32021, Data: []byte(`{"requiredCapabilities":{"sampling":{}}}`)})
+		&pb.JsonRpcError{Code: -32021, Data: `{"requiredCapabilities":{"sampling":{}}}`})
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsRes
 		{"ask", "Asks for a name and greets it."},
 		{"crash", "Ends this process."},
 	} {
-		res.Tools = append(res.Tools, &pb.Tool{Name: t[0], Description: &t[1], InputSchema: []byte(`{"type":"object"}`)})
+		res.Tools = append(res.Tools, &pb.Tool{Name: t[0], Description: &t[1], InputSchema: `{"type":"object"}`})
 	}
 	return res, nil
 }
@@ -132,7 +132,7 @@ func ask(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolR
 	if !ok {
 		form := &pb.ElicitForm{
 			Message:         "What is your name?",
-			RequestedSchema: []byte(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`),
+			RequestedSchema: `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`,
 		}
 		elicit := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}}
 		needs := &pb.InputRequired{
@@ -142,7 +142,7 @@ func ask(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolR
 		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
 	}
 	var form struct{ Name string }
-	if err := json.Unmarshal(answer.GetElicit().GetContent(), &form); err != nil {
+	if err := json.Unmarshal([]byte(answer.GetElicit().GetContent()), &form); err != nil {
 		return say(stream, "Then not.")
 	}
 	return say(stream, "Hello, "+form.Name+"!")

@@ -303,7 +303,7 @@ func (k *kit) survey(ctx context.Context, _ none) (string, error) {
 
 func form(message, field string) *pb.InputRequest {
 	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-		Message: message, RequestedSchema: []byte(`{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`),
+		Message: message, RequestedSchema: `{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`,
 	}}}}}
 }
 
@@ -354,7 +354,7 @@ func prompt(ctx context.Context, in struct {
 		if !accepted(a) {
 			return "", mcpbridge.Require(ctx, &pb.InputRequired{Requests: map[string]*pb.InputRequest{"x": form("which x?", "x")}})
 		}
-		in.X = proto.String(string(a.GetContent()))
+		in.X = proto.String(a.GetContent())
 	}
 	return "x is " + *in.X, nil
 }

@@ -62,13 +62,13 @@ async def ask(ctx: Context, **_: Any) -> str | v1.InputRequired:
     await ctx.progress(1)
     answers = ctx.request.input_responses
     if ctx.state:
-        return f"{ctx.state.decode()} {answers['right'].elicit.content.decode()}"
+        return f"{ctx.state.decode()} {answers['right'].elicit.content}"
     if "name" not in answers:
         return v1.InputRequired(requests={"name": form("who are you?", "name")})
     name = answers["name"].elicit
     if name.action != v1.ELICIT_ACTION_ACCEPT:
         return f"the user said {v1.ElicitAction.Name(name.action)}"
-    return v1.InputRequired(requests={"right": form("is that right?", "yes")}, state=b"name=" + name.content)
+    return v1.InputRequired(requests={"right": form("is that right?", "yes")}, state=f"name={name.content}".encode())
 
 
 @tool
@@ -141,7 +141,7 @@ async def many(ctx: Context, **_: Any) -> str | v1.InputRequired:
                 "roots": v1.InputRequest(list_roots=v1.ListRootsRequest()),
             }
         )
-    content = answers["form"].elicit.content.decode()
+    content = answers["form"].elicit.content
     said = answers["model"].create_message.content[0].text.text
     return f"form={content} model={said} roots={len(answers['roots'].list_roots.roots)}"
 
@@ -246,7 +246,7 @@ async def who(ctx: Context, **_: Any) -> str:
 
 
 def form(message: str, name: str) -> v1.InputRequest:
-    schema = b'{"type":"object","properties":{"%b":{"type":"string"}},"required":["%b"]}' % (name.encode(), name.encode())
+    schema = f'{{"type":"object","properties":{{"{name}":{{"type":"string"}}}},"required":["{name}"]}}'
     return v1.InputRequest(elicit=v1.ElicitRequest(form=v1.ElicitForm(message=message, requested_schema=schema)))
 
 
@@ -269,7 +269,7 @@ async def p(ctx: Context, x: str | None = None) -> str | v1.InputRequired:
         answers = ctx.request.input_responses
         if "x" not in answers or answers["x"].elicit.action != v1.ELICIT_ACTION_ACCEPT:
             return v1.InputRequired(requests={"x": form("which x?", "x")})
-        x = answers["x"].elicit.content.decode()
+        x = answers["x"].elicit.content
     return f"x is {x}"
 
 

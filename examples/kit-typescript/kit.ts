@@ -31,12 +31,10 @@ function tool(name: string, handler: (args: any, ctx: Context<CallToolRequest>) 
   a.tool(name, { description: `does ${name}`, input: { type: "object" } }, handler);
 }
 
-const textOf = (bytes: Uint8Array | undefined) => Buffer.from(bytes ?? "").toString();
-
 // Questions in messages of the contract.
 
 function form(message: string, field: string) {
-  const requestedSchema = Buffer.from(`{"type":"object","properties":{"${field}":{"type":"string"}},"required":["${field}"]}`);
+  const requestedSchema = `{"type":"object","properties":{"${field}":{"type":"string"}},"required":["${field}"]}`;
   return { request: { $case: "elicit", value: { mode: { $case: "form", value: { message, requestedSchema } } } } } as const;
 }
 
@@ -54,13 +52,13 @@ tool("add", ({ name }) => {
 tool("ask", async (_, ctx) => {
   await ctx.progress(1);
   const { right, name } = ctx.request.inputResponses;
-  if (ctx.state) return `${textOf(ctx.state)} ${textOf(elicited(right)?.content)}`;
+  if (ctx.state) return `${Buffer.from(ctx.state).toString()} ${elicited(right)?.content}`;
   if (!name) return inputRequired({ requests: { name: form("who are you?", "name") } });
   const said = elicited(name);
   if (said?.action !== ElicitAction.ACCEPT) return `the user said ELICIT_ACTION_${ElicitAction[said?.action ?? 0]}`;
   return inputRequired({
     requests: { right: form("is that right?", "yes") },
-    state: Buffer.concat([Buffer.from("name="), said.content]),
+    state: Buffer.from(`name=${said.content}`),
   });
 });
 
@@ -84,7 +82,7 @@ const ECHO = {
   },
 } as const;
 
-a.tool("echo", { description: "does echo", input: ECHO }, (_, ctx) => textOf(ctx.request.arguments));
+a.tool("echo", { description: "does echo", input: ECHO }, (_, ctx) => Buffer.from(ctx.request.arguments).toString());
 
 /** The calls of wait with one n. */
 class Waiting {
@@ -136,7 +134,7 @@ tool("many", (_, ctx) => {
   const block = model?.response?.$case === "createMessage" ? model.response.value.content[0]?.block : undefined;
   const said = block?.$case === "text" ? block.value.text : "";
   const count = roots?.response?.$case === "listRoots" ? roots.response.value.roots.length : 0;
-  return `form=${textOf(elicited(filled)?.content)} model=${said} roots=${count}`;
+  return `form=${elicited(filled)?.content} model=${said} roots=${count}`;
 });
 
 tool("meta", (_, ctx): Result => result({ content: "meta", meta: ctx.request.context?.meta, extra: ctx.request.extra }));
@@ -228,7 +226,7 @@ a.prompt("p", { arguments: { x: z.string().optional() }, complete: { x: (typed) 
   if (x === undefined) {
     const said = elicited(ctx.request.inputResponses.x);
     if (said?.action !== ElicitAction.ACCEPT) return inputRequired({ requests: { x: form("which x?", "x") } });
-    x = textOf(said.content);
+    x = said.content;
   }
   return `x is ${x}`;
 });

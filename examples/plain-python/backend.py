@@ -22,7 +22,7 @@ class Backend(service_pb2_grpc.McpServiceServicer):  # What is not here is UNIMP
     def ListTools(self, request, context):
         if request.HasField("cursor"):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is one page only")
-        schema = b'{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}'
+        schema = '{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}'
         add = tool_pb2.Tool(name="add", description="Add two numbers.", input_schema=schema)
         return service_pb2.ListToolsResponse(tools=[add])
 

@@ -7,7 +7,7 @@ require "json"
 require "mcpbridge/v1/service_services_pb"
 require "plugin/grpc_controller_services_pb"
 
-include Mcpbridge::V1
+include McpBridge::V1
 
 class Backend < McpService::Service # What is not here is UNIMPLEMENTED.
   SCHEMA = { type: "object", properties: { a: { type: "integer" }, b: { type: "integer" } }, required: %w[a b] }.to_json

@@ -8,7 +8,7 @@ require "google/rpc/status_pb"
 require "mcpbridge/v1/error_pb"
 require "mcpbridge/v1/service_services_pb"
 
-include Mcpbridge::V1
+include McpBridge::V1
 
 address, tool, arguments = ARGV
 abort "usage: client.rb ADDRESS TOOL ARGUMENTS" unless arguments

@@ -293,7 +293,7 @@ func hmacSum(key []byte, what string) ([]byte, error) {
 func TestPrincipal(t *testing.T) {
 	_, p, _ := try(newAuth(t, newIssuer(), nil), bearer(token(claim("n", json.RawMessage("9007199254740993")))))
 	var claims map[string]json.RawMessage
-	if err := json.Unmarshal(p.GetClaims(), &claims); err != nil || string(claims["n"]) != "9007199254740993" {
+	if err := json.Unmarshal([]byte(p.GetClaims()), &claims); err != nil || string(claims["n"]) != "9007199254740993" {
 		t.Errorf("got the claims %s, %v", p.GetClaims(), err)
 	}
 	if diff := cmp.Diff([]string{issuer, "ada", "mcp read"}, []string{p.GetIssuer(), p.GetSubject(), strings.Join(p.GetScopes(), " ")}); diff != "" {

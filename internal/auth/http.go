@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -45,7 +46,7 @@ func Until(p *pb.Principal) time.Time {
 	if len(p.GetClaims()) == 0 {
 		return time.Time{}
 	}
-	c, err := readClaims(p.GetClaims(), nil)
+	c, err := readClaims(rawjson.AsBytes(p.GetClaims()), nil)
 	if err != nil || c.Expiry == nil {
 		return time.Now().Add(maxUnexpiring)
 	}

@@ -72,7 +72,7 @@ func newHandler(with ...map[string]tool) *Handler {
 	for _, some := range with {
 		for name, f := range some {
 			h.called[name] = f
-			h.tools = append(h.tools, &pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: []byte(schemaOf(name))})
+			h.tools = append(h.tools, &pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: schemaOf(name)})
 		}
 	}
 	slices.SortFunc(h.tools, func(a, b *pb.Tool) int { return strings.Compare(a.GetName(), b.GetName()) })
@@ -158,7 +158,7 @@ func Text(format string, args ...any) *pb.CallToolResult {
 // Form returns a form elicitation with one field.
 func Form(message, field string) *pb.InputRequest {
 	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-		Message: message, RequestedSchema: []byte(`{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`),
+		Message: message, RequestedSchema: `{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`,
 	}}}}}
 }
 
@@ -191,7 +191,7 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 		if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
 			return needs("", map[string]*pb.InputRequest{"x": Form("which x?", "x")})
 		}
-		x = string(a.GetContent())
+		x = a.GetContent()
 	}
 	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: Text("x is %s", x).GetContent()[0]}}})
 }
@@ -199,7 +199,7 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 // Add adds a tool that returns its name, and notifies subscribers.
 func (h *Handler) Add(name string) {
 	h.mu.Lock()
-	h.tools = append(h.tools, &pb.Tool{Name: name, InputSchema: []byte(schemaOf(name))})
+	h.tools = append(h.tools, &pb.Tool{Name: name, InputSchema: schemaOf(name)})
 	h.called[name] = func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return done(Text("%s", name))
 	}
@@ -326,7 +326,7 @@ var extraTools = map[string]tool{
 		}
 		return nil, &bridge.Error{Code: codes.FailedPrecondition, RPC: &pb.JsonRpcError{
 			Code: -32042, Message: proto.String("sign in first"),
-			Data: []byte(`{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/in","message":"sign in"}]}`),
+			Data: `{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/in","message":"sign in"}]}`,
 		}}
 	},
 	// panic panics.

@@ -38,10 +38,10 @@ var kit = map[string]tool{
 	"count": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for _, e := range []bridge.Event{
 			{Progress: &pb.Progress{Progress: 0, Total: proto.Float64(2), Message: proto.String("begin")}},
-			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG, Data: []byte(`"detail"`)}},
+			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG, Data: `"detail"`}},
 			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
 			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
-			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"), Data: []byte(`{"n":9007199254740993}`)}},
+			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"), Data: `{"n":9007199254740993}`}},
 			{Progress: &pb.Progress{Progress: 2, Total: proto.Float64(2)}},
 		} {
 			if err := emit(ctx, e); err != nil {
@@ -63,7 +63,7 @@ var kit = map[string]tool{
 				}
 				return needs("", map[string]*pb.InputRequest{"name": Form("who are you?", "name")})
 			}
-			return needs("name="+string(a.GetContent()), map[string]*pb.InputRequest{"right": Form("is that right?", "yes")})
+			return needs("name="+a.GetContent(), map[string]*pb.InputRequest{"right": Form("is that right?", "yes")})
 		}
 		return done(Text("%s %s", r.GetState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
 	},
@@ -118,7 +118,7 @@ var kit = map[string]tool{
 	},
 	// exact fails with an exact JSON-RPC error.
 	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		return nil, &bridge.Error{Code: codes.Unknown, Message: "no luck", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: []byte(`{"n":[1]}`)}}
+		return nil, &bridge.Error{Code: codes.Unknown, Message: "no luck", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: `{"n":[1]}`}}
 	},
 	// steps sends n progress notifications.
 	"steps": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
@@ -150,7 +150,7 @@ var kit = map[string]tool{
 				continue
 			}
 			name := strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
-			if err := emit(ctx, bridge.Event{Log: &pb.LogMessage{Level: l, Data: []byte(strconv.Quote(name))}}); err != nil {
+			if err := emit(ctx, bridge.Event{Log: &pb.LogMessage{Level: l, Data: strconv.Quote(name)}}); err != nil {
 				return nil, err
 			}
 		}
@@ -221,7 +221,7 @@ func describe(in *pb.InputResponse) string {
 		var form struct {
 			Value *string `json:"value"`
 		}
-		if json.Unmarshal(a.GetContent(), &form) != nil || form.Value == nil {
+		if json.Unmarshal([]byte(a.GetContent()), &form) != nil || form.Value == nil {
 			return "invalid"
 		}
 		return "accepted: " + *form.Value
@@ -245,7 +245,7 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 		var form struct {
 			Value json.RawMessage `json:"value"`
 		}
-		if err := json.Unmarshal(in[key].GetElicit().GetContent(), &form); err != nil {
+		if err := json.Unmarshal([]byte(in[key].GetElicit().GetContent()), &form); err != nil {
 			return bridge.Errorf(codes.InvalidArgument, "the answer %s: %w", key, err)
 		}
 		return json.Unmarshal(form.Value, to)
@@ -288,7 +288,7 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 // formOf returns a form elicitation for one value.
 func formOf(message, of string) *pb.InputRequest {
 	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-		Message: message, RequestedSchema: []byte(`{"type":"object","properties":{"value":` + of + `},"required":["value"]}`),
+		Message: message, RequestedSchema: `{"type":"object","properties":{"value":` + of + `},"required":["value"]}`,
 	}}}}}
 }
 

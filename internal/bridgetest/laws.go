@@ -254,7 +254,7 @@ func toolCall(name, args string) *bridge.Call {
 
 func accept(content string) *pb.InputResponse {
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(content),
+		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: content,
 	}}}
 }
 

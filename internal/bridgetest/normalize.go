@@ -60,7 +60,7 @@ func withoutChoices(m proto.Message) proto.Message {
 	case *pb.ListToolsResponse:
 		m.TtlMs, m.CacheScope = nil, nil
 		for _, t := range m.GetTools() {
-			t.InputSchema = canonicalSchema(t.GetInputSchema())
+			t.InputSchema = string(canonicalSchema([]byte(t.GetInputSchema())))
 		}
 	case *pb.ListResourcesResponse:
 		m.TtlMs, m.CacheScope = nil, nil

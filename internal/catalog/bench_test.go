@@ -107,7 +107,7 @@ func BenchmarkCheckText(b *testing.B) { // what the front pays for the same text
 
 func BenchmarkCall(b *testing.B) {
 	result := &bridge.Result{Complete: bridgetest.Text("ok")}
-	list := &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "f", InputSchema: []byte(typical)}}}}
+	list := &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "f", InputSchema: typical}}}}
 	h := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		if call.Method == bridge.ListTools {
 			return list, nil

@@ -101,7 +101,7 @@ func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridg
 		return c.listen(ctx, call, emit)
 	}
 	for k := range kinds {
-		if r, ok := call.Request.(interface{ GetExtra() []byte }); ok && entries[k].method == call.Method {
+		if r, ok := call.Request.(interface{ GetExtra() string }); ok && entries[k].method == call.Method {
 			return c.list(ctx, call, k, *bridge.Cursor(call.Request), r.GetExtra(), emit)
 		}
 	}

@@ -176,7 +176,7 @@ func listening(c *Catalog, told *int) (end func()) {
 // pass lets time pass, in a bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
-func newTool(name, input string) *pb.Tool { return &pb.Tool{Name: name, InputSchema: []byte(input)} }
+func newTool(name, input string) *pb.Tool { return &pb.Tool{Name: name, InputSchema: input} }
 
 const (
 	wantsInt    = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
@@ -465,8 +465,8 @@ func TestListsOfOthersAreNeverShown(t *testing.T) {
 		{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}},
 		{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}}},
 		{ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}},
-		{ClientCapabilities: &pb.ClientCapabilities{Extensions: []byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`)}},
-		{ClientCapabilities: &pb.ClientCapabilities{Extensions: []byte(`{"b":"` + strings.Repeat("x", 1000) + `"}`)}},
+		{ClientCapabilities: &pb.ClientCapabilities{Extensions: `{"a":"` + strings.Repeat("x", 1000) + `"}`}},
+		{ClientCapabilities: &pb.ClientCapabilities{Extensions: `{"b":"` + strings.Repeat("x", 1000) + `"}`}},
 		{ClientCapabilities: &pb.ClientCapabilities{}}, // as none
 	}
 	for range 2 {
@@ -484,7 +484,7 @@ func TestListWithMembersThatAreNotKnownIsPassedOn(t *testing.T) {
 	b.set(newTool("good", wantsInt), newTool("bad", `null`))
 	c := New(b, Options{})
 	for range 2 {
-		r, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Extra: []byte(`{"filter":"x"}`)}}, nil)
+		r, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Extra: `{"filter":"x"}`}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -675,21 +675,21 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		newTool("many", `{"type":"object","enum":[`+strings.Repeat("0,", usual.SchemaValues)+`0]}`),
 		newTool("elsewhere", `{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`),
 		newTool("with space", wantsInt), newTool(long, wantsInt),
-		&pb.Tool{Name: "output", InputSchema: []byte(wantsInt), OutputSchema: []byte(`{"type":`)},
+		&pb.Tool{Name: "output", InputSchema: wantsInt, OutputSchema: `{"type":`},
 		newTool("header", `{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`),
 		newTool("last", wantsInt), newTool(long+"n", wantsInt), newTool(strings.Repeat("n", 1<<20), wantsInt), newTool("a\nb", wantsInt),
 		newTool("a\u202eb", wantsInt), newTool("a\u200bb", wantsInt), newTool("a\x1b[31m", wantsInt),
-		&pb.Tool{Name: "meta", Meta: []byte(`[`)}, &pb.Tool{Name: "metas", Meta: []byte(`[]`)}, &pb.Tool{Name: "extra", Extra: []byte(`5`)},
-		&pb.Tool{Name: "annotated", Annotations: &pb.ToolAnnotations{Extra: []byte(`{"a":1,"a":2}`)}},
-		&pb.Tool{Name: "executed", Execution: &pb.ToolExecution{Extra: []byte(`{}{}`)}}, &pb.Tool{Name: "icon", Icons: []*pb.Icon{{}, {Extra: []byte("{\"\xff\":1}")}}},
-		&pb.Tool{Name: "all", Meta: []byte(`{}`), Extra: []byte(`{"a":1}`), Icons: []*pb.Icon{{Extra: []byte(`{}`)}}},
+		&pb.Tool{Name: "meta", Meta: `[`}, &pb.Tool{Name: "metas", Meta: `[]`}, &pb.Tool{Name: "extra", Extra: `5`},
+		&pb.Tool{Name: "annotated", Annotations: &pb.ToolAnnotations{Extra: `{"a":1,"a":2}`}},
+		&pb.Tool{Name: "executed", Execution: &pb.ToolExecution{Extra: `{}{}`}}, &pb.Tool{Name: "icon", Icons: []*pb.Icon{{}, {Extra: "{\"\xff\":1}"}}},
+		&pb.Tool{Name: "all", Meta: `{}`, Extra: `{"a":1}`, Icons: []*pb.Icon{{Extra: `{}`}}},
 	)
 	c := New(b, Options{Log: zerolog.New(&log)})
 	first := listTools(t, c, as("x"))
 	expect(t, "tools", names(first), []string{"good", "none", "with space", long, "header", "last", "all"})
-	expect(t, "schema without its bad annotation", string(first.GetTools()[4].GetInputSchema()),
+	expect(t, "schema without its bad annotation", first.GetTools()[4].GetInputSchema(),
 		`{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"string","x-mcp-header":"B"}}}`)
-	if b.tools[15].InputSchema == nil || !bytes.Contains(b.tools[15].InputSchema, []byte(`"A"`)) {
+	if b.tools[15].InputSchema == "" || !bytes.Contains([]byte(b.tools[15].InputSchema), []byte(`"A"`)) {
 		t.Error("the backend's own tool was changed")
 	}
 	said := log.String()
@@ -724,7 +724,7 @@ func TestBadEntriesAreDropped(t *testing.T) {
 		{
 			bridge.ListPrompts, &pb.ListPromptsRequest{Context: as("x")},
 			&pb.ListPromptsResponse{NextCursor: proto.String("n"), Prompts: []*pb.Prompt{
-				{Name: "good"}, {Name: "meta", Meta: []byte(`[`)}, {}, {Name: "argument", Arguments: []*pb.PromptArgument{{Name: "a", Extra: []byte(`5`)}}}, {Name: "last"},
+				{Name: "good"}, {Name: "meta", Meta: `[`}, {}, {Name: "argument", Arguments: []*pb.PromptArgument{{Name: "a", Extra: `5`}}}, {Name: "last"},
 			}},
 			&pb.ListPromptsResponse{NextCursor: proto.String("n"), Prompts: []*pb.Prompt{{Name: "good"}, {Name: "last"}}},
 			`"prompt":"","reason":"it has no name","message":"prompt dropped"`, `"prompt":"argument","reason":"its arguments[0]: unknown members must be`,
@@ -737,7 +737,7 @@ func TestBadEntriesAreDropped(t *testing.T) {
 		},
 		{
 			bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{Context: as("x")},
-			&pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{}, {UriTemplate: "a:{b}", Icons: []*pb.Icon{{Extra: []byte(`{"a":1,"a":2}`)}}}}},
+			&pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{}, {UriTemplate: "a:{b}", Icons: []*pb.Icon{{Extra: `{"a":1,"a":2}`}}}}},
 			&pb.ListResourceTemplatesResponse{},
 			`"template":"","reason":"it has no uri_template"`, `"template":"a:{b}","reason":"its icons[0]: unknown members are not strict JSON`,
 		},
@@ -929,10 +929,10 @@ func TestListForACheckIsAskedForAsTheCaller(t *testing.T) {
 	b := &backend{}
 	b.set(newTool("f", wantsInt))
 	cc := as("x")
-	cc.Meta, cc.ProgressWanted, cc.Headers = []byte(`{"progressToken":1}`), true, map[string]string{"h": "v"}
+	cc.Meta, cc.ProgressWanted, cc.Headers = `{"progressToken":1}`, true, map[string]string{"h": "v"}
 	callTool(t, New(b, Options{}), cc, "f", `{}`)
 	got := b.lastList
-	if got.GetPrincipal().GetSubject() != "x" || got.GetProtocolVersion() != "2025-11-25" || got.GetHeaders()["h"] != "v" || got.GetMeta() != nil || got.GetProgressWanted() {
+	if got.GetPrincipal().GetSubject() != "x" || got.GetProtocolVersion() != "2025-11-25" || got.GetHeaders()["h"] != "v" || got.GetMeta() != "" || got.GetProgressWanted() {
 		t.Errorf("asked as %v", got)
 	}
 }
@@ -957,7 +957,7 @@ func TestSchemaThatCannotBeUsedIsLoggedOnce(t *testing.T) {
 const returnsInt = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
 
 func TestOutputIsChecked(t *testing.T) {
-	tool := &pb.Tool{Name: "f", InputSchema: []byte(`{"type":"object"}`), OutputSchema: []byte(returnsInt)}
+	tool := &pb.Tool{Name: "f", InputSchema: `{"type":"object"}`, OutputSchema: returnsInt}
 	for _, c := range []struct {
 		name, output string
 		isError      bool
@@ -974,7 +974,7 @@ func TestOutputIsChecked(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log bytes.Buffer
-			b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(c.output), IsError: &c.isError, Meta: []byte(`{"a":1}`)}}
+			b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(c.output), IsError: &c.isError, Meta: `{"a":1}`}}
 			b.set(tool)
 			catalog := New(b, Options{Log: zerolog.New(&log)})
 			r, err := catalog.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "f", Context: as("x")}}, nil)
@@ -988,7 +988,7 @@ func TestOutputIsChecked(t *testing.T) {
 				return
 			}
 			got := r.Complete.(*pb.CallToolResult)
-			if !got.GetIsError() || got.StructuredContent != nil || got.Meta != nil {
+			if !got.GetIsError() || got.StructuredContent != nil || got.Meta != "" {
 				t.Errorf("got %v", got)
 			}
 			contains(t, got.GetContent()[0].GetText().GetText(), `The tool "f" was called`, c.want, "{n: integer}")
@@ -1014,7 +1014,7 @@ func TestWhatCannotBeComparedIsNobodysFault(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(c.value)}}
-		b.set(&pb.Tool{Name: "f", InputSchema: []byte(c.schema)}, &pb.Tool{Name: "g", OutputSchema: []byte(c.schema)})
+		b.set(&pb.Tool{Name: "f", InputSchema: c.schema}, &pb.Tool{Name: "g", OutputSchema: c.schema})
 		catalog := New(b, Options{Log: zerolog.New(&log)})
 		got := callTool(t, catalog, as("x"), "f", c.value)
 		contains(t, got, `error: The arguments of the tool "f" could not be compared with its input schema, and it was not called:`,
@@ -1038,10 +1038,10 @@ func TestWhatCannotBeComparedIsNobodysFault(t *testing.T) {
 
 func TestOutputIsNotRefusedByAnOldSchema(t *testing.T) {
 	b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(`{"n":1}`)}}
-	b.set(&pb.Tool{Name: "f", OutputSchema: []byte(returnsInt)})
+	b.set(&pb.Tool{Name: "f", OutputSchema: returnsInt})
 	c := New(b, Options{})
 	expect(t, "old", callTool(t, c, as("x"), "f", `{}`), `{"n":1}`)
-	b.set(&pb.Tool{Name: "f", OutputSchema: []byte(wantsString)})
+	b.set(&pb.Tool{Name: "f", OutputSchema: wantsString})
 	b.result = &pb.CallToolResult{StructuredContent: []byte(`{"n":"one"}`)}
 	expect(t, "new", callTool(t, c, as("x"), "f", `{}`), `{"n":"one"}`)
 	b.set(&pb.Tool{Name: "f"})
@@ -1053,7 +1053,7 @@ func TestQuestionsAreNotOutput(t *testing.T) {
 	needs := &pb.InputRequired{State: []byte("s")}
 	c := New(bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		if call.Method == bridge.ListTools {
-			return &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "f", OutputSchema: []byte(returnsInt)}}}}, nil
+			return &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "f", OutputSchema: returnsInt}}}}, nil
 		}
 		return &bridge.Result{InputRequired: needs}, nil
 	}), Options{})

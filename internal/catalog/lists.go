@@ -91,8 +91,8 @@ type flight struct {
 
 // list answers a call for a list. What the answer says of its time to live is what is left of it: whoever keeps it for that long
 // must not keep it for longer than the backend has said.
-func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, cursor *string, extra []byte, emit bridge.Emit) (*bridge.Result, error) {
-	if len(extra) > 0 { // it asks for more than is known here, and the answer is for it alone (CA-3)
+func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, cursor *string, extra string, emit bridge.Emit) (*bridge.Result, error) {
+	if extra != "" { // it asks for more than is known here, and the answer is for it alone (CA-3)
 		result, err := c.h.Handle(ctx, call, emit)
 		if err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
 func pages(res *bridge.Result, err error) (urls []string) {
 	if err != nil {
 		e := bridge.AsError(err)
-		if data := e.RPC.GetData(); e.RPC.GetCode() == bridge.CodeURLElicitation && rawjson.Check(data) == nil {
+		if data := rawjson.AsBytes(e.RPC.GetData()); e.RPC.GetCode() == bridge.CodeURLElicitation && rawjson.Check(data) == nil {
 			for raw := range rawjson.Elements(rawjson.Get(data, "elicitations")) {
 				if page, ok := rawjson.String(rawjson.Get(raw, "url")); ok {
 					urls = append(urls, page)

@@ -27,7 +27,7 @@ func TestUsersVisitWebPagesOnly(t *testing.T) {
 			"page": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Url: page}}}}},
 		}}}
 		data := append(rawjson.AppendString([]byte(`{"elicitations":[{"mode":"url","url":"https://example.com"},5,{"url":`), page), "}]}"...)
-		fails := &bridge.Error{Code: codes.FailedPrecondition, Message: "visit it", RPC: &pb.JsonRpcError{Code: -32042, Data: data}}
+		fails := &bridge.Error{Code: codes.FailedPrecondition, Message: "visit it", RPC: &pb.JsonRpcError{Code: -32042, Data: string(data)}}
 		for _, m := range []struct {
 			method  *bridge.Method
 			request bridge.Request

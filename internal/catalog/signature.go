@@ -11,12 +11,12 @@ import (
 
 // signature returns how a tool is called, in one line.
 func (s *schema) signature(tool string) string {
-	return rawjson.ShortenTo(signature.Tool(tool, s.text, nil), maxSignature)
+	return rawjson.ShortenTo(signature.Tool(tool, rawjson.AsString(s.text), ""), maxSignature)
 }
 
 // shape returns the type of the values that conform to the schema, in one line.
 func (s *schema) shape() string {
-	return rawjson.ShortenTo(signature.Of(s.text).Type(), maxSignature)
+	return rawjson.ShortenTo(signature.Of(rawjson.AsString(s.text)).Type(), maxSignature)
 }
 
 // shape returns the type of the values that conform to a part of the schema, or "any".
@@ -26,7 +26,7 @@ func (e *explainer) shape(of *jsonschema.Schema) string {
 		return "any"
 	}
 	if e.root.Raw == nil {
-		e.root = signature.Of(e.schema.text)
+		e.root = signature.Of(rawjson.AsString(e.schema.text))
 	}
 	return e.root.At(ref).Type()
 }

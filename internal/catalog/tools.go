@@ -127,7 +127,7 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 		c.warn("tool", t.GetName(), "tool's name is not for every client",
 			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", c.o.Limits.ToolName))
 	}
-	if text := t.GetInputSchema(); len(text) > 0 {
+	if text := rawjson.AsBytes(t.GetInputSchema()); len(text) > 0 {
 		if err := c.checkSchema(text); err != nil {
 			return nil, fmt.Errorf("its input schema is %w", err)
 		}
@@ -138,7 +138,7 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 			return nil, fmt.Errorf("its input schema cannot be used: %w", err)
 		}
 	}
-	if text := t.GetOutputSchema(); len(text) > 0 {
+	if text := rawjson.AsBytes(t.GetOutputSchema()); len(text) > 0 {
 		if err := c.checkSchema(text); err != nil {
 			return nil, fmt.Errorf("its output schema is %w", err)
 		}
@@ -146,13 +146,13 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 			return nil, fmt.Errorf("its output schema cannot be used: %w", err)
 		}
 	}
-	clean, errs := mcphttp.CleanSchema(t.GetInputSchema())
+	clean, errs := mcphttp.CleanSchema(rawjson.AsBytes(t.GetInputSchema()))
 	for _, err := range errs {
 		c.warn("tool", t.GetName(), "annotation dropped", err)
 	}
 	if len(errs) > 0 {
 		t = proto.CloneOf(t)
-		t.InputSchema = clean
+		t.InputSchema = rawjson.AsString(clean)
 	}
 	return t, nil
 }
@@ -284,7 +284,7 @@ func (c *Catalog) forgetCaller(but bridge.Audience) {
 
 // toolOf returns what there is to know of a tool. The caller holds mu.
 func (c *Catalog) toolOf(t *pb.Tool, old *tool, p *page) *tool {
-	text := t.GetInputSchema()
+	text := rawjson.AsBytes(t.GetInputSchema())
 	if len(text) == 0 {
 		text = anyObject
 	}
@@ -294,7 +294,7 @@ func (c *Catalog) toolOf(t *pb.Tool, old *tool, p *page) *tool {
 	} else {
 		n.input = c.schema(text)
 	}
-	if text = t.GetOutputSchema(); len(text) > 0 {
+	if text = rawjson.AsBytes(t.GetOutputSchema()); len(text) > 0 {
 		if old != nil && old.output != nil && bytes.Equal(old.output.text, text) {
 			n.output = old.output
 		} else {

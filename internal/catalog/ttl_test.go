@@ -20,7 +20,7 @@ func TestTimesToLiveAreNotNegative(t *testing.T) {
 		}{
 			{bridge.Discover, &pb.DiscoverRequest{}, &pb.DiscoverResponse{TtlMs: &ttl, Instructions: proto.String("x")}},
 			{bridge.ListTools, &pb.ListToolsRequest{}, &pb.ListToolsResponse{TtlMs: &ttl}},
-			{bridge.ListTools, &pb.ListToolsRequest{Extra: []byte(`{"x":1}`)}, &pb.ListToolsResponse{TtlMs: &ttl}},
+			{bridge.ListTools, &pb.ListToolsRequest{Extra: `{"x":1}`}, &pb.ListToolsResponse{TtlMs: &ttl}},
 			{bridge.ListPrompts, &pb.ListPromptsRequest{}, &pb.ListPromptsResponse{TtlMs: &ttl}},
 			{bridge.ListResources, &pb.ListResourcesRequest{}, &pb.ListResourcesResponse{TtlMs: &ttl}},
 			{bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{}, &pb.ListResourceTemplatesResponse{TtlMs: &ttl}},

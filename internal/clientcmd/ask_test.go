@@ -23,7 +23,7 @@ func TestOrderOfQuestions(t *testing.T) {
 }
 
 func TestAnswersOfLists(t *testing.T) {
-	list := signature.Property{Name: "via", Schema: signature.Of([]byte(`{"type":"array","items":{"type":"string"}}`))}
+	list := signature.Property{Name: "via", Schema: signature.Of(`{"type":"array","items":{"type":"string"}}`)}
 	for _, c := range []struct{ answers, first, second string }{
 		{`a`, `[a]`, `[a]`},
 		{`a b`, `[a b]`, `[a b]`},

@@ -32,7 +32,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		return c.notFound("tool", name, known)
 	}
 	t := tools[i]
-	shape := terminal.OneLine(signature.Tool(name, t.GetInputSchema(), nil), maxSignature)
+	shape := terminal.OneLine(signature.Tool(name, t.GetInputSchema(), ""), maxSignature)
 	arguments, err := argumentReader{c.env.Stdin}.parse(ctx, args[1:], signature.Of(t.GetInputSchema()), name, shape)
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ var booleans = map[string]string{"true": "true", "false": "false", "yes": "true"
 func coerce(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	alternatives := s.Alternatives()
 	if len(alternatives) == 0 {
-		alternatives = []signature.Schema{signature.Of(nil)}
+		alternatives = []signature.Schema{signature.Of("")}
 	}
 	if len(texts) > 1 {
 		for _, a := range alternatives {

@@ -152,13 +152,12 @@ func (c *client) describeTool(t *pb.Tool) error {
 func schemaTexts(t *pb.Tool) (string, error) {
 	var b strings.Builder
 	for _, s := range []struct {
-		name string
-		raw  []byte
+		name, text string
 	}{{"Input schema", t.GetInputSchema()}, {"Output schema", t.GetOutputSchema()}} {
-		if len(s.raw) == 0 {
+		if s.text == "" {
 			continue
 		}
-		lines, err := terminal.Indent(s.raw)
+		lines, err := terminal.Indent(rawjson.AsBytes(s.text))
 		if err != nil {
 			return "", fmt.Errorf("the %s of %q: %w", strings.ToLower(s.name), t.GetName(), err)
 		}

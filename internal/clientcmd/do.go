@@ -10,6 +10,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/app"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -73,7 +74,7 @@ func (c *client) emit(_ context.Context, e bridge.Event) error {
 		if name := e.Log.GetLogger(); name != "" {
 			line = line.Str("logger", terminal.Escape(name))
 		}
-		line.Msg(terminal.Escape(signature.Value(e.Log.GetData())))
+		line.Msg(terminal.Escape(signature.Value(rawjson.AsBytes(e.Log.GetData()))))
 	}
 	return nil
 }

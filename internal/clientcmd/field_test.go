@@ -8,7 +8,7 @@ import (
 
 // What people write for yes and no, each of it.
 func TestYesAndNo(t *testing.T) {
-	gift := signature.Of([]byte(`{"type":"boolean"}`))
+	gift := signature.Of(`{"type":"boolean"}`)
 	for typed, want := range map[string]string{
 		"y": "true", "Y": "true", "yes": "true", " Yes ": "true", "true": "true", "n": "false", "no": "false", "NO": "false", "false": "false",
 		"": "", "1": "", "ye": "", "yes and no": "",
@@ -17,7 +17,7 @@ func TestYesAndNo(t *testing.T) {
 			t.Errorf("%q is read as %q, %q", typed, raw, wrong)
 		}
 	}
-	if raw, wrong := fieldValue(signature.Of([]byte(`{"type":"string"}`)), []string{"y"}); string(raw) != `"y"` || wrong != "" {
+	if raw, wrong := fieldValue(signature.Of(`{"type":"string"}`), []string{"y"}); string(raw) != `"y"` || wrong != "" {
 		t.Errorf("a text is read as %q, %q", raw, wrong)
 	}
 }
@@ -39,7 +39,7 @@ func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
 		{`{"type":"array","items":{"type":"string"},"maxItems":1}`, []string{"a", "b"}, "has to be at most 1 item, got an array of 2 items"},
 		{`{"type":"string","$ref":"https://example.com/schema"}`, []string{"a"}, ""}, // the server knows it
 	} {
-		if _, wrong := fieldValue(signature.Of([]byte(c.schema)), c.typed); wrong != c.want {
+		if _, wrong := fieldValue(signature.Of(c.schema), c.typed); wrong != c.want {
 			t.Errorf("%q for %s: %q, want %q", c.typed, c.schema, wrong, c.want)
 		}
 	}

@@ -40,7 +40,7 @@ func lacking(err error) string {
 	for _, m := range []struct{ name, fix string }{
 		{"elicitation", answerFix}, {"roots", "say where it may work: --root DIR"}, {"sampling", sampleFix},
 	} {
-		if rawjson.Get(rawjson.Get(rpc.GetData(), "requiredCapabilities"), m.name) != nil {
+		if rawjson.Get(rawjson.Get(rawjson.AsBytes(rpc.GetData()), "requiredCapabilities"), m.name) != nil {
 			fixes = append(fixes, m.fix)
 		}
 	}

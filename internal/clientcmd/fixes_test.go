@@ -17,7 +17,7 @@ func TestWhatTheCallerLacks(t *testing.T) {
 		`{"experimental":{"dance":{}}}`: "",
 		`"elicitation"`:                 "",
 	} {
-		rpc := &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: []byte(`{"requiredCapabilities":` + required + `}`)}
+		rpc := &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: `{"requiredCapabilities":` + required + `}`}
 		if got := lacking(&bridge.Error{RPC: rpc}); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: the advice is %q", required, got)
 		}

@@ -114,7 +114,7 @@ func accept(fields []signature.Property, values map[string][]byte) *pb.ElicitRes
 		}
 		raw = append(append(rawjson.AppendString(raw, field.Name), ':'), value...)
 	}
-	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: append(raw, '}')}
+	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: rawjson.AsString(append(raw, '}'))}
 }
 
 // confirm prompts for whether to send the answers, or to edit them.

@@ -76,7 +76,7 @@ func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.I
 		a.user.Printf("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
 	}
 	for _, t := range req.GetTools() {
-		a.user.Printf("  tool: %s\n", terminal.OneLine(signature.Tool(t.GetName(), t.GetInputSchema(), nil), maxSignature))
+		a.user.Printf("  tool: %s\n", terminal.OneLine(signature.Tool(t.GetName(), t.GetInputSchema(), ""), maxSignature))
 	}
 	a.user.Printf("(end with a line that is only a dot; /decline refuses)\n")
 	var lines []string

@@ -101,7 +101,7 @@ func TestPendingChangesAreAllReported(t *testing.T) {
 			default:
 				c := updated(fmt.Sprintf("a:%d/%d", r.IntN(len(want.GetResourceSubscriptions())), r.IntN(30)))
 				if r.IntN(3) == 0 {
-					c.GetResourceUpdated().Meta = []byte(`{"a":1}`)
+					c.GetResourceUpdated().Meta = `{"a":1}`
 				}
 				added = append(added, c)
 				p.Add(c)

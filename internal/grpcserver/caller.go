@@ -80,7 +80,7 @@ func (s *Server) until(p *pb.Principal) time.Time {
 	return s.o.Until(p)
 }
 
-// A leaf says what JSON a field of bytes holds.
+// A leaf is the kind of JSON that a field holds.
 type leaf uint8
 
 const (
@@ -135,7 +135,7 @@ func checkJSON(m protoreflect.Message, l *limits.Limits, path string) (err error
 		at := path + string(fd.Name())
 		switch {
 		case kind != further:
-			err = checkText(v.Bytes(), l, kind, at)
+			err = checkText(textOf(fd, v), l, kind, at)
 		case fd.IsMap():
 			v.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
 				err = checkJSON(entry.Message(), l, at+"["+rawjson.Shorten(key.String())+"].")
@@ -151,6 +151,14 @@ func checkJSON(m protoreflect.Message, l *limits.Limits, path string) (err error
 		return err == nil
 	})
 	return err
+}
+
+// textOf returns the JSON text of a field.
+func textOf(fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
+	if fd.Kind() == protoreflect.BytesKind {
+		return v.Bytes()
+	}
+	return rawjson.AsBytes(v.String())
 }
 
 func checkText(text []byte, l *limits.Limits, kind leaf, at string) error {

@@ -162,22 +162,22 @@ func TestCallersAreNotBelieved(t *testing.T) {
 		got = proto.CloneOf(r)
 		return said(""), nil
 	}), nil, grpcserver.Options{}))
-	caps := &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Extensions: []byte(`{"x/y":{}}`)}
+	caps := &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Extensions: `{"x/y":{}}`}
 	text(t, c, &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
 		Principal: &pb.Principal{Subject: "root", Issuer: "me", Scopes: []string{"*"}}, Headers: map[string]string{"authorization": "Bearer x"},
-		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: []byte(`{"a":1}`),
+		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
 	}})
 	want := &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
-		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: []byte(`{"a":1}`),
+		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
-	text(t, c, &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{Meta: []byte(`{"a":1,
+	text(t, c, &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{Meta: `{"a":1,
 		"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientCapabilities":{"sampling":{}},
 		"io.modelcontextprotocol/clientInfo":{"name":"bank","version":"1"},"io.modelcontextprotocol/logLevel":"debug",
-		"io.modelcontextprotocol/serverInfo":{"name":"bank"},"io.modelcontextprotocol/subscriptionId":1,"progressToken":2}`)}})
-	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28", Meta: []byte(`{"a":1,"progressToken":2}`)}}
+		"io.modelcontextprotocol/serverInfo":{"name":"bank"},"io.modelcontextprotocol/subscriptionId":1,"progressToken":2}`}})
+	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28", Meta: `{"a":1,"progressToken":2}`}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
@@ -204,17 +204,17 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		`protocol_version "1999-01-01"`:                cc(func(c *pb.CallContext) { c.ProtocolVersion = "1999-01-01" }),
 		`protocol_version "` + strings.Repeat("9", 20): cc(func(c *pb.CallContext) { c.ProtocolVersion = strings.Repeat("9", 1<<20) }),
 		"log_level 99":                          cc(func(c *pb.CallContext) { c.LogLevel = 99 }),
-		"context.meta is not a JSON object":     cc(func(c *pb.CallContext) { c.Meta = []byte(`[]`) }),
-		"context.meta is not JSON":              cc(func(c *pb.CallContext) { c.Meta = []byte(`{"a":1,"a":2}`) }),
-		"client_capabilities.extensions is not": cc(func(c *pb.CallContext) { c.ClientCapabilities = &pb.ClientCapabilities{Extensions: []byte(`{`)} }),
+		"context.meta is not a JSON object":     cc(func(c *pb.CallContext) { c.Meta = `[]` }),
+		"context.meta is not JSON":              cc(func(c *pb.CallContext) { c.Meta = `{"a":1,"a":2}` }),
+		"client_capabilities.extensions is not": cc(func(c *pb.CallContext) { c.ClientCapabilities = &pb.ClientCapabilities{Extensions: `{`} }),
 		"elicitation.url.extra is not a JSON object": cc(func(c *pb.CallContext) {
-			c.ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{Extra: []byte(`1`)}}}
+			c.ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{Extra: `1`}}}
 		}),
 		"arguments is not a JSON object":                       {Arguments: []byte(`7`)},
 		"arguments is not JSON":                                {Arguments: []byte(`{"a":1} {}`)},
 		"arguments is not JSON that everybody reads the same:": {Arguments: []byte(strings.Repeat(`{"a":`, 1_000) + "1" + strings.Repeat("}", 1_000))},
-		"extra is not a JSON object":                           {Extra: []byte(`"x"`)},
-		"input_responses[k].elicit.content is not JSON":        answer(&pb.ElicitResult{Content: []byte("{\"\xff\":1}")}),
+		"extra is not a JSON object":                           {Extra: `"x"`},
+		"input_responses[k].elicit.content is not JSON":        answer(&pb.ElicitResult{Content: `{"a":}`}),
 		"requestState was not issued":                          {State: []byte("forged")},
 	} {
 		_, err := call(t.Context(), c, req)
@@ -398,7 +398,7 @@ func TestAskingNeedsTheCapability(t *testing.T) {
 	for _, d := range status.Convert(err).Details() {
 		rpc, _ = d.(*pb.JsonRpcError)
 	}
-	if status.Code(err) != codes.FailedPrecondition || rpc.GetCode() != -32021 || !strings.Contains(string(rpc.GetData()), `"elicitation"`) {
+	if status.Code(err) != codes.FailedPrecondition || rpc.GetCode() != -32021 || !strings.Contains(rpc.GetData(), `"elicitation"`) {
 		t.Errorf("%v %v", err, rpc)
 	}
 }

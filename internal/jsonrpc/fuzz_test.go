@@ -112,13 +112,13 @@ func compareMessage(data []byte) (accepted bool, wrong error) {
 		out = AppendNotification(nil, m.Method, m.Params)
 	case m.Error != nil:
 		out = AppendError(nil, m.ID, m.Error, false)
-		m.Error.Data = compact(m.Error.Data)
+		m.Error.Data = string(compact([]byte(m.Error.Data)))
 	default:
 		out = AppendResult(nil, m.ID, m.Result)
 	}
 	again, err := Parse(out, usual)
 	if err == nil && again.Error != nil {
-		again.Error.Data = compact(again.Error.Data) // a line has no white space of its own
+		again.Error.Data = string(compact([]byte(again.Error.Data))) // a line has no white space of its own
 	}
 	if err != nil || !same(m, again) {
 		return false, fmt.Errorf("became %q, which is %+v, not %+v: %w", out, again, m, err)
@@ -142,7 +142,7 @@ func refused(err error, id []byte) error {
 func same(a, b Message) bool {
 	equal := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 	return equal(a.ID, b.ID) && a.Method == b.Method && equal(a.Params, b.Params) && equal(a.Meta, b.Meta) && equal(a.Result, b.Result) &&
-		(a.Error == nil) == (b.Error == nil) && a.Error.GetCode() == b.Error.GetCode() && a.Error.GetMessage() == b.Error.GetMessage() && equal(a.Error.GetData(), b.Error.GetData())
+		(a.Error == nil) == (b.Error == nil) && a.Error.GetCode() == b.Error.GetCode() && a.Error.GetMessage() == b.Error.GetMessage() && equal([]byte(a.Error.GetData()), []byte(b.Error.GetData()))
 }
 
 func compact(text []byte) []byte {
@@ -199,7 +199,7 @@ func reference(data []byte) (m Message, good bool) {
 	}
 	code, err := strconv.ParseInt(string(e["code"]), 10, 64)
 	message := text(e["message"])
-	m.Error = &pb.JsonRpcError{Code: code, Message: &message, Data: e["data"]}
+	m.Error = &pb.JsonRpcError{Code: code, Message: &message, Data: string(e["data"])}
 	return m, ok && err == nil
 }
 

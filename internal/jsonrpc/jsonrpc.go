@@ -65,8 +65,8 @@ func (e *Error) Error() string { return e.RPC.GetMessage() }
 // OfNotification reports whether the text was a notification, which has no response (JSON-RPC 2.0, 4.1).
 func (e *Error) OfNotification() bool { return e.ID == nil && e.RPC.GetCode() == codeInvalidParams }
 
-// NotExecuted is the error data for an invalid message, which was not executed. It must not be modified.
-var NotExecuted = []byte(`{"reason":"INVALID_REQUEST","outcome":"not_executed"}`)
+// NotExecuted is the error data for an invalid message, which was not executed.
+const NotExecuted = `{"reason":"INVALID_REQUEST","outcome":"not_executed"}`
 
 func newError(id []byte, code int64, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
@@ -219,7 +219,7 @@ func parseRPCError(raw []byte) (*pb.JsonRpcError, error) {
 			}
 			e.Message = &s
 		case "data":
-			e.Data = value
+			e.Data = rawjson.AsString(value)
 		}
 	}
 	if !hasCode || e.Message == nil {
@@ -294,8 +294,8 @@ func AppendError(dst, id []byte, e *pb.JsonRpcError, omitID bool) []byte {
 	}
 	dst = strconv.AppendInt(append(dst, `"error":{"code":`...), e.GetCode(), 10)
 	dst = rawjson.AppendString(append(dst, `,"message":`...), e.GetMessage())
-	if len(e.GetData()) > 0 {
-		if with, err := rawjson.AppendChecked(append(dst, `,"data":`...), e.GetData()); err == nil {
+	if data := rawjson.AsBytes(e.GetData()); len(data) > 0 {
+		if with, err := rawjson.AppendChecked(append(dst, `,"data":`...), data); err == nil {
 			dst = with
 		}
 	}

@@ -71,7 +71,7 @@ func TestParse(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, Message{Method: "notifications/initialized"}},
 		{`{"jsonrpc":"2.0","id":0,"result":{}}`, Message{ID: []byte("0"), Result: []byte("{}")}},
 		{`{"jsonrpc":"2.0","id":0,"result":{},"params":[]}`, Message{ID: []byte("0"), Result: []byte("{}")}},
-		{`{"jsonrpc":"2.0","id":0,"error":{"code":-1,"message":"m","data":[1.0]}}`, Message{ID: []byte("0"), Error: &pb.JsonRpcError{Code: -1, Message: proto.String("m"), Data: []byte("[1.0]")}}},
+		{`{"jsonrpc":"2.0","id":0,"error":{"code":-1,"message":"m","data":[1.0]}}`, Message{ID: []byte("0"), Error: &pb.JsonRpcError{Code: -1, Message: proto.String("m"), Data: "[1.0]"}}},
 		{`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
 		{`{"jsonrpc":"2.0","error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
 	} {
@@ -208,7 +208,7 @@ func TestBatches(t *testing.T) {
 
 func TestAppend(t *testing.T) {
 	id := []byte(`"a"`)
-	e := &pb.JsonRpcError{Code: -32602, Message: proto.String("no \"x\"\n"), Data: []byte("{\n\"a\":1}")}
+	e := &pb.JsonRpcError{Code: -32602, Message: proto.String("no \"x\"\n"), Data: "{\n\"a\":1}"}
 	for _, tt := range []struct {
 		got  []byte
 		want string
@@ -222,7 +222,7 @@ func TestAppend(t *testing.T) {
 		{AppendError(nil, id, e, true), `{"jsonrpc":"2.0","id":"a","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`},
 		{AppendError(nil, nil, e, true), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`},
 		{AppendError(nil, nil, &pb.JsonRpcError{Code: 1}, false), `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}`},
-		{AppendError(nil, id, &pb.JsonRpcError{Data: []byte(`{"a":1,"a":2}`)}, false), `{"jsonrpc":"2.0","id":"a","error":{"code":0,"message":""}}`},
+		{AppendError(nil, id, &pb.JsonRpcError{Data: `{"a":1,"a":2}`}, false), `{"jsonrpc":"2.0","id":"a","error":{"code":0,"message":""}}`},
 	} {
 		if string(tt.got) != tt.want {
 			t.Errorf("\n got %s\nwant %s", tt.got, tt.want)

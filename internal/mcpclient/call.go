@@ -224,7 +224,7 @@ func (c *Client) remedy(call *bridge.Call, e *pb.JsonRpcError) func(context.Cont
 		// What the headers must repeat is in the list of tools, which has changed or was never read.
 		return func(ctx context.Context) bool { return c.relist(ctx, call) }
 	case codeUnsupportedVersion:
-		modern, _ := supportedBy(e.GetData())
+		modern, _ := supportedBy(e)
 		return func(context.Context) bool {
 			if !modern {
 				// It is another server by now.
@@ -386,17 +386,18 @@ func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabi
 	}
 	formless := can.GetElicitation() != nil && !bridge.ElicitsForms(can) && !rev.HasURLElicitation()
 	can = bridge.EffectiveCapabilities(can, rev)
-	tasks := rawjson.Get(can.GetExtensions(), bridge.TasksExtension) != nil
-	if can.GetTasks() == nil && !can.GetRoots().GetListChanged() && !tasks && !formless {
+	extensions := rawjson.AsBytes(can.GetExtensions())
+	tasks := rawjson.Get(extensions, bridge.TasksExtension) != nil
+	if can.GetTasks() == "" && !can.GetRoots().GetListChanged() && !tasks && !formless {
 		return can
 	}
 	can = proto.CloneOf(can)
-	can.Tasks = nil
+	can.Tasks = ""
 	if can.GetRoots() != nil {
 		can.Roots.ListChanged = nil
 	}
 	if tasks {
-		can.Extensions = rawjson.Without(can.GetExtensions(), bridge.TasksExtension)
+		can.Extensions = rawjson.AsString(rawjson.Without(extensions, bridge.TasksExtension))
 	}
 	if formless {
 		can.Elicitation = nil

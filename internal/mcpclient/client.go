@@ -33,6 +33,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -220,7 +221,7 @@ func (l *connection) learn(d *pb.DiscoverResponse) {
 		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxKnown.Milliseconds())) * time.Millisecond
 	}
 	now := time.Now()
-	l.known.Store(proto.CloneOf(d)) // and not the text that it came in
+	l.known.Store(mcpjson.Clone(d)) // and not the text that it came in
 	l.came.Store(now.UnixNano())
 	l.until.Store(now.Add(ttl).UnixNano())
 }

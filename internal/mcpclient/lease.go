@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -84,7 +83,7 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 	p.total++
 	opens, cancel := context.WithCancel(p.c.ctx)
 	o := &opening{key: key, cancel: cancel, done: make(chan struct{})}
-	can = proto.CloneOf(can) // it is the call's, which may end before
+	can = mcpjson.Clone(can) // it is the call's, which may end before
 	p.opening.Go(func() { p.open(opens, o, can) })
 	p.mu.Unlock()
 	return p.join(ctx, o)

@@ -207,7 +207,7 @@ func eventOf(m *jsonrpc.Message, rev bridge.Revision) (*pb.ListenResponse, error
 		return nil, err
 	}
 	clean(inner)
-	return proto.CloneOf(event), nil // it is kept, and the text that it came in, which may be far longer, is not
+	return mcpjson.Clone(event), nil // it is kept, and the text that it came in, which may be far longer, is not
 }
 
 // legacy listens to what a session is told anyway, and subscribes to resources. It returns when the session is lost.

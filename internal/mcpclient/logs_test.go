@@ -267,7 +267,7 @@ func TestLogsThatAreNotDeclared(t *testing.T) {
 	call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_WARNING
 	var got []string
 	_, err = c.Handle(t.Context(), call, func(_ context.Context, e bridge.Event) error {
-		got = append(got, string(e.Log.GetData()))
+		got = append(got, e.Log.GetData())
 		return nil
 	})
 	if err != nil || len(got) != 1 || got[0] != `"a failure"` {

@@ -150,8 +150,8 @@ func TestModernRequests(t *testing.T) {
 		Context: &pb.CallContext{
 			ProtocolVersion: "2025-06-18", LogLevel: pb.LogLevel_LOG_LEVEL_WARNING, ProgressWanted: true,
 			ClientInfo:         &pb.Implementation{Name: "who", Version: "2"},
-			ClientCapabilities: &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}, Roots: &pb.RootsCapability{ListChanged: proto.Bool(true)}, Extensions: []byte(`{"io.modelcontextprotocol/tasks":{},"x/y":{}}`)},
-			Meta:               []byte(`{"progressToken":"theirs","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"traceparent":"00-1"}`),
+			ClientCapabilities: &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}, Roots: &pb.RootsCapability{ListChanged: proto.Bool(true)}, Extensions: `{"io.modelcontextprotocol/tasks":{},"x/y":{}}`},
+			Meta:               `{"progressToken":"theirs","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"traceparent":"00-1"}`,
 		},
 		Name: "gr\u00fc\u00df", Arguments: []byte(`{"a":1e2}`), State: []byte("st\u00e4te"),
 		InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_DECLINE}}}},
@@ -160,7 +160,7 @@ func TestModernRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := res.Complete.(*pb.CallToolResult).GetMeta(); string(got) != `{"k":[1]}` {
+	if got := res.Complete.(*pb.CallToolResult).GetMeta(); got != `{"k":[1]}` {
 		t.Errorf("_meta is %s", got)
 	}
 	token := string(rawjson.Get(rawjson.Get(params, "_meta"), "progressToken"))
@@ -261,7 +261,7 @@ func TestModernErrors(t *testing.T) {
 	}{
 		{
 			400, `{"code":-32021,"message":"m","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}`, toolCall("t", "{}"),
-			codes.FailedPrecondition, &pb.JsonRpcError{Code: -32021, Message: proto.String("m"), Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)},
+			codes.FailedPrecondition, &pb.JsonRpcError{Code: -32021, Message: proto.String("m"), Data: `{"requiredCapabilities":{"elicitation":{"url":{}}}}`},
 		},
 		{200, `{"code":-32602,"message":"m"}`, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "a"}}, codes.NotFound, nil},
 		{200, `{"code":-32002,"message":"m"}`, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "a"}}, codes.NotFound, nil},

@@ -40,7 +40,7 @@ func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 	defer t.mu.Unlock()
 	left := 0
 	page.Tools = slices.DeleteFunc(page.Tools, func(tool *pb.Tool) bool {
-		params, errs := mcphttp.Params(tool.GetInputSchema())
+		params, errs := mcphttp.Params(rawjson.AsBytes(tool.GetInputSchema()))
 		if len(errs) > 0 {
 			delete(t.byName, tool.GetName())
 			if left++; left == 1 {

@@ -47,7 +47,7 @@ func answers(needs *pb.InputRequired, content string) map[string]*pb.InputRespon
 	out := map[string]*pb.InputResponse{}
 	for key := range needs.GetRequests() {
 		out[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-			Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: []byte(content),
+			Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: content,
 		}}}
 	}
 	return out
@@ -360,8 +360,8 @@ func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
 		want string
 	}{
 		{bridge.Rev20251125, nil, "{}"},
-		{bridge.Rev20251125, &pb.ClientCapabilities{Extensions: []byte(`{"io.modelcontextprotocol/ui":{}}`)}, `{"extensions":{"io.modelcontextprotocol/ui":{}}}`},
-		{bridge.Rev20251125, &pb.ClientCapabilities{Experimental: []byte(`{"x":{}}`)}, `{"experimental":{"x":{}}}`},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Extensions: `{"io.modelcontextprotocol/ui":{}}`}, `{"extensions":{"io.modelcontextprotocol/ui":{}}}`},
+		{bridge.Rev20251125, &pb.ClientCapabilities{Experimental: `{"x":{}}`}, `{"experimental":{"x":{}}}`},
 		{bridge.Rev20251125, &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}, `{"roots":{}}`},
 		{bridge.Rev20251125, nil, "{}"},
 		{bridge.Rev20251125, elicits(nil, &pb.Capability{}), `{"elicitation":{"url":{}}}`},

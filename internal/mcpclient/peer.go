@@ -407,7 +407,7 @@ func (r *refusal) isModern() bool {
 	case codeHeaderMismatch, bridge.CodeMissingCapability:
 		return true
 	case codeUnsupportedVersion:
-		modern, _ := supportedBy(r.rpc.GetData())
+		modern, _ := supportedBy(r.rpc)
 		return modern
 	}
 	return false

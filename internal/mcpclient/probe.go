@@ -269,7 +269,7 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again 
 	if e := msg.Error; e != nil {
 		switch e.GetCode() {
 		case codeUnsupportedVersion:
-			supported, legacy := supportedBy(e.GetData())
+			supported, legacy := supportedBy(e)
 			switch {
 			case supported:
 				return nil, true, nil
@@ -300,8 +300,8 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again 
 }
 
 // supportedBy says whether the data of an unsupported version's error names our modern revision, or a legacy one.
-func supportedBy(data []byte) (modern, legacy bool) {
-	for v := range rawjson.Elements(rawjson.Get(data, "supported")) {
+func supportedBy(e *pb.JsonRpcError) (modern, legacy bool) {
+	for v := range rawjson.Elements(rawjson.Get(rawjson.AsBytes(e.GetData()), "supported")) {
 		name, _ := rawjson.String(v)
 		if rev, ok := bridge.ParseRevision(name); ok {
 			modern, legacy = modern || rev.Modern(), legacy || !rev.Modern()
@@ -322,7 +322,7 @@ func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 			d.ServerInfo = nil // nobody may rely on it
 		}
 	}
-	d.Meta = withoutHop(d.Meta)
+	d.Meta = withoutHop(d.GetMeta())
 	declareLogging(d)
 	return d, nil
 }

@@ -36,7 +36,7 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 	}
 	clean(out)
 	if lists[m] != "" {
-		out = proto.Clone(out) // it is kept, and the text that it came in, which may be far longer, is not
+		out = mcpjson.Clone(out) // it is kept, and the text that it came in, which may be far longer, is not
 	}
 	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
 		c.params.learn(c, tools)
@@ -91,7 +91,7 @@ func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Rev
 	if err := mcpjson.Unmarshal(result, needs, rev); err != nil {
 		return nil, c.misbehaved("answered %s with what asks for nothing: %v", m.Name, err)
 	}
-	needs.Meta = withoutHop(needs.Meta)
+	needs.Meta = withoutHop(needs.GetMeta())
 	if len(needs.GetRequests()) == 0 && needs.State == nil {
 		return nil, c.misbehaved("answered %s with input_required, and asks for nothing", m.Name)
 	}
@@ -105,18 +105,19 @@ func clean(m proto.Message) {
 	if fd == nil || !r.Has(fd) {
 		return
 	}
-	meta := r.Get(fd).Bytes()
+	meta := r.Get(fd).String()
 	if rest := withoutHop(meta); len(rest) != len(meta) {
-		r.Set(fd, protoreflect.ValueOfBytes(rest))
+		r.Set(fd, protoreflect.ValueOfString(rest))
 	}
 }
 
 // withoutHop returns `_meta` without what is between the server and us, or nothing if nothing is left.
-func withoutHop(meta []byte) []byte {
-	if rawjson.Get(meta, metaServerInfo) == nil && rawjson.Get(meta, metaSubscriptionID) == nil {
+func withoutHop(meta string) string {
+	object := rawjson.AsBytes(meta)
+	if rawjson.Get(object, metaServerInfo) == nil && rawjson.Get(object, metaSubscriptionID) == nil {
 		return meta
 	}
-	return rawjson.Without(meta, metaServerInfo, metaSubscriptionID)
+	return rawjson.AsString(rawjson.Without(object, metaServerInfo, metaSubscriptionID))
 }
 
 // misbehaved is the error of an answer that no correct server gives.

@@ -91,7 +91,7 @@ func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (
 			return c.initialized(ctx, p, msg.Result)
 		}
 		// A server may say what it speaks instead of speaking it (every legacy revision: basic/lifecycle, error handling).
-		older, ok := newestLegacy(msg.Error.GetData())
+		older, ok := newestLegacy(rawjson.AsBytes(msg.Error.GetData()))
 		if again || !ok {
 			return nil, asError(methodInitialize, msg)
 		}
@@ -133,7 +133,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	if can := d.GetCapabilities(); !rev.DeclaresCompletions() && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
 		can.Completions = &pb.Capability{} // only asking shows whether the server has them
 	}
-	d.Meta = withoutHop(d.Meta)
+	d.Meta = withoutHop(d.GetMeta())
 	p.setRev(rev)
 	p.logs = d.GetCapabilities().GetLogging() != nil
 	declareLogging(d)

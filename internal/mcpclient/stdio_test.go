@@ -722,7 +722,7 @@ func TestLongErrorsAreToldInPart(t *testing.T) {
 	r := toolCall("t", "{}")
 	r.Request.(*pb.CallToolRequest).Context = &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG}
 	_, err := c.Handle(t.Context(), r, ignore)
-	if e := bridge.AsError(err).RPC; e.GetCode() != -7 || string(e.GetData()) != "[1]" || !strings.HasPrefix(e.GetMessage(), "no\r\n") || len(e.GetMessage()) > 8<<10 {
+	if e := bridge.AsError(err).RPC; e.GetCode() != -7 || e.GetData() != "[1]" || !strings.HasPrefix(e.GetMessage(), "no\r\n") || len(e.GetMessage()) > 8<<10 {
 		t.Errorf("%d bytes: %.300v", len(e.GetMessage()), err)
 	}
 	if err := end(); err != nil {

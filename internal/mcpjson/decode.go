@@ -73,7 +73,7 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 		}
 	}
 	if unknown != nil && p.extra != nil {
-		m.Set(p.extra, protoreflect.ValueOfBytes(append(unknown, '}')))
+		m.Set(p.extra, protoreflect.ValueOfString(rawjson.AsString(append(unknown, '}'))))
 	}
 	return nil
 }
@@ -225,7 +225,10 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 		if !f.nullable && !rawjson.IsObject(data) {
 			return protoreflect.Value{}, typeError("an object", data)
 		}
-		return protoreflect.ValueOfBytes(data), nil
+		if f.fd.Kind() == protoreflect.BytesKind {
+			return protoreflect.ValueOfBytes(data), nil
+		}
+		return protoreflect.ValueOfString(rawjson.AsString(data)), nil
 	case kindBool:
 		switch string(data) {
 		case "true":

@@ -69,9 +69,9 @@ func downTool(t *pb.Tool, rev bridge.Revision) (*pb.Tool, error) {
 		t.Annotations = a
 	}
 	if _, anyValue := rev.HasStructuredContent(); !anyValue && len(t.GetOutputSchema()) > 0 {
-		if typ, _ := rawjson.String(rawjson.Get(t.OutputSchema, "type")); typ != "object" {
+		if typ, _ := rawjson.String(rawjson.Get(rawjson.AsBytes(t.OutputSchema), "type")); typ != "object" {
 			t = bridge.ShallowCopy(t)
-			t.OutputSchema = nil
+			t.OutputSchema = ""
 		}
 	}
 	return t, nil
@@ -90,12 +90,12 @@ func downCallToolResult(r *pb.CallToolResult, rev bridge.Revision) (*pb.CallTool
 }
 
 func downToolResultContent(r *pb.ToolResultContent, rev bridge.Revision) (*pb.ToolResultContent, error) {
-	content, keep, err := downStructured(r.GetStructuredContent(), r.GetContent(), rev)
+	content, keep, err := downStructured(rawjson.AsBytes(r.GetStructuredContent()), r.GetContent(), rev)
 	if keep || err != nil {
 		return r, err
 	}
 	r = bridge.ShallowCopy(r)
-	r.Content, r.StructuredContent = content, nil
+	r.Content, r.StructuredContent = content, ""
 	return r, nil
 }
 
@@ -115,7 +115,7 @@ func downStructured(
 	if err != nil {
 		return nil, false, at(fmt.Errorf("is not strict JSON: %w", err), "structuredContent")
 	}
-	return append(slices.Clip(content), textBlock(string(text), nil)), false, nil
+	return append(slices.Clip(content), textBlock(rawjson.AsString(text), nil)), false, nil
 }
 
 // downContentBlock converts a block whose type the revision lacks: older clients reject a message with an unknown
@@ -178,18 +178,19 @@ var hopMembers = map[protoreflect.FullName][]string{
 
 // downElicitForm converts the form's schema to a revision with fewer types of fields.
 func downElicitForm(f *pb.ElicitForm, rev bridge.Revision) (*pb.ElicitForm, error) {
-	if rev.HasTitledEnums() && rev.HasMultiSelect() && rev.HasFormDefaults() || !rawjson.IsObject(f.GetRequestedSchema()) {
+	schema := rawjson.AsBytes(f.GetRequestedSchema())
+	if rev.HasTitledEnums() && rev.HasMultiSelect() && rev.HasFormDefaults() || !rawjson.IsObject(schema) {
 		return f, nil
 	}
-	if err := rawjson.Check(f.RequestedSchema); err != nil {
+	if err := rawjson.Check(schema); err != nil {
 		return nil, at(fmt.Errorf("is not strict JSON: %w", err), "requestedSchema")
 	}
-	schema, err := downFormSchema(f.RequestedSchema, rev)
+	schema, err := downFormSchema(schema, rev)
 	if err != nil {
 		return nil, at(err, "requestedSchema")
 	}
 	f = bridge.ShallowCopy(f)
-	f.RequestedSchema = schema
+	f.RequestedSchema = rawjson.AsString(schema)
 	return f, nil
 }
 

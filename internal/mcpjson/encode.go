@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -67,7 +66,7 @@ func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
 			from = m.Get(f.via).Message()
 		}
 		if len(o.meta) > 0 && f.name == "_meta" {
-			if err := e.meta(from.Get(f.fd).Bytes(), o.meta); err != nil {
+			if err := e.meta(rawjson.AsBytes(from.Get(f.fd).String()), o.meta); err != nil {
 				return at(err, f.name)
 			}
 			o.meta = nil
@@ -83,7 +82,7 @@ func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
 		}
 	}
 	if p.extra != nil {
-		if err := e.extra(m.Get(p.extra).Bytes(), p, o.tag); err != nil {
+		if err := e.extra(rawjson.AsBytes(m.Get(p.extra).String()), p, o.tag); err != nil {
 			return err
 		}
 	}
@@ -201,17 +200,18 @@ func (e *encoder) value(v protoreflect.Value, f *field) error {
 	case kindString:
 		e.dst = rawjson.AppendString(e.dst, v.String())
 	case kindText:
-		b := v.Bytes()
-		if !utf8.Valid(b) {
+		if !utf8.Valid(v.Bytes()) {
 			return errors.New("must be UTF-8")
 		}
-		//nolint:gosec // only read, before this function returns
-		e.dst = rawjson.AppendString(e.dst, unsafe.String(unsafe.SliceData(b), len(b)))
+		e.dst = rawjson.AppendString(e.dst, rawjson.AsString(v.Bytes()))
 	case kindBytes:
 		e.dst = base64.StdEncoding.AppendEncode(append(e.dst, '"'), v.Bytes())
 		e.dst = append(e.dst, '"')
 	case kindRaw:
-		return e.raw(v.Bytes(), f)
+		if f.fd.Kind() == protoreflect.BytesKind {
+			return e.raw(v.Bytes(), f)
+		}
+		return e.raw(rawjson.AsBytes(v.String()), f)
 	case kindBool:
 		e.dst = strconv.AppendBool(e.dst, v.Bool())
 	case kindInt:

@@ -61,6 +61,18 @@ func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	opts := optionsOf(fd)
 	switch fd.Kind() {
 	case protoreflect.StringKind:
+		switch {
+		case opts.GetExtra():
+			return protoreflect.ValueOfString("{\"x-unknown\":\n{\"n\":9007199254740993}}")
+		case opts.GetFallback() != "" && opts.GetFallback() != "null":
+			return protoreflect.ValueOfString(`{"type":"object","properties":{"x":{"type":"string"}}}`)
+		case fd.JSONName() == "outputSchema":
+			return protoreflect.ValueOfString(`{"type":"object","properties":{"x":{"type":"string"}}}`)
+		case fd.FullName() == "mcpbridge.v1.ElicitResult.content":
+			return protoreflect.ValueOfString(`{"x":"y"}`)
+		case opts.GetRaw():
+			return protoreflect.ValueOfString("{\"x\":{\"n\":\r\n150}}")
+		}
 		switch fd.JSONName() {
 		case "src", "uri", "url", "websiteUrl":
 			return protoreflect.ValueOfString("https://example.com/x")
@@ -81,16 +93,7 @@ func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 		}
 		return protoreflect.ValueOfString("some \"text\"\n\u00e9\U0001F600")
 	case protoreflect.BytesKind:
-		switch {
-		case opts.GetExtra():
-			return protoreflect.ValueOfBytes([]byte("{\"x-unknown\":\n{\"n\":9007199254740993}}"))
-		case opts.GetFallback() != "" && opts.GetFallback() != "null":
-			return protoreflect.ValueOfBytes([]byte(`{"type":"object","properties":{"x":{"type":"string"}}}`))
-		case fd.JSONName() == "outputSchema":
-			return protoreflect.ValueOfBytes([]byte(`{"type":"object","properties":{"x":{"type":"string"}}}`))
-		case fd.FullName() == "mcpbridge.v1.ElicitResult.content":
-			return protoreflect.ValueOfBytes([]byte(`{"x":"y"}`))
-		case opts.GetRaw():
+		if opts.GetRaw() {
 			return protoreflect.ValueOfBytes([]byte("{\"x\":{\"n\":\r\n150}}"))
 		}
 		return protoreflect.ValueOfBytes([]byte("some bytes"))

@@ -42,8 +42,8 @@ func AppendWithin(dst []byte, m proto.Message, rev bridge.Revision, l *limits.Li
 	return e.dst, nil
 }
 
-// Unmarshal sets fields of m from JSON of a revision that has passed rawjson.Check. Bytes fields may be slices of
-// data.
+// Unmarshal sets fields of m from JSON of a revision that has passed rawjson.Check. Fields may refer to data,
+// which must not be modified afterwards: see Clone.
 //
 // A member that the revision does not define yet is read if it is valid, and kept as an unknown one otherwise. The
 // error contains the path of the invalid member.
@@ -55,6 +55,23 @@ func Unmarshal(data []byte, m proto.Message, rev bridge.Revision) error {
 
 	d := decoder{rev: rev}
 	return d.message(data, m.ProtoReflect(), p, "")
+}
+
+// Clone returns a deep copy of a message that keeps no text alive which the message was read from. With proto.Clone, the
+// copy has the same strings.
+func Clone[M proto.Message](m M) M {
+	if !m.ProtoReflect().IsValid() {
+		return m // nil
+	}
+	out := m.ProtoReflect().New().Interface()
+	data, err := proto.Marshal(m)
+	if err == nil {
+		err = proto.Unmarshal(data, out)
+	}
+	if err != nil {
+		panic(err) // Unmarshal and gRPC set no text that is not UTF-8
+	}
+	return out.(M)
 }
 
 // A pathError is an error with the path of its JSON value.

@@ -83,10 +83,10 @@ func TestWhatIsRefusedWhenWriting(t *testing.T) {
 		{"content that is nil", &pb.PromptMessage{Role: pb.Role_ROLE_USER}, latest, `content: nothing is set`},
 		{"no JSON", &pb.CallToolResult{StructuredContent: []byte(`{"a":}`)}, latest, `structuredContent: is not strict JSON: byte 5: invalid character '}' at start of value`},
 		{"a name twice", &pb.CallToolResult{StructuredContent: []byte(`{"a":1,"a":2}`)}, latest, `structuredContent: is not strict JSON: byte 7: duplicate name "a"`},
-		{"no object", &pb.Tool{InputSchema: []byte(`true`)}, latest, `inputSchema: must be a JSON object, not true`},
-		{"meta that is no object", &pb.CallToolResult{Meta: []byte(`1`)}, latest, `_meta: must be a JSON object, not 1`},
-		{"unknown members that are no object", &pb.Tool{Extra: []byte(`1`)}, latest, `unknown members must be a JSON object, not 1`},
-		{"unknown members that are no JSON", &pb.Tool{Extra: []byte(`{"a" 1}`)}, latest, `unknown members are not strict JSON: byte 5: invalid character '1' after object name (expecting ':')`},
+		{"no object", &pb.Tool{InputSchema: `true`}, latest, `inputSchema: must be a JSON object, not true`},
+		{"meta that is no object", &pb.CallToolResult{Meta: `1`}, latest, `_meta: must be a JSON object, not 1`},
+		{"unknown members that are no object", &pb.Tool{Extra: `1`}, latest, `unknown members must be a JSON object, not 1`},
+		{"unknown members that are no JSON", &pb.Tool{Extra: `{"a" 1}`}, latest, `unknown members are not strict JSON: byte 5: invalid character '1' after object name (expecting ':')`},
 		{"state that is no text", &pb.InputRequired{State: []byte{0xff}}, latest, `requestState: must be UTF-8`},
 		{"infinity", &pb.Progress{Progress: inf}, latest, `progress: +Inf is not a number of JSON`},
 		{"tools within tools", tool(nested(100)), latest, `nested deeper than 64`},
@@ -126,13 +126,13 @@ func nested(depth int) *pb.ContentBlock {
 }
 
 func formOf(schema string) *pb.ElicitRequest {
-	return &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: []byte(schema)}}}
+	return &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: schema}}}
 }
 
 func TestWhatIsWritten(t *testing.T) {
 	link := &pb.ContentBlock{Block: &pb.ContentBlock_ResourceLink{ResourceLink: &pb.Resource{Uri: "file:///a", Name: "a"}}}
 	titled := &pb.Tool{Name: "t", Title: proto.String("T"), Annotations: &pb.ToolAnnotations{ReadOnlyHint: proto.Bool(true)}}
-	outputs := func(schema string) proto.Message { return &pb.Tool{Name: "t", OutputSchema: []byte(schema)} }
+	outputs := func(schema string) proto.Message { return &pb.Tool{Name: "t", OutputSchema: schema} }
 	structured := func(value string, content ...*pb.ContentBlock) proto.Message {
 		return &pb.CallToolResult{StructuredContent: []byte(value), Content: content}
 	}
@@ -161,8 +161,8 @@ func TestWhatIsWritten(t *testing.T) {
 		{"shortest numbers", &pb.Progress{Progress: 0.1}, latest, `{"progress":0.1}`},
 		{"strings", &pb.CallToolRequest{Name: "\"\\\x01\x7f\u2028é\n"}, latest, `{"name":"\"\\\u0001` + "\x7f\u2028é" + `\n"}`},
 		{"broken strings", &pb.CallToolRequest{Name: "a\xffb"}, latest, `{"name":"a�b"}`},
-		{"unknown members", &pb.Tool{Name: "t", Extra: []byte("{\"new\":\n1,\"name\":\"evil\",\"NAME\":\"evil\",\"title\":2,\"resultType\":3,\"_meta\":4}")}, bridge.Rev20241105, `{"name":"t","inputSchema":{"type":"object"},"new":1}`},
-		{"unknown members of a union", &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Extra: []byte(`{"type":"image","Type":"image","a":1}`)}}}, latest, `{"type":"text","text":"","a":1}`},
+		{"unknown members", &pb.Tool{Name: "t", Extra: "{\"new\":\n1,\"name\":\"evil\",\"NAME\":\"evil\",\"title\":2,\"resultType\":3,\"_meta\":4}"}, bridge.Rev20241105, `{"name":"t","inputSchema":{"type":"object"},"new":1}`},
+		{"unknown members of a union", &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Extra: `{"type":"image","Type":"image","a":1}`}}}, latest, `{"type":"text","text":"","a":1}`},
 		{"map in order", &pb.GetPromptRequest{Name: "p", Arguments: map[string]string{"b": "2", "a": "1"}}, latest, `{"name":"p","arguments":{"a":"1","b":"2"}}`},
 
 		{"title, latest", titled, bridge.Rev20250618, `{"name":"t","title":"T","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`},
@@ -182,15 +182,15 @@ func TestWhatIsWritten(t *testing.T) {
 		{"form, latest", formOf(`{"type":"object","properties":{}}`), latest, `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}`},
 		{"form of older fields", choices, bridge.Rev20250618, `{"message":"m","requestedSchema":{"type":"object","properties":{"c":{"type":"string","enum":["r","g"],"enumNames":["Red","g"]},"b":{"type":"boolean","default":false},"n":{"type":"number"},"s":{"type":"string","minLength":1}},"required":["c"]}}`},
 		{"form that is odd", formOf(`{"properties":{"a":1,"b":{"oneOf":2}},"x":[]}`), bridge.Rev20250618, `{"message":"m","requestedSchema":{"properties":{"a":1,"b":{"oneOf":2}},"x":[]}}`},
-		{"a tag that is not there", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Extra: []byte(`{"mode":"url","a":1}`)}}}, bridge.Rev20250618, `{"message":"","requestedSchema":{"type":"object","properties":{}},"a":1}`},
+		{"a tag that is not there", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Extra: `{"mode":"url","a":1}`}}}, bridge.Rev20250618, `{"message":"","requestedSchema":{"type":"object","properties":{}},"a":1}`},
 		{"elicitationId", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{ElicitationId: proto.String("e")}}}, bridge.Rev20251125, `{"mode":"url","message":"","url":"","elicitationId":"e"}`},
 		{"no elicitationId", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{ElicitationId: proto.String("e")}}}, latest, `{"mode":"url","message":"","url":""}`},
 		{"conversation", conversation, bridge.Rev20251125, `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},{"role":"assistant","content":{"type":"text","text":"c"}}],"maxTokens":9}`},
 		{"conversation in single blocks", conversation, bridge.Rev20250618, `{"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"role":"user","content":{"type":"text","text":"b"}},{"role":"assistant","content":{"type":"text","text":"c"}}],"maxTokens":9}`},
 		{"execution", &pb.Tool{Name: "t", Execution: &pb.ToolExecution{}}, bridge.Rev20251125, `{"name":"t","inputSchema":{"type":"object"},"execution":{}}`},
 		{"no execution", &pb.Tool{Name: "t", Execution: &pb.ToolExecution{}}, latest, `{"name":"t","inputSchema":{"type":"object"}}`},
-		{"token of another hop", &pb.Progress{Extra: []byte(`{"progressToken":1}`)}, latest, `{"progress":0}`},
-		{"task of another hop", &pb.CallToolRequest{Name: "t", Extra: []byte(`{"task":{"ttl":1},"a":1}`)}, bridge.Rev20251125, `{"name":"t","a":1}`},
+		{"token of another hop", &pb.Progress{Extra: `{"progressToken":1}`}, latest, `{"progress":0}`},
+		{"task of another hop", &pb.CallToolRequest{Name: "t", Extra: `{"task":{"ttl":1},"a":1}`}, bridge.Rev20251125, `{"name":"t","a":1}`},
 		{"completions are cut off", &pb.Completion{Values: make([]string, 101)}, latest, `{"values":[` + strings.Repeat(`"",`, 99) + `""],"total":101,"hasMore":true}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -228,10 +228,10 @@ func TestMetaIsSet(t *testing.T) {
 		want string
 	}{
 		{"created", &pb.ListChanged{}, []Member{k}, `{"_meta":{"k":"new"}}`},
-		{"replaced", &pb.ListChanged{Meta: []byte(`{"k":1,"j":2}`)}, []Member{k}, `{"_meta":{"j":2,"k":"new"}}`},
-		{"removed", &pb.ListChanged{Meta: []byte(`{"k":1,"j":2}`)}, []Member{{"k", nil}}, `{"_meta":{"j":2}}`},
-		{"all removed", &pb.ListChanged{Meta: []byte(`{"k":1}`)}, []Member{{"k", nil}}, `{}`},
-		{"of the context", &pb.ListToolsRequest{Context: &pb.CallContext{Meta: []byte(`{"j":2}`)}}, []Member{k}, `{"_meta":{"j":2,"k":"new"}}`},
+		{"replaced", &pb.ListChanged{Meta: `{"k":1,"j":2}`}, []Member{k}, `{"_meta":{"j":2,"k":"new"}}`},
+		{"removed", &pb.ListChanged{Meta: `{"k":1,"j":2}`}, []Member{{"k", nil}}, `{"_meta":{"j":2}}`},
+		{"all removed", &pb.ListChanged{Meta: `{"k":1}`}, []Member{{"k", nil}}, `{}`},
+		{"of the context", &pb.ListToolsRequest{Context: &pb.CallContext{Meta: `{"j":2}`}}, []Member{k}, `{"_meta":{"j":2,"k":"new"}}`},
 		{"without a context", &pb.ListToolsRequest{}, []Member{k}, `{"_meta":{"k":"new"}}`},
 		{"of a union", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}}, []Member{k}, `{"mode":"form","message":"","requestedSchema":{"type":"object","properties":{}},"_meta":{"k":"new"}}`},
 		{"of params in a union", &pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}}, []Member{k}, `{"method":"roots/list","params":{"_meta":{"k":"new"}}}`},
@@ -256,9 +256,9 @@ func TestWhatIsRead(t *testing.T) {
 	}{
 		{"raw text to the digit", `{"name":"t","arguments":{"n": 9007199254740993.10}}`, latest, &pb.CallToolRequest{Name: "t", Arguments: []byte(`{"n": 9007199254740993.10}`)}},
 		{"null arguments", `{"name":"t","arguments":null}`, latest, &pb.CallToolRequest{Name: "t"}},
-		{"meta of the context", `{"name":"t","_meta":{"a":1}}`, latest, &pb.CallToolRequest{Name: "t", Context: &pb.CallContext{Meta: []byte(`{"a":1}`)}}},
-		{"unknown members", `{"name":"t","a\u0062":[1],"Nam":"u"}`, latest, &pb.CallToolRequest{Name: "t", Extra: []byte(`{"ab":[1],"Nam":"u"}`)}},
-		{"what looks like a member of an answer", `{"name":"t","Name":"u","INPUTSCHEMA":{},"_META":{},"inputSchema":{"type":"object"},"a":1}`, latest, &pb.Tool{Name: "t", InputSchema: []byte(`{"type":"object"}`), Extra: []byte(`{"a":1}`)}},
+		{"meta of the context", `{"name":"t","_meta":{"a":1}}`, latest, &pb.CallToolRequest{Name: "t", Context: &pb.CallContext{Meta: `{"a":1}`}}},
+		{"unknown members", `{"name":"t","a\u0062":[1],"Nam":"u"}`, latest, &pb.CallToolRequest{Name: "t", Extra: `{"ab":[1],"Nam":"u"}`}},
+		{"what looks like a member of an answer", `{"name":"t","Name":"u","INPUTSCHEMA":{},"_META":{},"inputSchema":{"type":"object"},"a":1}`, latest, &pb.Tool{Name: "t", InputSchema: `{"type":"object"}`, Extra: `{"a":1}`}},
 		{"escaped names are the same names", `{"n\u0061me":"t"}`, latest, &pb.CallToolRequest{Name: "t"}},
 		{"null that is a value", `{"content":[],"structuredContent":null}`, latest, &pb.CallToolResult{StructuredContent: []byte(`null`)}},
 		{"a list that is missing", `{}`, latest, &pb.CallToolResult{}},
@@ -270,13 +270,13 @@ func TestWhatIsRead(t *testing.T) {
 		{"the least integer", `{"messages":[],"maxTokens":-9223372036854775808}`, latest, &pb.CreateMessageRequest{MaxTokens: -1 << 63}},
 		{"content of one block", `{"role":"user","content":{"type":"text","text":"x"}}`, latest, &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{textBlock("x", nil)}}},
 		{"content of no block", `{"role":"user","content":[]}`, latest, &pb.SamplingMessage{Role: pb.Role_ROLE_USER}},
-		{"no mode is a form", `{"message":"m","requestedSchema":{}}`, latest, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: []byte(`{}`)}}}},
-		{"a later member that looks right", `{"name":"t","title":"T","inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", Title: proto.String("T"), InputSchema: []byte(`{}`)}},
-		{"a later member that looks wrong", `{"name":"t","title":7,"inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", InputSchema: []byte(`{}`), Extra: []byte(`{"title":7}`)}},
+		{"no mode is a form", `{"message":"m","requestedSchema":{}}`, latest, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: `{}`}}}},
+		{"a later member that looks right", `{"name":"t","title":"T","inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", Title: proto.String("T"), InputSchema: `{}`}},
+		{"a later member that looks wrong", `{"name":"t","title":7,"inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", InputSchema: `{}`, Extra: `{"title":7}`}},
 		{"the other side of initialize", `{"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"},"capabilities":{}}`, bridge.Rev20251125, &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{}}},
-		{"a tool as a task", `{"name":"t","task":{"ttl":1},"a":1}`, bridge.Rev20251125, &pb.CallToolRequest{Name: "t", Extra: []byte(`{"a":1}`)}},
+		{"a tool as a task", `{"name":"t","task":{"ttl":1},"a":1}`, bridge.Rev20251125, &pb.CallToolRequest{Name: "t", Extra: `{"a":1}`}},
 		{"a tool as a task, later", `{"name":"t","task":{"ttl":1}}`, latest, &pb.CallToolRequest{Name: "t"}},
-		{"a form as a task", `{"message":"m","requestedSchema":{},"task":{}}`, bridge.Rev20251125, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: []byte(`{}`)}}}},
+		{"a form as a task", `{"message":"m","requestedSchema":{},"task":{}}`, bridge.Rev20251125, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: `{}`}}}},
 		{"a web page as a task", `{"mode":"url","message":"m","url":"u","task":{}}`, bridge.Rev20251125, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "m", Url: "u"}}}},
 		{"sampling as a task", `{"messages":[],"maxTokens":1,"task":{}}`, bridge.Rev20251125, &pb.CreateMessageRequest{MaxTokens: 1}},
 		{"state is text", `{"name":"t","requestState":"\u00e9"}`, latest, &pb.CallToolRequest{Name: "t", State: []byte("é")}},
@@ -297,7 +297,7 @@ func TestReadingKeepsTheContext(t *testing.T) {
 	if err := Unmarshal([]byte(`{"name":"t","_meta":{}}`), m, latest); err != nil {
 		t.Fatal(err)
 	}
-	if m.GetContext().GetProtocolVersion() != "x" || string(m.GetContext().GetMeta()) != `{}` {
+	if m.GetContext().GetProtocolVersion() != "x" || m.GetContext().GetMeta() != `{}` {
 		t.Errorf("got %v", m)
 	}
 }

@@ -120,7 +120,7 @@ const (
 	kindString kind = iota
 	kindBytes       // base64
 	kindText        // bytes that are text
-	kindRaw         // bytes that are JSON
+	kindRaw         // JSON text
 	kindBool
 	kindInt
 	kindDouble
@@ -237,6 +237,9 @@ func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all plansByMe
 	switch value.Kind() {
 	case protoreflect.StringKind:
 		f.kind = kindString
+		if opts.GetRaw() {
+			f.kind = kindRaw
+		}
 	case protoreflect.BytesKind:
 		switch {
 		case opts.GetRaw():

@@ -61,8 +61,8 @@ func TestWhoIsOverloadedIsWhatItWas(t *testing.T) {
 // Extensions and _meta reach clients of all revisions, except for tasks, which the bridge does not have.
 func TestExtensionsReachOldClients(t *testing.T) {
 	d := &known{DiscoverResponse: &pb.DiscoverResponse{
-		Capabilities: &pb.ServerCapabilities{Extensions: []byte(`{"io.modelcontextprotocol/ui":{"a":1},"io.modelcontextprotocol/tasks":{}}`)},
-		Meta:         []byte(`{"example.com/build":7}`),
+		Capabilities: &pb.ServerCapabilities{Extensions: `{"io.modelcontextprotocol/ui":{"a":1},"io.modelcontextprotocol/tasks":{}}`},
+		Meta:         `{"example.com/build":7}`,
 	}}
 	for _, rev := range bridge.Revisions()[:4] {
 		got, err := (&Server{opts: Options{}.withDefaults()}).initializeResult(d, rev)

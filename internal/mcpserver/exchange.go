@@ -181,7 +181,7 @@ func (x *exchange) about(call *bridge.Call, err error) error {
 	data := append(rawjson.AppendString([]byte(`{"uri":`), r.GetUri()), '}')
 	return &bridge.Error{
 		Code: e.Code, Message: e.Message, Cause: err,
-		RPC: &pb.JsonRpcError{Code: x.rev.ResourceNotFound(), Data: data},
+		RPC: &pb.JsonRpcError{Code: x.rev.ResourceNotFound(), Data: rawjson.AsString(data)},
 	}
 }
 

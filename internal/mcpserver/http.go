@@ -610,7 +610,7 @@ func (ss *session) resumable(event string) (*eventLog, int) {
 func forgotten(event string) *pb.JsonRpcError {
 	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) + " is not known any more; its call may have been executed: " +
 		"make it again only if doing it twice does no harm")
-	e.Data = []byte(`{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}`) // of the call, not of this request
+	e.Data = `{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}` // of the call, not of this request
 	return e
 }
 

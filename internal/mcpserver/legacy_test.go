@@ -44,7 +44,7 @@ func TestMissingCapabilityIsSaidInTheWordsOfTheEra(t *testing.T) {
 					return h.Handle(ctx, call, emit)
 				}
 				code, message := int64(bridge.CodeMissingCapability), "no"
-				return nil, bridge.FromJSONRPC(&pb.JsonRpcError{Code: code, Message: &message, Data: []byte(data)}, bridge.Rev20260728, call.Method)
+				return nil, bridge.FromJSONRPC(&pb.JsonRpcError{Code: code, Message: &message, Data: data}, bridge.Rev20260728, call.Method)
 			})
 		})
 		says := "This needs " + needs + ", which this client does not support. Ask the user directly, or use another client."

@@ -153,7 +153,7 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 	return rev, nil
 }
 
-func supportedVersions(requested string) []byte {
+func supportedVersions(requested string) string {
 	data := []byte(`{"supported":[`)
 	for i, name := range bridge.ModernNames() {
 		if i > 0 {
@@ -162,7 +162,7 @@ func supportedVersions(requested string) []byte {
 		data = strconv.AppendQuote(data, name)
 	}
 	data = rawjson.AppendString(append(data, `],"requested":`...), requested)
-	return append(data, '}')
+	return rawjson.AsString(append(data, '}'))
 }
 
 // invalidMeta is the error for a required member of `_meta` that is missing.

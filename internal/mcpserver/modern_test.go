@@ -83,7 +83,7 @@ func TestModernNamesThatNoHeaderCanSay(t *testing.T) {
 // What a backend answers is about the call: no code by which the transport speaks of the request, and no HTTP status but 200.
 func TestBackendsDoNotSpeakAsTheTransport(t *testing.T) {
 	exactly := func(code int64) proto.Message {
-		return &pb.JsonRpcError{Code: code, Message: proto.String("mine"), Data: []byte(`{"supported":["2024-11-05"]}`)}
+		return &pb.JsonRpcError{Code: code, Message: proto.String("mine"), Data: `{"supported":["2024-11-05"]}`}
 	}
 	busy := func(reason string) proto.Message {
 		return &pb.CallFailure{Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: reason, RetryAfterMs: proto.Int64(7)}
@@ -150,7 +150,7 @@ func TestExactCodesAreThoseOfTheRevision(t *testing.T) {
 		{-32601, -32601, -32601},
 		{-32602, -32602, -32602},
 	} {
-		e := &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: c.code, Message: proto.String("mine"), Data: []byte(`[1]`)}}
+		e := &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: c.code, Message: proto.String("mine"), Data: `[1]`}}
 		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
 			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 				if call.Method == bridge.ReadResource {

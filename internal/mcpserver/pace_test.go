@@ -96,7 +96,7 @@ func TestLogMessagesAreToldAtAPace(t *testing.T) {
 				x := s.newExchange(rev, &jsonrpc.Message{ID: []byte("1")}, out)
 				emit := x.emit(&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_INFO}}})
 				for i := range c.n {
-					l := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Data: []byte(`"x"`)}
+					l := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Data: `"x"`}
 					if i == c.n-1 {
 						l.Level = pb.LogLevel_LOG_LEVEL_CRITICAL
 					}

@@ -135,7 +135,7 @@ func lacking(e *bridge.Error) string {
 		return ""
 	}
 	required := &pb.ClientCapabilities{}
-	if data := e.RPC.GetData(); rawjson.Check(data) == nil {
+	if data := rawjson.AsBytes(e.RPC.GetData()); rawjson.Check(data) == nil {
 		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728) // what cannot be read is not known
 	}
 	return inWords(required) + notSupported
@@ -193,7 +193,7 @@ func inWords(c *pb.ClientCapabilities) string {
 	if c.GetRoots() != nil {
 		words = append(words, "the client's folders (roots)")
 	}
-	for id := range rawjson.Members(c.GetExtensions()) {
+	for id := range rawjson.Members(rawjson.AsBytes(c.GetExtensions())) {
 		words = append(words, "the extension "+rawjson.Shorten(id))
 	}
 	if len(words) == 0 {

@@ -24,7 +24,7 @@ func TestACallThatHasBegunMayBeExecuted(t *testing.T) {
 			if rounds++; r.GetName() == "lost" || rounds > 1 {
 				return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, r.GetName(), "it was not executed")
 			}
-			form := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "sure?", RequestedSchema: []byte(`{"type":"object","properties":{}}`)}}}
+			form := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "sure?", RequestedSchema: `{"type":"object","properties":{}}`}}}
 			return &bridge.Result{InputRequired: &pb.InputRequired{Requests: map[string]*pb.InputRequest{"a": {Request: &pb.InputRequest_Elicit{Elicit: form}}}}}, nil
 		})
 	})

@@ -327,14 +327,15 @@ func (s *Server) encode(dst []byte, m proto.Message, rev bridge.Revision, meta .
 // shown returns the capabilities of d that this server can serve. Tasks need a store, which it does not have.
 func shown(d *known) *pb.ServerCapabilities {
 	c := d.GetCapabilities()
-	tasks := rawjson.Check(c.GetExtensions()) == nil && rawjson.Get(c.GetExtensions(), bridge.TasksExtension) != nil
-	if c.GetTasks() == nil && !tasks {
+	extensions := rawjson.AsBytes(c.GetExtensions())
+	tasks := rawjson.Check(extensions) == nil && rawjson.Get(extensions, bridge.TasksExtension) != nil
+	if c.GetTasks() == "" && !tasks {
 		return c
 	}
 	c = proto.CloneOf(c)
-	c.Tasks = nil
+	c.Tasks = ""
 	if tasks {
-		c.Extensions = rawjson.Without(c.GetExtensions(), bridge.TasksExtension)
+		c.Extensions = rawjson.AsString(rawjson.Without(extensions, bridge.TasksExtension))
 	}
 	return c
 }

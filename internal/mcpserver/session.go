@@ -179,8 +179,8 @@ func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error)
 	if d.Instructions != nil {
 		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())
 	}
-	if rawjson.CheckWithin(d.GetMeta(), &s.opts.Limits) == nil && rawjson.IsObject(d.GetMeta()) {
-		out = append(append(out, `,"_meta":`...), d.GetMeta()...)
+	if meta := rawjson.AsBytes(d.GetMeta()); rawjson.CheckWithin(meta, &s.opts.Limits) == nil && rawjson.IsObject(meta) {
+		out = append(append(out, `,"_meta":`...), meta...)
 	}
 	return append(out, '}'), nil
 }

@@ -19,7 +19,7 @@ func declaring(t *testing.T, extensions string) *front {
 			res, err := h.Handle(ctx, call, emit)
 			if d, ok := res.Complete.(*pb.DiscoverResponse); ok {
 				d = proto.CloneOf(d)
-				d.Capabilities.Extensions, d.Capabilities.Experimental = []byte(extensions), []byte(extensions)
+				d.Capabilities.Extensions, d.Capabilities.Experimental = extensions, extensions
 				res = &bridge.Result{Complete: d}
 			}
 			return res, err

@@ -78,7 +78,7 @@ func testAging(t *testing.T, test func(*aging)) {
 		a := &aging{T: t, h: changing{newWorker(), make(chan struct{})}}
 		a.s = New(a.h, Options{
 			Principal: func(*http.Request) *pb.Principal {
-				return &pb.Principal{Issuer: "i", Subject: "ada", Claims: fmt.Appendf(nil, `{"exp":%d}`, a.end.Load())}
+				return &pb.Principal{Issuer: "i", Subject: "ada", Claims: fmt.Sprintf(`{"exp":%d}`, a.end.Load())}
 			},
 			Until: auth.Until,
 		})

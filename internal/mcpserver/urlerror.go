@@ -15,11 +15,15 @@ import (
 // visits returns the web pages that an error names, by the ids of the visits, or nothing if it is another error.
 func visits(err error) map[string]*pb.InputRequest {
 	e := bridge.AsError(err)
-	if e == nil || e.RPC.GetCode() != bridge.CodeURLElicitation || rawjson.Check(e.RPC.GetData()) != nil {
+	if e == nil || e.RPC.GetCode() != bridge.CodeURLElicitation {
+		return nil
+	}
+	data := rawjson.AsBytes(e.RPC.GetData())
+	if rawjson.Check(data) != nil {
 		return nil
 	}
 	pages := map[string]*pb.InputRequest{}
-	for raw := range rawjson.Elements(rawjson.Get(e.RPC.GetData(), "elicitations")) {
+	for raw := range rawjson.Elements(rawjson.Get(data, "elicitations")) {
 		r := &pb.ElicitRequest{}
 		if mcpjson.Unmarshal(raw, r, bridge.LatestLegacy) == nil && r.GetUrl().GetElicitationId() != "" {
 			pages[r.GetUrl().GetElicitationId()] = &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: r}}

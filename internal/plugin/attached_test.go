@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -332,12 +333,20 @@ func TestTheFirstResultIsTheAnswer(t *testing.T) {
 	}
 }
 
+// notUTF8 is a result whose _meta is not UTF-8.
+var notUTF8 = []byte{3<<3 | 2, 3, 14<<3 | 2, 1, 0xff}
+
 // What gRPC cannot read was not said by the backend, and is no error of its own.
 func TestAnswersThatCannotBeReadAreMistakes(t *testing.T) {
 	for name, send := range map[string]func(s stream) error{
 		"another message": func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) },
 		"after an event": func(s stream) error {
 			return errors.Join(s.Send(progressing(1)), s.SendMsg(wrapperspb.Bytes([]byte{0xff})))
+		},
+		"text that is not UTF-8": func(s stream) error {
+			m := &emptypb.Empty{}
+			m.ProtoReflect().SetUnknown(notUTF8)
+			return s.SendMsg(m)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

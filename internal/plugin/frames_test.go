@@ -334,6 +334,7 @@ func TestFramedErrors(t *testing.T) {
 		"a status":                    {func(id uint32) { b.answer(frameError, id, s.Proto()) }, codes.NotFound, "-32099"},
 		"a status OK":                 {func(id uint32) { b.say(frameError, id, nil) }, codes.Internal, "status OK"},
 		"no message":                  {func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal, "no message"},
+		"text that is not UTF-8":      {func(id uint32) { b.say(frameResult, id, notUTF8) }, codes.Internal, "invalid UTF-8"},
 		"nothing":                     {func(id uint32) { b.say(frameResult, id, nil) }, codes.Internal, "nothing in it"},
 		"a result too soon":           {func(id uint32) { b.answer(frameEvent, id, text("x")) }, codes.Internal, "a result as an event"},
 		"an event that is no message": {func(id uint32) { b.say(frameEvent, id, []byte{0xff}) }, codes.Internal, "no message"},

@@ -67,12 +67,22 @@ func Without(object []byte, names ...string) []byte {
 	return append(out, '}')
 }
 
+// AsBytes returns the text of a field without copying it. The result must not be modified.
+func AsBytes(text string) []byte {
+	return unsafe.Slice(unsafe.StringData(text), len(text)) //nolint:gosec // see above
+}
+
+// AsString returns text for a field without copying it. The text must not be modified afterwards.
+func AsString(text []byte) string {
+	return unsafe.String(unsafe.SliceData(text), len(text)) //nolint:gosec // see above
+}
+
 // String returns the value of a JSON string, and false for anything else.
 func String(raw []byte) (string, bool) {
 	quoted := trim(raw)
 	s, ok := unquote(quoted)
 	if n := len(s); n > 0 && n < len(quoted)-2 && cap(s) <= 2*n {
-		return unsafe.String(unsafe.SliceData(s), n), ok //nolint:gosec // unquote allocated it, because it has escapes
+		return AsString(s), ok // unquote allocated it, because it has escapes
 	}
 	return string(s), ok
 }
@@ -97,7 +107,7 @@ func IsNull(raw []byte) bool { return string(trim(raw)) == "null" }
 
 // AppendString appends s as a JSON string. Invalid UTF-8 is replaced.
 func AppendString(dst []byte, s string) []byte {
-	b := unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // read only
+	b := AsBytes(s)
 	dst = append(dst, '"')
 	from := 0 // start of the unescaped bytes that are not appended yet
 	for i := special(b, 0); i < len(b); i = special(b, i) {

@@ -210,12 +210,13 @@ func shorterTTL(a, b *int64) *int64 {
 
 // union returns a JSON object with the members of two. Where both have one, it is that of the first. What is not an object has
 // none.
-func union(a, b []byte) []byte {
+func union(left, right string) string {
+	a, b := rawjson.AsBytes(left), rawjson.AsBytes(right)
 	switch {
 	case len(b) == 0 || rawjson.Check(b) != nil || !rawjson.IsObject(b):
-		return a
+		return left
 	case len(a) == 0 || rawjson.Check(a) != nil || !rawjson.IsObject(a):
-		return b
+		return right
 	}
 	out, names := []byte{'{'}, map[string]bool{}
 	for _, object := range [][]byte{a, b} {
@@ -230,5 +231,5 @@ func union(a, b []byte) []byte {
 			out = append(append(rawjson.AppendString(out, string(name)), ':'), value...)
 		}
 	}
-	return append(out, '}')
+	return rawjson.AsString(append(out, '}'))
 }

@@ -648,18 +648,18 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 	a := &server{about: &pb.DiscoverResponse{
 		ServerInfo: &pb.Implementation{Name: "x", Version: "1.0"}, Instructions: proto.String("be kind"), TtlMs: proto.Int64(5), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(),
 		Capabilities: &pb.ServerCapabilities{
-			Tools: &pb.ToolsCapability{ListChanged: no}, Logging: &pb.Capability{}, Tasks: []byte(`{}`), Extensions: []byte(`{"e/1":{"a":1},"e/2":{}}`),
-			Experimental: []byte(`[not json`),
+			Tools: &pb.ToolsCapability{ListChanged: no}, Logging: &pb.Capability{}, Tasks: `{}`, Extensions: `{"e/1":{"a":1},"e/2":{}}`,
+			Experimental: `[not json`,
 		},
-		Meta: []byte(`{"m":1}`), Limits: &pb.BackendLimits{MaxConcurrentCalls: proto.Uint32(1)},
+		Meta: `{"m":1}`, Limits: &pb.BackendLimits{MaxConcurrentCalls: proto.Uint32(1)},
 	}}
 	b := &server{about: &pb.DiscoverResponse{
 		ServerInfo: &pb.Implementation{Name: "y"}, TtlMs: proto.Int64(3), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(),
 		Capabilities: &pb.ServerCapabilities{
-			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes}, Extensions: []byte(`{"e/1":{"a":2},"e/3":{}}`),
-			Experimental: []byte(`{"x":{}}`),
+			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes}, Extensions: `{"e/1":{"a":2},"e/3":{}}`,
+			Experimental: `{"x":{}}`,
 		},
-		Meta: []byte(`{"m":2,"n":9007199254740993}`),
+		Meta: `{"m":2,"n":9007199254740993}`,
 	}}
 	r := route(t, nil, a, b)
 	got, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{})
@@ -670,10 +670,10 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 		ServerInfo: &pb.Implementation{Name: "mcpbridge", Version: "a 1.0, b"},
 		Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes, ListChanged: yes}, Logging: &pb.Capability{},
-			Extensions: []byte(`{"e/1":{"a":1},"e/2":{},"e/3":{}}`), Experimental: []byte(`{"x":{}}`),
+			Extensions: `{"e/1":{"a":1},"e/2":{},"e/3":{}}`, Experimental: `{"x":{}}`,
 		},
 		Instructions: proto.String("# a\n\nWhat begins with a_ is of this server.\n\nbe kind"),
-		TtlMs:        proto.Int64(3), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(), Meta: []byte(`{"m":1,"n":9007199254740993}`),
+		TtlMs:        proto.Int64(3), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(), Meta: `{"m":1,"n":9007199254740993}`,
 	}
 	equal(t, "both", got, want)
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -109,7 +110,7 @@ func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*
 		return nil, &bridge.Error{
 			Code:    codes.FailedPrecondition,
 			Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(key),
-			RPC:     &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: append(data, '}')},
+			RPC:     &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: rawjson.AsString(append(data, '}'))},
 		}
 	}
 	if needs.State == nil {

@@ -36,11 +36,12 @@ const maxDepth = 32
 var anything = []byte("{}")
 
 // Of returns the schema in a text. Invalid JSON accepts every value, as `{}` does.
-func Of(text []byte) Schema {
-	if rawjson.Check(text) != nil {
-		text = anything
+func Of(text string) Schema {
+	raw := rawjson.AsBytes(text)
+	if rawjson.Check(raw) != nil {
+		raw = anything
 	}
-	return Schema{Raw: text, doc: &document{raw: text, at: map[string][]byte{}}}.resolve()
+	return Schema{Raw: raw, doc: &document{raw: raw, at: map[string][]byte{}}}.resolve()
 }
 
 // Get returns the schema in a member.

@@ -20,10 +20,10 @@ const (
 const MaxDefault = 40
 
 // Tool returns a tool as a function: greet(name: string, times?: integer = 1) -> string. Output may be empty.
-func Tool(name string, input, output []byte) string {
+func Tool(name, input, output string) string {
 	left := maxParts
 	text := name + "(" + strings.Join(Of(input).members(0, &left), ", ") + ")"
-	if len(output) > 0 {
+	if output != "" {
 		text += " -> " + Of(output).Type()
 	}
 	return text

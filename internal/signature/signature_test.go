@@ -39,7 +39,7 @@ func TestSignatures(t *testing.T) {
 		`{"properties":{"a":{"type":"string","format":"\u001b[2J"}}}`:                                                    "f(a?: string)",
 		`{"properties":{"a":{"type":"string","pattern":"` + strings.Repeat("x", maxPattern+1) + `"}}}`:                   "f(a?: string)",
 	} {
-		if got := Tool("f", []byte(input), nil); got != want {
+		if got := Tool("f", input, ""); got != want {
 			t.Errorf("%s is shown as %s, not as %s", input, got, want)
 		}
 	}
@@ -70,13 +70,13 @@ func TestHostileSchemas(t *testing.T) {
 			t.Errorf("%.100s: %v", input, err)
 		}
 		shown := ""
-		if allocs := testing.AllocsPerRun(1, func() { shown = Tool("f", []byte(input), []byte(input)) }); allocs > 200_000 {
+		if allocs := testing.AllocsPerRun(1, func() { shown = Tool("f", input, input) }); allocs > 200_000 {
 			t.Errorf("%.100s takes %.0f allocations", input, allocs)
 		}
 		if len(shown) > 20_000 {
 			t.Errorf("%.100s is shown in %d bytes", input, len(shown))
 		}
-		x, _ := Of([]byte(input)).Property("x")
+		x, _ := Of(input).Property("x")
 		if n := len(x.Object().Alternatives()); n > maxAlternatives {
 			t.Errorf("%.100s has %d alternatives", input, n)
 		}

@@ -209,7 +209,7 @@ func fill(q *pb.InputRequest, value any) *pb.InputResponse {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
-	_ = json.Unmarshal(q.GetElicit().GetForm().GetRequestedSchema(), &schema) // an invalid schema has no field
+	_ = json.Unmarshal([]byte(q.GetElicit().GetForm().GetRequestedSchema()), &schema) // an invalid schema has no field
 	content := map[string]any{}
 	for field := range schema.Properties {
 		content[field] = value
@@ -222,7 +222,7 @@ func fill(q *pb.InputRequest, value any) *pb.InputResponse {
 }
 
 func elicitResponse(action pb.ElicitAction, content []byte) *pb.InputResponse {
-	result := &pb.ElicitResult{Action: action, Content: content}
+	result := &pb.ElicitResult{Action: action, Content: string(content)}
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: result}}
 }
 

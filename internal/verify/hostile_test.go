@@ -311,25 +311,25 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		case "bad name":
 			m.Tools[0].Name = "has spaces"
 		case "no schema":
-			m.Tools[0].InputSchema = nil
+			m.Tools[0].InputSchema = ""
 		case "not an object":
-			m.Tools[0].InputSchema = []byte(`{"type":"array"}`)
+			m.Tools[0].InputSchema = `{"type":"array"}`
 		case "no JSON Schema":
-			m.Tools[0].InputSchema = []byte(`{"type":"object","properties":{"a":{"type":"nothing"}}}`)
+			m.Tools[0].InputSchema = `{"type":"object","properties":{"a":{"type":"nothing"}}}`
 		case "an array":
-			m.Tools[0].OutputSchema = []byte(`{"type":"array"}`)
+			m.Tools[0].OutputSchema = `{"type":"array"}`
 		case "anything":
-			m.Tools[0].OutputSchema = []byte(`{}`)
+			m.Tools[0].OutputSchema = `{}`
 		case "a boolean schema":
-			m.Tools[0].OutputSchema = []byte(`true`)
+			m.Tools[0].OutputSchema = `true`
 		case "half a schema":
-			m.Tools[0].OutputSchema = []byte(`{"type":`)
+			m.Tools[0].OutputSchema = `{"type":`
 		case "a schema elsewhere":
-			m.Tools[0].InputSchema = []byte(`{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`)
+			m.Tools[0].InputSchema = `{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`
 		case "twice":
 			m.Tools = append(m.Tools, m.GetTools()[0])
 		case "no meta":
-			m.Tools[0].Meta = []byte(`[]`)
+			m.Tools[0].Meta = `[]`
 		}
 	case *pb.ListResourcesResponse:
 		switch h.mode {

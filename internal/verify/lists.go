@@ -202,7 +202,7 @@ func discovering(t *trial) {
 	if len(first.GetSupportedVersions()) > 0 {
 		t.failf("supported_versions is %v; the bridge sets it, so leave it empty", first.GetSupportedVersions())
 	}
-	t.object("_meta of Discover", first.GetMeta())
+	t.object("_meta of Discover", []byte(first.GetMeta()))
 }
 
 // object checks that optional JSON is an object.
@@ -228,9 +228,9 @@ func (t *trial) definition(m proto.Message) string {
 		if !toolName.MatchString(m.GetName()) {
 			t.failf("name must be 1 to 128 letters, digits, '_', '-' and '.'")
 		}
-		t.schema("input schema", m.GetInputSchema(), true)
-		t.schema("output schema", m.GetOutputSchema(), false)
-		t.object("_meta", m.GetMeta())
+		t.schema("input schema", []byte(m.GetInputSchema()), true)
+		t.schema("output schema", []byte(m.GetOutputSchema()), false)
+		t.object("_meta", []byte(m.GetMeta()))
 	case *pb.Resource:
 		id = fmt.Sprintf("resource %q", m.GetUri())
 		defer t.at(id)()
@@ -240,7 +240,7 @@ func (t *trial) definition(m proto.Message) string {
 		if m.GetName() == "" {
 			t.failf("name is missing")
 		}
-		t.object("_meta", m.GetMeta())
+		t.object("_meta", []byte(m.GetMeta()))
 	case *pb.ResourceTemplate:
 		id = fmt.Sprintf("resource template %q", m.GetUriTemplate())
 		defer t.at(id)()
@@ -250,7 +250,7 @@ func (t *trial) definition(m proto.Message) string {
 		if m.GetName() == "" {
 			t.failf("name is missing")
 		}
-		t.object("_meta", m.GetMeta())
+		t.object("_meta", []byte(m.GetMeta()))
 	case *pb.Prompt:
 		id = fmt.Sprintf("prompt %q", m.GetName())
 		defer t.at(id)()
@@ -264,7 +264,7 @@ func (t *trial) definition(m proto.Message) string {
 			}
 			names = append(names, a.GetName())
 		}
-		t.object("_meta", m.GetMeta())
+		t.object("_meta", []byte(m.GetMeta()))
 	}
 	return id
 }

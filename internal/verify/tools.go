@@ -164,7 +164,7 @@ func results(t *trial) {
 			rpc = e
 		}
 	}
-	if rpc.GetCode() != -7 || rpc.GetMessage() != "no luck" || !sameJSON(rpc.GetData(), []byte(`{"n":[1]}`)) {
+	if rpc.GetCode() != -7 || rpc.GetMessage() != "no luck" || !sameJSON([]byte(rpc.GetData()), []byte(`{"n":[1]}`)) {
 		t.failf("exact: got %v with the detail %v, want the JSON-RPC error -7", err, rpc)
 	}
 }
@@ -326,7 +326,7 @@ func deadline(t *trial) {
 func unknownMembers(t *trial) {
 	const meta, extra = `{"example.com/n":9007199254740993,"progressToken":"t"}`, `{"fromTheFuture":{"n":[1e2,null]}}`
 	a, err := t.call(t.ctx, "meta", `{}`, func(r *pb.CallToolRequest) {
-		r.Context.Meta, r.Extra = []byte(meta), []byte(extra)
+		r.Context.Meta, r.Extra = meta, extra
 	})
 	if err != nil {
 		t.failf("meta: %s", errorText(err))

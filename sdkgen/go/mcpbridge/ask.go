@@ -45,7 +45,7 @@ type ask struct {
 	key    string
 	oneOf  []string
 	titles []string
-	schema []byte
+	schema string
 }
 
 // Key identifies a question whose message differs between rounds, such as by the time.
@@ -58,7 +58,7 @@ func OneOf(choices ...string) AskOption { return func(a *ask) { a.oneOf = choice
 func Titles(titles ...string) AskOption { return func(a *ask) { a.titles = titles } }
 
 // FormSchema is the JSON Schema of the form, for types such as Elicit[map[string]any].
-func FormSchema(schema string) AskOption { return func(a *ask) { a.schema = []byte(schema) } }
+func FormSchema(schema string) AskOption { return func(a *ask) { a.schema = schema } }
 
 func options(opts []AskOption) ask {
 	var a ask
@@ -145,7 +145,7 @@ func elicit[T any](
 	switch result := response.GetElicit(); result.GetAction() {
 	case pb.ElicitAction_ELICIT_ACTION_ACCEPT:
 		a.Action = Accept
-		if a.Data, err = read(result.GetContent()); err != nil {
+		if a.Data, err = read([]byte(result.GetContent())); err != nil {
 			return a, &askError{ErrInvalidAnswer, fmt.Sprintf("the answer does not fit the form:\n%v", err)}
 		}
 	case pb.ElicitAction_ELICIT_ACTION_DECLINE:
@@ -192,7 +192,7 @@ func ToolResult(call *pb.ToolUseContent, value any, err error) *Content {
 		result = failure(err.Error())
 	}
 	return &pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{
-		ToolUseId: call.GetId(), Content: result.GetContent(), StructuredContent: result.GetStructuredContent(), IsError: result.IsError,
+		ToolUseId: call.GetId(), Content: result.GetContent(), StructuredContent: string(result.GetStructuredContent()), IsError: result.IsError,
 	}}}
 }
 
@@ -501,7 +501,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 
 // A form asks the user for a T.
 type form[T any] struct {
-	schema []byte
+	schema string
 	read   func([]byte) (T, error)
 }
 
@@ -514,11 +514,11 @@ var forms sync.Map // of form[T], by T's reflect.Type
 
 func formOf[T any](a ask) (form[T], error) {
 	t := reflect.TypeFor[T]()
-	plain := a.oneOf == nil && a.schema == nil
+	plain := a.oneOf == nil && a.schema == ""
 	if f, ok := forms.Load(t); ok && plain {
 		return f.(form[T]), nil
 	}
-	if a.schema != nil {
+	if a.schema != "" {
 		return form[T]{a.schema, func(content []byte) (v T, err error) {
 			err = unmarshal(orEmpty(content), &v)
 			return v, err
@@ -575,7 +575,7 @@ func typedForm[T any](of reflect.Type, a ask) (form[T], error) {
 	if in.node, err = compile(s); err != nil {
 		return f, err
 	}
-	if f.schema, err = stdjson.Marshal(s); err != nil {
+	if f.schema, err = schemaText(s); err != nil {
 		return f, err
 	}
 	f.read = func(content []byte) (T, error) { return in.read(content) }

@@ -63,7 +63,7 @@ func TestQuestionEndsTheRoundAndItsAnswerReturns(t *testing.T) {
 			}
 			form := called.Asked[0].GetElicit().GetForm()
 			const schema = `{"type":"object","properties":{"colour":{"type":"string","enum":["red","green"]}},"required":["colour"]}`
-			if form.GetMessage() != "Which colour?" || canonical(t, form.GetRequestedSchema()) != canonical(t, []byte(schema)) {
+			if form.GetMessage() != "Which colour?" || canonical(t, []byte(form.GetRequestedSchema())) != canonical(t, []byte(schema)) {
 				t.Errorf("asked %v", form)
 			}
 		})
@@ -329,7 +329,7 @@ func TestForms(t *testing.T) {
 	const schema = `{"type":"object","properties":{"name":{"type":"string","title":"Name","description":"Your name"},
 		"age":{"type":"integer","minimum":0},"sure":{"type":"boolean","default":true},
 		"tags":{"type":"array","items":{"type":"string","enum":["a","b"]}},"share":{"type":"number"}},"required":["name","tags","share"]}`
-	if got := called.Asked[0].GetElicit().GetForm().GetRequestedSchema(); canonical(t, got) != canonical(t, []byte(schema)) {
+	if got := called.Asked[0].GetElicit().GetForm().GetRequestedSchema(); canonical(t, []byte(got)) != canonical(t, []byte(schema)) {
 		t.Errorf("got %s", got)
 	}
 	if called.Text() != "Ada true true" && called.Text() != "Adatruetrue" && called.Text() != "Adatrue true" {
@@ -380,7 +380,7 @@ func TestAnswersThatNobodyAskedForAreNotKept(t *testing.T) {
 		return "", err
 	})
 	request := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: "asks", InputResponses: map[string]*pb.InputResponse{
-		"spam": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Content: []byte(strings.Repeat(" ", 40<<10))}}},
+		"spam": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Content: strings.Repeat(" ", 40<<10)}}},
 		"sure": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{}}}, // of another kind: asked again
 	}}
 	s := &discarded{ctx: t.Context()}

@@ -67,7 +67,7 @@ func Headers(ctx context.Context) map[string]string { return about(ctx).GetHeade
 func RequestMeta(ctx context.Context) map[string]any {
 	meta := map[string]any{}
 	if text := about(ctx).GetMeta(); len(text) > 0 {
-		_ = unmarshal(text, &meta) // The bridge sends objects only.
+		_ = unmarshal([]byte(text), &meta) // The bridge sends objects only.
 	}
 	return meta
 }
@@ -155,7 +155,7 @@ func Log(ctx context.Context, level Level, data any, logger ...string) {
 	if err != nil {
 		json, _ = marshal(fmt.Sprint(data)) // A string is always JSON.
 	}
-	l := &pb.LogMessage{Level: level, Data: json}
+	l := &pb.LogMessage{Level: level, Data: string(json)}
 	if len(logger) > 0 {
 		name := text(logger[0])
 		l.Logger = &name

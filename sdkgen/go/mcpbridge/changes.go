@@ -116,7 +116,7 @@ func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServe
 	if told == nil {
 		told = &pb.SubscriptionFilter{}
 	}
-	told.Extra = nil
+	told.Extra = ""
 	ack := &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: told}}
 	if err := stream.Send(&pb.ListenResponse{Event: ack}); err != nil {
 		return err

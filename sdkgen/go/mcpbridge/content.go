@@ -162,7 +162,7 @@ func notHeld(err error) error {
 
 // An output converts a T to a result.
 type output[T any] struct {
-	schema []byte // empty if there is none
+	schema string // empty if there is none
 	wrap   bool
 	limits *node // constraints of the values besides the type; may be nil
 }
@@ -196,12 +196,17 @@ func outputOf[T any]() (output[T], error) {
 			Type: "object", Properties: map[string]*jsonschema.Schema{"result": s}, Required: []string{"result"},
 		}
 	}
-	o.schema, err = stdjson.Marshal(s)
+	o.schema, err = schemaText(s)
 	return o, err
 }
 
+func schemaText(s *jsonschema.Schema) (string, error) {
+	text, err := stdjson.Marshal(s)
+	return string(text), err
+}
+
 func (o *output[T]) write(v T) (*Result, error) {
-	if o.schema == nil {
+	if o.schema == "" {
 		return resultOf(v)
 	}
 	text, err := marshal(v)

@@ -150,7 +150,7 @@ func exactly(err error) error {
 		if err != nil {
 			data, _ = marshal(fmt.Sprint(e.Data))
 		}
-		detail.Data = data
+		detail.Data = string(data)
 	}
 	code := codes.Unknown
 	switch e.Code {

@@ -55,7 +55,7 @@ type formatted struct {
 }
 
 func TestFormatsOfArgumentsAreChecked(t *testing.T) {
-	in, err := inputOf[formatted]("f", nil)
+	in, err := inputOf[formatted]("f", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,14 +152,14 @@ func TestTitlesAreOfEveryChoice(t *testing.T) {
 	in, err := inputOf[struct {
 		Seat  string   `json:"seat" schema:"enum=w|a,titles=Window|Aisle"`
 		Lines []string `json:"lines,omitempty" schema:"enum=ic|rj,titles=InterCity|Railjet"`
-	}]("book", nil)
+	}]("book", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if in.usage != `book(seat: "w" | "a", lines: "ic" | "rj"[] = ...)` {
 		t.Errorf("got %s", in.usage)
 	}
-	if !strings.Contains(string(in.schema), `"oneOf":[{"title":"Window","const":"w"},{"title":"Aisle","const":"a"}]`) {
+	if !strings.Contains(in.schema, `"oneOf":[{"title":"Window","const":"w"},{"title":"Aisle","const":"a"}]`) {
 		t.Errorf("got %s", in.schema)
 	}
 	if _, err := in.read([]byte(`{"seat":"w","lines":["ic","x"]}`)); err == nil || err.Error() != `- lines.1: must be one of "ic", "rj", got "x"` {

@@ -231,7 +231,7 @@ type PromptOption interface{ toPrompt(p *details) }
 type details struct {
 	title       *string
 	icons       []*pb.Icon
-	meta        []byte
+	meta        string
 	mimeType    *string
 	size        *int64
 	annotations *pb.Annotations
@@ -277,10 +277,11 @@ func Meta(meta any) interface {
 	PromptOption
 } {
 	return Common{nil, func(d *details) {
-		var err error
-		if d.meta, err = marshal(meta); err != nil {
+		text, err := marshal(meta)
+		if err != nil {
 			d.err = fmt.Errorf("its _meta: %w", err)
 		}
+		d.meta = string(text)
 	}}
 }
 

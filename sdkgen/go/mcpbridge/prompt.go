@@ -47,7 +47,7 @@ func Prompt[In, Out any](
 		p.wrong("it returns %s, and a prompt says string, *Message or []*Message", reflect.TypeFor[Out]())
 		return
 	}
-	in, err := inputOf[In](name, nil)
+	in, err := inputOf[In](name, "")
 	if err == nil {
 		err = errors.Join(o.err, in.node.fitsText())
 	}

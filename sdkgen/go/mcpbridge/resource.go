@@ -96,7 +96,7 @@ func ResourceTemplate[In, Out any](
 		return
 	}
 	t.literal, _, _ = strings.Cut(uris, "{")
-	in, err := inputOf[In](name, nil)
+	in, err := inputOf[In](name, "")
 	if err == nil {
 		err = fits(in.node, t.uris.Varnames(), t.query, o)
 	}

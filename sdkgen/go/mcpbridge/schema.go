@@ -376,17 +376,17 @@ func checkDefault(s *jsonschema.Schema) error {
 // An input parses a T from JSON.
 type input[T any] struct {
 	proto  T // a T with its defaults
-	schema []byte
+	schema string
 	node   *node
 	usage  string // for the model: add(a: integer, b: integer = 3)
 	typed  bool   // the schema is T's
 }
 
 // inputOf returns the input of T, a struct or a map. custom replaces its schema, if not empty.
-func inputOf[T any](name string, custom []byte) (*input[T], error) {
-	in := &input[T]{typed: custom == nil}
+func inputOf[T any](name string, custom string) (*input[T], error) {
+	in := &input[T]{typed: custom == ""}
 	s := &jsonschema.Schema{}
-	if custom == nil {
+	if custom == "" {
 		v := reflect.ValueOf(&in.proto).Elem()
 		var err error
 		if s, err = schemaOf(v.Type(), &v); err != nil {
@@ -398,7 +398,7 @@ func inputOf[T any](name string, custom []byte) (*input[T], error) {
 		if s.Type != "object" {
 			return nil, fmt.Errorf("arguments have names, so they are a struct or a map, and not %s", v.Type())
 		}
-	} else if err := unmarshal(custom, s); err != nil {
+	} else if err := unmarshal([]byte(custom), s); err != nil {
 		return nil, fmt.Errorf("its schema: %w", err)
 	} else if s.Type != "object" {
 		return nil, errors.New(`its schema must have "type": "object"`)
@@ -407,8 +407,8 @@ func inputOf[T any](name string, custom []byte) (*input[T], error) {
 	if in.node, err = compile(s); err != nil {
 		return nil, err
 	}
-	if in.schema = custom; custom == nil {
-		if in.schema, err = stdjson.Marshal(s); err != nil {
+	if in.schema = custom; custom == "" {
+		if in.schema, err = schemaText(s); err != nil {
 			return nil, err
 		}
 	}

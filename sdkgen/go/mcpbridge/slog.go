@@ -74,7 +74,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 		h.line.mu.Lock()
 		h.line.Reset()
 		err = h.json.Handle(ctx, r)
-		data := bytes.Clone(bytes.TrimSpace(h.line.Bytes()))
+		data := string(bytes.TrimSpace(h.line.Bytes()))
 		h.line.mu.Unlock()
 		if err == nil {
 			c.emit(nil, &pb.LogMessage{Level: levelOf(r.Level), Data: data})

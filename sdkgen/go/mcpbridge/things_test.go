@@ -298,7 +298,7 @@ func TestVisits(t *testing.T) {
 	s, _ := status.FromError(mcpbridgetest.Call(t, app, "mail", nil).Err)
 	e, _ := s.Details()[0].(*pb.JsonRpcError)
 	const data = `{"elicitations":[{"elicitationId":"v1","message":"Sign in","mode":"url","url":"https://example.com/"}]}`
-	if e.GetCode() != -32042 || string(e.GetData()) != data {
+	if e.GetCode() != -32042 || e.GetData() != data {
 		t.Errorf("got %v", e)
 	}
 	yes := true

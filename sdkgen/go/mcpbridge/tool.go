@@ -14,8 +14,8 @@ import (
 type tool struct {
 	definition
 	message *pb.Tool
-	schema  []byte // its own input schema, if it is not that of its type
-	output  []byte // its own output schema
+	schema  string // its own input schema, if it is not that of its type
+	output  string // its own output schema
 	call    func(context.Context, []byte) (*pb.CallToolResult, error)
 	err     error // of an option
 }
@@ -53,7 +53,7 @@ func Tool[In, Out any](a *App, name, description string, fn func(context.Context
 		return
 	}
 	t.message.InputSchema, t.message.OutputSchema = in.schema, out.schema
-	if t.output != nil {
+	if t.output != "" {
 		t.message.OutputSchema = t.output
 	}
 	t.call = func(ctx context.Context, arguments []byte) (*pb.CallToolResult, error) {
@@ -109,7 +109,7 @@ func OpenWorld(does bool) ToolOption {
 // results against it.
 func OutputSchema(schema string) ToolOption {
 	return toolOption(func(t *tool) {
-		if t.output = []byte(schema); !jsontext.Value(schema).IsValid() {
+		if t.output = schema; !jsontext.Value(schema).IsValid() {
 			t.err = errors.New("its output schema is not JSON")
 		}
 	})
@@ -118,5 +118,5 @@ func OutputSchema(schema string) ToolOption {
 // InputSchema sets the schema of a tool's arguments, if the type cannot express it. Arguments are validated against it
 // before they are decoded; a map[string]any or json.RawMessage accepts any arguments.
 func InputSchema(schema string) ToolOption {
-	return toolOption(func(t *tool) { t.schema = []byte(schema) })
+	return toolOption(func(t *tool) { t.schema = schema })
 }

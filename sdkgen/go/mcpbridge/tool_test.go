@@ -64,11 +64,11 @@ func TestToolIsListedWithItsSchemas(t *testing.T) {
 		`"required":["city"],"additionalProperties":false}`
 	const out = `{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"array","items":{"type":"number"}}},` +
 		`"required":["city","days"],"additionalProperties":false}`
-	got := []string{canonical(t, tool.GetInputSchema()), canonical(t, tool.GetOutputSchema())}
+	got := []string{canonical(t, []byte(tool.GetInputSchema())), canonical(t, []byte(tool.GetOutputSchema()))}
 	if diff := cmp.Diff([]string{canonical(t, []byte(in)), canonical(t, []byte(out))}, got); diff != "" {
 		t.Error(diff)
 	}
-	if !strings.HasPrefix(string(tool.GetInputSchema()), `{"type":"object","properties":{"city":`) {
+	if !strings.HasPrefix(tool.GetInputSchema(), `{"type":"object","properties":{"city":`) {
 		t.Errorf("the order of the fields is lost: %s", tool.GetInputSchema())
 	}
 	a := tool.GetAnnotations()
@@ -254,7 +254,7 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 	}
 	s, _ := status.FromError(mcpbridgetest.Call(t, app, "exact", nil).Err)
 	detail, _ := s.Details()[0].(*pb.JsonRpcError)
-	if s.Code() != codes.Unknown || detail.GetCode() != -32050 || detail.GetMessage() != "busy" || string(detail.GetData()) != `{"retry":3}` {
+	if s.Code() != codes.Unknown || detail.GetCode() != -32050 || detail.GetMessage() != "busy" || detail.GetData() != `{"retry":3}` {
 		t.Errorf("got %v with %v", s, detail)
 	}
 	err := mcpbridgetest.Call(t, app, "meent", nil).Err
@@ -366,7 +366,7 @@ func TestIdentityOfTheCaller(t *testing.T) {
 	about := mcpbridgetest.Everything()
 	about.Principal = &pb.Principal{Subject: "ada"}
 	about.Headers = map[string]string{"x-team": "red"}
-	about.Meta = []byte(`{"k":"v"}`)
+	about.Meta = `{"k":"v"}`
 	if got, want := mcpbridgetest.Call(t, app, "who", nil, mcpbridgetest.WithCaller(about)).Text(), "ada red mcpbridgetest 2026-07-28 v"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -28,12 +28,12 @@ type checked struct {
 
 // What is checked here is what jsonschema-go would check.
 func TestChecksAgreeWithJSONSchema(t *testing.T) {
-	in, err := inputOf[checked]("checked", nil)
+	in, err := inputOf[checked]("checked", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var s jsonschema.Schema
-	if err := json.Unmarshal(in.schema, &s); err != nil {
+	if err := json.Unmarshal([]byte(in.schema), &s); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := s.Resolve(nil)
@@ -93,7 +93,7 @@ func TestChecksAgreeWithJSONSchema(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	in, err := inputOf[checked]("checked", nil)
+	in, err := inputOf[checked]("checked", "")
 	if err != nil {
 		f.Fatal(err)
 	}

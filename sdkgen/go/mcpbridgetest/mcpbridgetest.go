@@ -256,7 +256,7 @@ func response(tb testing.TB, question *pb.InputRequest, given any) *pb.InputResp
 	if len(text) == 0 || text[0] != '{' {
 		text = append(append([]byte(`{"value":`), text...), '}')
 	}
-	result := &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: text}
+	result := &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: string(text)}
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: result}}
 }
 

@@ -50,7 +50,7 @@ def test_who_it_is() -> None:
         instructions="Use it.",
         ttl_ms=60_000,
         cache_scope=v1.CACHE_SCOPE_PRIVATE,
-        meta=b'{"a":1}',
+        meta='{"a":1}',
         limits=v1.BackendLimits(max_concurrent_calls=4),
     )
     assert App("test").discover() == v1.DiscoverResponse(
@@ -165,7 +165,7 @@ async def test_a_function_can_ask_by_returning() -> None:
         assert isinstance(ctx.request, (v1.CallToolRequest, v1.ReadResourceRequest, v1.GetPromptRequest))
         if ctx.state is None:
             return v1.InputRequired(requests={"name": question}, state=b"round 1")
-        return f"{ctx.state.decode()}: {ctx.request.input_responses['name'].elicit.content.decode()}"
+        return f"{ctx.state.decode()}: {ctx.request.input_responses['name'].elicit.content}"
 
     app.add_tool(ask)
     app.add_resource("test://ask", ask)
@@ -181,10 +181,10 @@ async def test_a_function_can_ask_by_returning() -> None:
 
 async def test_results_are_exact() -> None:
     app = App("test")
-    filled = v1.GetPromptResult(description="D", meta=b'{"a":1}')
+    filled = v1.GetPromptResult(description="D", meta='{"a":1}')
     app.add_prompt(lambda: filled, name="exact")
     assert (await prompt(app, "exact")).result == filled
-    result = v1.CallToolResult(structured_content=b"3.0", meta=b'{"a":1}')
+    result = v1.CallToolResult(structured_content=b"3.0", meta='{"a":1}')
 
     @app.tool
     def exact() -> v1.CallToolResult:

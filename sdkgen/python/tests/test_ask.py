@@ -42,7 +42,7 @@ class Confirm(BaseModel):
 async def nothing(event: v1.CallToolResponse) -> None: ...
 
 
-def accept(content: bytes) -> v1.InputResponse:
+def accept(content: str) -> v1.InputResponse:
     return v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=content))
 
 
@@ -235,7 +235,7 @@ async def test_an_answer_that_is_not_looked_at_in_a_round_is_kept() -> None:
         rounds.append(sorted(asked.requests))
         request = v1.CallToolRequest(name="two_chains", context=EVERYTHING, state=asked.state)
         for key in asked.requests:
-            request.input_responses[key].CopyFrom(accept(b'{"value":"%s "}' % key.encode()))
+            request.input_responses[key].CopyFrom(accept(f'{{"value":"{key} "}}'))
     assert response.result.content[0].text.text == "a1 a2 b1 b2 "
     assert sorted(key for asked in rounds for key in asked) == ["a1", "a2", "b1", "b2"], "nothing is asked twice"
 
@@ -249,7 +249,7 @@ async def test_what_was_not_asked_is_not_remembered() -> None:
 
     first = (await app.call_tool(v1.CallToolRequest(name="asks", context=EVERYTHING), nothing)).input_required
     (key,) = first.requests
-    answers = {key: accept(b'{"value":"a"}'), "other": accept(b'"%s"' % (b"x" * 40_000))}
+    answers = {key: accept('{"value":"a"}'), "other": accept(json.dumps("x" * 40_000))}
     request = v1.CallToolRequest(name="asks", context=EVERYTHING, state=first.state, input_responses=answers)
     second = (await app.call_tool(request, nothing)).input_required
     assert set(json.loads(second.state)["answers"]) == {key}
@@ -297,10 +297,10 @@ async def test_all_that_a_model_can_be_asked() -> None:
         temperature=0.5,
         max_tokens=7,
         stop_sequences=["."],
-        metadata=b'{"a":1}',
+        metadata='{"a":1}',
         tools=[app.tool_message("helper"), other],
         tool_choice=v1.ToolChoice(mode="required"),
-        meta=b'{"b":2}',
+        meta='{"b":2}',
     )
     no_tools = v1.CallContext(client_capabilities=v1.ClientCapabilities(sampling=v1.SamplingCapability()))
     assert "does not give its model tools" in (await call(app, "asks", context=no_tools)).text
@@ -518,7 +518,7 @@ async def test_an_answer_to_nothing_is_ignored() -> None:
     async def asks(ctx: Context) -> None:
         await ctx.elicit("A?", str)
 
-    request = v1.CallToolRequest(name="asks", context=EVERYTHING, input_responses={"other": accept(b"{}")})
+    request = v1.CallToolRequest(name="asks", context=EVERYTHING, input_responses={"other": accept("{}")})
     assert (await app.call_tool(request, nothing)).HasField("input_required")
 
 
@@ -551,9 +551,9 @@ def test_forms_are_flat() -> None:
         },
         "required": ["text", "size"],
     }
-    assert form(Everything).parse(b'{"text":"t","size":"l"}') == Everything(text="t", size=Size.L)
+    assert form(Everything).parse('{"text":"t","size":"l"}') == Everything(text="t", size=Size.L)
     assert json.loads(form(bool).schema)["properties"] == {"value": {"type": "boolean"}}
-    assert form(None).parse(b"") == {}
+    assert form(None).parse("") == {}
 
 
 class Nested(BaseModel):
@@ -592,13 +592,13 @@ async def test_sampling_takes_the_dicts_of_mcp() -> None:
     got = await call(app, "ask", answers=["Hello"])
     assert got.text == "Hello", got.text
     hi = v1.ContentBlock(text=v1.TextContent(text="Hi", annotations=v1.Annotations(audience=[v1.ROLE_USER], priority=0.5)))
-    wish = v1.ToolUseContent(id="1", name="look", input=b'{"at":1}', extra=b'{"x-more":true}')
-    answer = v1.ToolResultContent(tool_use_id="1", content=[hi], structured_content=b"[1]", is_error=True)
-    picture = v1.ImageContent(data=b"\1\2", mime_type="image/png", meta=b'{"a":1}')
+    wish = v1.ToolUseContent(id="1", name="look", input='{"at":1}', extra='{"x-more":true}')
+    answer = v1.ToolResultContent(tool_use_id="1", content=[hi], structured_content="[1]", is_error=True)
+    picture = v1.ImageContent(data=b"\1\2", mime_type="image/png", meta='{"a":1}')
     inside = v1.EmbeddedResource(resource=v1.ResourceContents(uri="x://a", text="t", mime_type="text/plain"))
     last = [v1.ContentBlock(tool_result=answer), v1.ContentBlock(image=picture), v1.ContentBlock(resource=inside)]
     look = v1.Tool(name="look", description="Look.", annotations=v1.ToolAnnotations(read_only_hint=True))
-    look.input_schema = json.dumps(schema, separators=(",", ":")).encode()
+    look.input_schema = json.dumps(schema, separators=(",", ":"))
     assert got.asked[0].create_message == v1.CreateMessageRequest(
         messages=[
             v1.SamplingMessage(role=v1.ROLE_USER, content=[hi]),

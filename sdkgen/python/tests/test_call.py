@@ -11,14 +11,14 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import grpc
 import pytest
 from pydantic import BaseModel, Field
 
 from mcpbridge import App, Audio, Context, Image, McpError, NotFound, ToolError, content, v1
-from mcpbridge.handlers import StatusError
+from mcpbridge.handlers import StatusError, status
 from mcpbridge.testing import EVERYTHING, call, read
 
 
@@ -257,8 +257,8 @@ async def test_progress_and_logs_come_in_order_before_the_result() -> None:
         got = await call(app, name)
         assert got.progress == [v1.Progress(progress=i, total=3, message=f"step {i}") for i in range(3)]
         assert got.logs == [
-            v1.LogMessage(level=v1.LOG_LEVEL_INFO, data=b'"not awaited"'),
-            v1.LogMessage(level=v1.LOG_LEVEL_WARNING, data=b'{"a":1}', logger="part"),
+            v1.LogMessage(level=v1.LOG_LEVEL_INFO, data='"not awaited"'),
+            v1.LogMessage(level=v1.LOG_LEVEL_WARNING, data='{"a":1}', logger="part"),
         ]
         assert got.text == "done"
 
@@ -299,7 +299,7 @@ async def test_the_caller_is_in_the_context() -> None:
         client_info=v1.Implementation(name="c", version="2"),
         principal=v1.Principal(subject="ada"),
         headers={"x-a": "b"},
-        meta=b'{"k":1}',
+        meta='{"k":1}',
     )
 
     @app.tool
@@ -315,6 +315,39 @@ async def test_the_caller_is_in_the_context() -> None:
 
     got = await call(app, "who", context=context)
     assert got.structured == {"v": "2025-06-18", "c": "c", "p": "ada", "h": {"x-a": "b"}, "m": {"k": 1}}
+
+
+async def test_text_that_is_not_ascii_stays_the_same() -> None:
+    said = 'Zoë: "東京\u2028" 😀'
+    meta = {said: [said]}
+    app = App("test")
+
+    @app.tool(description=said, meta=meta)
+    async def f(ctx: Context, text: Literal['Zoë: "東京\u2028" 😀'] = said) -> dict[str, Any]:  # type: ignore[assignment]
+        await ctx.log.info({said: text})
+        answer = await ctx.elicit(said, {"type": "object", "properties": {said: {"type": "string"}}})
+        return {"answer": answer.data, "meta": ctx.meta, "text": text}
+
+    @app.tool
+    async def fails() -> None:
+        raise McpError(-1, said, meta)
+
+    context = v1.CallContext()
+    context.CopyFrom(EVERYTHING)
+    context.meta = json.dumps(meta)
+    got = await call(app, "f", {"text": said}, answers=[{said: said}], context=context)
+    assert got.structured == {"answer": {said: said}, "meta": meta, "text": said}
+    assert json.loads(got.text) == got.structured
+    assert json.loads(got.logs[0].data) == {said: said}
+    assert json.loads(got.asked[0].elicit.form.requested_schema)["properties"] == {said: {"type": "string"}}
+    listed = app.list_tools(v1.ListToolsRequest()).tools[0]
+    assert (listed.description, json.loads(listed.meta)) == (said, meta)
+    assert json.loads(listed.input_schema)["properties"]["text"]["default"] == said
+    with pytest.raises(McpError) as failed:
+        await call(app, "fails")
+    error = v1.JsonRpcError()
+    assert status(failed.value).details[0].Unpack(error)
+    assert (error.message, json.loads(error.data)) == (said, meta)
 
 
 async def start(app: App, name: str) -> "asyncio.Task[v1.CallToolResponse]":

@@ -404,7 +404,7 @@ async def test_errors_are_the_statuses_of_grpc(given: Given, tmp_path: Path) -> 
                 assert status_pb2.Status.FromString(trailers["grpc-status-details-bin"]) == said
         detail = v1.JsonRpcError()
         assert (await bridge.error(bridge.call("exact"))).details[0].Unpack(detail)
-        assert detail == v1.JsonRpcError(code=-32042, message="exactly this", data=b'{"n":9007199254740993}')
+        assert detail == v1.JsonRpcError(code=-32042, message="exactly this", data='{"n":9007199254740993}')
         wrong = await bridge.result(bridge.call("add", a="x"))
         assert wrong.result.is_error
         assert "b: is required" in wrong.result.content[0].text.text
@@ -421,7 +421,7 @@ async def test_whatever_is_raised_ends_its_call_only(given: Given, tmp_path: Pat
 
 
 async def test_questions_take_several_calls(given: Given, tmp_path: Path) -> None:
-    answers = {"Name?": b'{"value":"Ada"}', "Colour?": b'{"value":"red"}', "Size, Ada?": b'{"value":3}'}
+    answers = {"Name?": '{"value":"Ada"}', "Colour?": '{"value":"red"}', "Size, Ada?": '{"value":3}'}
     async with connected(given, tmp_path) as (_, bridge):
         request = v1.CallToolRequest(context=EVERYTHING, name="survey")
         rounds = []

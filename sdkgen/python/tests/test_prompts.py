@@ -83,13 +83,13 @@ async def test_content_has_annotations_and_meta() -> None:
         ]
 
     image, audio, json, blob, link = [m.content for m in (await prompt(app, "everything")).result.messages]
-    assert (image.image.annotations, image.image.meta) == (annotations, b'{"a":1}')
-    assert audio.audio.meta == b'{"a":1}'
+    assert (image.image.annotations, image.image.meta) == (annotations, '{"a":1}')
+    assert audio.audio.meta == '{"a":1}'
     assert json.resource == v1.EmbeddedResource(
         resource=v1.ResourceContents(uri="x:y", mime_type="application/json", text='{"k":"v"}'), annotations=annotations
     )
     assert blob.resource == v1.EmbeddedResource(
-        resource=v1.ResourceContents(uri="x:z", mime_type="image/png", blob=b"b"), meta=b'{"a":1}'
+        resource=v1.ResourceContents(uri="x:z", mime_type="image/png", blob=b"b"), meta='{"a":1}'
     )
     assert link.resource_link == v1.Resource(uri="file:///a/b.txt", name="b.txt", title="B", size=3, annotations=annotations)
 
@@ -123,7 +123,7 @@ async def test_arguments() -> None:
                 v1.PromptArgument(name="loud", required=False),
             ],
             icons=[v1.Icon(src="https://x/i.png")],
-            meta=b'{"a":1}',
+            meta='{"a":1}',
         )
     ]
     assert (await prompt(app, "greet", {"name": "Ada", "times": "2"})).text == "Ada 3 warm False"
@@ -216,7 +216,7 @@ async def test_what_was_logged_before_an_error_is_sent() -> None:
 
     with pytest.raises(McpError):
         await app.get_prompt(v1.GetPromptRequest(context=EVERYTHING, name="fails"), write)
-    assert [e.log.data for e in sent] == [b'"so far"']
+    assert [e.log.data for e in sent] == ['"so far"']
 
 
 def test_definitions_that_cannot_work() -> None:

@@ -68,9 +68,7 @@ async def test_its_code_does_what_it_says(names: dict[str, Any]) -> None:
     ]
     assert (await call(app, "comfort", answers=[wish, "x"])).is_error
 
-    wishes = [
-        v1.ToolUseContent(id=city, name="degrees", input=json.dumps({"city": city}).encode()) for city in ("rome", "oslo")
-    ]
+    wishes = [v1.ToolUseContent(id=city, name="degrees", input=json.dumps({"city": city})) for city in ("rome", "oslo")]
     blocks = [v1.ContentBlock(tool_use=wish) for wish in wishes]
     said = v1.CreateMessageResult(role=v1.ROLE_ASSISTANT, content=blocks, stop_reason="toolUse")
     got = await call(app, "advise", {"question": "Where?"}, answers=[v1.InputResponse(create_message=said), "Rome"])

@@ -94,7 +94,7 @@ def test_what_is_listed() -> None:
                 size=3,
                 annotations=annotations,
                 icons=[v1.Icon(src="https://x/i.png")],
-                meta=b'{"a":1}',
+                meta='{"a":1}',
             )
         ],
         ttl_ms=1500,

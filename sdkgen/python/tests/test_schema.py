@@ -180,10 +180,10 @@ def test_options() -> None:
         name="g",
         title="G",
         description="Gee.",
-        input_schema=b'{"additionalProperties":false,"properties":{},"type":"object"}',
+        input_schema='{"additionalProperties":false,"properties":{},"type":"object"}',
         annotations=v1.ToolAnnotations(read_only_hint=True, destructive_hint=False),
         icons=[v1.Icon(src="https://x/i.png")],
-        meta=b'{"a":1}',
+        meta='{"a":1}',
     )
 
 

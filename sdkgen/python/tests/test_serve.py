@@ -424,7 +424,7 @@ async def test_a_question_takes_two_calls(start: StartPlugin) -> None:
         stub = stub_of(channel)
         (asked,) = await call(stub, "greet")
         (key,) = asked.input_required.requests
-        answer = v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=b'{"value":"Ada"}'))
+        answer = v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content='{"value":"Ada"}'))
         state = asked.input_required.state
         state.decode()  # It is a string in MCP.
         request = v1.CallToolRequest(context=EVERYTHING, name="greet", state=state, input_responses={key: answer})
@@ -476,7 +476,7 @@ async def test_errors_are_statuses(start: StartPlugin) -> None:
     status = status_pb2.Status.FromString(trailer)
     detail = v1.JsonRpcError()
     assert status.details[0].Unpack(detail)
-    assert detail == v1.JsonRpcError(code=-32042, message="exactly this", data=b'{"n":9007199254740993}')
+    assert detail == v1.JsonRpcError(code=-32042, message="exactly this", data='{"n":9007199254740993}')
 
 
 @pytest.mark.parametrize("tool", ["slow", "slow_sync"])

@@ -29,7 +29,7 @@ import { Changes, type List } from "./changes.js";
 import { annotationsOf, Content, failure, promptResult, readResult, Required, Result, success, type Hints, type Message } from "./content.js";
 import { Caller, Context, forwardConsole, type Emit, type Round } from "./context.js";
 import { DefinitionError, McpError, NotFound, place, placeOf, Suspend, ToolError } from "./errors.js";
-import { NOTHING, toBytes, toJson, type JsonObject } from "./json.js";
+import { objectToJson, textOf, toJson, type JsonObject } from "./json.js";
 import {
   check,
   compile,
@@ -251,8 +251,8 @@ export class App {
     const message = Tool.fromPartial({
       name,
       ...about(options),
-      inputSchema: toBytes(input.json),
-      outputSchema: output ? toBytes(wrap ? wrapped(output.json) : output.json) : NOTHING,
+      inputSchema: toJson(input.json),
+      outputSchema: output ? toJson(wrap ? wrapped(output.json) : output.json) : "",
       ...(hinted ? { annotations } : {}),
     });
     const entry = { message, input, output, usage: usageOf(name, input.json), handler, at };
@@ -414,7 +414,7 @@ export class App {
       },
       instructions,
       ...(maxConcurrentCalls === undefined ? {} : { limits: { maxConcurrentCalls } }),
-      meta: toBytes(meta),
+      meta: objectToJson(meta),
       ...cache(this.options),
     });
   }
@@ -428,7 +428,7 @@ export class App {
       ...(wanted?.resourcesListChanged && resources ? { resourcesListChanged: true } : {}),
       ...(wanted?.elicitationsCompleted ? { elicitationsCompleted: true } : {}),
       resourceSubscriptions: resources ? (wanted?.resourceSubscriptions ?? []) : [],
-      extra: NOTHING,
+      extra: "",
     };
   }
 
@@ -601,8 +601,8 @@ export class App {
     } else if (completer) {
       values = completer.filter((v) => v.toLowerCase().startsWith(typed.toLowerCase()));
     }
-    const completion = { values: values.slice(0, 100), total: values.length, hasMore: values.length > 100, extra: NOTHING };
-    return { completion, meta: NOTHING, extra: NOTHING };
+    const completion = { values: values.slice(0, 100), total: values.length, hasMore: values.length > 100, extra: "" };
+    return { completion, meta: "", extra: "" };
   }
 
   // Serving.
@@ -666,12 +666,12 @@ function lint({ message, at }: ToolEntry): void {
   report("warn", `mcpbridge: ${at}: tool "${message.name}" has no description, by which models choose; write { description: "..." }`);
 }
 
-function about(o: About): { title?: string; description?: string; icons: Icon[]; meta: Uint8Array } {
+function about(o: About): { title?: string; description?: string; icons: Icon[]; meta: string } {
   return {
     ...(o.title === undefined ? {} : { title: o.title }),
     ...(o.description === undefined ? {} : { description: o.description }),
     icons: iconsOf(o.icons),
-    meta: toBytes(o.meta),
+    meta: objectToJson(o.meta),
   };
 }
 
@@ -680,7 +680,7 @@ function completersOf(complete: Readonly<Record<string, Completer | undefined>> 
 }
 
 function iconsOf(icons: (string | Icon)[] = []): Icon[] {
-  return icons.map((i) => (typeof i === "string" ? { src: i, sizes: [], extra: NOTHING } : i));
+  return icons.map((i) => (typeof i === "string" ? { src: i, sizes: [], extra: "" } : i));
 }
 
 /** MCP's structured content is an object. */
@@ -713,7 +713,7 @@ function notThere(what: string, name: string, names: Iterable<string>): StatusEr
 
 function parse(c: Compiled, json: Uint8Array): unknown {
   try {
-    return c.read(json);
+    return c.read(textOf(json));
   } catch (e) {
     throw new ToolError(`the arguments are not JSON: ${(e as Error).message}`);
   }

@@ -1,6 +1,5 @@
 /** The listeners for changes, and the pending changes of each. */
 import type { ListenResponse, SubscriptionFilter } from "./gen/mcpbridge/v1/service.js";
-import { NOTHING } from "./json.js";
 
 export type List = "tools" | "prompts" | "resources";
 
@@ -12,17 +11,17 @@ export class Changes {
   readonly #listeners = new Set<Listener>();
 
   listChanged(which: List): void {
-    const value = { meta: NOTHING, extra: NOTHING };
+    const value = { meta: "", extra: "" };
     this.#tell(which, (l) => l.lists.has(which), { event: { $case: `${which}ListChanged`, value } });
   }
 
   updated(uri: string): void {
-    const value = { uri, meta: NOTHING, extra: NOTHING };
+    const value = { uri, meta: "", extra: "" };
     this.#tell(`uri ${uri}`, (l) => l.uris.has(uri), { event: { $case: "resourceUpdated", value } });
   }
 
   visited(id: string): void {
-    const value = { elicitationId: id, meta: NOTHING, extra: NOTHING };
+    const value = { elicitationId: id, meta: "", extra: "" };
     this.#tell(`visit ${id}`, (l) => l.visits && l.size < MAX_VISITS, { event: { $case: "elicitationCompleted", value } });
   }
 

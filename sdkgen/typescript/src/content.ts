@@ -6,7 +6,7 @@ import { Resource, Role, type Annotations, type ContentBlock, type ResourceConte
 import { InputRequired, type SamplingMessage } from "./gen/mcpbridge/v1/input.js";
 import type { GetPromptResult, PromptMessage, ReadResourceResult } from "./gen/mcpbridge/v1/service.js";
 import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
-import { NOTHING, toBytes, toExactJson } from "./json.js";
+import { objectToJson, textOf, toExactJson } from "./json.js";
 import { messageOf, type McpMessage } from "./mcp.js";
 
 /** Hints for the use of content. */
@@ -56,16 +56,16 @@ export function link(
   return block({ $case: "resourceLink", value: Resource.fromPartial({ uri, ...about, name, ...said(hints) }) });
 }
 
-/** The whole result of a tool. Bytes are JSON, and are sent unchanged. */
+/** The whole result of a tool. Bytes in `structured`, and a string in `meta` and `extra`, are JSON, and are sent unchanged. */
 export interface ResultOptions {
   content?: string | Content | (string | Content)[] | undefined;
   /** Without content, its text becomes the content, for clients without support for structured content. */
   structured?: unknown;
   isError?: boolean | undefined;
   /** MCP `_meta`. */
-  meta?: object | Uint8Array | undefined;
+  meta?: object | string | undefined;
   /** Unknown members. */
-  extra?: object | Uint8Array | undefined;
+  extra?: object | string | undefined;
 }
 
 /** The whole result of a tool, for exact control. */
@@ -125,8 +125,8 @@ function block(b: NonNullable<ContentBlock["block"]>): Content {
   return new Content({ block: b });
 }
 
-function said(hints: Hints | undefined): { annotations: Annotations | undefined; meta: Uint8Array; extra: Uint8Array } {
-  return { annotations: annotationsOf(hints), meta: toBytes(hints?.meta), extra: NOTHING };
+function said(hints: Hints | undefined): { annotations: Annotations | undefined; meta: string; extra: string } {
+  return { annotations: annotationsOf(hints), meta: objectToJson(hints?.meta), extra: "" };
 }
 
 export function annotationsOf(hints: Hints = {}): Annotations | undefined {
@@ -136,7 +136,7 @@ export function annotationsOf(hints: Hints = {}): Annotations | undefined {
     audience: (audience ?? []).map((a) => (a === "user" ? Role.USER : Role.ASSISTANT)),
     priority,
     lastModified: lastModified instanceof Date ? lastModified.toISOString() : lastModified,
-    extra: NOTHING,
+    extra: "",
   };
 }
 
@@ -156,20 +156,22 @@ function bytes(data: Uint8Array): Buffer {
 
 // Tools.
 
+const NOTHING = Buffer.alloc(0);
+
 /** Returns an error result for the model. */
 export function failure(message: string): CallToolResult {
-  return { content: [toBlock(message)], structuredContent: NOTHING, isError: true, meta: NOTHING, extra: NOTHING };
+  return { content: [toBlock(message)], structuredContent: NOTHING, isError: true, meta: "", extra: "" };
 }
 
 /** Returns the result of a tool that returned value, with or without an output schema, whose values may be wrapped. */
 export function success(value: unknown, schema: "wrapped" | "object" | undefined): CallToolResult {
-  const r: CallToolResult = { content: [], structuredContent: NOTHING, meta: NOTHING, extra: NOTHING };
+  const r: CallToolResult = { content: [], structuredContent: NOTHING, meta: "", extra: "" };
   if (value instanceof Result) {
     const { content, structured, isError, meta, extra } = value.o;
     if (content !== undefined) r.content = (Array.isArray(content) ? content : [content]).map(toBlock);
     if (structured !== undefined) {
-      r.structuredContent = jsonOf(structured);
-      if (content === undefined) r.content = [toBlock(r.structuredContent.toString())];
+      r.structuredContent = structured instanceof Uint8Array ? bytes(structured) : Buffer.from(toExactJson(structured));
+      if (content === undefined) r.content = [toBlock(textOf(r.structuredContent))];
     }
     if (isError !== undefined) r.isError = isError;
     if (meta !== undefined) r.meta = jsonOf(meta);
@@ -194,13 +196,13 @@ export function success(value: unknown, schema: "wrapped" | "object" | undefined
   return r;
 }
 
-function jsonOf(value: unknown): Buffer {
-  return value instanceof Uint8Array ? bytes(value) : Buffer.from(toExactJson(value));
+function jsonOf(value: object | string): string {
+  return typeof value === "string" ? value : toExactJson(value);
 }
 
 function toBlock(value: unknown): ContentBlock {
   if (typeof value === "string") {
-    return { block: { $case: "text", value: { text: value, annotations: undefined, meta: NOTHING, extra: NOTHING } } };
+    return { block: { $case: "text", value: { text: value, annotations: undefined, meta: "", extra: "" } } };
   }
   if (value instanceof Content) return value.block;
   throw new TypeError(`content cannot be ${kindOf(value)}: use a string, text(), image(), audio(), embedded() or link()`);
@@ -215,12 +217,12 @@ function kindOf(value: unknown): string {
 /** Returns the contents of a resource that returned value. */
 export function readResult(value: unknown, uri: string, mimeType: string | undefined): ReadResourceResult {
   const parts = Array.isArray(value) && value.some((v) => v instanceof Part) ? value : [value];
-  return { contents: parts.map((p) => contents(p, uri, mimeType)), meta: NOTHING, extra: NOTHING };
+  return { contents: parts.map((p) => contents(p, uri, mimeType)), meta: "", extra: "" };
 }
 
 /** Text, bytes, or JSON of anything else. */
 function contents(value: unknown, uri: string, mimeType: string | undefined): ResourceContents {
-  const rest = { uri, meta: NOTHING, extra: NOTHING };
+  const rest = { uri, meta: "", extra: "" };
   if (value instanceof Part) return value.contents;
   if (typeof value === "string") return { ...rest, mimeType: mimeType ?? "text/plain", body: { $case: "text", value } };
   if (value instanceof Uint8Array) {
@@ -245,9 +247,9 @@ export function promptResult(value: unknown, description: string | undefined): G
   // A message of a prompt has one block.
   const messages = turns.flatMap((turn): PromptMessage[] => {
     const m = turn instanceof Message ? turn : new Message("user", turn as string);
-    return m.blocks.map((content) => ({ role: m.role, content, extra: NOTHING }));
+    return m.blocks.map((content) => ({ role: m.role, content, extra: "" }));
   });
-  return { description, messages, meta: NOTHING, extra: NOTHING };
+  return { description, messages, meta: "", extra: "" };
 }
 
 // Sampling.
@@ -261,7 +263,7 @@ export function conversation(prompt: string | Turn | readonly Turn[]): SamplingM
   return turns.map((turn, i) => {
     const m = typeof turn === "string" ? user(turn) : turn;
     if (!(m instanceof Message)) return messageOf(m, `messages.${String(i)}`);
-    return { role: m.role, content: m.blocks, meta: NOTHING, extra: NOTHING };
+    return { role: m.role, content: m.blocks, meta: "", extra: "" };
   });
 }
 
@@ -271,8 +273,15 @@ export function turnOf(role: Role, content: ContentBlock[]): Message {
 }
 
 /** Returns the result or failure of a tool call of the model, for the next turn: `user(toolResult(call, value))`. */
-export function toolResult(call: { readonly id: string }, value: unknown, options: { isError?: boolean } = {}): Content {
-  const { content, structuredContent, isError } = success(value, undefined);
-  const said = { toolUseId: call.id, content, structuredContent, isError: options.isError ?? isError, meta: NOTHING, extra: NOTHING };
-  return block({ $case: "toolResult", value: said });
+export function toolResult(call: { readonly id: string }, returned: unknown, options: { isError?: boolean } = {}): Content {
+  const { content, structuredContent, isError } = success(returned, undefined);
+  const value = {
+    toolUseId: call.id,
+    content,
+    structuredContent: textOf(structuredContent),
+    isError: options.isError ?? isError,
+    meta: "",
+    extra: "",
+  };
+  return block({ $case: "toolResult", value });
 }

@@ -18,7 +18,7 @@ import type { CallContext, Principal } from "./gen/mcpbridge/v1/service.js";
 import type { Tool } from "./gen/mcpbridge/v1/tool.js";
 import { conversation, turnOf, type Message, type Turn } from "./content.js";
 import { InvalidAnswer, McpError, NoAnswer, NotAccepted, placeOf, Refused, Suspend, ToolError, Unsupported } from "./errors.js";
-import { checkJson, NOTHING, toBytes, toExactJson, toObject, type JsonObject } from "./json.js";
+import { checkJson, objectToJson, toExactJson, toJson, toObject, type JsonObject } from "./json.js";
 import { modelPreferencesOf, toolChoiceOf, toolOf, type McpModelPreferences, type McpTool, type McpToolChoice } from "./mcp.js";
 import { formOf, type Form, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
 
@@ -46,7 +46,7 @@ export interface Home {
   toolMessage(name: string): Tool;
 }
 
-const NOBODY: Implementation = { name: "", version: "", icons: [], extra: NOTHING };
+const NOBODY: Implementation = { name: "", version: "", icons: [], extra: "" };
 
 /** The caller. */
 export class Caller {
@@ -94,7 +94,7 @@ export class Caller {
 
   /** MCP `_meta` of the request. */
   get meta(): Readonly<JsonObject> {
-    return (this.#meta ??= toObject(this.call?.meta ?? NOTHING));
+    return (this.#meta ??= toObject(this.call?.meta ?? ""));
   }
 
   /** Internal: cancels the call. */
@@ -192,7 +192,7 @@ export class Context<Request extends Round = Round> extends Caller {
   /** Tells how far the call has come. `done` has to grow from one to the next. */
   async progress(done: number, total?: number, message?: string): Promise<void> {
     if (!this.call?.progressWanted || this.#closed) return;
-    await this.#emit({ $case: "progress", value: { progress: done, total, message, meta: NOTHING, extra: NOTHING } });
+    await this.#emit({ $case: "progress", value: { progress: done, total, message, meta: "", extra: "" } });
   }
 
   /** Tells those who listen to the resource with this URI that it has changed. As App.notifyUpdated. */
@@ -205,7 +205,7 @@ export class Context<Request extends Round = Round> extends Caller {
     const severity = LogLevel[level.toUpperCase() as Uppercase<Level>];
     const wanted = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
     if (wanted === LogLevel.UNSPECIFIED || severity < wanted || this.#closed) return;
-    const value = { level: severity, logger, data: Buffer.from(logged(data)), meta: NOTHING, extra: NOTHING };
+    const value = { level: severity, logger, data: logged(data), meta: "", extra: "" };
     await this.#emit({ $case: "log", value });
   }
 
@@ -219,7 +219,7 @@ export class Context<Request extends Round = Round> extends Caller {
     // No mode means form, as in 2025-06-18.
     if (!can || (can.url && !can.form)) throw new Unsupported(askYourself("show a form to its user", message));
     const form = formOf(schema);
-    const value = { message, requestedSchema: toBytes(form.schema), meta: NOTHING, extra: NOTHING };
+    const value = { message, requestedSchema: toJson(form.schema), meta: "", extra: "" };
     const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "form", value } } } };
     return this.#question(request, options.key, (r) => readAnswer(r, message, form));
   }
@@ -229,7 +229,7 @@ export class Context<Request extends Round = Round> extends Caller {
     if (!this.call?.clientCapabilities?.elicitation?.url) {
       throw new Unsupported(askYourself("open a web page for its user", `${message} ${url}`));
     }
-    const value = { message, url, meta: NOTHING, extra: NOTHING };
+    const value = { message, url, meta: "", extra: "" };
     const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "url", value } } } };
     return this.#question(request, options.key, (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
   }
@@ -247,7 +247,7 @@ export class Context<Request extends Round = Round> extends Caller {
       temperature: options.temperature,
       maxTokens: options.maxTokens ?? 1024,
       stopSequences: options.stop ?? [],
-      metadata: toBytes(options.metadata),
+      metadata: objectToJson(options.metadata),
       tools: (options.tools ?? []).map((t, i) => (typeof t === "string" ? this.#home.toolMessage(t) : toolOf(t, `tools.${String(i)}`))),
     });
     if (options.model !== undefined) value.modelPreferences = modelPreferencesOf(options.model);
@@ -260,7 +260,7 @@ export class Context<Request extends Round = Round> extends Caller {
     if (!this.call?.clientCapabilities?.roots) {
       throw new Unsupported(askYourself("tell which folders it works in", "Which folder is meant?"));
     }
-    const request: InputRequest = { request: { $case: "listRoots", value: { meta: NOTHING, extra: NOTHING } } };
+    const request: InputRequest = { request: { $case: "listRoots", value: { meta: "", extra: "" } } };
     return this.#question(request, options.key, (r) =>
       r?.$case === "listRoots" ? r.value.roots.map(({ uri, name }) => ({ uri, name })) : [],
     );
@@ -303,7 +303,7 @@ export class Context<Request extends Round = Round> extends Caller {
     const asking = (this.#asking = new Asking());
     if (this.request.state?.length) {
       try {
-        const state = toObject(this.request.state) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
+        const state = JSON.parse(Buffer.from(this.request.state).toString()) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
         for (const [key, answer] of Object.entries(state.answers)) {
           asking.answers.set(key, InputResponse.decode(Buffer.from(answer, "base64")));
           asking.asked.add(key);
@@ -388,7 +388,7 @@ export class Context<Request extends Round = Round> extends Caller {
           `for; the most is ${what}, ${String(size)} bytes`,
       );
     }
-    return { requests: Object.fromEntries(asking.questions), state, meta: NOTHING, extra: NOTHING };
+    return { requests: Object.fromEntries(asking.questions), state, meta: "", extra: "" };
   }
 
   /** Stops sending events: the result comes last. */
@@ -557,7 +557,7 @@ async function readAnswer(response: InputResponse["response"], message: string, 
   };
 }
 
-function readContent(content: Uint8Array, form: Form): JsonObject {
+function readContent(content: string, form: Form): JsonObject {
   let value: unknown;
   try {
     value = form.read(content);

@@ -1,4 +1,4 @@
-/** Converts values to the JSON bytes of the contract, and back. */
+/** Converts values to the JSON text of the contract, and back. */
 import { isAscii, isUtf8, transcode } from "node:buffer";
 import { randomUUID } from "node:crypto";
 import { types } from "node:util";
@@ -8,8 +8,6 @@ export type JsonObject = Record<string, unknown>;
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
-
-export const NOTHING = Buffer.alloc(0);
 
 /** Returns the JSON of a value, with every digit of a bigint. A value that JSON cannot represent, such as a function, is `null`. */
 export function toJson(value: unknown): string {
@@ -90,20 +88,19 @@ function nameOf(value: object): string {
 // TypeScript assumes that it is always a string.
 const stringify = JSON.stringify as (value: unknown, replace?: (key: string, value: unknown) => unknown) => string | undefined;
 
-/** Returns the bytes of a JSON object, empty for undefined. */
-export function toBytes(value: object | undefined): Buffer {
-  return value === undefined ? NOTHING : Buffer.from(toJson(value));
+/** Returns the JSON of an object, empty for undefined. */
+export function objectToJson(value: object | undefined): string {
+  return value === undefined ? "" : toJson(value);
 }
 
-/** Parses an object; no bytes are an empty one. Numbers beyond 2^53 are the nearest number in JavaScript. */
-export function toObject(bytes: Uint8Array): JsonObject {
-  return bytes.length === 0 ? {} : (JSON.parse(textOf(bytes)) as JsonObject);
+/** Parses an object. Empty text is an empty object. Numbers beyond 2^53 are the nearest number in JavaScript. */
+export function toObject(text: string): JsonObject {
+  return text === "" ? {} : (JSON.parse(text) as JsonObject);
 }
 
 /** Like toObject, but integers beyond 2^53 are bigints. */
-export function toExactObject(bytes: Uint8Array): JsonObject {
-  const value = toObject(bytes);
-  const text = textOf(bytes);
+export function toExactObject(text: string): JsonObject {
+  const value = toObject(text);
   if (!/\d{16}/.test(text)) return value;
   const marked = text.replace(TOKENS, (token) => (LARGE.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token));
   const revive = (_: string, v: unknown) => (typeof v === "string" && v.startsWith(MARK) ? BigInt(v.slice(MARK.length)) : v);
@@ -112,9 +109,10 @@ export function toExactObject(bytes: Uint8Array): JsonObject {
 
 const LONG = 4096; // The minimum size of text for the fast path, in bytes.
 
-function textOf(bytes: Uint8Array): string {
+/** Decodes UTF-8. Invalid UTF-8 becomes U+FFFD. */
+export function textOf(bytes: Uint8Array): string {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  // Three times as fast as utf8 in Node. Only Node decodes invalid UTF-8.
+  // Up to ten times as fast as toString in Node, but for valid UTF-8 only.
   if (buffer.length >= LONG && !isAscii(buffer) && isUtf8(buffer)) return transcode(buffer, "utf8", "utf16le").toString("utf16le");
   return buffer.toString();
 }

@@ -124,7 +124,7 @@ function oneOf<V>(values: Record<string, V>, value: unknown, path: string): V {
 const string = simple("string");
 const number = simple("number");
 const boolean = simple("boolean");
-const json: Read = (value) => Buffer.from(toExactJson(value));
+const json: Read = (value) => toExactJson(value);
 const base64: Read = (value, path) => Buffer.from(string(value, path) as string, "base64");
 const role: Read = (value, path) => oneOf({ user: Role.USER, assistant: Role.ASSISTANT }, value, path);
 

@@ -47,7 +47,7 @@ type Checked = StandardSchemaV1.Result<unknown>;
 export interface Compiled {
   readonly json: JsonObject;
   /** Parses JSON to a value for validate. */
-  readonly read: (json: Uint8Array) => unknown;
+  readonly read: (json: string) => unknown;
   readonly validate: (value: unknown) => Checked | Promise<Checked>;
 }
 
@@ -239,7 +239,7 @@ function exact(marked: JsonObject, validate: Compiled["validate"]): Compiled {
   const text = toJson(marked);
   if (!text.includes(`"${BIGINT}":true`)) return { json: marked, read: toObject, validate };
   const json = unmarked(marked) as JsonObject;
-  return { json, read: (bytes) => withBigints(toExactObject(bytes), marked, marked), validate };
+  return { json, read: (text) => withBigints(toExactObject(text), marked, marked), validate };
 }
 
 function unmarked(json: unknown): unknown {
@@ -366,7 +366,7 @@ export function fromText(c: Compiled, texts: Readonly<Record<string, string>>): 
     const boolean = types.includes("boolean") && /^(true|false)$/.test(text);
     return `${JSON.stringify(name)}:${!types.includes("string") && (number || boolean) ? text : JSON.stringify(text)}`;
   });
-  return c.read(Buffer.from(`{${members.join(",")}}`));
+  return c.read(`{${members.join(",")}}`);
 }
 
 /** Throws a TypeError if text can never conform to the schema. */
@@ -468,7 +468,7 @@ function distance(a: string, b: string): number {
 /** The form of a question: its schema, and a function to parse its content. */
 export interface Form {
   readonly schema: JsonObject;
-  readonly read: (json: Uint8Array) => unknown;
+  readonly read: (json: string) => unknown;
   readonly parse: (content: JsonObject) => unknown;
 }
 

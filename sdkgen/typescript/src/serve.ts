@@ -27,7 +27,6 @@ import { CallToolResponse, McpServiceService, type ListenRequest, type ListenRes
 import type { App } from "./app.js";
 import type { Caller, Emit, Event } from "./context.js";
 import { Frames, FRAMES } from "./frames.js";
-import { NOTHING } from "./json.js";
 import { encodeStatus, statusOf } from "./status.js";
 import { MANAGED, report, writeHandshake } from "./stdout.js";
 
@@ -281,7 +280,7 @@ class Host {
     // The service of go-plugin, with empty messages.
     this.#server.addService(CONTROLLER, {
       shutdown: (_call: unknown, done: sendUnaryData<Buffer>) => {
-        done(null, NOTHING);
+        done(null, Buffer.alloc(0));
         setImmediate(() => { this.stop(); }); // respond first
       },
     });
@@ -355,7 +354,7 @@ class Host {
 
   #listen(call: ServerWritableStream<ListenRequest, ListenResponse>): void {
     const told = this.#app.canTell(call.request.notifications);
-    let room = call.write({ event: { $case: "acknowledged", value: { notifications: told, meta: NOTHING, extra: NOTHING } } });
+    let room = call.write({ event: { $case: "acknowledged", value: { notifications: told, meta: "", extra: "" } } });
     const tell = () => {
       for (let next; room && (next = listener.next()); ) room = call.write(next);
     };

@@ -6,7 +6,7 @@ import { status } from "@grpc/grpc-js";
 
 import { McpError } from "./errors.js";
 import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
-import { NOTHING, toExactJson } from "./json.js";
+import { toExactJson } from "./json.js";
 import { report } from "./stdout.js";
 
 /** Fails a call with a gRPC status, such as NOT_FOUND, which the bridge converts to a JSON-RPC code. */
@@ -44,13 +44,13 @@ export function statusOf(e: unknown): Status {
   return { code: CODES[e.code] ?? status.UNKNOWN, message: e.message, detail };
 }
 
-function dataOf(e: McpError): Uint8Array {
-  if (e.data === undefined) return NOTHING;
+function dataOf(e: McpError): string {
+  if (e.data === undefined) return "";
   try {
-    return Buffer.from(toExactJson(e.data));
+    return toExactJson(e.data);
   } catch (cause) {
     report("error", `mcpbridge: the data of an McpError is left out, as it cannot be JSON: ${inspect(cause)}`);
-    return NOTHING;
+    return "";
   }
 }
 

@@ -24,7 +24,7 @@ import {
 } from "./gen/mcpbridge/v1/service.js";
 import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
 import type { Emit, Round } from "./context.js";
-import { toBytes, toObject } from "./json.js";
+import { textOf, toJson } from "./json.js";
 
 /** A caller that supports all questions, and requests progress and all logs. */
 export const EVERYTHING = CallContext.fromPartial({
@@ -65,15 +65,15 @@ export class ToolCalled extends Called<CallToolResult> {
     return this.result.isError ?? false;
   }
   get structured(): unknown {
-    return this.result.structuredContent.length ? toObject(this.result.structuredContent) : undefined;
+    return this.result.structuredContent.length ? (JSON.parse(textOf(this.result.structuredContent)) as unknown) : undefined;
   }
 }
 
 /** Calls a tool, and answers its questions, as the bridge does. */
 export async function call(app: App, name: string, args: object = {}, answers: Answers = {}): Promise<ToolCalled> {
   app.check();
-  const request = CallToolRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: toBytes(args) });
-  const called = new ToolCalled({ content: [], structuredContent: Buffer.alloc(0), meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
+  const request = CallToolRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: Buffer.from(toJson(args)) });
+  const called = new ToolCalled({ content: [], structuredContent: Buffer.alloc(0), meta: "", extra: "" });
   return await rounds(called, answers, request, async (emit) =>
     CallToolResponse.decode(CallToolResponse.encode(await app.callTool(CallToolRequest.decode(CallToolRequest.encode(request).finish()), emit)).finish()),
   );
@@ -83,7 +83,7 @@ export async function call(app: App, name: string, args: object = {}, answers: A
 export async function read(app: App, uri: string, answers: Answers = {}): Promise<Called<ReadResourceResult>> {
   app.check();
   const request = ReadResourceRequest.fromPartial({ context: answers.context ?? EVERYTHING, uri });
-  const called = new Called<ReadResourceResult>({ contents: [], meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
+  const called = new Called<ReadResourceResult>({ contents: [], meta: "", extra: "" });
   return await rounds(called, answers, request, async (emit) =>
     ReadResourceResponse.decode(ReadResourceResponse.encode(await app.readResource(request, emit)).finish()),
   );
@@ -98,7 +98,7 @@ export async function prompt(
 ): Promise<Called<GetPromptResult>> {
   app.check();
   const request = GetPromptRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: args });
-  const called = new Called<GetPromptResult>({ messages: [], meta: Buffer.alloc(0), extra: Buffer.alloc(0) });
+  const called = new Called<GetPromptResult>({ messages: [], meta: "", extra: "" });
   return await rounds(called, answers, request, async (emit) =>
     GetPromptResponse.decode(GetPromptResponse.encode(await app.getPrompt(request, emit)).finish()),
   );
@@ -166,7 +166,7 @@ async function rounds<R, C extends Called<R>>(
 /** Returns the keys in their order, from the state: protobuf maps are unordered. A handler's own state has no order. */
 function inOrder(state: Uint8Array | undefined): string[] | undefined {
   try {
-    return (toObject(state ?? new Uint8Array()) as { asked?: string[] }).asked;
+    return (JSON.parse(Buffer.from(state ?? []).toString()) as { asked?: string[] }).asked;
   } catch {
     return undefined;
   }
@@ -182,8 +182,7 @@ function answer(question: InputRequest, left: { elicit: unknown[]; sample: (stri
     return { response: { $case: "createMessage", value } };
   }
   if (asked?.$case === "listRoots" && roots) {
-    const none = Buffer.alloc(0);
-    const value = { roots: roots.map((uri) => ({ uri, meta: none, extra: none })), meta: none, extra: none };
+    const value = { roots: roots.map((uri) => ({ uri, meta: "", extra: "" })), meta: "", extra: "" };
     return { response: { $case: "listRoots", value } };
   }
   throw new Error(`it asked, and the test has no answer: ${JSON.stringify(question)}`);
@@ -191,11 +190,10 @@ function answer(question: InputRequest, left: { elicit: unknown[]; sample: (stri
 
 function elicited(given: unknown): InputResponse {
   if (typeof given === "object" && given !== null && "response" in given) return given as InputResponse;
-  const none = Buffer.alloc(0);
   const actions = { decline: ElicitAction.DECLINE, cancel: ElicitAction.CANCEL };
   if (given === "decline" || given === "cancel") {
-    return { response: { $case: "elicit", value: { action: actions[given], content: none, meta: none, extra: none } } };
+    return { response: { $case: "elicit", value: { action: actions[given], content: "", meta: "", extra: "" } } };
   }
-  const content = toBytes(typeof given === "object" && given !== null ? given : { value: given });
-  return { response: { $case: "elicit", value: { action: ElicitAction.ACCEPT, content, meta: none, extra: none } } };
+  const content = toJson(typeof given === "object" && given !== null ? given : { value: given });
+  return { response: { $case: "elicit", value: { action: ElicitAction.ACCEPT, content, meta: "", extra: "" } } };
 }

@@ -119,8 +119,7 @@ test("an answer that does not fit is invalid; one of another kind is none", asyn
   });
   const called = await call(a, "t", {}, { elicit: [{ colour: "mauve" }] });
   expect(called.text).toBe('invalid: the answer does not fit the form:\n- colour: Invalid option: expected one of "red"|"green", got "mauve"');
-  const none = new Uint8Array();
-  const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: none, extra: none } } };
+  const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: "", extra: "" } } };
   expect(await call(a, "t", {}, { elicit: [other, { colour: "red" }] })).toMatchObject({ text: "red", rounds: 3 });
 });
 
@@ -138,7 +137,7 @@ test.each([
     }
     return (await ctx.elicit("B?", z.string())).data;
   });
-  const error: InputResponse = { response: { $case: "error", value: { reason, message: "", data: new Uint8Array() } } };
+  const error: InputResponse = { response: { $case: "error", value: { reason, message: "", data: "" } } };
   expect(await call(a, "t", {}, { elicit: [error, "b"] })).toMatchObject({ text: "b", rounds: 3 });
 });
 
@@ -201,21 +200,21 @@ test("sampling takes MCP's own objects, as the official SDK has them", async () 
   expect(called.text).toBe("Hello");
   const hi = { block: { $case: "text" as const, value: { text: "Hi", annotations: { audience: [Role.USER], priority: 0.5 } } } };
   const inside = { block: { $case: "resource" as const, value: { resource: { uri: "x://a", body: { $case: "text" as const, value: "t" } } } } };
-  const answer = { toolUseId: "1", content: [hi, inside], structuredContent: Buffer.from("{}"), isError: true };
+  const answer = { toolUseId: "1", content: [hi, inside], structuredContent: "{}", isError: true };
   const expected = CreateMessageRequest.fromPartial({
     messages: [
       { role: Role.USER, content: [hi] },
-      { role: Role.ASSISTANT, content: [{ block: { $case: "toolUse", value: { id: "1", name: "look", input: Buffer.from('{"at":1}'), extra: Buffer.from('{"x-more":true}') } } }] },
+      { role: Role.ASSISTANT, content: [{ block: { $case: "toolUse", value: { id: "1", name: "look", input: '{"at":1}', extra: '{"x-more":true}' } } }] },
       {
         role: Role.USER,
         content: [
           { block: { $case: "toolResult", value: answer } },
-          { block: { $case: "image", value: { data: Buffer.from([1, 2]), mimeType: "image/png", meta: Buffer.from('{"a":1}') } } },
+          { block: { $case: "image", value: { data: Buffer.from([1, 2]), mimeType: "image/png", meta: '{"a":1}' } } },
         ],
       },
       { role: Role.ASSISTANT, content: [{ block: { $case: "text", value: { text: "So?" } } }] },
     ],
-    tools: [{ name: "look", inputSchema: Buffer.from('{"type":"object","properties":{"at":{"type":"integer"}}}'), annotations: { readOnlyHint: true } }],
+    tools: [{ name: "look", inputSchema: '{"type":"object","properties":{"at":{"type":"integer"}}}', annotations: { readOnlyHint: true } }],
     toolChoice: { mode: "required" },
     modelPreferences: { hints: [{ name: "m" }], costPriority: 1 },
     maxTokens: 1024,
@@ -244,7 +243,7 @@ test.each<[unknown, string]>([
 test("a tool that a model wished for may have failed", () => {
   expect(toolResult({ id: "1" }, "no such city", { isError: true }).block.block).toMatchObject({ $case: "toolResult", value: { toolUseId: "1", isError: true } });
   expect(toolResult({ id: "1" }, result({ content: "no", isError: true })).block.block).toMatchObject({ value: { isError: true } });
-  expect(toolResult({ id: "1" }, { n: 1 }).block.block?.value).toMatchObject({ structuredContent: Buffer.from('{"n":1}'), isError: undefined });
+  expect(toolResult({ id: "1" }, { n: 1 }).block.block?.value).toMatchObject({ structuredContent: '{"n":1}', isError: undefined });
 });
 
 test("the state is bounded", async () => {
@@ -291,8 +290,7 @@ test("a state that is not ours is refused", async () => {
 
 test("an answer to nothing is ignored, and not carried along", async () => {
   const a = tool(async (_, ctx) => { await ctx.elicit("A?"); });
-  const none = new Uint8Array();
-  const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: none, extra: none } } };
+  const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: "", extra: "" } } };
   const { event } = await a.callTool(CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, inputResponses: { other } }), nowhere);
   expect(event?.$case === "inputRequired" && JSON.parse(Buffer.from(event.value.state ?? "").toString())).toMatchObject({ answers: {}, asked: [expect.stringMatching(/^elicit-/)] });
 });

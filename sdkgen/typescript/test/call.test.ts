@@ -57,7 +57,7 @@ describe("what a tool returns", () => {
     const called = await call(app("test", "1").tool("t", {}, () => t), "t");
     expect(called.result.content[0]?.block?.value).toMatchObject({
       annotations: { audience: [1], priority: 0, lastModified: "1970-01-01T00:00:00.000Z" },
-      meta: new Uint8Array(Buffer.from('{"k":1}')),
+      meta: '{"k":1}',
     });
   });
 
@@ -140,7 +140,7 @@ describe("errors", () => {
 
   test("of arguments that are not JSON", async () => {
     const a = app("test", "1").tool("t", {}, () => "");
-    const { event } = await a.callTool({ name: "t", arguments: Buffer.from("{"), inputResponses: {}, extra: new Uint8Array() }, () => Promise.resolve());
+    const { event } = await a.callTool({ name: "t", arguments: Buffer.from("{"), inputResponses: {}, extra: "" }, () => Promise.resolve());
     expect(event).toMatchObject({ $case: "result", value: { isError: true } });
   });
 });
@@ -155,14 +155,14 @@ test("what the caller is and wants is in the context", async () => {
   const context = {
     ...EVERYTHING,
     logLevel: LogLevel.INFO,
-    meta: Buffer.from('{"m":1}'),
+    meta: '{"m":1}',
     headers: { "x-a": "1" },
-    principal: { subject: "ada", issuer: "x", scopes: [], claims: Buffer.from('{"email":"a@x"}') },
+    principal: { subject: "ada", issuer: "x", scopes: [], claims: '{"email":"a@x"}' },
   };
   const called = await call(a, "t", {}, { context });
   expect(called.structured).toEqual({ name: "mcpbridge/testing", who: "ada", claims: { email: "a@x" }, header: "1", meta: { m: 1 }, version: "2026-07-28" });
   expect(called.progress).toMatchObject([{ progress: 1, total: 2, message: "half" }]);
-  expect(called.logs.map((l) => [l.level, l.logger, Buffer.from(l.data).toString()])).toEqual([[LogLevel.INFO, "here", '{"a":1}']]);
+  expect(called.logs.map((l) => [l.level, l.logger, l.data])).toEqual([[LogLevel.INFO, "here", '{"a":1}']]);
   const quiet = await call(a, "t", {}, { context: { ...context, logLevel: LogLevel.UNSPECIFIED, progressWanted: false } });
   expect([quiet.progress, quiet.logs]).toEqual([[], []]);
 });
@@ -310,7 +310,7 @@ describe("prompts", () => {
 describe("changes", () => {
   const listen = (a: App, uris: string[] = []) => {
     const told: (ListenResponse["event"] | undefined)[] = [];
-    const filter = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, extra: new Uint8Array() };
+    const filter = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, extra: "" };
     const l = a.changes.listen(filter, () => undefined);
     return { told: () => { for (let n; (n = l.next()); ) told.push(n.event); return told.map((e) => e?.$case === "resourceUpdated" ? e.value.uri : e?.$case); } };
   };
@@ -347,7 +347,7 @@ test("what is printed goes to the client that wants it, and to no other", async 
   const [one, two] = await Promise.all([call(a, "t", { n: 1 }), call(a, "t", { n: 2 })]);
   console.error("nobody's");
   Object.assign(console, kept);
-  expect([one, two].map((c) => c.logs.map((l) => [l.level, l.logger, Buffer.from(l.data).toString()]))).toEqual([
+  expect([one, two].map((c) => c.logs.map((l) => [l.level, l.logger, l.data]))).toEqual([
     [[5, "console", '"n is 1"']],
     [[5, "console", '"n is 2"']],
   ]);
@@ -359,7 +359,7 @@ test("a web page to visit first", async () => {
   });
   const data = { elicitations: [{ mode: "url", elicitationId: "7", url: "https://x", message: "Sign in" }] };
   await expect(call(a, "t")).rejects.toMatchObject({ code: -32042, data });
-  const l = a.changes.listen(a.canTell({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: new Uint8Array() }), () => undefined);
+  const l = a.changes.listen(a.canTell({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: "" }), () => undefined);
   a.notifyVisited("7");
   a.notifyUpdated("a:b"); // It has no resources.
   expect([l.next()?.event, l.next()]).toMatchObject([{ $case: "elicitationCompleted", value: { elicitationId: "7" } }, undefined]);

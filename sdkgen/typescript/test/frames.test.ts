@@ -364,7 +364,7 @@ describe("calls by frames", () => {
     }
     const [type, detail] = (await bridge.error(bridge.call("exact"))).detail ?? [];
     expect(type).toBe("type.googleapis.com/mcpbridge.v1.JsonRpcError");
-    expect([detail?.code, detail?.message, String(Buffer.from(detail?.data ?? NONE))]).toEqual([-31042, "exactly this", '{"n":[1]}']);
+    expect([detail?.code, detail?.message, detail?.data]).toEqual([-31042, "exactly this", '{"n":[1]}']);
     expect(await bridge.text("crash")).toBe("no such thing");
     expect(await bridge.text("echo", {})).toContain("text");
     bridge.say(CALL, 1 << 21, Buffer.from([0xff, 0xff, 0xff]));
@@ -379,7 +379,7 @@ describe("calls by frames", () => {
       const next = CallToolRequest.fromPartial({ context: EVERYTHING, name: "survey", ...(required?.state ? { state: required.state } : {}) });
       for (const [key, { request }] of Object.entries(required?.requests ?? {})) {
         const mode = request?.$case === "elicit" ? request.value.mode : undefined;
-        const content = Buffer.from(JSON.stringify({ value: answers[mode?.value.message ?? ""] }));
+        const content = JSON.stringify({ value: answers[mode?.value.message ?? ""] });
         next.inputResponses[key] = InputResponse.fromPartial({ response: { $case: "elicit", value: { action: ElicitAction.ACCEPT, content } } });
       }
       const id = (1 << 22) + rounds.length;

@@ -71,8 +71,7 @@ describe("a served app", () => {
     const ask = first.events.at(-1);
     if (ask?.$case !== "inputRequired") throw new Error("it did not ask");
     const [key = ""] = Object.keys(ask.value.requests);
-    const none = Buffer.alloc(0);
-    const elicit = { $case: "elicit" as const, value: { action: 1, content: Buffer.from('{"name":"Ada"}'), meta: none, extra: none } };
+    const elicit = { $case: "elicit" as const, value: { action: 1, content: '{"name":"Ada"}', meta: "", extra: "" } };
     const request = CallToolRequest.fromPartial({ context: EVERYTHING, name: "greet", ...(ask.value.state ? { state: ask.value.state } : {}) });
     request.inputResponses = { [key]: { response: elicit } };
     const second = await client.round(request);
@@ -89,7 +88,7 @@ describe("a served app", () => {
     read.push(any.tag(), any.string(), any.tag());
     expect(read).toEqual([[1, 0], 2, [2, 2], "exactly this", [3, 2], [1, 2], "type.googleapis.com/mcpbridge.v1.JsonRpcError", [2, 2]]);
     const exact = JsonRpcError.decode(any.bytes());
-    expect([exact.code, exact.message, Buffer.from(exact.data).toString()]).toEqual([-31042, "exactly this", '{"n":[1]}']);
+    expect([exact.code, exact.message, exact.data]).toEqual([-31042, "exactly this", '{"n":[1]}']);
   });
 
   test("says NOT_FOUND of what is not there", async () => {
@@ -131,8 +130,8 @@ describe("a served app", () => {
 
   test("tells what changes", async () => {
     const told: (string | undefined)[] = [];
-    const notifications = { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"], extra: Buffer.alloc(0) };
-    const stream = client.mcp.listen({ context: EVERYTHING, notifications, extra: Buffer.alloc(0) });
+    const notifications = { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"], extra: "" };
+    const stream = client.mcp.listen({ context: EVERYTHING, notifications, extra: "" });
     const acknowledged = new Promise<ListenResponse>((resolve) => stream.once("data", resolve));
     const everything = new Promise<void>((resolve) => {
       stream.on("data", (r: ListenResponse) => {
@@ -166,8 +165,8 @@ describe("it ends", () => {
     const [, , , socket = "", , certificate = ""] = await plugin.handshake();
     expect(new X509Certificate(Buffer.from(certificate, "base64")).ca).toBe(false); // rustls rejects an authority
     const slow = await client.begin("slow", { ms: 300 });
-    const notifications = { toolsListChanged: true, resourceSubscriptions: [], extra: Buffer.alloc(0) };
-    const listen = client.mcp.listen({ notifications, extra: Buffer.alloc(0) });
+    const notifications = { toolsListChanged: true, resourceSubscriptions: [], extra: "" };
+    const listen = client.mcp.listen({ notifications, extra: "" });
     const listening = once(listen, "data");
     const listened = new Promise<ServiceError | undefined>((resolve) => { listen.on("error", resolve).on("end", () => { resolve(undefined); }).resume(); });
     await listening;

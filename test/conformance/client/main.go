@@ -247,12 +247,12 @@ func (d *driver) call(ctx context.Context, name string, arguments []byte) error 
 		}
 		req.State, req.InputResponses = needs.State, map[string]*pb.InputResponse{}
 		for key, ask := range needs.GetRequests() {
-			content, err := fill(ask.GetElicit().GetForm().GetRequestedSchema())
+			content, err := fill([]byte(ask.GetElicit().GetForm().GetRequestedSchema()))
 			if err != nil {
 				return fmt.Errorf("CallTool %s: it asks %q: %w", name, key, err)
 			}
 			req.InputResponses[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{
-				Elicit: &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: content},
+				Elicit: &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: string(content)},
 			}}
 		}
 	}

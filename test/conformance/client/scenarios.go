@@ -233,7 +233,7 @@ func echoSchema(ctx context.Context, d *driver) error {
 	if err != nil {
 		return err
 	}
-	arguments, err := json.Marshal(map[string]json.RawMessage{"schema": find(tools, "json_schema_2020_12_tool").GetInputSchema()})
+	arguments, err := json.Marshal(map[string]json.RawMessage{"schema": []byte(find(tools, "json_schema_2020_12_tool").GetInputSchema())})
 	if err != nil {
 		return err
 	}

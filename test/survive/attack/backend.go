@@ -55,7 +55,7 @@ func backend(journal string) int {
 		}
 		return "", mcpbridge.Require(ctx, &pb.InputRequired{State: []byte("a state"), Requests: map[string]*pb.InputRequest{
 			"name": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-				Message: "who?", RequestedSchema: []byte(`{"type":"object","properties":{"name":{"type":"string"}}}`),
+				Message: "who?", RequestedSchema: `{"type":"object","properties":{"name":{"type":"string"}}}`,
 			}}}}},
 		}})
 	}

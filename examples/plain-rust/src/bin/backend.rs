@@ -33,11 +33,11 @@ impl mcp_service_server::McpService for Backend {
         if request.get_ref().cursor.is_some() {
             return Err(Status::invalid_argument("there is one page only"));
         }
-        let schema = br#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"#;
+        let schema = r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"#;
         let add = Tool {
             name: "add".into(),
             description: Some("Add two numbers.".into()),
-            input_schema: schema.to_vec(),
+            input_schema: schema.into(),
             ..Default::default()
         };
         Ok(Response::new(ListToolsResponse { tools: vec![add], ..Default::default() }))

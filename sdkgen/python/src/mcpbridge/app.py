@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 import grpc
-import pydantic_core
 from typing_extensions import ParamSpec, TypedDict, Unpack
 
 from mcpbridge import v1
 from mcpbridge.changes import Changes
 from mcpbridge.changes import List as ListName
-from mcpbridge.content import Meta, meta_json
+from mcpbridge.content import Meta, json_text, meta_json
 from mcpbridge.context import Context, Level, Write, current
 from mcpbridge.errors import DefinitionError, McpError, ToolError
 from mcpbridge.handlers import (
@@ -231,8 +230,8 @@ class App:
             name=name,
             title=title,
             description=description or s.description or None,
-            input_schema=pydantic_core.to_json(s.schema if input_schema is None else input_schema),
-            output_schema=s.output_schema if output_schema is None else pydantic_core.to_json(output_schema),
+            input_schema=json_text(s.schema if input_schema is None else input_schema),
+            output_schema=s.output_schema if output_schema is None else json_text(output_schema),
             icons=_icons(icons),
             meta=meta_json(meta),
         )

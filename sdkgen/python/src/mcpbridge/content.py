@@ -147,9 +147,9 @@ CONTENT_TYPES: tuple[type, ...] = (*_BLOCKS, v1.CallToolResult, v1.InputRequired
 Dump = tuple[Callable[[Any], bytes], bool]
 
 
-def meta_json(meta: Meta | None) -> bytes:
+def meta_json(meta: Meta | None) -> str:
     """Returns MCP `_meta` in the form of the contract."""
-    return to_json(meta) if meta else b""
+    return json_text(meta) if meta else ""
 
 
 # JSON.
@@ -165,6 +165,16 @@ def to_json(value: Any, write: Callable[[Any], bytes] | None = None) -> bytes:
     if b"null" in text and (at := _place(value, _is_not_finite)):
         raise TypeError(at)
     return text
+
+
+def json_text(value: Any) -> str:
+    """Returns the JSON of a value as text."""
+    return to_json(value).decode()
+
+
+def any_json(value: Any) -> str:
+    """Returns the JSON of any value: null or a description for what JSON cannot represent."""
+    return pydantic_core.to_json(value, inf_nan_mode="null", serialize_unknown=True).decode()
 
 
 def _is_not_finite(value: Any) -> str | None:
@@ -311,7 +321,7 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> v1.Resourc
     elif isinstance(value, ProtoMessage):
         raise TypeError(f"a resource cannot hold {type(value).__name__}")
     else:
-        contents.text = to_json(value).decode()
+        contents.text = json_text(value)
         mime_type = mime_type or "application/json"
     contents.uri = contents.uri or uri
     if mime_type and not contents.HasField("mime_type"):
@@ -364,7 +374,7 @@ def tool_result(call: v1.ToolUseContent, value: Any, *, is_error: bool = False) 
     """Returns the result of a tool call of the model, for the next turn: `user(tool_result(call, value))`."""
     result = success(value, None).result
     return v1.ToolResultContent(
-        tool_use_id=call.id, content=result.content, structured_content=result.structured_content, is_error=is_error
+        tool_use_id=call.id, content=result.content, structured_content=result.structured_content.decode(), is_error=is_error
     )
 
 
@@ -396,15 +406,17 @@ def _from_mcp(value: Any, of: Any) -> Any:
             members[f.name] = [from_mcp(one, f.message_type._concrete_class) for one in ([v] if isinstance(v, Mapping) else v)]
         elif f.message_type:
             members[f.name] = from_mcp(v, f.message_type._concrete_class)
+        elif _option(f).raw:
+            members[f.name] = json_text(v)
         elif f.type == f.TYPE_BYTES:
-            members[f.name] = to_json(v) if _option(f).raw else base64.b64decode(v)
+            members[f.name] = base64.b64decode(v)
         elif f.enum_type:
             named = [f"{f.enum_type.name}_{one}".upper() for one in ([v] if isinstance(v, str) else v)]
             members[f.name] = named[0] if isinstance(v, str) else named
         else:
             members[f.name] = v
     if more:
-        members["extra"] = to_json(more)
+        members["extra"] = json_text(more)
     try:
         return of(**members)
     except (TypeError, ValueError) as e:

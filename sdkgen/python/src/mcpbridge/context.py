@@ -16,10 +16,8 @@ from pathlib import Path
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
-import pydantic_core
-
 from mcpbridge import v1
-from mcpbridge.content import Meta, Turn, conversation, from_mcp, meta_json
+from mcpbridge.content import Meta, Turn, any_json, conversation, from_mcp, meta_json
 from mcpbridge.errors import (
     McpError,
     NoAnswer,
@@ -158,7 +156,7 @@ class Context:
     def meta(self) -> Object:
         """MCP `_meta` of the request."""
         if self._meta is None:
-            self._meta = json.loads(self._call.meta or b"{}")
+            self._meta = json.loads(self._call.meta or "{}")
         return self._meta
 
     # Progress and changes.
@@ -502,8 +500,7 @@ class Log:
         wanted = self._ctx._call.log_level
         if wanted == v1.LOG_LEVEL_UNSPECIFIED or severity < wanted:
             return None
-        text = pydantic_core.to_json(data, inf_nan_mode="null", serialize_unknown=True)
-        return self._ctx._response(log=v1.LogMessage(level=severity, logger=logger, data=text))
+        return self._ctx._response(log=v1.LogMessage(level=severity, logger=logger, data=any_json(data)))
 
     def debug(self, data: Any, logger: str | None = None) -> Awaitable[None]:
         return self.log("debug", data, logger)

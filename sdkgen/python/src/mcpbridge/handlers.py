@@ -12,13 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import grpc
-import pydantic_core
 from google.protobuf import any_pb2
 from google.rpc import status_pb2
 from typing_extensions import ParamSpec
 
 from mcpbridge import v1
-from mcpbridge.content import failure, prompt_result, resource_result, success
+from mcpbridge.content import any_json, failure, prompt_result, resource_result, success
 from mcpbridge.context import Context, Response, Write, current
 from mcpbridge.errors import DefinitionError, McpError, NotFound, ToolError
 from mcpbridge.schema import NOTHING, Kind, Object, Signature, choices, definition_error, signature, unwrap, where, where_called
@@ -62,7 +61,7 @@ def status(e: StatusError | McpError) -> status_pb2.Status:
     if isinstance(e, StatusError):
         return status_pb2.Status(code=e.code.value[0], message=str(e))
     code = _CODES.get(e.code, grpc.StatusCode.UNKNOWN)
-    data = b"" if e.data is None else pydantic_core.to_json(e.data, inf_nan_mode="null", serialize_unknown=True)
+    data = None if e.data is None else any_json(e.data)
     detail = any_pb2.Any()
     detail.Pack(v1.JsonRpcError(code=e.code, message=e.message, data=data))
     return status_pb2.Status(code=code.value[0], message=e.message, details=[detail])

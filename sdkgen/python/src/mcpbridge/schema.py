@@ -24,7 +24,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import PydanticUndefined
 from typing_extensions import NotRequired, TypedDict, is_typeddict
 
-from mcpbridge.content import CONTENT_TYPES, Dump, to_json
+from mcpbridge.content import CONTENT_TYPES, Dump, json_text, to_json
 from mcpbridge.errors import DefinitionError, InvalidAnswer, ToolError
 from mcpbridge.formats import FORMATS, LOCAL_DATE_TIME, LOCAL_TIME, Check, Location, check_of
 
@@ -41,7 +41,7 @@ class Signature:
 
     description: str
     schema: Object  # Of the arguments.
-    output_schema: bytes | None
+    output_schema: str | None
     context: str | None  # The parameter for the Context.
     parse: Callable[[bytes], Object]  # Converts JSON to keyword arguments; raises ToolError if they are invalid.
     parse_strings: Callable[[Mapping[str, str]], Object]  # The same for arguments that are all text.
@@ -244,7 +244,7 @@ def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
     return TypedDict(name, fields)  # type: ignore[operator]  # Its fields are known only now.
 
 
-def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
+def _output(hint: Any) -> tuple[str | None, Dump | None]:
     """Returns the output schema of a return type, and a function to serialize values. Text and content have none."""
     leaves = _leaves(hint)
     if hint is Any or (leaves <= {str, type(None)} and get_origin(hint) not in (list, tuple)):
@@ -275,7 +275,7 @@ def _output(hint: Any) -> tuple[bytes | None, Dump | None]:
             raise TypeError("\n".join(("the tool returned what its return type does not allow:", *wrong)))
         return text
 
-    return pydantic_core.to_json(schema), (write, wrap)
+    return json_text(schema), (write, wrap)
 
 
 def _classes(hint: Any) -> tuple[type, ...]:
@@ -318,7 +318,7 @@ def _checked(
     formats: dict[Location, str] = {}
     if check is not None:
         with contextlib.suppress(ValueError):  # It is not JSON, as the other error says.
-            given = pydantic_core.from_json(given) if isinstance(given, bytes) else given
+            given = given if isinstance(given, dict) else pydantic_core.from_json(given)
             formats = check(given)
     if error or formats:
         raise refuse("\n".join(_lines(error, formats, given, names))) from None
@@ -488,8 +488,8 @@ def _has_description(hint: Any, default: Any) -> bool:
 class Form(Generic[T]):
     """The form of a question: its schema, and a function to parse its content."""
 
-    schema: bytes
-    parse: Callable[[bytes], T]
+    schema: str
+    parse: Callable[[str], T]
 
 
 def form(schema: Any) -> Form[Any]:
@@ -497,7 +497,7 @@ def form(schema: Any) -> Form[Any]:
     if schema is None:
         schema = {"type": "object", "properties": {}}
     if isinstance(schema, dict):
-        return Form(pydantic_core.to_json(schema), _read_object)
+        return Form(json_text(schema), _read_object)
     return _typed_form(schema)
 
 
@@ -516,16 +516,16 @@ def _typed_form(schema: Any) -> Form[Any]:
     def refused(wrong: str) -> InvalidAnswer:
         return InvalidAnswer(f"the answer does not fit the form:\n{wrong}")
 
-    def parse(content: bytes) -> Any:
-        value = _checked(adapter.validate_json, check, content or b"{}", refused)
+    def parse(content: str) -> Any:
+        value = _checked(adapter.validate_json, check, content or "{}", refused)
         return value if is_object else value["value"]
 
-    return Form(pydantic_core.to_json(_flat(fields, schema)), parse)
+    return Form(json_text(_flat(fields, schema)), parse)
 
 
-def _read_object(content: bytes) -> Object:
+def _read_object(content: str) -> Object:
     try:
-        value = json.loads(content or b"{}")
+        value = json.loads(content or "{}")
     except ValueError as e:
         raise InvalidAnswer(f"the answer is not JSON: {e}") from None
     if not isinstance(value, dict):

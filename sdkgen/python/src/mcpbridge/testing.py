@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import pydantic_core
-
 from mcpbridge import v1
 from mcpbridge.app import App
 from mcpbridge.bridge import Client, start
+from mcpbridge.content import json_text, to_json
 
 __all__ = ["EVERYTHING", "Called", "Client", "call", "complete", "prompt", "read", "start"]
 
@@ -79,7 +78,7 @@ async def call(
     An answer is an object or a simple value that the user fills in, "decline", "cancel", the text that the model says, a
     list of the URIs of roots, or an InputResponse.
     """
-    request = v1.CallToolRequest(context=context, name=name, arguments=pydantic_core.to_json(arguments or {}))
+    request = v1.CallToolRequest(context=context, name=name, arguments=to_json(arguments or {}))
     return await _rounds(app, name, app.call_tool, request, Called(v1.CallToolResult()), answers)
 
 
@@ -181,5 +180,5 @@ def _response(answer: Any, question: v1.InputRequest) -> v1.InputResponse:
     )
     if action is not None:
         return v1.InputResponse(elicit=v1.ElicitResult(action=action))
-    content = pydantic_core.to_json(answer if isinstance(answer, dict) else {"value": answer})
+    content = json_text(answer if isinstance(answer, dict) else {"value": answer})
     return v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=content))

@@ -1,5 +1,4 @@
 // A backend without an SDK: gRPC and the generated stubs. The bridge starts it.
-import com.google.protobuf.ByteString
 import dev.mcpbridge.v1.*
 import io.grpc.Status
 import io.grpc.health.v1.HealthCheckResponse.ServingStatus
@@ -29,7 +28,7 @@ class Backend : McpServiceGrpcKt.McpServiceCoroutineImplBase() { // What is not 
   override suspend fun listTools(request: ListToolsRequest): ListToolsResponse {
     if (request.hasCursor()) throw Status.INVALID_ARGUMENT.withDescription("there is one page only").asException()
     val schema = """{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"""
-    val add = Tool.newBuilder().setName("add").setDescription("Add two numbers.").setInputSchema(ByteString.copyFromUtf8(schema))
+    val add = Tool.newBuilder().setName("add").setDescription("Add two numbers.").setInputSchema(schema)
     return ListToolsResponse.newBuilder().addTools(add).build()
   }
 

@@ -25,7 +25,7 @@ const (
 type Capability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -60,11 +60,11 @@ func (*Capability) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_capability_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *Capability) GetExtra() []byte {
+func (x *Capability) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ClientCapabilities are what a client can do for a server. MCP `ClientCapabilities`: fixed by `initialize` up to
@@ -78,13 +78,13 @@ type ClientCapabilities struct {
 	// The client tells which folders it works in. Deprecated by 2026-07-28, which still has it.
 	Roots *RootsCapability `protobuf:"bytes,3,opt,name=roots,proto3" json:"roots,omitempty"`
 	// MCP's experimental tasks of 2025-11-25, as a JSON object.
-	Tasks []byte `protobuf:"bytes,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Tasks string `protobuf:"bytes,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
-	Extensions []byte `protobuf:"bytes,5,opt,name=extensions,proto3" json:"extensions,omitempty"`
+	Extensions string `protobuf:"bytes,5,opt,name=extensions,proto3" json:"extensions,omitempty"`
 	// Things that are not part of MCP, as a JSON object.
-	Experimental []byte `protobuf:"bytes,6,opt,name=experimental,proto3" json:"experimental,omitempty"`
+	Experimental string `protobuf:"bytes,6,opt,name=experimental,proto3" json:"experimental,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -140,32 +140,32 @@ func (x *ClientCapabilities) GetRoots() *RootsCapability {
 	return nil
 }
 
-func (x *ClientCapabilities) GetTasks() []byte {
+func (x *ClientCapabilities) GetTasks() string {
 	if x != nil {
 		return x.Tasks
 	}
-	return nil
+	return ""
 }
 
-func (x *ClientCapabilities) GetExtensions() []byte {
+func (x *ClientCapabilities) GetExtensions() string {
 	if x != nil {
 		return x.Extensions
 	}
-	return nil
+	return ""
 }
 
-func (x *ClientCapabilities) GetExperimental() []byte {
+func (x *ClientCapabilities) GetExperimental() string {
 	if x != nil {
 		return x.Experimental
 	}
-	return nil
+	return ""
 }
 
-func (x *ClientCapabilities) GetExtra() []byte {
+func (x *ClientCapabilities) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ElicitationCapability says how a client can ask its user. Neither mode set means form. MCP
@@ -177,7 +177,7 @@ type ElicitationCapability struct {
 	// The client opens web pages. Since 2025-11-25.
 	Url *Capability `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,11 +226,11 @@ func (x *ElicitationCapability) GetUrl() *Capability {
 	return nil
 }
 
-func (x *ElicitationCapability) GetExtra() []byte {
+func (x *ElicitationCapability) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // SamplingCapability says what a client's model can do. MCP `ClientCapabilities.sampling`, every revision.
@@ -241,7 +241,7 @@ type SamplingCapability struct {
 	// `tools` and `toolChoice` may be sent. Since 2025-11-25.
 	Tools *Capability `protobuf:"bytes,2,opt,name=tools,proto3" json:"tools,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,11 +290,11 @@ func (x *SamplingCapability) GetTools() *Capability {
 	return nil
 }
 
-func (x *SamplingCapability) GetExtra() []byte {
+func (x *SamplingCapability) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // RootsCapability says that a client tells its roots. MCP `ClientCapabilities.roots`, every revision.
@@ -303,7 +303,7 @@ type RootsCapability struct {
 	// The client says when its roots change. MCP `listChanged`, up to 2025-11-25.
 	ListChanged *bool `protobuf:"varint,1,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,11 +345,11 @@ func (x *RootsCapability) GetListChanged() bool {
 	return false
 }
 
-func (x *RootsCapability) GetExtra() []byte {
+func (x *RootsCapability) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ServerCapabilities are what a server can do. MCP `ServerCapabilities`, every revision. Requests for what is not set are
@@ -367,13 +367,13 @@ type ServerCapabilities struct {
 	// The server sends log messages. Deprecated by 2026-07-28, which still has it.
 	Logging *Capability `protobuf:"bytes,5,opt,name=logging,proto3" json:"logging,omitempty"`
 	// MCP's experimental tasks of 2025-11-25, as a JSON object.
-	Tasks []byte `protobuf:"bytes,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Tasks string `protobuf:"bytes,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
-	Extensions []byte `protobuf:"bytes,7,opt,name=extensions,proto3" json:"extensions,omitempty"`
+	Extensions string `protobuf:"bytes,7,opt,name=extensions,proto3" json:"extensions,omitempty"`
 	// Things that are not part of MCP, as a JSON object.
-	Experimental []byte `protobuf:"bytes,8,opt,name=experimental,proto3" json:"experimental,omitempty"`
+	Experimental string `protobuf:"bytes,8,opt,name=experimental,proto3" json:"experimental,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,32 +443,32 @@ func (x *ServerCapabilities) GetLogging() *Capability {
 	return nil
 }
 
-func (x *ServerCapabilities) GetTasks() []byte {
+func (x *ServerCapabilities) GetTasks() string {
 	if x != nil {
 		return x.Tasks
 	}
-	return nil
+	return ""
 }
 
-func (x *ServerCapabilities) GetExtensions() []byte {
+func (x *ServerCapabilities) GetExtensions() string {
 	if x != nil {
 		return x.Extensions
 	}
-	return nil
+	return ""
 }
 
-func (x *ServerCapabilities) GetExperimental() []byte {
+func (x *ServerCapabilities) GetExperimental() string {
 	if x != nil {
 		return x.Experimental
 	}
-	return nil
+	return ""
 }
 
-func (x *ServerCapabilities) GetExtra() []byte {
+func (x *ServerCapabilities) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ToolsCapability says how a server has tools. MCP `ServerCapabilities.tools`, every revision.
@@ -477,7 +477,7 @@ type ToolsCapability struct {
 	// Listeners are told when the list changes. MCP `listChanged`.
 	ListChanged *bool `protobuf:"varint,1,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,11 +519,11 @@ func (x *ToolsCapability) GetListChanged() bool {
 	return false
 }
 
-func (x *ToolsCapability) GetExtra() []byte {
+func (x *ToolsCapability) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ResourcesCapability says how a server has resources. MCP `ServerCapabilities.resources`, every revision.
@@ -534,7 +534,7 @@ type ResourcesCapability struct {
 	// Listeners are told when the list changes. MCP `listChanged`.
 	ListChanged *bool `protobuf:"varint,2,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -583,11 +583,11 @@ func (x *ResourcesCapability) GetListChanged() bool {
 	return false
 }
 
-func (x *ResourcesCapability) GetExtra() []byte {
+func (x *ResourcesCapability) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // PromptsCapability says how a server has prompts. MCP `ServerCapabilities.prompts`, every revision.
@@ -596,7 +596,7 @@ type PromptsCapability struct {
 	// Listeners are told when the list changes. MCP `listChanged`.
 	ListChanged *bool `protobuf:"varint,1,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -638,11 +638,11 @@ func (x *PromptsCapability) GetListChanged() bool {
 	return false
 }
 
-func (x *PromptsCapability) GetExtra() []byte {
+func (x *PromptsCapability) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 var File_mcpbridge_v1_capability_proto protoreflect.FileDescriptor
@@ -652,36 +652,36 @@ const file_mcpbridge_v1_capability_proto_rawDesc = "" +
 	"\x1dmcpbridge/v1/capability.proto\x12\fmcpbridge.v1\x1a\x17mcpbridge/v1/json.proto\"*\n" +
 	"\n" +
 	"Capability\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x88\x03\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x88\x03\n" +
 	"\x12ClientCapabilities\x12W\n" +
 	"\velicitation\x18\x01 \x01(\v2#.mcpbridge.v1.ElicitationCapabilityB\x10\xa2\x8b#\fB\n" +
 	"2025-06-18R\velicitation\x12<\n" +
 	"\bsampling\x18\x02 \x01(\v2 .mcpbridge.v1.SamplingCapabilityR\bsampling\x123\n" +
 	"\x05roots\x18\x03 \x01(\v2\x1d.mcpbridge.v1.RootsCapabilityR\x05roots\x124\n" +
-	"\x05tasks\x18\x04 \x01(\fB\x1e\xa2\x8b#\x1a\x10\x01B\n" +
+	"\x05tasks\x18\x04 \x01(\tB\x1e\xa2\x8b#\x1a\x10\x01B\n" +
 	"2025-11-25J\n" +
 	"2026-07-28R\x05tasks\x12&\n" +
 	"\n" +
-	"extensions\x18\x05 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\n" +
+	"extensions\x18\x05 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\n" +
 	"extensions\x12*\n" +
-	"\fexperimental\x18\x06 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\fexperimental\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xb3\x01\n" +
+	"\fexperimental\x18\x06 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\fexperimental\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xb3\x01\n" +
 	"\x15ElicitationCapability\x12>\n" +
 	"\x04form\x18\x01 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\x04form\x12<\n" +
 	"\x03url\x18\x02 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\x03url\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xba\x01\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xba\x01\n" +
 	"\x12SamplingCapability\x12D\n" +
 	"\acontext\x18\x01 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\acontext\x12@\n" +
 	"\x05tools\x18\x02 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\x05tools\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"z\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"z\n" +
 	"\x0fRootsCapability\x128\n" +
 	"\flist_changed\x18\x01 \x01(\bB\x10\xa2\x8b#\fJ\n" +
 	"2026-07-28H\x00R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
 	"\r_list_changed\"\xef\x03\n" +
 	"\x12ServerCapabilities\x123\n" +
 	"\x05tools\x18\x01 \x01(\v2\x1d.mcpbridge.v1.ToolsCapabilityR\x05tools\x12?\n" +
@@ -690,30 +690,30 @@ const file_mcpbridge_v1_capability_proto_rawDesc = "" +
 	"\vcompletions\x18\x04 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
 	"2025-03-26R\vcompletions\x122\n" +
 	"\alogging\x18\x05 \x01(\v2\x18.mcpbridge.v1.CapabilityR\alogging\x124\n" +
-	"\x05tasks\x18\x06 \x01(\fB\x1e\xa2\x8b#\x1a\x10\x01B\n" +
+	"\x05tasks\x18\x06 \x01(\tB\x1e\xa2\x8b#\x1a\x10\x01B\n" +
 	"2025-11-25J\n" +
 	"2026-07-28R\x05tasks\x12&\n" +
 	"\n" +
-	"extensions\x18\a \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\n" +
+	"extensions\x18\a \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\n" +
 	"extensions\x12*\n" +
-	"\fexperimental\x18\b \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\fexperimental\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"h\n" +
+	"\fexperimental\x18\b \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\fexperimental\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"h\n" +
 	"\x0fToolsCapability\x12&\n" +
 	"\flist_changed\x18\x01 \x01(\bH\x00R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
 	"\r_list_changed\"\x9d\x01\n" +
 	"\x13ResourcesCapability\x12!\n" +
 	"\tsubscribe\x18\x01 \x01(\bH\x00R\tsubscribe\x88\x01\x01\x12&\n" +
 	"\flist_changed\x18\x02 \x01(\bH\x01R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\f\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\f\n" +
 	"\n" +
 	"_subscribeB\x0f\n" +
 	"\r_list_changed\"j\n" +
 	"\x11PromptsCapability\x12&\n" +
 	"\flist_changed\x18\x01 \x01(\bH\x00R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
-	"\r_list_changedB[\n" +
-	"\x10dev.mcpbridge.v1P\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1b\x06proto3"
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
+	"\r_list_changedB\xac\x01\n" +
+	"\x10dev.mcpbridge.v1B\x0fCapabilityProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
 	file_mcpbridge_v1_capability_proto_rawDescOnce sync.Once

@@ -216,7 +216,7 @@ type Icon struct {
 	// The background it is made for: "light" or "dark".
 	Theme *string `protobuf:"bytes,4,opt,name=theme,proto3,oneof" json:"theme,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,11 +279,11 @@ func (x *Icon) GetTheme() string {
 	return ""
 }
 
-func (x *Icon) GetExtra() []byte {
+func (x *Icon) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // Implementation names a program that speaks MCP. MCP `Implementation`, every revision.
@@ -302,7 +302,7 @@ type Implementation struct {
 	// Pictures of the program. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,6,rep,name=icons,proto3" json:"icons,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,11 +379,11 @@ func (x *Implementation) GetIcons() []*Icon {
 	return nil
 }
 
-func (x *Implementation) GetExtra() []byte {
+func (x *Implementation) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // Annotations tell a client how to use or show something. MCP `Annotations`, every revision.
@@ -396,7 +396,7 @@ type Annotations struct {
 	// When it was last changed, in ISO 8601. MCP `lastModified`, since 2025-06-18.
 	LastModified *string `protobuf:"bytes,3,opt,name=last_modified,json=lastModified,proto3,oneof" json:"last_modified,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,11 +452,11 @@ func (x *Annotations) GetLastModified() string {
 	return ""
 }
 
-func (x *Annotations) GetExtra() []byte {
+func (x *Annotations) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // TextContent is text. MCP `TextContent`, every revision.
@@ -467,9 +467,9 @@ type TextContent struct {
 	// How to use it.
 	Annotations *Annotations `protobuf:"bytes,2,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -518,18 +518,18 @@ func (x *TextContent) GetAnnotations() *Annotations {
 	return nil
 }
 
-func (x *TextContent) GetMeta() []byte {
+func (x *TextContent) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *TextContent) GetExtra() []byte {
+func (x *TextContent) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ImageContent is an image. MCP `ImageContent`, every revision.
@@ -542,9 +542,9 @@ type ImageContent struct {
 	// How to use it.
 	Annotations *Annotations `protobuf:"bytes,3,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,4,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -600,18 +600,18 @@ func (x *ImageContent) GetAnnotations() *Annotations {
 	return nil
 }
 
-func (x *ImageContent) GetMeta() []byte {
+func (x *ImageContent) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ImageContent) GetExtra() []byte {
+func (x *ImageContent) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // AudioContent is a piece of sound. MCP `AudioContent`, since 2025-03-26; for 2024-11-05 it becomes an embedded resource.
@@ -624,9 +624,9 @@ type AudioContent struct {
 	// How to use it.
 	Annotations *Annotations `protobuf:"bytes,3,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,4,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -682,18 +682,18 @@ func (x *AudioContent) GetAnnotations() *Annotations {
 	return nil
 }
 
-func (x *AudioContent) GetMeta() []byte {
+func (x *AudioContent) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *AudioContent) GetExtra() []byte {
+func (x *AudioContent) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // EmbeddedResource is the contents of a resource, in place. MCP `EmbeddedResource`, every revision.
@@ -704,9 +704,9 @@ type EmbeddedResource struct {
 	// How to use them.
 	Annotations *Annotations `protobuf:"bytes,2,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -755,18 +755,18 @@ func (x *EmbeddedResource) GetAnnotations() *Annotations {
 	return nil
 }
 
-func (x *EmbeddedResource) GetMeta() []byte {
+func (x *EmbeddedResource) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *EmbeddedResource) GetExtra() []byte {
+func (x *EmbeddedResource) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ToolUseContent is the model's wish to have a tool called. MCP `ToolUseContent`, since 2025-11-25, in sampling only.
@@ -777,11 +777,11 @@ type ToolUseContent struct {
 	// The tool's name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The tool's arguments as a JSON object.
-	Input []byte `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
+	Input string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,4,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -830,25 +830,25 @@ func (x *ToolUseContent) GetName() string {
 	return ""
 }
 
-func (x *ToolUseContent) GetInput() []byte {
+func (x *ToolUseContent) GetInput() string {
 	if x != nil {
 		return x.Input
 	}
-	return nil
+	return ""
 }
 
-func (x *ToolUseContent) GetMeta() []byte {
+func (x *ToolUseContent) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ToolUseContent) GetExtra() []byte {
+func (x *ToolUseContent) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ToolResultContent answers a ToolUseContent. MCP `ToolResultContent`, since 2025-11-25, in sampling only.
@@ -859,13 +859,13 @@ type ToolResultContent struct {
 	// What the tool returned.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
 	// What the tool returned, as JSON. MCP `structuredContent`: an object in 2025-11-25, any value since 2026-07-28.
-	StructuredContent []byte `protobuf:"bytes,3,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
+	StructuredContent string `protobuf:"bytes,3,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
 	// Whether the tool failed. Absent means no. MCP `isError`.
 	IsError *bool `protobuf:"varint,4,opt,name=is_error,json=isError,proto3,oneof" json:"is_error,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,5,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -914,11 +914,11 @@ func (x *ToolResultContent) GetContent() []*ContentBlock {
 	return nil
 }
 
-func (x *ToolResultContent) GetStructuredContent() []byte {
+func (x *ToolResultContent) GetStructuredContent() string {
 	if x != nil {
 		return x.StructuredContent
 	}
-	return nil
+	return ""
 }
 
 func (x *ToolResultContent) GetIsError() bool {
@@ -928,18 +928,18 @@ func (x *ToolResultContent) GetIsError() bool {
 	return false
 }
 
-func (x *ToolResultContent) GetMeta() []byte {
+func (x *ToolResultContent) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ToolResultContent) GetExtra() []byte {
+func (x *ToolResultContent) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ContentBlock is one piece of what a tool, a prompt, a person or a model says. MCP `ContentBlock` and
@@ -1126,9 +1126,9 @@ type Progress struct {
 	// What is being done, for people. Since 2025-03-26.
 	Message *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,4,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1184,18 +1184,18 @@ func (x *Progress) GetMessage() string {
 	return ""
 }
 
-func (x *Progress) GetMeta() []byte {
+func (x *Progress) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *Progress) GetExtra() []byte {
+func (x *Progress) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // LogMessage is a line of a call's log that the caller may see. MCP `notifications/message`, every revision. The bridge
@@ -1207,11 +1207,11 @@ type LogMessage struct {
 	// Which part of the backend says it.
 	Logger *string `protobuf:"bytes,2,opt,name=logger,proto3,oneof" json:"logger,omitempty"`
 	// What is said: any JSON value, often a string or an object.
-	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Data string `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,4,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1260,25 +1260,25 @@ func (x *LogMessage) GetLogger() string {
 	return ""
 }
 
-func (x *LogMessage) GetData() []byte {
+func (x *LogMessage) GetData() string {
 	if x != nil {
 		return x.Data
 	}
-	return nil
+	return ""
 }
 
-func (x *LogMessage) GetMeta() []byte {
+func (x *LogMessage) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *LogMessage) GetExtra() []byte {
+func (x *LogMessage) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ResourceContents is what a resource, or a part of it, holds. MCP `TextResourceContents` and `BlobResourceContents`,
@@ -1297,9 +1297,9 @@ type ResourceContents struct {
 	//	*ResourceContents_Blob
 	Body isResourceContents_Body `protobuf_oneof:"body"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,5,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1373,18 +1373,18 @@ func (x *ResourceContents) GetBlob() []byte {
 	return nil
 }
 
-func (x *ResourceContents) GetMeta() []byte {
+func (x *ResourceContents) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ResourceContents) GetExtra() []byte {
+func (x *ResourceContents) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 type isResourceContents_Body interface {
@@ -1425,9 +1425,9 @@ type Resource struct {
 	// Pictures of it. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,8,rep,name=icons,proto3" json:"icons,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,9,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1518,18 +1518,18 @@ func (x *Resource) GetIcons() []*Icon {
 	return nil
 }
 
-func (x *Resource) GetMeta() []byte {
+func (x *Resource) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *Resource) GetExtra() []byte {
+func (x *Resource) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 var File_mcpbridge_v1_common_proto protoreflect.FileDescriptor
@@ -1542,7 +1542,7 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\tmime_type\x18\x02 \x01(\tH\x00R\bmimeType\x88\x01\x01\x12\x14\n" +
 	"\x05sizes\x18\x03 \x03(\tR\x05sizes\x12\x19\n" +
 	"\x05theme\x18\x04 \x01(\tH\x01R\x05theme\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\f\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\f\n" +
 	"\n" +
 	"_mime_typeB\b\n" +
 	"\x06_theme\"\xe0\x02\n" +
@@ -1558,7 +1558,7 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"websiteUrl\x88\x01\x01\x12:\n" +
 	"\x05icons\x18\x06 \x03(\v2\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\x05icons\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_website_url\"\xd7\x01\n" +
@@ -1567,49 +1567,49 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\bpriority\x18\x02 \x01(\x01H\x00R\bpriority\x88\x01\x01\x12:\n" +
 	"\rlast_modified\x18\x03 \x01(\tB\x10\xa2\x8b#\fB\n" +
 	"2025-06-18H\x01R\flastModified\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\v\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\v\n" +
 	"\t_priorityB\x10\n" +
 	"\x0e_last_modified\"\xa5\x01\n" +
 	"\vTextContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12;\n" +
 	"\vannotations\x18\x02 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x03 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xc3\x01\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xc3\x01\n" +
 	"\fImageContent\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1b\n" +
 	"\tmime_type\x18\x02 \x01(\tR\bmimeType\x12;\n" +
 	"\vannotations\x18\x03 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x04 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xc3\x01\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xc3\x01\n" +
 	"\fAudioContent\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1b\n" +
 	"\tmime_type\x18\x02 \x01(\tR\bmimeType\x12;\n" +
 	"\vannotations\x18\x03 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x04 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xda\x01\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xda\x01\n" +
 	"\x10EmbeddedResource\x12B\n" +
 	"\bresource\x18\x01 \x01(\v2\x1e.mcpbridge.v1.ResourceContentsB\x06\xa2\x8b#\x02(\x01R\bresource\x12;\n" +
 	"\vannotations\x18\x02 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x03 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x91\x01\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x91\x01\n" +
 	"\x0eToolUseContent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
-	"\x05input\x18\x03 \x01(\fB\n" +
+	"\x05input\x18\x03 \x01(\tB\n" +
 	"\xa2\x8b#\x06\x10\x012\x02{}R\x05input\x12\x1b\n" +
-	"\x04meta\x18\x04 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x92\x02\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x92\x02\n" +
 	"\x11ToolResultContent\x12\x1e\n" +
 	"\vtool_use_id\x18\x01 \x01(\tR\ttoolUseId\x12<\n" +
 	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\x06\xa2\x8b#\x02(\x01R\acontent\x127\n" +
-	"\x12structured_content\x18\x03 \x01(\fB\b\xa2\x8b#\x04\x10\x01\x18\x01R\x11structuredContent\x12\x1e\n" +
+	"\x12structured_content\x18\x03 \x01(\tB\b\xa2\x8b#\x04\x10\x01\x18\x01R\x11structuredContent\x12\x1e\n" +
 	"\bis_error\x18\x04 \x01(\bH\x00R\aisError\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x05 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\v\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\v\n" +
 	"\t_is_error\"\xa6\x04\n" +
 	"\fContentBlock\x12/\n" +
 	"\x04text\x18\x01 \x01(\v2\x19.mcpbridge.v1.TextContentH\x00R\x04text\x122\n" +
@@ -1635,8 +1635,8 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\x05total\x18\x02 \x01(\x01H\x00R\x05total\x88\x01\x01\x12/\n" +
 	"\amessage\x18\x03 \x01(\tB\x10\xa2\x8b#\fB\n" +
 	"2025-03-26H\x01R\amessage\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x04 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
 	"\x06_totalB\n" +
 	"\n" +
 	"\b_message\"\xc1\x01\n" +
@@ -1644,19 +1644,19 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"LogMessage\x12,\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x16.mcpbridge.v1.LogLevelR\x05level\x12\x1b\n" +
 	"\x06logger\x18\x02 \x01(\tH\x00R\x06logger\x88\x01\x01\x12\"\n" +
-	"\x04data\x18\x03 \x01(\fB\x0e\xa2\x8b#\n" +
+	"\x04data\x18\x03 \x01(\tB\x0e\xa2\x8b#\n" +
 	"\x10\x01\x18\x012\x04nullR\x04data\x12\x1b\n" +
-	"\x04meta\x18\x04 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
 	"\a_logger\"\xcf\x01\n" +
 	"\x10ResourceContents\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12 \n" +
 	"\tmime_type\x18\x02 \x01(\tH\x01R\bmimeType\x88\x01\x01\x12\x14\n" +
 	"\x04text\x18\x03 \x01(\tH\x00R\x04text\x12\x14\n" +
 	"\x04blob\x18\x04 \x01(\fH\x00R\x04blob\x12'\n" +
-	"\x04meta\x18\x05 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x06\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x06\n" +
 	"\x04bodyB\f\n" +
 	"\n" +
 	"_mime_type\"\xb0\x03\n" +
@@ -1671,9 +1671,9 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\x04size\x18\a \x01(\x03H\x03R\x04size\x88\x01\x01\x12:\n" +
 	"\x05icons\x18\b \x03(\v2\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\x05icons\x12'\n" +
-	"\x04meta\x18\t \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\f\n" +
 	"\n" +
@@ -1697,8 +1697,8 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"CacheScope\x12\x1b\n" +
 	"\x17CACHE_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CACHE_SCOPE_PUBLIC\x10\x01\x12\x17\n" +
-	"\x13CACHE_SCOPE_PRIVATE\x10\x02B[\n" +
-	"\x10dev.mcpbridge.v1P\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1b\x06proto3"
+	"\x13CACHE_SCOPE_PRIVATE\x10\x02B\xa8\x01\n" +
+	"\x10dev.mcpbridge.v1B\vCommonProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
 	file_mcpbridge_v1_common_proto_rawDescOnce sync.Once

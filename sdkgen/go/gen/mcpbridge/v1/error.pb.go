@@ -87,7 +87,7 @@ type JsonRpcError struct {
 	// What went wrong, for people. Empty: the status's message.
 	Message *string `protobuf:"bytes,2,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// More about it, as JSON.
-	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Data          string `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,11 +136,11 @@ func (x *JsonRpcError) GetMessage() string {
 	return ""
 }
 
-func (x *JsonRpcError) GetData() []byte {
+func (x *JsonRpcError) GetData() string {
 	if x != nil {
 		return x.Data
 	}
-	return nil
+	return ""
 }
 
 // CallFailure tells what became of a call that has no answer. The bridge adds it to the details of a gRPC status, and says
@@ -216,7 +216,7 @@ const file_mcpbridge_v1_error_proto_rawDesc = "" +
 	"\fJsonRpcError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x03R\x04code\x12\x1d\n" +
 	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x88\x01\x01\x12\x1c\n" +
-	"\x04data\x18\x03 \x01(\fB\b\xa2\x8b#\x04\x10\x01\x18\x01R\x04dataB\n" +
+	"\x04data\x18\x03 \x01(\tB\b\xa2\x8b#\x04\x10\x01\x18\x01R\x04dataB\n" +
 	"\n" +
 	"\b_message\"\x89\x02\n" +
 	"\vCallFailure\x12;\n" +
@@ -228,8 +228,9 @@ const file_mcpbridge_v1_error_proto_rawDesc = "" +
 	"\x14OUTCOME_NOT_EXECUTED\x10\x01\x12\x13\n" +
 	"\x0fOUTCOME_UNKNOWN\x10\x02\x12\x14\n" +
 	"\x10OUTCOME_EXECUTED\x10\x03B\x11\n" +
-	"\x0f_retry_after_msB[\n" +
-	"\x10dev.mcpbridge.v1P\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1b\x06proto3"
+	"\x0f_retry_after_msB\xa7\x01\n" +
+	"\x10dev.mcpbridge.v1B\n" +
+	"ErrorProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
 	file_mcpbridge_v1_error_proto_rawDescOnce sync.Once

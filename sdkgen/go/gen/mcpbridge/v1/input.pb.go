@@ -147,9 +147,9 @@ type InputRequired struct {
 	// seals it. It comes back only to the same caller, tool and arguments. MCP `requestState`.
 	State []byte `protobuf:"bytes,2,opt,name=state,proto3,oneof" json:"state,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,18 +198,18 @@ func (x *InputRequired) GetState() []byte {
 	return nil
 }
 
-func (x *InputRequired) GetMeta() []byte {
+func (x *InputRequired) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *InputRequired) GetExtra() []byte {
+func (x *InputRequired) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // InputRequest is one thing that is asked of the client. MCP `InputRequest`, since 2026-07-28.
@@ -447,7 +447,7 @@ type InputError struct {
 	// What happened, for people.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The JSON-RPC error's data, as JSON.
-	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Data          string `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -503,11 +503,11 @@ func (x *InputError) GetMessage() string {
 	return ""
 }
 
-func (x *InputError) GetData() []byte {
+func (x *InputError) GetData() string {
 	if x != nil {
 		return x.Data
 	}
-	return nil
+	return ""
 }
 
 // ElicitRequest asks the client's user. MCP `ElicitRequestParams`, since 2025-06-18.
@@ -603,11 +603,11 @@ type ElicitForm struct {
 	// The question, for people.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// The form's fields: a JSON Schema with `type: object` and properties of primitive types. MCP `requestedSchema`.
-	RequestedSchema []byte `protobuf:"bytes,2,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
+	RequestedSchema string `protobuf:"bytes,2,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,25 +649,25 @@ func (x *ElicitForm) GetMessage() string {
 	return ""
 }
 
-func (x *ElicitForm) GetRequestedSchema() []byte {
+func (x *ElicitForm) GetRequestedSchema() string {
 	if x != nil {
 		return x.RequestedSchema
 	}
-	return nil
+	return ""
 }
 
-func (x *ElicitForm) GetMeta() []byte {
+func (x *ElicitForm) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ElicitForm) GetExtra() []byte {
+func (x *ElicitForm) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ElicitUrl is a web page to visit. MCP `ElicitRequestURLParams`, since 2025-11-25.
@@ -681,9 +681,9 @@ type ElicitUrl struct {
 	// where there is none.
 	ElicitationId *string `protobuf:"bytes,3,opt,name=elicitation_id,json=elicitationId,proto3,oneof" json:"elicitation_id,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,4,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,18 +739,18 @@ func (x *ElicitUrl) GetElicitationId() string {
 	return ""
 }
 
-func (x *ElicitUrl) GetMeta() []byte {
+func (x *ElicitUrl) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ElicitUrl) GetExtra() []byte {
+func (x *ElicitUrl) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ElicitResult is the user's answer. MCP `ElicitResult`, since 2025-06-18. It is not checked against the form's schema.
@@ -759,11 +759,11 @@ type ElicitResult struct {
 	// What the user did.
 	Action ElicitAction `protobuf:"varint,1,opt,name=action,proto3,enum=mcpbridge.v1.ElicitAction" json:"action,omitempty"`
 	// What the user filled in, as a JSON object. Only with ELICIT_ACTION_ACCEPT of a form.
-	Content []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -805,34 +805,34 @@ func (x *ElicitResult) GetAction() ElicitAction {
 	return ElicitAction_ELICIT_ACTION_UNSPECIFIED
 }
 
-func (x *ElicitResult) GetContent() []byte {
+func (x *ElicitResult) GetContent() string {
 	if x != nil {
 		return x.Content
 	}
-	return nil
+	return ""
 }
 
-func (x *ElicitResult) GetMeta() []byte {
+func (x *ElicitResult) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ElicitResult) GetExtra() []byte {
+func (x *ElicitResult) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ListRootsRequest asks for the folders the client works in. MCP `ListRootsRequest`, every revision.
 type ListRootsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,1,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -867,18 +867,18 @@ func (*ListRootsRequest) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *ListRootsRequest) GetMeta() []byte {
+func (x *ListRootsRequest) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ListRootsRequest) GetExtra() []byte {
+func (x *ListRootsRequest) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ListRootsResult are the folders the client works in. MCP `ListRootsResult`, every revision.
@@ -887,9 +887,9 @@ type ListRootsResult struct {
 	// The folders.
 	Roots []*Root `protobuf:"bytes,1,rep,name=roots,proto3" json:"roots,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,2,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,18 +931,18 @@ func (x *ListRootsResult) GetRoots() []*Root {
 	return nil
 }
 
-func (x *ListRootsResult) GetMeta() []byte {
+func (x *ListRootsResult) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *ListRootsResult) GetExtra() []byte {
+func (x *ListRootsResult) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // Root is a folder or file the client works in. MCP `Root`, every revision.
@@ -953,9 +953,9 @@ type Root struct {
 	// Its name for people.
 	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1004,18 +1004,18 @@ func (x *Root) GetName() string {
 	return ""
 }
 
-func (x *Root) GetMeta() []byte {
+func (x *Root) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *Root) GetExtra() []byte {
+func (x *Root) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // CreateMessageRequest asks the client's model. MCP `CreateMessageRequestParams`, every revision.
@@ -1036,15 +1036,15 @@ type CreateMessageRequest struct {
 	// Texts that end the answer. MCP `stopSequences`.
 	StopSequences []string `protobuf:"bytes,7,rep,name=stop_sequences,json=stopSequences,proto3" json:"stop_sequences,omitempty"`
 	// Anything for the model's provider, as a JSON object.
-	Metadata []byte `protobuf:"bytes,8,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	Metadata string `protobuf:"bytes,8,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// Tools the model may wish for. Only if the caller's capabilities have `sampling.tools`. Since 2025-11-25.
 	Tools []*Tool `protobuf:"bytes,9,rep,name=tools,proto3" json:"tools,omitempty"`
 	// How the model uses the tools. Since 2025-11-25. MCP `toolChoice`.
 	ToolChoice *ToolChoice `protobuf:"bytes,10,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,11,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1128,11 +1128,11 @@ func (x *CreateMessageRequest) GetStopSequences() []string {
 	return nil
 }
 
-func (x *CreateMessageRequest) GetMetadata() []byte {
+func (x *CreateMessageRequest) GetMetadata() string {
 	if x != nil {
 		return x.Metadata
 	}
-	return nil
+	return ""
 }
 
 func (x *CreateMessageRequest) GetTools() []*Tool {
@@ -1149,18 +1149,18 @@ func (x *CreateMessageRequest) GetToolChoice() *ToolChoice {
 	return nil
 }
 
-func (x *CreateMessageRequest) GetMeta() []byte {
+func (x *CreateMessageRequest) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *CreateMessageRequest) GetExtra() []byte {
+func (x *CreateMessageRequest) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // SamplingMessage is one turn of a conversation with a model. MCP `SamplingMessage`, every revision.
@@ -1171,9 +1171,9 @@ type SamplingMessage struct {
 	// What is said: one block up to 2025-06-18, any number since 2025-11-25.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-11-25.
-	Meta []byte `protobuf:"bytes,3,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1222,18 +1222,18 @@ func (x *SamplingMessage) GetContent() []*ContentBlock {
 	return nil
 }
 
-func (x *SamplingMessage) GetMeta() []byte {
+func (x *SamplingMessage) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *SamplingMessage) GetExtra() []byte {
+func (x *SamplingMessage) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ModelPreferences say which model is wanted, each from 0 (does not matter) to 1 (matters most). MCP `ModelPreferences`,
@@ -1249,7 +1249,7 @@ type ModelPreferences struct {
 	// How much ability matters. MCP `intelligencePriority`.
 	IntelligencePriority *float64 `protobuf:"fixed64,4,opt,name=intelligence_priority,json=intelligencePriority,proto3,oneof" json:"intelligence_priority,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1312,11 +1312,11 @@ func (x *ModelPreferences) GetIntelligencePriority() float64 {
 	return 0
 }
 
-func (x *ModelPreferences) GetExtra() []byte {
+func (x *ModelPreferences) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ModelHint names a model. MCP `ModelHint`, every revision.
@@ -1325,7 +1325,7 @@ type ModelHint struct {
 	// The model's name, or a part of it.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1367,11 +1367,11 @@ func (x *ModelHint) GetName() string {
 	return ""
 }
 
-func (x *ModelHint) GetExtra() []byte {
+func (x *ModelHint) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ToolChoice says how a model uses tools. MCP `ToolChoice`, since 2025-11-25.
@@ -1380,7 +1380,7 @@ type ToolChoice struct {
 	// "auto" (the default), "required" or "none".
 	Mode *string `protobuf:"bytes,1,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1422,11 +1422,11 @@ func (x *ToolChoice) GetMode() string {
 	return ""
 }
 
-func (x *ToolChoice) GetExtra() []byte {
+func (x *ToolChoice) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // CreateMessageResult is the model's answer. MCP `CreateMessageResult`, every revision.
@@ -1441,9 +1441,9 @@ type CreateMessageResult struct {
 	// Why the answer ends: "endTurn", "stopSequence", "maxTokens", "toolUse" or another. MCP `stopReason`.
 	StopReason *string `protobuf:"bytes,4,opt,name=stop_reason,json=stopReason,proto3,oneof" json:"stop_reason,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,5,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1506,18 +1506,18 @@ func (x *CreateMessageResult) GetStopReason() string {
 	return ""
 }
 
-func (x *CreateMessageResult) GetMeta() []byte {
+func (x *CreateMessageResult) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *CreateMessageResult) GetExtra() []byte {
+func (x *CreateMessageResult) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 var File_mcpbridge_v1_input_proto protoreflect.FileDescriptor
@@ -1530,8 +1530,8 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\rinputRequestsR\brequests\x12/\n" +
 	"\x05state\x18\x02 \x01(\fB\x14\xa2\x8b#\x10\n" +
 	"\frequestState \x01H\x00R\x05state\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x03 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\x1aW\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\x1aW\n" +
 	"\rRequestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.mcpbridge.v1.InputRequestR\x05value:\x028\x01:\x14\xa2\x8b#\x102\x0einput_requiredB\b\n" +
@@ -1561,7 +1561,7 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1f.mcpbridge.v1.InputError.ReasonR\x06reason\x12\x17\n" +
 	"\x04code\x18\x02 \x01(\x03H\x00R\x04code\x88\x01\x01\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\"b\n" +
+	"\x04data\x18\x04 \x01(\tR\x04data\"b\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12REASON_UNSUPPORTED\x10\x01\x12\x14\n" +
@@ -1578,36 +1578,36 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\n" +
 	"ElicitForm\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12V\n" +
-	"\x10requested_schema\x18\x02 \x01(\fB+\xa2\x8b#'\x10\x01(\x012!{\"type\":\"object\",\"properties\":{}}R\x0frequestedSchema\x12\x1b\n" +
-	"\x04meta\x18\x03 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xcf\x01\n" +
+	"\x10requested_schema\x18\x02 \x01(\tB+\xa2\x8b#'\x10\x01(\x012!{\"type\":\"object\",\"properties\":{}}R\x0frequestedSchema\x12\x1b\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xcf\x01\n" +
 	"\tElicitUrl\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12H\n" +
 	"\x0eelicitation_id\x18\x03 \x01(\tB\x1c\xa2\x8b#\x18B\n" +
 	"2025-11-25J\n" +
 	"2026-07-28H\x00R\relicitationId\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x04 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x11\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x11\n" +
 	"\x0f_elicitation_id\"\x9f\x01\n" +
 	"\fElicitResult\x122\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x1a.mcpbridge.v1.ElicitActionR\x06action\x12 \n" +
-	"\acontent\x18\x02 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\acontent\x12\x1b\n" +
-	"\x04meta\x18\x03 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"M\n" +
+	"\acontent\x18\x02 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\acontent\x12\x1b\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"M\n" +
 	"\x10ListRootsRequest\x12\x1b\n" +
-	"\x04meta\x18\x01 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"~\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"~\n" +
 	"\x0fListRootsResult\x120\n" +
 	"\x05roots\x18\x01 \x03(\v2\x12.mcpbridge.v1.RootB\x06\xa2\x8b#\x02(\x01R\x05roots\x12\x1b\n" +
-	"\x04meta\x18\x02 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x81\x01\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x81\x01\n" +
 	"\x04Root\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12'\n" +
-	"\x04meta\x18\x03 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
 	"\x05_name\"\x89\x05\n" +
 	"\x14CreateMessageRequest\x12A\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.mcpbridge.v1.SamplingMessageB\x06\xa2\x8b#\x02(\x01R\bmessages\x12K\n" +
@@ -1618,41 +1618,41 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\n" +
 	"max_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12%\n" +
 	"\x0estop_sequences\x18\a \x03(\tR\rstopSequences\x12\"\n" +
-	"\bmetadata\x18\b \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\bmetadata\x12:\n" +
+	"\bmetadata\x18\b \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\bmetadata\x12:\n" +
 	"\x05tools\x18\t \x03(\v2\x12.mcpbridge.v1.ToolB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\x05tools\x12K\n" +
 	"\vtool_choice\x18\n" +
 	" \x01(\v2\x18.mcpbridge.v1.ToolChoiceB\x10\xa2\x8b#\fB\n" +
 	"2025-11-25R\n" +
 	"toolChoice\x12\x1b\n" +
-	"\x04meta\x18\v \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x10\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x10\n" +
 	"\x0e_system_promptB\x12\n" +
 	"\x10_include_contextB\x0e\n" +
 	"\f_temperature\"\xc0\x01\n" +
 	"\x0fSamplingMessage\x12&\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x12.mcpbridge.v1.RoleR\x04role\x12>\n" +
 	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\b\xa2\x8b#\x04(\x018\x01R\acontent\x12'\n" +
-	"\x04meta\x18\x03 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-11-25R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xae\x02\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xae\x02\n" +
 	"\x10ModelPreferences\x12-\n" +
 	"\x05hints\x18\x01 \x03(\v2\x17.mcpbridge.v1.ModelHintR\x05hints\x12(\n" +
 	"\rcost_priority\x18\x02 \x01(\x01H\x00R\fcostPriority\x88\x01\x01\x12*\n" +
 	"\x0espeed_priority\x18\x03 \x01(\x01H\x01R\rspeedPriority\x88\x01\x01\x128\n" +
 	"\x15intelligence_priority\x18\x04 \x01(\x01H\x02R\x14intelligencePriority\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x10\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x10\n" +
 	"\x0e_cost_priorityB\x11\n" +
 	"\x0f_speed_priorityB\x18\n" +
 	"\x16_intelligence_priority\"K\n" +
 	"\tModelHint\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
 	"\x05_name\"L\n" +
 	"\n" +
 	"ToolChoice\x12\x17\n" +
 	"\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
 	"\x05_mode\"\x84\x02\n" +
 	"\x13CreateMessageResult\x12&\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x12.mcpbridge.v1.RoleR\x04role\x12>\n" +
@@ -1660,15 +1660,16 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12$\n" +
 	"\vstop_reason\x18\x04 \x01(\tH\x00R\n" +
 	"stopReason\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x05 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0e\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0e\n" +
 	"\f_stop_reason*|\n" +
 	"\fElicitAction\x12\x1d\n" +
 	"\x19ELICIT_ACTION_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ELICIT_ACTION_ACCEPT\x10\x01\x12\x19\n" +
 	"\x15ELICIT_ACTION_DECLINE\x10\x02\x12\x18\n" +
-	"\x14ELICIT_ACTION_CANCEL\x10\x03B[\n" +
-	"\x10dev.mcpbridge.v1P\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1b\x06proto3"
+	"\x14ELICIT_ACTION_CANCEL\x10\x03B\xa7\x01\n" +
+	"\x10dev.mcpbridge.v1B\n" +
+	"InputProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
 	file_mcpbridge_v1_input_proto_rawDescOnce sync.Once

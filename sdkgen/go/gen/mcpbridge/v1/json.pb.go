@@ -33,7 +33,7 @@ type JsonField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The member's name, where it cannot be the field's json_name. In a union: the value of the tag.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The field is `bytes` that hold JSON text. It is checked and passed on untouched; no bytes mean no member.
+	// The field is JSON text. It is checked and passed on untouched; if it is empty, there is no member.
 	Raw bool `protobuf:"varint,2,opt,name=raw,proto3" json:"raw,omitempty"`
 	// The field is `raw`, and JSON `null` is a value of it like any other. Elsewhere `null` means the same as no member.
 	Nullable bool `protobuf:"varint,3,opt,name=nullable,proto3" json:"nullable,omitempty"`
@@ -49,7 +49,7 @@ type JsonField struct {
 	Since string `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
 	// The first MCP revision that no longer has the member. Empty: none yet.
 	Until string `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`
-	// The field is `bytes` that hold a JSON object of the members this contract has no field for.
+	// The field is the JSON object of the members this contract has no field for.
 	Extra bool `protobuf:"varint,10,opt,name=extra,proto3" json:"extra,omitempty"`
 	// The members of this message are written in place, as if they were members of the message around it.
 	Inline bool `protobuf:"varint,11,opt,name=inline,proto3" json:"inline,omitempty"`
@@ -339,8 +339,8 @@ const file_mcpbridge_v1_json_proto_rawDesc = "" +
 	"\vresult_type\x18\x06 \x01(\tR\n" +
 	"resultType:L\n" +
 	"\x04json\x12\x1d.google.protobuf.FieldOptions\x18\xb4\xb1\x04 \x01(\v2\x17.mcpbridge.v1.JsonFieldR\x04json:_\n" +
-	"\fjson_message\x12\x1f.google.protobuf.MessageOptions\x18\xb4\xb1\x04 \x01(\v2\x19.mcpbridge.v1.JsonMessageR\vjsonMessageB[\n" +
-	"\x10dev.mcpbridge.v1P\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1b\x06proto3"
+	"\fjson_message\x12\x1f.google.protobuf.MessageOptions\x18\xb4\xb1\x04 \x01(\v2\x19.mcpbridge.v1.JsonMessageR\vjsonMessageB\xa1\x01\n" +
+	"\x10dev.mcpbridge.v1B\x04JsonP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
 	file_mcpbridge_v1_json_proto_rawDescOnce sync.Once

@@ -32,9 +32,9 @@ type Tool struct {
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// Its arguments: a JSON Schema with `type: object`, of 2020-12 unless `$schema` says otherwise. Empty: any object. MCP
 	// `inputSchema`.
-	InputSchema []byte `protobuf:"bytes,4,opt,name=input_schema,json=inputSchema,proto3" json:"input_schema,omitempty"`
+	InputSchema string `protobuf:"bytes,4,opt,name=input_schema,json=inputSchema,proto3" json:"input_schema,omitempty"`
 	// Its structured result: a JSON Schema. Since 2025-06-18 with `type: object`, since 2026-07-28 any. MCP `outputSchema`.
-	OutputSchema []byte `protobuf:"bytes,5,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
+	OutputSchema string `protobuf:"bytes,5,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
 	// What to expect of it. Since 2025-03-26.
 	Annotations *ToolAnnotations `protobuf:"bytes,6,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// Pictures of it. Since 2025-11-25.
@@ -42,9 +42,9 @@ type Tool struct {
 	// How it runs as a task. 2025-11-25 only.
 	Execution *ToolExecution `protobuf:"bytes,8,opt,name=execution,proto3" json:"execution,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta []byte `protobuf:"bytes,9,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -100,18 +100,18 @@ func (x *Tool) GetDescription() string {
 	return ""
 }
 
-func (x *Tool) GetInputSchema() []byte {
+func (x *Tool) GetInputSchema() string {
 	if x != nil {
 		return x.InputSchema
 	}
-	return nil
+	return ""
 }
 
-func (x *Tool) GetOutputSchema() []byte {
+func (x *Tool) GetOutputSchema() string {
 	if x != nil {
 		return x.OutputSchema
 	}
-	return nil
+	return ""
 }
 
 func (x *Tool) GetAnnotations() *ToolAnnotations {
@@ -135,18 +135,18 @@ func (x *Tool) GetExecution() *ToolExecution {
 	return nil
 }
 
-func (x *Tool) GetMeta() []byte {
+func (x *Tool) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *Tool) GetExtra() []byte {
+func (x *Tool) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ToolAnnotations are hints. Whoever does not trust the server does not trust them. MCP `ToolAnnotations`, since 2025-03-26.
@@ -163,7 +163,7 @@ type ToolAnnotations struct {
 	// It deals with the world outside. Absent means true. MCP `openWorldHint`.
 	OpenWorldHint *bool `protobuf:"varint,5,opt,name=open_world_hint,json=openWorldHint,proto3,oneof" json:"open_world_hint,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -233,11 +233,11 @@ func (x *ToolAnnotations) GetOpenWorldHint() bool {
 	return false
 }
 
-func (x *ToolAnnotations) GetExtra() []byte {
+func (x *ToolAnnotations) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // ToolExecution says how a tool runs as a task. MCP `ToolExecution`, 2025-11-25 only.
@@ -246,7 +246,7 @@ type ToolExecution struct {
 	// "forbidden" (the default), "optional" or "required". MCP `taskSupport`.
 	TaskSupport *string `protobuf:"bytes,1,opt,name=task_support,json=taskSupport,proto3,oneof" json:"task_support,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,11 +288,11 @@ func (x *ToolExecution) GetTaskSupport() string {
 	return ""
 }
 
-func (x *ToolExecution) GetExtra() []byte {
+func (x *ToolExecution) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 // CallToolResult is what a tool returned. MCP `CallToolResult`, every revision. A tool that failed returns a result with
@@ -302,14 +302,16 @@ type CallToolResult struct {
 	// What it returned, for the model.
 	Content []*ContentBlock `protobuf:"bytes,1,rep,name=content,proto3" json:"content,omitempty"`
 	// What it returned, as JSON of its output_schema. For revisions that cannot carry it, it becomes text in `content`
-	// unless there is text already. MCP `structuredContent`: since 2025-06-18 an object, since 2026-07-28 any value.
+	// unless there is text already. MCP `structuredContent`: since 2025-06-18 an object, since 2026-07-28 any value. JSON
+	// text in UTF-8. bytes, because a string of 64 KiB costs a Python backend 6 % more; the wire type is the same, so that
+	// a copy of this file may declare it string.
 	StructuredContent []byte `protobuf:"bytes,2,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
 	// Whether it failed. Absent means no. MCP `isError`.
 	IsError *bool `protobuf:"varint,3,opt,name=is_error,json=isError,proto3,oneof" json:"is_error,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta []byte `protobuf:"bytes,4,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
-	Extra         []byte `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,18 +367,18 @@ func (x *CallToolResult) GetIsError() bool {
 	return false
 }
 
-func (x *CallToolResult) GetMeta() []byte {
+func (x *CallToolResult) GetMeta() string {
 	if x != nil {
 		return x.Meta
 	}
-	return nil
+	return ""
 }
 
-func (x *CallToolResult) GetExtra() []byte {
+func (x *CallToolResult) GetExtra() string {
 	if x != nil {
 		return x.Extra
 	}
-	return nil
+	return ""
 }
 
 var File_mcpbridge_v1_tool_proto protoreflect.FileDescriptor
@@ -389,8 +391,8 @@ const file_mcpbridge_v1_tool_proto_rawDesc = "" +
 	"\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\fB\n" +
 	"2025-06-18H\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12>\n" +
-	"\finput_schema\x18\x04 \x01(\fB\x1b\xa2\x8b#\x17\x10\x01(\x012\x11{\"type\":\"object\"}R\vinputSchema\x127\n" +
-	"\routput_schema\x18\x05 \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\finput_schema\x18\x04 \x01(\tB\x1b\xa2\x8b#\x17\x10\x01(\x012\x11{\"type\":\"object\"}R\vinputSchema\x127\n" +
+	"\routput_schema\x18\x05 \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\foutputSchema\x12Q\n" +
 	"\vannotations\x18\x06 \x01(\v2\x1d.mcpbridge.v1.ToolAnnotationsB\x10\xa2\x8b#\fB\n" +
 	"2025-03-26R\vannotations\x12:\n" +
@@ -399,9 +401,9 @@ const file_mcpbridge_v1_tool_proto_rawDesc = "" +
 	"\texecution\x18\b \x01(\v2\x1b.mcpbridge.v1.ToolExecutionB\x1c\xa2\x8b#\x18B\n" +
 	"2025-11-25J\n" +
 	"2026-07-28R\texecution\x12'\n" +
-	"\x04meta\x18\t \x01(\fB\x12\xa2\x8b#\x0e\x10\x01B\n" +
+	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_description\"\xda\x02\n" +
 	"\x0fToolAnnotations\x12\x19\n" +
@@ -410,7 +412,7 @@ const file_mcpbridge_v1_tool_proto_rawDesc = "" +
 	"\x10destructive_hint\x18\x03 \x01(\bH\x02R\x0fdestructiveHint\x88\x01\x01\x12,\n" +
 	"\x0fidempotent_hint\x18\x04 \x01(\bH\x03R\x0eidempotentHint\x88\x01\x01\x12+\n" +
 	"\x0fopen_world_hint\x18\x05 \x01(\bH\x04R\ropenWorldHint\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
 	"\x06_titleB\x11\n" +
 	"\x0f_read_only_hintB\x13\n" +
 	"\x11_destructive_hintB\x12\n" +
@@ -418,18 +420,18 @@ const file_mcpbridge_v1_tool_proto_rawDesc = "" +
 	"\x10_open_world_hint\"f\n" +
 	"\rToolExecution\x12&\n" +
 	"\ftask_support\x18\x01 \x01(\tH\x00R\vtaskSupport\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
 	"\r_task_support\"\x8b\x02\n" +
 	"\x0eCallToolResult\x12<\n" +
 	"\acontent\x18\x01 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\x06\xa2\x8b#\x02(\x01R\acontent\x12C\n" +
 	"\x12structured_content\x18\x02 \x01(\fB\x14\xa2\x8b#\x10\x10\x01\x18\x01B\n" +
 	"2025-06-18R\x11structuredContent\x12\x1e\n" +
 	"\bis_error\x18\x03 \x01(\bH\x00R\aisError\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x04 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\fB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
+	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\v\n" +
-	"\t_is_errorB[\n" +
-	"\x10dev.mcpbridge.v1P\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1b\x06proto3"
+	"\t_is_errorB\xa6\x01\n" +
+	"\x10dev.mcpbridge.v1B\tToolProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
 	file_mcpbridge_v1_tool_proto_rawDescOnce sync.Once

@@ -9,8 +9,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class Capability(_message.Message):
     __slots__ = ("extra",)
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    extra: bytes
-    def __init__(self, extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, extra: _Optional[str] = ...) -> None: ...
 
 class ClientCapabilities(_message.Message):
     __slots__ = ("elicitation", "sampling", "roots", "tasks", "extensions", "experimental", "extra")
@@ -24,11 +24,11 @@ class ClientCapabilities(_message.Message):
     elicitation: ElicitationCapability
     sampling: SamplingCapability
     roots: RootsCapability
-    tasks: bytes
-    extensions: bytes
-    experimental: bytes
-    extra: bytes
-    def __init__(self, elicitation: _Optional[_Union[ElicitationCapability, _Mapping]] = ..., sampling: _Optional[_Union[SamplingCapability, _Mapping]] = ..., roots: _Optional[_Union[RootsCapability, _Mapping]] = ..., tasks: _Optional[bytes] = ..., extensions: _Optional[bytes] = ..., experimental: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    tasks: str
+    extensions: str
+    experimental: str
+    extra: str
+    def __init__(self, elicitation: _Optional[_Union[ElicitationCapability, _Mapping]] = ..., sampling: _Optional[_Union[SamplingCapability, _Mapping]] = ..., roots: _Optional[_Union[RootsCapability, _Mapping]] = ..., tasks: _Optional[str] = ..., extensions: _Optional[str] = ..., experimental: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ElicitationCapability(_message.Message):
     __slots__ = ("form", "url", "extra")
@@ -37,8 +37,8 @@ class ElicitationCapability(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     form: Capability
     url: Capability
-    extra: bytes
-    def __init__(self, form: _Optional[_Union[Capability, _Mapping]] = ..., url: _Optional[_Union[Capability, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, form: _Optional[_Union[Capability, _Mapping]] = ..., url: _Optional[_Union[Capability, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class SamplingCapability(_message.Message):
     __slots__ = ("context", "tools", "extra")
@@ -47,16 +47,16 @@ class SamplingCapability(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: Capability
     tools: Capability
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[Capability, _Mapping]] = ..., tools: _Optional[_Union[Capability, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[Capability, _Mapping]] = ..., tools: _Optional[_Union[Capability, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class RootsCapability(_message.Message):
     __slots__ = ("list_changed", "extra")
     LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     list_changed: bool
-    extra: bytes
-    def __init__(self, list_changed: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, list_changed: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ServerCapabilities(_message.Message):
     __slots__ = ("tools", "resources", "prompts", "completions", "logging", "tasks", "extensions", "experimental", "extra")
@@ -74,19 +74,19 @@ class ServerCapabilities(_message.Message):
     prompts: PromptsCapability
     completions: Capability
     logging: Capability
-    tasks: bytes
-    extensions: bytes
-    experimental: bytes
-    extra: bytes
-    def __init__(self, tools: _Optional[_Union[ToolsCapability, _Mapping]] = ..., resources: _Optional[_Union[ResourcesCapability, _Mapping]] = ..., prompts: _Optional[_Union[PromptsCapability, _Mapping]] = ..., completions: _Optional[_Union[Capability, _Mapping]] = ..., logging: _Optional[_Union[Capability, _Mapping]] = ..., tasks: _Optional[bytes] = ..., extensions: _Optional[bytes] = ..., experimental: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    tasks: str
+    extensions: str
+    experimental: str
+    extra: str
+    def __init__(self, tools: _Optional[_Union[ToolsCapability, _Mapping]] = ..., resources: _Optional[_Union[ResourcesCapability, _Mapping]] = ..., prompts: _Optional[_Union[PromptsCapability, _Mapping]] = ..., completions: _Optional[_Union[Capability, _Mapping]] = ..., logging: _Optional[_Union[Capability, _Mapping]] = ..., tasks: _Optional[str] = ..., extensions: _Optional[str] = ..., experimental: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ToolsCapability(_message.Message):
     __slots__ = ("list_changed", "extra")
     LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     list_changed: bool
-    extra: bytes
-    def __init__(self, list_changed: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, list_changed: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ResourcesCapability(_message.Message):
     __slots__ = ("subscribe", "list_changed", "extra")
@@ -95,13 +95,13 @@ class ResourcesCapability(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     subscribe: bool
     list_changed: bool
-    extra: bytes
-    def __init__(self, subscribe: bool = ..., list_changed: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, subscribe: bool = ..., list_changed: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class PromptsCapability(_message.Message):
     __slots__ = ("list_changed", "extra")
     LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     list_changed: bool
-    extra: bytes
-    def __init__(self, list_changed: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, list_changed: bool = ..., extra: _Optional[str] = ...) -> None: ...

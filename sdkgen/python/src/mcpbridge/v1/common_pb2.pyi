@@ -58,8 +58,8 @@ class Icon(_message.Message):
     mime_type: str
     sizes: _containers.RepeatedScalarFieldContainer[str]
     theme: str
-    extra: bytes
-    def __init__(self, src: _Optional[str] = ..., mime_type: _Optional[str] = ..., sizes: _Optional[_Iterable[str]] = ..., theme: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, src: _Optional[str] = ..., mime_type: _Optional[str] = ..., sizes: _Optional[_Iterable[str]] = ..., theme: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Implementation(_message.Message):
     __slots__ = ("name", "title", "version", "description", "website_url", "icons", "extra")
@@ -76,8 +76,8 @@ class Implementation(_message.Message):
     description: str
     website_url: str
     icons: _containers.RepeatedCompositeFieldContainer[Icon]
-    extra: bytes
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., version: _Optional[str] = ..., description: _Optional[str] = ..., website_url: _Optional[str] = ..., icons: _Optional[_Iterable[_Union[Icon, _Mapping]]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., version: _Optional[str] = ..., description: _Optional[str] = ..., website_url: _Optional[str] = ..., icons: _Optional[_Iterable[_Union[Icon, _Mapping]]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Annotations(_message.Message):
     __slots__ = ("audience", "priority", "last_modified", "extra")
@@ -88,8 +88,8 @@ class Annotations(_message.Message):
     audience: _containers.RepeatedScalarFieldContainer[Role]
     priority: float
     last_modified: str
-    extra: bytes
-    def __init__(self, audience: _Optional[_Iterable[_Union[Role, str]]] = ..., priority: _Optional[float] = ..., last_modified: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, audience: _Optional[_Iterable[_Union[Role, str]]] = ..., priority: _Optional[float] = ..., last_modified: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class TextContent(_message.Message):
     __slots__ = ("text", "annotations", "meta", "extra")
@@ -99,9 +99,9 @@ class TextContent(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     text: str
     annotations: Annotations
-    meta: bytes
-    extra: bytes
-    def __init__(self, text: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, text: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ImageContent(_message.Message):
     __slots__ = ("data", "mime_type", "annotations", "meta", "extra")
@@ -113,9 +113,9 @@ class ImageContent(_message.Message):
     data: bytes
     mime_type: str
     annotations: Annotations
-    meta: bytes
-    extra: bytes
-    def __init__(self, data: _Optional[bytes] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, data: _Optional[bytes] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class AudioContent(_message.Message):
     __slots__ = ("data", "mime_type", "annotations", "meta", "extra")
@@ -127,9 +127,9 @@ class AudioContent(_message.Message):
     data: bytes
     mime_type: str
     annotations: Annotations
-    meta: bytes
-    extra: bytes
-    def __init__(self, data: _Optional[bytes] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, data: _Optional[bytes] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class EmbeddedResource(_message.Message):
     __slots__ = ("resource", "annotations", "meta", "extra")
@@ -139,9 +139,9 @@ class EmbeddedResource(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     resource: ResourceContents
     annotations: Annotations
-    meta: bytes
-    extra: bytes
-    def __init__(self, resource: _Optional[_Union[ResourceContents, _Mapping]] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, resource: _Optional[_Union[ResourceContents, _Mapping]] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ToolUseContent(_message.Message):
     __slots__ = ("id", "name", "input", "meta", "extra")
@@ -152,10 +152,10 @@ class ToolUseContent(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
-    input: bytes
-    meta: bytes
-    extra: bytes
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., input: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    input: str
+    meta: str
+    extra: str
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., input: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ToolResultContent(_message.Message):
     __slots__ = ("tool_use_id", "content", "structured_content", "is_error", "meta", "extra")
@@ -167,11 +167,11 @@ class ToolResultContent(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     tool_use_id: str
     content: _containers.RepeatedCompositeFieldContainer[ContentBlock]
-    structured_content: bytes
+    structured_content: str
     is_error: bool
-    meta: bytes
-    extra: bytes
-    def __init__(self, tool_use_id: _Optional[str] = ..., content: _Optional[_Iterable[_Union[ContentBlock, _Mapping]]] = ..., structured_content: _Optional[bytes] = ..., is_error: bool = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, tool_use_id: _Optional[str] = ..., content: _Optional[_Iterable[_Union[ContentBlock, _Mapping]]] = ..., structured_content: _Optional[str] = ..., is_error: bool = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ContentBlock(_message.Message):
     __slots__ = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result")
@@ -201,9 +201,9 @@ class Progress(_message.Message):
     progress: float
     total: float
     message: str
-    meta: bytes
-    extra: bytes
-    def __init__(self, progress: _Optional[float] = ..., total: _Optional[float] = ..., message: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, progress: _Optional[float] = ..., total: _Optional[float] = ..., message: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class LogMessage(_message.Message):
     __slots__ = ("level", "logger", "data", "meta", "extra")
@@ -214,10 +214,10 @@ class LogMessage(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     level: LogLevel
     logger: str
-    data: bytes
-    meta: bytes
-    extra: bytes
-    def __init__(self, level: _Optional[_Union[LogLevel, str]] = ..., logger: _Optional[str] = ..., data: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    data: str
+    meta: str
+    extra: str
+    def __init__(self, level: _Optional[_Union[LogLevel, str]] = ..., logger: _Optional[str] = ..., data: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ResourceContents(_message.Message):
     __slots__ = ("uri", "mime_type", "text", "blob", "meta", "extra")
@@ -231,9 +231,9 @@ class ResourceContents(_message.Message):
     mime_type: str
     text: str
     blob: bytes
-    meta: bytes
-    extra: bytes
-    def __init__(self, uri: _Optional[str] = ..., mime_type: _Optional[str] = ..., text: _Optional[str] = ..., blob: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, uri: _Optional[str] = ..., mime_type: _Optional[str] = ..., text: _Optional[str] = ..., blob: _Optional[bytes] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Resource(_message.Message):
     __slots__ = ("uri", "name", "title", "description", "mime_type", "annotations", "size", "icons", "meta", "extra")
@@ -255,6 +255,6 @@ class Resource(_message.Message):
     annotations: Annotations
     size: int
     icons: _containers.RepeatedCompositeFieldContainer[Icon]
-    meta: bytes
-    extra: bytes
-    def __init__(self, uri: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., size: _Optional[int] = ..., icons: _Optional[_Iterable[_Union[Icon, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, uri: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[Annotations, _Mapping]] = ..., size: _Optional[int] = ..., icons: _Optional[_Iterable[_Union[Icon, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...

@@ -13,8 +13,8 @@ class JsonRpcError(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     code: int
     message: str
-    data: bytes
-    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
+    data: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., data: _Optional[str] = ...) -> None: ...
 
 class CallFailure(_message.Message):
     __slots__ = ("outcome", "reason", "retry_after_ms")

@@ -36,9 +36,9 @@ class InputRequired(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     requests: _containers.MessageMap[str, InputRequest]
     state: bytes
-    meta: bytes
-    extra: bytes
-    def __init__(self, requests: _Optional[_Mapping[str, InputRequest]] = ..., state: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, requests: _Optional[_Mapping[str, InputRequest]] = ..., state: _Optional[bytes] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class InputRequest(_message.Message):
     __slots__ = ("elicit", "create_message", "list_roots")
@@ -81,8 +81,8 @@ class InputError(_message.Message):
     reason: InputError.Reason
     code: int
     message: str
-    data: bytes
-    def __init__(self, reason: _Optional[_Union[InputError.Reason, str]] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
+    data: str
+    def __init__(self, reason: _Optional[_Union[InputError.Reason, str]] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., data: _Optional[str] = ...) -> None: ...
 
 class ElicitRequest(_message.Message):
     __slots__ = ("form", "url")
@@ -99,10 +99,10 @@ class ElicitForm(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     message: str
-    requested_schema: bytes
-    meta: bytes
-    extra: bytes
-    def __init__(self, message: _Optional[str] = ..., requested_schema: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    requested_schema: str
+    meta: str
+    extra: str
+    def __init__(self, message: _Optional[str] = ..., requested_schema: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ElicitUrl(_message.Message):
     __slots__ = ("message", "url", "elicitation_id", "meta", "extra")
@@ -114,9 +114,9 @@ class ElicitUrl(_message.Message):
     message: str
     url: str
     elicitation_id: str
-    meta: bytes
-    extra: bytes
-    def __init__(self, message: _Optional[str] = ..., url: _Optional[str] = ..., elicitation_id: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, message: _Optional[str] = ..., url: _Optional[str] = ..., elicitation_id: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ElicitResult(_message.Message):
     __slots__ = ("action", "content", "meta", "extra")
@@ -125,18 +125,18 @@ class ElicitResult(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     action: ElicitAction
-    content: bytes
-    meta: bytes
-    extra: bytes
-    def __init__(self, action: _Optional[_Union[ElicitAction, str]] = ..., content: _Optional[bytes] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    content: str
+    meta: str
+    extra: str
+    def __init__(self, action: _Optional[_Union[ElicitAction, str]] = ..., content: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListRootsRequest(_message.Message):
     __slots__ = ("meta", "extra")
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    meta: bytes
-    extra: bytes
-    def __init__(self, meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListRootsResult(_message.Message):
     __slots__ = ("roots", "meta", "extra")
@@ -144,9 +144,9 @@ class ListRootsResult(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     roots: _containers.RepeatedCompositeFieldContainer[Root]
-    meta: bytes
-    extra: bytes
-    def __init__(self, roots: _Optional[_Iterable[_Union[Root, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, roots: _Optional[_Iterable[_Union[Root, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Root(_message.Message):
     __slots__ = ("uri", "name", "meta", "extra")
@@ -156,9 +156,9 @@ class Root(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     uri: str
     name: str
-    meta: bytes
-    extra: bytes
-    def __init__(self, uri: _Optional[str] = ..., name: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, uri: _Optional[str] = ..., name: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CreateMessageRequest(_message.Message):
     __slots__ = ("messages", "model_preferences", "system_prompt", "include_context", "temperature", "max_tokens", "stop_sequences", "metadata", "tools", "tool_choice", "meta", "extra")
@@ -181,12 +181,12 @@ class CreateMessageRequest(_message.Message):
     temperature: float
     max_tokens: int
     stop_sequences: _containers.RepeatedScalarFieldContainer[str]
-    metadata: bytes
+    metadata: str
     tools: _containers.RepeatedCompositeFieldContainer[_tool_pb2.Tool]
     tool_choice: ToolChoice
-    meta: bytes
-    extra: bytes
-    def __init__(self, messages: _Optional[_Iterable[_Union[SamplingMessage, _Mapping]]] = ..., model_preferences: _Optional[_Union[ModelPreferences, _Mapping]] = ..., system_prompt: _Optional[str] = ..., include_context: _Optional[str] = ..., temperature: _Optional[float] = ..., max_tokens: _Optional[int] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., metadata: _Optional[bytes] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, messages: _Optional[_Iterable[_Union[SamplingMessage, _Mapping]]] = ..., model_preferences: _Optional[_Union[ModelPreferences, _Mapping]] = ..., system_prompt: _Optional[str] = ..., include_context: _Optional[str] = ..., temperature: _Optional[float] = ..., max_tokens: _Optional[int] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., metadata: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class SamplingMessage(_message.Message):
     __slots__ = ("role", "content", "meta", "extra")
@@ -196,9 +196,9 @@ class SamplingMessage(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     role: _common_pb2.Role
     content: _containers.RepeatedCompositeFieldContainer[_common_pb2.ContentBlock]
-    meta: bytes
-    extra: bytes
-    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ModelPreferences(_message.Message):
     __slots__ = ("hints", "cost_priority", "speed_priority", "intelligence_priority", "extra")
@@ -211,24 +211,24 @@ class ModelPreferences(_message.Message):
     cost_priority: float
     speed_priority: float
     intelligence_priority: float
-    extra: bytes
-    def __init__(self, hints: _Optional[_Iterable[_Union[ModelHint, _Mapping]]] = ..., cost_priority: _Optional[float] = ..., speed_priority: _Optional[float] = ..., intelligence_priority: _Optional[float] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, hints: _Optional[_Iterable[_Union[ModelHint, _Mapping]]] = ..., cost_priority: _Optional[float] = ..., speed_priority: _Optional[float] = ..., intelligence_priority: _Optional[float] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ModelHint(_message.Message):
     __slots__ = ("name", "extra")
     NAME_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     name: str
-    extra: bytes
-    def __init__(self, name: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, name: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ToolChoice(_message.Message):
     __slots__ = ("mode", "extra")
     MODE_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     mode: str
-    extra: bytes
-    def __init__(self, mode: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, mode: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CreateMessageResult(_message.Message):
     __slots__ = ("role", "content", "model", "stop_reason", "meta", "extra")
@@ -242,6 +242,6 @@ class CreateMessageResult(_message.Message):
     content: _containers.RepeatedCompositeFieldContainer[_common_pb2.ContentBlock]
     model: str
     stop_reason: str
-    meta: bytes
-    extra: bytes
-    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...

@@ -33,10 +33,10 @@ class CallContext(_message.Message):
     client_capabilities: _capability_pb2.ClientCapabilities
     log_level: _common_pb2.LogLevel
     progress_wanted: bool
-    meta: bytes
+    meta: str
     principal: Principal
     headers: _containers.ScalarMap[str, str]
-    def __init__(self, protocol_version: _Optional[str] = ..., client_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., client_capabilities: _Optional[_Union[_capability_pb2.ClientCapabilities, _Mapping]] = ..., log_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., progress_wanted: bool = ..., meta: _Optional[bytes] = ..., principal: _Optional[_Union[Principal, _Mapping]] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[str] = ..., client_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., client_capabilities: _Optional[_Union[_capability_pb2.ClientCapabilities, _Mapping]] = ..., log_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., progress_wanted: bool = ..., meta: _Optional[str] = ..., principal: _Optional[_Union[Principal, _Mapping]] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Principal(_message.Message):
     __slots__ = ("subject", "issuer", "scopes", "claims")
@@ -47,16 +47,16 @@ class Principal(_message.Message):
     subject: str
     issuer: str
     scopes: _containers.RepeatedScalarFieldContainer[str]
-    claims: bytes
-    def __init__(self, subject: _Optional[str] = ..., issuer: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., claims: _Optional[bytes] = ...) -> None: ...
+    claims: str
+    def __init__(self, subject: _Optional[str] = ..., issuer: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., claims: _Optional[str] = ...) -> None: ...
 
 class DiscoverRequest(_message.Message):
     __slots__ = ("context", "extra")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class DiscoverResponse(_message.Message):
     __slots__ = ("server_info", "capabilities", "instructions", "supported_versions", "ttl_ms", "cache_scope", "meta", "limits", "extra")
@@ -75,10 +75,10 @@ class DiscoverResponse(_message.Message):
     supported_versions: _containers.RepeatedScalarFieldContainer[str]
     ttl_ms: int
     cache_scope: _common_pb2.CacheScope
-    meta: bytes
+    meta: str
     limits: BackendLimits
-    extra: bytes
-    def __init__(self, server_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., capabilities: _Optional[_Union[_capability_pb2.ServerCapabilities, _Mapping]] = ..., instructions: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., limits: _Optional[_Union[BackendLimits, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, server_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., capabilities: _Optional[_Union[_capability_pb2.ServerCapabilities, _Mapping]] = ..., instructions: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., limits: _Optional[_Union[BackendLimits, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class BackendLimits(_message.Message):
     __slots__ = ("max_concurrent_calls",)
@@ -93,8 +93,8 @@ class ListToolsRequest(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     cursor: str
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListToolsResponse(_message.Message):
     __slots__ = ("tools", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
@@ -108,9 +108,9 @@ class ListToolsResponse(_message.Message):
     next_cursor: str
     ttl_ms: int
     cache_scope: _common_pb2.CacheScope
-    meta: bytes
-    extra: bytes
-    def __init__(self, tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolRequest(_message.Message):
     __slots__ = ("context", "name", "arguments", "input_responses", "state", "extra")
@@ -132,8 +132,8 @@ class CallToolRequest(_message.Message):
     arguments: bytes
     input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
     state: bytes
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[bytes] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[bytes] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolResponse(_message.Message):
     __slots__ = ("progress", "log", "result", "input_required")
@@ -154,8 +154,8 @@ class ListResourcesRequest(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     cursor: str
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListResourcesResponse(_message.Message):
     __slots__ = ("resources", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
@@ -169,9 +169,9 @@ class ListResourcesResponse(_message.Message):
     next_cursor: str
     ttl_ms: int
     cache_scope: _common_pb2.CacheScope
-    meta: bytes
-    extra: bytes
-    def __init__(self, resources: _Optional[_Iterable[_Union[_common_pb2.Resource, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, resources: _Optional[_Iterable[_Union[_common_pb2.Resource, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListResourceTemplatesRequest(_message.Message):
     __slots__ = ("context", "cursor", "extra")
@@ -180,8 +180,8 @@ class ListResourceTemplatesRequest(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     cursor: str
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListResourceTemplatesResponse(_message.Message):
     __slots__ = ("resource_templates", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
@@ -195,9 +195,9 @@ class ListResourceTemplatesResponse(_message.Message):
     next_cursor: str
     ttl_ms: int
     cache_scope: _common_pb2.CacheScope
-    meta: bytes
-    extra: bytes
-    def __init__(self, resource_templates: _Optional[_Iterable[_Union[ResourceTemplate, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, resource_templates: _Optional[_Iterable[_Union[ResourceTemplate, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ResourceTemplate(_message.Message):
     __slots__ = ("uri_template", "name", "title", "description", "mime_type", "annotations", "icons", "meta", "extra")
@@ -217,9 +217,9 @@ class ResourceTemplate(_message.Message):
     mime_type: str
     annotations: _common_pb2.Annotations
     icons: _containers.RepeatedCompositeFieldContainer[_common_pb2.Icon]
-    meta: bytes
-    extra: bytes
-    def __init__(self, uri_template: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[_common_pb2.Annotations, _Mapping]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, uri_template: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[_common_pb2.Annotations, _Mapping]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ReadResourceRequest(_message.Message):
     __slots__ = ("context", "uri", "input_responses", "state", "extra")
@@ -239,8 +239,8 @@ class ReadResourceRequest(_message.Message):
     uri: str
     input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
     state: bytes
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., uri: _Optional[str] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., uri: _Optional[str] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ReadResourceResult(_message.Message):
     __slots__ = ("contents", "ttl_ms", "cache_scope", "meta", "extra")
@@ -252,9 +252,9 @@ class ReadResourceResult(_message.Message):
     contents: _containers.RepeatedCompositeFieldContainer[_common_pb2.ResourceContents]
     ttl_ms: int
     cache_scope: _common_pb2.CacheScope
-    meta: bytes
-    extra: bytes
-    def __init__(self, contents: _Optional[_Iterable[_Union[_common_pb2.ResourceContents, _Mapping]]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, contents: _Optional[_Iterable[_Union[_common_pb2.ResourceContents, _Mapping]]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ReadResourceResponse(_message.Message):
     __slots__ = ("progress", "log", "result", "input_required")
@@ -275,8 +275,8 @@ class ListPromptsRequest(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     cursor: str
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListPromptsResponse(_message.Message):
     __slots__ = ("prompts", "next_cursor", "ttl_ms", "cache_scope", "meta", "extra")
@@ -290,9 +290,9 @@ class ListPromptsResponse(_message.Message):
     next_cursor: str
     ttl_ms: int
     cache_scope: _common_pb2.CacheScope
-    meta: bytes
-    extra: bytes
-    def __init__(self, prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Prompt(_message.Message):
     __slots__ = ("name", "title", "description", "arguments", "icons", "meta", "extra")
@@ -308,9 +308,9 @@ class Prompt(_message.Message):
     description: str
     arguments: _containers.RepeatedCompositeFieldContainer[PromptArgument]
     icons: _containers.RepeatedCompositeFieldContainer[_common_pb2.Icon]
-    meta: bytes
-    extra: bytes
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., arguments: _Optional[_Iterable[_Union[PromptArgument, _Mapping]]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., arguments: _Optional[_Iterable[_Union[PromptArgument, _Mapping]]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class PromptArgument(_message.Message):
     __slots__ = ("name", "title", "description", "required", "extra")
@@ -323,8 +323,8 @@ class PromptArgument(_message.Message):
     title: str
     description: str
     required: bool
-    extra: bytes
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., required: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., required: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class GetPromptRequest(_message.Message):
     __slots__ = ("context", "name", "arguments", "input_responses", "state", "extra")
@@ -353,8 +353,8 @@ class GetPromptRequest(_message.Message):
     arguments: _containers.ScalarMap[str, str]
     input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
     state: bytes
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[_Mapping[str, str]] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[_Mapping[str, str]] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class GetPromptResult(_message.Message):
     __slots__ = ("description", "messages", "meta", "extra")
@@ -364,9 +364,9 @@ class GetPromptResult(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     description: str
     messages: _containers.RepeatedCompositeFieldContainer[PromptMessage]
-    meta: bytes
-    extra: bytes
-    def __init__(self, description: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[PromptMessage, _Mapping]]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, description: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[PromptMessage, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class PromptMessage(_message.Message):
     __slots__ = ("role", "content", "extra")
@@ -375,8 +375,8 @@ class PromptMessage(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     role: _common_pb2.Role
     content: _common_pb2.ContentBlock
-    extra: bytes
-    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Union[_common_pb2.ContentBlock, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Union[_common_pb2.ContentBlock, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class GetPromptResponse(_message.Message):
     __slots__ = ("progress", "log", "result", "input_required")
@@ -401,8 +401,8 @@ class CompleteRequest(_message.Message):
     ref: CompletionReference
     argument: CompletionArgument
     completion_context: CompletionContext
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., ref: _Optional[_Union[CompletionReference, _Mapping]] = ..., argument: _Optional[_Union[CompletionArgument, _Mapping]] = ..., completion_context: _Optional[_Union[CompletionContext, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., ref: _Optional[_Union[CompletionReference, _Mapping]] = ..., argument: _Optional[_Union[CompletionArgument, _Mapping]] = ..., completion_context: _Optional[_Union[CompletionContext, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CompletionReference(_message.Message):
     __slots__ = ("prompt", "resource")
@@ -419,16 +419,16 @@ class PromptReference(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
-    extra: bytes
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ResourceReference(_message.Message):
     __slots__ = ("uri", "extra")
     URI_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     uri: str
-    extra: bytes
-    def __init__(self, uri: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, uri: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CompletionArgument(_message.Message):
     __slots__ = ("name", "value", "extra")
@@ -437,8 +437,8 @@ class CompletionArgument(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: str
-    extra: bytes
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CompletionContext(_message.Message):
     __slots__ = ("arguments", "extra")
@@ -452,8 +452,8 @@ class CompletionContext(_message.Message):
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     arguments: _containers.ScalarMap[str, str]
-    extra: bytes
-    def __init__(self, arguments: _Optional[_Mapping[str, str]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, arguments: _Optional[_Mapping[str, str]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CompleteResponse(_message.Message):
     __slots__ = ("completion", "meta", "extra")
@@ -461,9 +461,9 @@ class CompleteResponse(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     completion: Completion
-    meta: bytes
-    extra: bytes
-    def __init__(self, completion: _Optional[_Union[Completion, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, completion: _Optional[_Union[Completion, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Completion(_message.Message):
     __slots__ = ("values", "total", "has_more", "extra")
@@ -474,8 +474,8 @@ class Completion(_message.Message):
     values: _containers.RepeatedScalarFieldContainer[str]
     total: int
     has_more: bool
-    extra: bytes
-    def __init__(self, values: _Optional[_Iterable[str]] = ..., total: _Optional[int] = ..., has_more: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., total: _Optional[int] = ..., has_more: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListenRequest(_message.Message):
     __slots__ = ("context", "notifications", "extra")
@@ -484,8 +484,8 @@ class ListenRequest(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     notifications: SubscriptionFilter
-    extra: bytes
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class SubscriptionFilter(_message.Message):
     __slots__ = ("tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_subscriptions", "elicitations_completed", "extra")
@@ -500,8 +500,8 @@ class SubscriptionFilter(_message.Message):
     resources_list_changed: bool
     resource_subscriptions: _containers.RepeatedScalarFieldContainer[str]
     elicitations_completed: bool
-    extra: bytes
-    def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., elicitations_completed: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., elicitations_completed: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListenResponse(_message.Message):
     __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated", "result", "elicitation_completed")
@@ -527,17 +527,17 @@ class ElicitationCompleted(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     elicitation_id: str
-    meta: bytes
-    extra: bytes
-    def __init__(self, elicitation_id: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, elicitation_id: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListenResult(_message.Message):
     __slots__ = ("meta", "extra")
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    meta: bytes
-    extra: bytes
-    def __init__(self, meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class SubscriptionsAcknowledged(_message.Message):
     __slots__ = ("notifications", "meta", "extra")
@@ -545,17 +545,17 @@ class SubscriptionsAcknowledged(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     notifications: SubscriptionFilter
-    meta: bytes
-    extra: bytes
-    def __init__(self, notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListChanged(_message.Message):
     __slots__ = ("meta", "extra")
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    meta: bytes
-    extra: bytes
-    def __init__(self, meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ResourceUpdated(_message.Message):
     __slots__ = ("uri", "meta", "extra")
@@ -563,6 +563,6 @@ class ResourceUpdated(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     uri: str
-    meta: bytes
-    extra: bytes
-    def __init__(self, uri: _Optional[str] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, uri: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...

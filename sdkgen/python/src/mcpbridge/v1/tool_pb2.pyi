@@ -23,14 +23,14 @@ class Tool(_message.Message):
     name: str
     title: str
     description: str
-    input_schema: bytes
-    output_schema: bytes
+    input_schema: str
+    output_schema: str
     annotations: ToolAnnotations
     icons: _containers.RepeatedCompositeFieldContainer[_common_pb2.Icon]
     execution: ToolExecution
-    meta: bytes
-    extra: bytes
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[bytes] = ..., output_schema: _Optional[bytes] = ..., annotations: _Optional[_Union[ToolAnnotations, _Mapping]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., execution: _Optional[_Union[ToolExecution, _Mapping]] = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[str] = ..., output_schema: _Optional[str] = ..., annotations: _Optional[_Union[ToolAnnotations, _Mapping]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., execution: _Optional[_Union[ToolExecution, _Mapping]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ToolAnnotations(_message.Message):
     __slots__ = ("title", "read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint", "extra")
@@ -45,16 +45,16 @@ class ToolAnnotations(_message.Message):
     destructive_hint: bool
     idempotent_hint: bool
     open_world_hint: bool
-    extra: bytes
-    def __init__(self, title: _Optional[str] = ..., read_only_hint: bool = ..., destructive_hint: bool = ..., idempotent_hint: bool = ..., open_world_hint: bool = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, title: _Optional[str] = ..., read_only_hint: bool = ..., destructive_hint: bool = ..., idempotent_hint: bool = ..., open_world_hint: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ToolExecution(_message.Message):
     __slots__ = ("task_support", "extra")
     TASK_SUPPORT_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     task_support: str
-    extra: bytes
-    def __init__(self, task_support: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    extra: str
+    def __init__(self, task_support: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolResult(_message.Message):
     __slots__ = ("content", "structured_content", "is_error", "meta", "extra")
@@ -66,6 +66,6 @@ class CallToolResult(_message.Message):
     content: _containers.RepeatedCompositeFieldContainer[_common_pb2.ContentBlock]
     structured_content: bytes
     is_error: bool
-    meta: bytes
-    extra: bytes
-    def __init__(self, content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., structured_content: _Optional[bytes] = ..., is_error: bool = ..., meta: _Optional[bytes] = ..., extra: _Optional[bytes] = ...) -> None: ...
+    meta: str
+    extra: str
+    def __init__(self, content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., structured_content: _Optional[bytes] = ..., is_error: bool = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...

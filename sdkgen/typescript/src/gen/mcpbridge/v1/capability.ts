@@ -10,7 +10,7 @@ import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 /** Capability is something a peer can do and has no settings of: MCP `{}`. */
 export interface Capability {
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -31,13 +31,13 @@ export interface ClientCapabilities {
     | RootsCapability
     | undefined;
   /** MCP's experimental tasks of 2025-11-25, as a JSON object. */
-  tasks: Uint8Array;
+  tasks: string;
   /** Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before. */
-  extensions: Uint8Array;
+  extensions: string;
   /** Things that are not part of MCP, as a JSON object. */
-  experimental: Uint8Array;
+  experimental: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -54,7 +54,7 @@ export interface ElicitationCapability {
     | Capability
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** SamplingCapability says what a client's model can do. MCP `ClientCapabilities.sampling`, every revision. */
@@ -68,7 +68,7 @@ export interface SamplingCapability {
     | Capability
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** RootsCapability says that a client tells its roots. MCP `ClientCapabilities.roots`, every revision. */
@@ -78,7 +78,7 @@ export interface RootsCapability {
     | boolean
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -107,13 +107,13 @@ export interface ServerCapabilities {
     | Capability
     | undefined;
   /** MCP's experimental tasks of 2025-11-25, as a JSON object. */
-  tasks: Uint8Array;
+  tasks: string;
   /** Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before. */
-  extensions: Uint8Array;
+  extensions: string;
   /** Things that are not part of MCP, as a JSON object. */
-  experimental: Uint8Array;
+  experimental: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ToolsCapability says how a server has tools. MCP `ServerCapabilities.tools`, every revision. */
@@ -123,7 +123,7 @@ export interface ToolsCapability {
     | boolean
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ResourcesCapability says how a server has resources. MCP `ServerCapabilities.resources`, every revision. */
@@ -137,7 +137,7 @@ export interface ResourcesCapability {
     | boolean
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** PromptsCapability says how a server has prompts. MCP `ServerCapabilities.prompts`, every revision. */
@@ -147,17 +147,17 @@ export interface PromptsCapability {
     | boolean
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 function createBaseCapability(): Capability {
-  return { extra: new Uint8Array(0) };
+  return { extra: "" };
 }
 
 export const Capability: MessageFns<Capability> = {
   encode(message: Capability, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -180,7 +180,7 @@ export const Capability: MessageFns<Capability> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -200,7 +200,7 @@ export const Capability: MessageFns<Capability> = {
   },
   fromPartial(object: DeepPartial<Capability>): Capability {
     const message = createBaseCapability();
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -210,10 +210,10 @@ function createBaseClientCapabilities(): ClientCapabilities {
     elicitation: undefined,
     sampling: undefined,
     roots: undefined,
-    tasks: new Uint8Array(0),
-    extensions: new Uint8Array(0),
-    experimental: new Uint8Array(0),
-    extra: new Uint8Array(0),
+    tasks: "",
+    extensions: "",
+    experimental: "",
+    extra: "",
   };
 }
 
@@ -228,17 +228,17 @@ export const ClientCapabilities: MessageFns<ClientCapabilities> = {
     if (message.roots !== undefined) {
       RootsCapability.encode(message.roots, writer.uint32(26).fork()).join();
     }
-    if (message.tasks.length !== 0) {
-      writer.uint32(34).bytes(message.tasks);
+    if (message.tasks !== "") {
+      writer.uint32(34).string(message.tasks);
     }
-    if (message.extensions.length !== 0) {
-      writer.uint32(42).bytes(message.extensions);
+    if (message.extensions !== "") {
+      writer.uint32(42).string(message.extensions);
     }
-    if (message.experimental.length !== 0) {
-      writer.uint32(50).bytes(message.experimental);
+    if (message.experimental !== "") {
+      writer.uint32(50).string(message.experimental);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -285,7 +285,7 @@ export const ClientCapabilities: MessageFns<ClientCapabilities> = {
               break;
             }
 
-            message.tasks = reader.bytes();
+            message.tasks = reader.string();
             continue;
           }
           case 5: {
@@ -293,7 +293,7 @@ export const ClientCapabilities: MessageFns<ClientCapabilities> = {
               break;
             }
 
-            message.extensions = reader.bytes();
+            message.extensions = reader.string();
             continue;
           }
           case 6: {
@@ -301,7 +301,7 @@ export const ClientCapabilities: MessageFns<ClientCapabilities> = {
               break;
             }
 
-            message.experimental = reader.bytes();
+            message.experimental = reader.string();
             continue;
           }
           case 15: {
@@ -309,7 +309,7 @@ export const ClientCapabilities: MessageFns<ClientCapabilities> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -338,16 +338,16 @@ export const ClientCapabilities: MessageFns<ClientCapabilities> = {
     message.roots = (object.roots !== undefined && object.roots !== null)
       ? RootsCapability.fromPartial(object.roots)
       : undefined;
-    message.tasks = object.tasks ?? new Uint8Array(0);
-    message.extensions = object.extensions ?? new Uint8Array(0);
-    message.experimental = object.experimental ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.tasks = object.tasks ?? "";
+    message.extensions = object.extensions ?? "";
+    message.experimental = object.experimental ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseElicitationCapability(): ElicitationCapability {
-  return { form: undefined, url: undefined, extra: new Uint8Array(0) };
+  return { form: undefined, url: undefined, extra: "" };
 }
 
 export const ElicitationCapability: MessageFns<ElicitationCapability> = {
@@ -358,8 +358,8 @@ export const ElicitationCapability: MessageFns<ElicitationCapability> = {
     if (message.url !== undefined) {
       Capability.encode(message.url, writer.uint32(18).fork()).join();
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -398,7 +398,7 @@ export const ElicitationCapability: MessageFns<ElicitationCapability> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -422,13 +422,13 @@ export const ElicitationCapability: MessageFns<ElicitationCapability> = {
       ? Capability.fromPartial(object.form)
       : undefined;
     message.url = (object.url !== undefined && object.url !== null) ? Capability.fromPartial(object.url) : undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseSamplingCapability(): SamplingCapability {
-  return { context: undefined, tools: undefined, extra: new Uint8Array(0) };
+  return { context: undefined, tools: undefined, extra: "" };
 }
 
 export const SamplingCapability: MessageFns<SamplingCapability> = {
@@ -439,8 +439,8 @@ export const SamplingCapability: MessageFns<SamplingCapability> = {
     if (message.tools !== undefined) {
       Capability.encode(message.tools, writer.uint32(18).fork()).join();
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -479,7 +479,7 @@ export const SamplingCapability: MessageFns<SamplingCapability> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -505,13 +505,13 @@ export const SamplingCapability: MessageFns<SamplingCapability> = {
     message.tools = (object.tools !== undefined && object.tools !== null)
       ? Capability.fromPartial(object.tools)
       : undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseRootsCapability(): RootsCapability {
-  return { listChanged: undefined, extra: new Uint8Array(0) };
+  return { listChanged: undefined, extra: "" };
 }
 
 export const RootsCapability: MessageFns<RootsCapability> = {
@@ -519,8 +519,8 @@ export const RootsCapability: MessageFns<RootsCapability> = {
     if (message.listChanged !== undefined) {
       writer.uint32(8).bool(message.listChanged);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -551,7 +551,7 @@ export const RootsCapability: MessageFns<RootsCapability> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -572,7 +572,7 @@ export const RootsCapability: MessageFns<RootsCapability> = {
   fromPartial(object: DeepPartial<RootsCapability>): RootsCapability {
     const message = createBaseRootsCapability();
     message.listChanged = object.listChanged ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -584,10 +584,10 @@ function createBaseServerCapabilities(): ServerCapabilities {
     prompts: undefined,
     completions: undefined,
     logging: undefined,
-    tasks: new Uint8Array(0),
-    extensions: new Uint8Array(0),
-    experimental: new Uint8Array(0),
-    extra: new Uint8Array(0),
+    tasks: "",
+    extensions: "",
+    experimental: "",
+    extra: "",
   };
 }
 
@@ -608,17 +608,17 @@ export const ServerCapabilities: MessageFns<ServerCapabilities> = {
     if (message.logging !== undefined) {
       Capability.encode(message.logging, writer.uint32(42).fork()).join();
     }
-    if (message.tasks.length !== 0) {
-      writer.uint32(50).bytes(message.tasks);
+    if (message.tasks !== "") {
+      writer.uint32(50).string(message.tasks);
     }
-    if (message.extensions.length !== 0) {
-      writer.uint32(58).bytes(message.extensions);
+    if (message.extensions !== "") {
+      writer.uint32(58).string(message.extensions);
     }
-    if (message.experimental.length !== 0) {
-      writer.uint32(66).bytes(message.experimental);
+    if (message.experimental !== "") {
+      writer.uint32(66).string(message.experimental);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -681,7 +681,7 @@ export const ServerCapabilities: MessageFns<ServerCapabilities> = {
               break;
             }
 
-            message.tasks = reader.bytes();
+            message.tasks = reader.string();
             continue;
           }
           case 7: {
@@ -689,7 +689,7 @@ export const ServerCapabilities: MessageFns<ServerCapabilities> = {
               break;
             }
 
-            message.extensions = reader.bytes();
+            message.extensions = reader.string();
             continue;
           }
           case 8: {
@@ -697,7 +697,7 @@ export const ServerCapabilities: MessageFns<ServerCapabilities> = {
               break;
             }
 
-            message.experimental = reader.bytes();
+            message.experimental = reader.string();
             continue;
           }
           case 15: {
@@ -705,7 +705,7 @@ export const ServerCapabilities: MessageFns<ServerCapabilities> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -740,16 +740,16 @@ export const ServerCapabilities: MessageFns<ServerCapabilities> = {
     message.logging = (object.logging !== undefined && object.logging !== null)
       ? Capability.fromPartial(object.logging)
       : undefined;
-    message.tasks = object.tasks ?? new Uint8Array(0);
-    message.extensions = object.extensions ?? new Uint8Array(0);
-    message.experimental = object.experimental ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.tasks = object.tasks ?? "";
+    message.extensions = object.extensions ?? "";
+    message.experimental = object.experimental ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseToolsCapability(): ToolsCapability {
-  return { listChanged: undefined, extra: new Uint8Array(0) };
+  return { listChanged: undefined, extra: "" };
 }
 
 export const ToolsCapability: MessageFns<ToolsCapability> = {
@@ -757,8 +757,8 @@ export const ToolsCapability: MessageFns<ToolsCapability> = {
     if (message.listChanged !== undefined) {
       writer.uint32(8).bool(message.listChanged);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -789,7 +789,7 @@ export const ToolsCapability: MessageFns<ToolsCapability> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -810,13 +810,13 @@ export const ToolsCapability: MessageFns<ToolsCapability> = {
   fromPartial(object: DeepPartial<ToolsCapability>): ToolsCapability {
     const message = createBaseToolsCapability();
     message.listChanged = object.listChanged ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseResourcesCapability(): ResourcesCapability {
-  return { subscribe: undefined, listChanged: undefined, extra: new Uint8Array(0) };
+  return { subscribe: undefined, listChanged: undefined, extra: "" };
 }
 
 export const ResourcesCapability: MessageFns<ResourcesCapability> = {
@@ -827,8 +827,8 @@ export const ResourcesCapability: MessageFns<ResourcesCapability> = {
     if (message.listChanged !== undefined) {
       writer.uint32(16).bool(message.listChanged);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -867,7 +867,7 @@ export const ResourcesCapability: MessageFns<ResourcesCapability> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -889,13 +889,13 @@ export const ResourcesCapability: MessageFns<ResourcesCapability> = {
     const message = createBaseResourcesCapability();
     message.subscribe = object.subscribe ?? undefined;
     message.listChanged = object.listChanged ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBasePromptsCapability(): PromptsCapability {
-  return { listChanged: undefined, extra: new Uint8Array(0) };
+  return { listChanged: undefined, extra: "" };
 }
 
 export const PromptsCapability: MessageFns<PromptsCapability> = {
@@ -903,8 +903,8 @@ export const PromptsCapability: MessageFns<PromptsCapability> = {
     if (message.listChanged !== undefined) {
       writer.uint32(8).bool(message.listChanged);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -935,7 +935,7 @@ export const PromptsCapability: MessageFns<PromptsCapability> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -956,7 +956,7 @@ export const PromptsCapability: MessageFns<PromptsCapability> = {
   fromPartial(object: DeepPartial<PromptsCapability>): PromptsCapability {
     const message = createBasePromptsCapability();
     message.listChanged = object.listChanged ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };

@@ -64,7 +64,7 @@ export interface Icon {
     | string
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** Implementation names a program that speaks MCP. MCP `Implementation`, every revision. */
@@ -88,7 +88,7 @@ export interface Implementation {
   /** Pictures of the program. Since 2025-11-25. */
   icons: Icon[];
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** Annotations tell a client how to use or show something. MCP `Annotations`, every revision. */
@@ -104,7 +104,7 @@ export interface Annotations {
     | string
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** TextContent is text. MCP `TextContent`, every revision. */
@@ -116,9 +116,9 @@ export interface TextContent {
     | Annotations
     | undefined;
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ImageContent is an image. MCP `ImageContent`, every revision. */
@@ -132,9 +132,9 @@ export interface ImageContent {
     | Annotations
     | undefined;
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** AudioContent is a piece of sound. MCP `AudioContent`, since 2025-03-26; for 2024-11-05 it becomes an embedded resource. */
@@ -148,9 +148,9 @@ export interface AudioContent {
     | Annotations
     | undefined;
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** EmbeddedResource is the contents of a resource, in place. MCP `EmbeddedResource`, every revision. */
@@ -164,9 +164,9 @@ export interface EmbeddedResource {
     | Annotations
     | undefined;
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ToolUseContent is the model's wish to have a tool called. MCP `ToolUseContent`, since 2025-11-25, in sampling only. */
@@ -176,11 +176,11 @@ export interface ToolUseContent {
   /** The tool's name. */
   name: string;
   /** The tool's arguments as a JSON object. */
-  input: Uint8Array;
+  input: string;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ToolResultContent answers a ToolUseContent. MCP `ToolResultContent`, since 2025-11-25, in sampling only. */
@@ -190,15 +190,15 @@ export interface ToolResultContent {
   /** What the tool returned. */
   content: ContentBlock[];
   /** What the tool returned, as JSON. MCP `structuredContent`: an object in 2025-11-25, any value since 2026-07-28. */
-  structuredContent: Uint8Array;
+  structuredContent: string;
   /** Whether the tool failed. Absent means no. MCP `isError`. */
   isError?:
     | boolean
     | undefined;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -248,9 +248,9 @@ export interface Progress {
     | string
     | undefined;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -265,11 +265,11 @@ export interface LogMessage {
     | string
     | undefined;
   /** What is said: any JSON value, often a string or an object. */
-  data: Uint8Array;
+  data: string;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -293,9 +293,9 @@ export interface ResourceContents {
     { $case: "blob"; value: Uint8Array }
     | undefined;
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** Resource is something a server can be asked to read. MCP `Resource` and `ResourceLink`, every revision. */
@@ -327,13 +327,13 @@ export interface Resource {
   /** Pictures of it. Since 2025-11-25. */
   icons: Icon[];
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 function createBaseIcon(): Icon {
-  return { src: "", mimeType: undefined, sizes: [], theme: undefined, extra: new Uint8Array(0) };
+  return { src: "", mimeType: undefined, sizes: [], theme: undefined, extra: "" };
 }
 
 export const Icon: MessageFns<Icon> = {
@@ -350,8 +350,8 @@ export const Icon: MessageFns<Icon> = {
     if (message.theme !== undefined) {
       writer.uint32(34).string(message.theme);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -406,7 +406,7 @@ export const Icon: MessageFns<Icon> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -430,7 +430,7 @@ export const Icon: MessageFns<Icon> = {
     message.mimeType = object.mimeType ?? undefined;
     message.sizes = object.sizes?.map((e) => e) || [];
     message.theme = object.theme ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -443,7 +443,7 @@ function createBaseImplementation(): Implementation {
     description: undefined,
     websiteUrl: undefined,
     icons: [],
-    extra: new Uint8Array(0),
+    extra: "",
   };
 }
 
@@ -467,8 +467,8 @@ export const Implementation: MessageFns<Implementation> = {
     for (const v of message.icons) {
       Icon.encode(v!, writer.uint32(50).fork()).join();
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -539,7 +539,7 @@ export const Implementation: MessageFns<Implementation> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -565,13 +565,13 @@ export const Implementation: MessageFns<Implementation> = {
     message.description = object.description ?? undefined;
     message.websiteUrl = object.websiteUrl ?? undefined;
     message.icons = object.icons?.map((e) => Icon.fromPartial(e)) || [];
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseAnnotations(): Annotations {
-  return { audience: [], priority: undefined, lastModified: undefined, extra: new Uint8Array(0) };
+  return { audience: [], priority: undefined, lastModified: undefined, extra: "" };
 }
 
 export const Annotations: MessageFns<Annotations> = {
@@ -589,8 +589,8 @@ export const Annotations: MessageFns<Annotations> = {
     if (message.lastModified !== undefined) {
       writer.uint32(26).string(message.lastModified);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -647,7 +647,7 @@ export const Annotations: MessageFns<Annotations> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -670,13 +670,13 @@ export const Annotations: MessageFns<Annotations> = {
     message.audience = object.audience?.map((e) => e) || [];
     message.priority = object.priority ?? undefined;
     message.lastModified = object.lastModified ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseTextContent(): TextContent {
-  return { text: "", annotations: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { text: "", annotations: undefined, meta: "", extra: "" };
 }
 
 export const TextContent: MessageFns<TextContent> = {
@@ -687,11 +687,11 @@ export const TextContent: MessageFns<TextContent> = {
     if (message.annotations !== undefined) {
       Annotations.encode(message.annotations, writer.uint32(18).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(26).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -725,12 +725,12 @@ export const TextContent: MessageFns<TextContent> = {
             message.annotations = Annotations.decode(reader, reader.uint32());
             continue;
           }
-          case 3: {
-            if (tag !== 26) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -738,7 +738,7 @@ export const TextContent: MessageFns<TextContent> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -762,20 +762,14 @@ export const TextContent: MessageFns<TextContent> = {
     message.annotations = (object.annotations !== undefined && object.annotations !== null)
       ? Annotations.fromPartial(object.annotations)
       : undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseImageContent(): ImageContent {
-  return {
-    data: new Uint8Array(0),
-    mimeType: "",
-    annotations: undefined,
-    meta: new Uint8Array(0),
-    extra: new Uint8Array(0),
-  };
+  return { data: new Uint8Array(0), mimeType: "", annotations: undefined, meta: "", extra: "" };
 }
 
 export const ImageContent: MessageFns<ImageContent> = {
@@ -789,11 +783,11 @@ export const ImageContent: MessageFns<ImageContent> = {
     if (message.annotations !== undefined) {
       Annotations.encode(message.annotations, writer.uint32(26).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(34).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -835,12 +829,12 @@ export const ImageContent: MessageFns<ImageContent> = {
             message.annotations = Annotations.decode(reader, reader.uint32());
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -848,7 +842,7 @@ export const ImageContent: MessageFns<ImageContent> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -873,20 +867,14 @@ export const ImageContent: MessageFns<ImageContent> = {
     message.annotations = (object.annotations !== undefined && object.annotations !== null)
       ? Annotations.fromPartial(object.annotations)
       : undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseAudioContent(): AudioContent {
-  return {
-    data: new Uint8Array(0),
-    mimeType: "",
-    annotations: undefined,
-    meta: new Uint8Array(0),
-    extra: new Uint8Array(0),
-  };
+  return { data: new Uint8Array(0), mimeType: "", annotations: undefined, meta: "", extra: "" };
 }
 
 export const AudioContent: MessageFns<AudioContent> = {
@@ -900,11 +888,11 @@ export const AudioContent: MessageFns<AudioContent> = {
     if (message.annotations !== undefined) {
       Annotations.encode(message.annotations, writer.uint32(26).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(34).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -946,12 +934,12 @@ export const AudioContent: MessageFns<AudioContent> = {
             message.annotations = Annotations.decode(reader, reader.uint32());
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -959,7 +947,7 @@ export const AudioContent: MessageFns<AudioContent> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -984,14 +972,14 @@ export const AudioContent: MessageFns<AudioContent> = {
     message.annotations = (object.annotations !== undefined && object.annotations !== null)
       ? Annotations.fromPartial(object.annotations)
       : undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseEmbeddedResource(): EmbeddedResource {
-  return { resource: undefined, annotations: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { resource: undefined, annotations: undefined, meta: "", extra: "" };
 }
 
 export const EmbeddedResource: MessageFns<EmbeddedResource> = {
@@ -1002,11 +990,11 @@ export const EmbeddedResource: MessageFns<EmbeddedResource> = {
     if (message.annotations !== undefined) {
       Annotations.encode(message.annotations, writer.uint32(18).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(26).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1040,12 +1028,12 @@ export const EmbeddedResource: MessageFns<EmbeddedResource> = {
             message.annotations = Annotations.decode(reader, reader.uint32());
             continue;
           }
-          case 3: {
-            if (tag !== 26) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1053,7 +1041,7 @@ export const EmbeddedResource: MessageFns<EmbeddedResource> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1079,14 +1067,14 @@ export const EmbeddedResource: MessageFns<EmbeddedResource> = {
     message.annotations = (object.annotations !== undefined && object.annotations !== null)
       ? Annotations.fromPartial(object.annotations)
       : undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseToolUseContent(): ToolUseContent {
-  return { id: "", name: "", input: new Uint8Array(0), meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { id: "", name: "", input: "", meta: "", extra: "" };
 }
 
 export const ToolUseContent: MessageFns<ToolUseContent> = {
@@ -1097,14 +1085,14 @@ export const ToolUseContent: MessageFns<ToolUseContent> = {
     if (message.name !== "") {
       writer.uint32(18).string(message.name);
     }
-    if (message.input.length !== 0) {
-      writer.uint32(26).bytes(message.input);
+    if (message.input !== "") {
+      writer.uint32(26).string(message.input);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(34).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1143,15 +1131,15 @@ export const ToolUseContent: MessageFns<ToolUseContent> = {
               break;
             }
 
-            message.input = reader.bytes();
+            message.input = reader.string();
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1159,7 +1147,7 @@ export const ToolUseContent: MessageFns<ToolUseContent> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1181,22 +1169,15 @@ export const ToolUseContent: MessageFns<ToolUseContent> = {
     const message = createBaseToolUseContent();
     message.id = object.id ?? "";
     message.name = object.name ?? "";
-    message.input = object.input ?? new Uint8Array(0);
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.input = object.input ?? "";
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseToolResultContent(): ToolResultContent {
-  return {
-    toolUseId: "",
-    content: [],
-    structuredContent: new Uint8Array(0),
-    isError: undefined,
-    meta: new Uint8Array(0),
-    extra: new Uint8Array(0),
-  };
+  return { toolUseId: "", content: [], structuredContent: "", isError: undefined, meta: "", extra: "" };
 }
 
 export const ToolResultContent: MessageFns<ToolResultContent> = {
@@ -1207,17 +1188,17 @@ export const ToolResultContent: MessageFns<ToolResultContent> = {
     for (const v of message.content) {
       ContentBlock.encode(v!, writer.uint32(18).fork()).join();
     }
-    if (message.structuredContent.length !== 0) {
-      writer.uint32(26).bytes(message.structuredContent);
+    if (message.structuredContent !== "") {
+      writer.uint32(26).string(message.structuredContent);
     }
     if (message.isError !== undefined) {
       writer.uint32(32).bool(message.isError);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(42).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1256,7 +1237,7 @@ export const ToolResultContent: MessageFns<ToolResultContent> = {
               break;
             }
 
-            message.structuredContent = reader.bytes();
+            message.structuredContent = reader.string();
             continue;
           }
           case 4: {
@@ -1267,12 +1248,12 @@ export const ToolResultContent: MessageFns<ToolResultContent> = {
             message.isError = reader.bool();
             continue;
           }
-          case 5: {
-            if (tag !== 42) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1280,7 +1261,7 @@ export const ToolResultContent: MessageFns<ToolResultContent> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1302,10 +1283,10 @@ export const ToolResultContent: MessageFns<ToolResultContent> = {
     const message = createBaseToolResultContent();
     message.toolUseId = object.toolUseId ?? "";
     message.content = object.content?.map((e) => ContentBlock.fromPartial(e)) || [];
-    message.structuredContent = object.structuredContent ?? new Uint8Array(0);
+    message.structuredContent = object.structuredContent ?? "";
     message.isError = object.isError ?? undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -1477,7 +1458,7 @@ export const ContentBlock: MessageFns<ContentBlock> = {
 };
 
 function createBaseProgress(): Progress {
-  return { progress: 0, total: undefined, message: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { progress: 0, total: undefined, message: undefined, meta: "", extra: "" };
 }
 
 export const Progress: MessageFns<Progress> = {
@@ -1491,11 +1472,11 @@ export const Progress: MessageFns<Progress> = {
     if (message.message !== undefined) {
       writer.uint32(26).string(message.message);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(34).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1537,12 +1518,12 @@ export const Progress: MessageFns<Progress> = {
             message.message = reader.string();
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1550,7 +1531,7 @@ export const Progress: MessageFns<Progress> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1573,14 +1554,14 @@ export const Progress: MessageFns<Progress> = {
     message.progress = object.progress ?? 0;
     message.total = object.total ?? undefined;
     message.message = object.message ?? undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseLogMessage(): LogMessage {
-  return { level: 0, logger: undefined, data: new Uint8Array(0), meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { level: 0, logger: undefined, data: "", meta: "", extra: "" };
 }
 
 export const LogMessage: MessageFns<LogMessage> = {
@@ -1591,14 +1572,14 @@ export const LogMessage: MessageFns<LogMessage> = {
     if (message.logger !== undefined) {
       writer.uint32(18).string(message.logger);
     }
-    if (message.data.length !== 0) {
-      writer.uint32(26).bytes(message.data);
+    if (message.data !== "") {
+      writer.uint32(26).string(message.data);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(34).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1637,15 +1618,15 @@ export const LogMessage: MessageFns<LogMessage> = {
               break;
             }
 
-            message.data = reader.bytes();
+            message.data = reader.string();
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1653,7 +1634,7 @@ export const LogMessage: MessageFns<LogMessage> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1675,15 +1656,15 @@ export const LogMessage: MessageFns<LogMessage> = {
     const message = createBaseLogMessage();
     message.level = object.level ?? 0;
     message.logger = object.logger ?? undefined;
-    message.data = object.data ?? new Uint8Array(0);
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.data = object.data ?? "";
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseResourceContents(): ResourceContents {
-  return { uri: "", mimeType: undefined, body: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { uri: "", mimeType: undefined, body: undefined, meta: "", extra: "" };
 }
 
 export const ResourceContents: MessageFns<ResourceContents> = {
@@ -1702,11 +1683,11 @@ export const ResourceContents: MessageFns<ResourceContents> = {
         writer.uint32(34).bytes(message.body.value);
         break;
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(42).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1756,12 +1737,12 @@ export const ResourceContents: MessageFns<ResourceContents> = {
             message.body = { $case: "blob", value: reader.bytes() };
             continue;
           }
-          case 5: {
-            if (tag !== 42) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1769,7 +1750,7 @@ export const ResourceContents: MessageFns<ResourceContents> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1805,8 +1786,8 @@ export const ResourceContents: MessageFns<ResourceContents> = {
         break;
       }
     }
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -1821,8 +1802,8 @@ function createBaseResource(): Resource {
     annotations: undefined,
     size: undefined,
     icons: [],
-    meta: new Uint8Array(0),
-    extra: new Uint8Array(0),
+    meta: "",
+    extra: "",
   };
 }
 
@@ -1852,11 +1833,11 @@ export const Resource: MessageFns<Resource> = {
     for (const v of message.icons) {
       Icon.encode(v!, writer.uint32(66).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(74).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1938,12 +1919,12 @@ export const Resource: MessageFns<Resource> = {
             message.icons.push(Icon.decode(reader, reader.uint32()));
             continue;
           }
-          case 9: {
-            if (tag !== 74) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1951,7 +1932,7 @@ export const Resource: MessageFns<Resource> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1981,8 +1962,8 @@ export const Resource: MessageFns<Resource> = {
       : undefined;
     message.size = object.size ?? undefined;
     message.icons = object.icons?.map((e) => Icon.fromPartial(e)) || [];
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };

@@ -19,7 +19,7 @@ export interface JsonRpcError {
     | string
     | undefined;
   /** More about it, as JSON. */
-  data: Uint8Array;
+  data: string;
 }
 
 /**
@@ -48,7 +48,7 @@ export enum CallFailure_Outcome {
 }
 
 function createBaseJsonRpcError(): JsonRpcError {
-  return { code: 0, message: undefined, data: new Uint8Array(0) };
+  return { code: 0, message: undefined, data: "" };
 }
 
 export const JsonRpcError: MessageFns<JsonRpcError> = {
@@ -59,8 +59,8 @@ export const JsonRpcError: MessageFns<JsonRpcError> = {
     if (message.message !== undefined) {
       writer.uint32(18).string(message.message);
     }
-    if (message.data.length !== 0) {
-      writer.uint32(26).bytes(message.data);
+    if (message.data !== "") {
+      writer.uint32(26).string(message.data);
     }
     return writer;
   },
@@ -99,7 +99,7 @@ export const JsonRpcError: MessageFns<JsonRpcError> = {
               break;
             }
 
-            message.data = reader.bytes();
+            message.data = reader.string();
             continue;
           }
         }
@@ -121,7 +121,7 @@ export const JsonRpcError: MessageFns<JsonRpcError> = {
     const message = createBaseJsonRpcError();
     message.code = object.code ?? 0;
     message.message = object.message ?? undefined;
-    message.data = object.data ?? new Uint8Array(0);
+    message.data = object.data ?? "";
     return message;
   },
 };

@@ -38,9 +38,9 @@ export interface InputRequired {
     | Uint8Array
     | undefined;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 export interface InputRequired_RequestsEntry {
@@ -94,7 +94,7 @@ export interface InputError {
   /** What happened, for people. */
   message: string;
   /** The JSON-RPC error's data, as JSON. */
-  data: Uint8Array;
+  data: string;
 }
 
 /** Reason is the kind of failure. */
@@ -127,11 +127,11 @@ export interface ElicitForm {
   /** The question, for people. */
   message: string;
   /** The form's fields: a JSON Schema with `type: object` and properties of primitive types. MCP `requestedSchema`. */
-  requestedSchema: Uint8Array;
+  requestedSchema: string;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ElicitUrl is a web page to visit. MCP `ElicitRequestURLParams`, since 2025-11-25. */
@@ -148,9 +148,9 @@ export interface ElicitUrl {
     | string
     | undefined;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ElicitResult is the user's answer. MCP `ElicitResult`, since 2025-06-18. It is not checked against the form's schema. */
@@ -158,19 +158,19 @@ export interface ElicitResult {
   /** What the user did. */
   action: ElicitAction;
   /** What the user filled in, as a JSON object. Only with ELICIT_ACTION_ACCEPT of a form. */
-  content: Uint8Array;
+  content: string;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ListRootsRequest asks for the folders the client works in. MCP `ListRootsRequest`, every revision. */
 export interface ListRootsRequest {
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ListRootsResult are the folders the client works in. MCP `ListRootsResult`, every revision. */
@@ -178,9 +178,9 @@ export interface ListRootsResult {
   /** The folders. */
   roots: Root[];
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** Root is a folder or file the client works in. MCP `Root`, every revision. */
@@ -192,9 +192,9 @@ export interface Root {
     | string
     | undefined;
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** CreateMessageRequest asks the client's model. MCP `CreateMessageRequestParams`, every revision. */
@@ -222,7 +222,7 @@ export interface CreateMessageRequest {
   /** Texts that end the answer. MCP `stopSequences`. */
   stopSequences: string[];
   /** Anything for the model's provider, as a JSON object. */
-  metadata: Uint8Array;
+  metadata: string;
   /** Tools the model may wish for. Only if the caller's capabilities have `sampling.tools`. Since 2025-11-25. */
   tools: Tool[];
   /** How the model uses the tools. Since 2025-11-25. MCP `toolChoice`. */
@@ -230,9 +230,9 @@ export interface CreateMessageRequest {
     | ToolChoice
     | undefined;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** SamplingMessage is one turn of a conversation with a model. MCP `SamplingMessage`, every revision. */
@@ -242,9 +242,9 @@ export interface SamplingMessage {
   /** What is said: one block up to 2025-06-18, any number since 2025-11-25. */
   content: ContentBlock[];
   /** MCP `_meta` as a JSON object. Since 2025-11-25. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -267,7 +267,7 @@ export interface ModelPreferences {
     | number
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ModelHint names a model. MCP `ModelHint`, every revision. */
@@ -277,7 +277,7 @@ export interface ModelHint {
     | string
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ToolChoice says how a model uses tools. MCP `ToolChoice`, since 2025-11-25. */
@@ -287,7 +287,7 @@ export interface ToolChoice {
     | string
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** CreateMessageResult is the model's answer. MCP `CreateMessageResult`, every revision. */
@@ -303,13 +303,13 @@ export interface CreateMessageResult {
     | string
     | undefined;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 function createBaseInputRequired(): InputRequired {
-  return { requests: {}, state: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { requests: {}, state: undefined, meta: "", extra: "" };
 }
 
 export const InputRequired: MessageFns<InputRequired> = {
@@ -320,11 +320,11 @@ export const InputRequired: MessageFns<InputRequired> = {
     if (message.state !== undefined) {
       writer.uint32(18).bytes(message.state);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(26).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -361,12 +361,12 @@ export const InputRequired: MessageFns<InputRequired> = {
             message.state = reader.bytes();
             continue;
           }
-          case 3: {
-            if (tag !== 26) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -374,7 +374,7 @@ export const InputRequired: MessageFns<InputRequired> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -404,8 +404,8 @@ export const InputRequired: MessageFns<InputRequired> = {
       {},
     );
     message.state = object.state ?? undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -693,7 +693,7 @@ export const InputResponse: MessageFns<InputResponse> = {
 };
 
 function createBaseInputError(): InputError {
-  return { reason: 0, code: undefined, message: "", data: new Uint8Array(0) };
+  return { reason: 0, code: undefined, message: "", data: "" };
 }
 
 export const InputError: MessageFns<InputError> = {
@@ -707,8 +707,8 @@ export const InputError: MessageFns<InputError> = {
     if (message.message !== "") {
       writer.uint32(26).string(message.message);
     }
-    if (message.data.length !== 0) {
-      writer.uint32(34).bytes(message.data);
+    if (message.data !== "") {
+      writer.uint32(34).string(message.data);
     }
     return writer;
   },
@@ -755,7 +755,7 @@ export const InputError: MessageFns<InputError> = {
               break;
             }
 
-            message.data = reader.bytes();
+            message.data = reader.string();
             continue;
           }
         }
@@ -778,7 +778,7 @@ export const InputError: MessageFns<InputError> = {
     message.reason = object.reason ?? 0;
     message.code = object.code ?? undefined;
     message.message = object.message ?? "";
-    message.data = object.data ?? new Uint8Array(0);
+    message.data = object.data ?? "";
     return message;
   },
 };
@@ -865,7 +865,7 @@ export const ElicitRequest: MessageFns<ElicitRequest> = {
 };
 
 function createBaseElicitForm(): ElicitForm {
-  return { message: "", requestedSchema: new Uint8Array(0), meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { message: "", requestedSchema: "", meta: "", extra: "" };
 }
 
 export const ElicitForm: MessageFns<ElicitForm> = {
@@ -873,14 +873,14 @@ export const ElicitForm: MessageFns<ElicitForm> = {
     if (message.message !== "") {
       writer.uint32(10).string(message.message);
     }
-    if (message.requestedSchema.length !== 0) {
-      writer.uint32(18).bytes(message.requestedSchema);
+    if (message.requestedSchema !== "") {
+      writer.uint32(18).string(message.requestedSchema);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(26).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -911,15 +911,15 @@ export const ElicitForm: MessageFns<ElicitForm> = {
               break;
             }
 
-            message.requestedSchema = reader.bytes();
+            message.requestedSchema = reader.string();
             continue;
           }
-          case 3: {
-            if (tag !== 26) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -927,7 +927,7 @@ export const ElicitForm: MessageFns<ElicitForm> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -948,15 +948,15 @@ export const ElicitForm: MessageFns<ElicitForm> = {
   fromPartial(object: DeepPartial<ElicitForm>): ElicitForm {
     const message = createBaseElicitForm();
     message.message = object.message ?? "";
-    message.requestedSchema = object.requestedSchema ?? new Uint8Array(0);
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.requestedSchema = object.requestedSchema ?? "";
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseElicitUrl(): ElicitUrl {
-  return { message: "", url: "", elicitationId: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { message: "", url: "", elicitationId: undefined, meta: "", extra: "" };
 }
 
 export const ElicitUrl: MessageFns<ElicitUrl> = {
@@ -970,11 +970,11 @@ export const ElicitUrl: MessageFns<ElicitUrl> = {
     if (message.elicitationId !== undefined) {
       writer.uint32(26).string(message.elicitationId);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(34).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1016,12 +1016,12 @@ export const ElicitUrl: MessageFns<ElicitUrl> = {
             message.elicitationId = reader.string();
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1029,7 +1029,7 @@ export const ElicitUrl: MessageFns<ElicitUrl> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1052,14 +1052,14 @@ export const ElicitUrl: MessageFns<ElicitUrl> = {
     message.message = object.message ?? "";
     message.url = object.url ?? "";
     message.elicitationId = object.elicitationId ?? undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseElicitResult(): ElicitResult {
-  return { action: 0, content: new Uint8Array(0), meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { action: 0, content: "", meta: "", extra: "" };
 }
 
 export const ElicitResult: MessageFns<ElicitResult> = {
@@ -1067,14 +1067,14 @@ export const ElicitResult: MessageFns<ElicitResult> = {
     if (message.action !== 0) {
       writer.uint32(8).int32(message.action);
     }
-    if (message.content.length !== 0) {
-      writer.uint32(18).bytes(message.content);
+    if (message.content !== "") {
+      writer.uint32(18).string(message.content);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(26).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1105,15 +1105,15 @@ export const ElicitResult: MessageFns<ElicitResult> = {
               break;
             }
 
-            message.content = reader.bytes();
+            message.content = reader.string();
             continue;
           }
-          case 3: {
-            if (tag !== 26) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1121,7 +1121,7 @@ export const ElicitResult: MessageFns<ElicitResult> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1142,24 +1142,24 @@ export const ElicitResult: MessageFns<ElicitResult> = {
   fromPartial(object: DeepPartial<ElicitResult>): ElicitResult {
     const message = createBaseElicitResult();
     message.action = object.action ?? 0;
-    message.content = object.content ?? new Uint8Array(0);
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.content = object.content ?? "";
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseListRootsRequest(): ListRootsRequest {
-  return { meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { meta: "", extra: "" };
 }
 
 export const ListRootsRequest: MessageFns<ListRootsRequest> = {
   encode(message: ListRootsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.meta.length !== 0) {
-      writer.uint32(10).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1177,12 +1177,12 @@ export const ListRootsRequest: MessageFns<ListRootsRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 10) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1190,7 +1190,7 @@ export const ListRootsRequest: MessageFns<ListRootsRequest> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1210,14 +1210,14 @@ export const ListRootsRequest: MessageFns<ListRootsRequest> = {
   },
   fromPartial(object: DeepPartial<ListRootsRequest>): ListRootsRequest {
     const message = createBaseListRootsRequest();
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseListRootsResult(): ListRootsResult {
-  return { roots: [], meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { roots: [], meta: "", extra: "" };
 }
 
 export const ListRootsResult: MessageFns<ListRootsResult> = {
@@ -1225,11 +1225,11 @@ export const ListRootsResult: MessageFns<ListRootsResult> = {
     for (const v of message.roots) {
       Root.encode(v!, writer.uint32(10).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(18).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1255,12 +1255,12 @@ export const ListRootsResult: MessageFns<ListRootsResult> = {
             message.roots.push(Root.decode(reader, reader.uint32()));
             continue;
           }
-          case 2: {
-            if (tag !== 18) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1268,7 +1268,7 @@ export const ListRootsResult: MessageFns<ListRootsResult> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1289,14 +1289,14 @@ export const ListRootsResult: MessageFns<ListRootsResult> = {
   fromPartial(object: DeepPartial<ListRootsResult>): ListRootsResult {
     const message = createBaseListRootsResult();
     message.roots = object.roots?.map((e) => Root.fromPartial(e)) || [];
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseRoot(): Root {
-  return { uri: "", name: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { uri: "", name: undefined, meta: "", extra: "" };
 }
 
 export const Root: MessageFns<Root> = {
@@ -1307,11 +1307,11 @@ export const Root: MessageFns<Root> = {
     if (message.name !== undefined) {
       writer.uint32(18).string(message.name);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(26).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1345,12 +1345,12 @@ export const Root: MessageFns<Root> = {
             message.name = reader.string();
             continue;
           }
-          case 3: {
-            if (tag !== 26) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1358,7 +1358,7 @@ export const Root: MessageFns<Root> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1380,8 +1380,8 @@ export const Root: MessageFns<Root> = {
     const message = createBaseRoot();
     message.uri = object.uri ?? "";
     message.name = object.name ?? undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -1395,11 +1395,11 @@ function createBaseCreateMessageRequest(): CreateMessageRequest {
     temperature: undefined,
     maxTokens: 0,
     stopSequences: [],
-    metadata: new Uint8Array(0),
+    metadata: "",
     tools: [],
     toolChoice: undefined,
-    meta: new Uint8Array(0),
-    extra: new Uint8Array(0),
+    meta: "",
+    extra: "",
   };
 }
 
@@ -1426,8 +1426,8 @@ export const CreateMessageRequest: MessageFns<CreateMessageRequest> = {
     for (const v of message.stopSequences) {
       writer.uint32(58).string(v!);
     }
-    if (message.metadata.length !== 0) {
-      writer.uint32(66).bytes(message.metadata);
+    if (message.metadata !== "") {
+      writer.uint32(66).string(message.metadata);
     }
     for (const v of message.tools) {
       Tool.encode(v!, writer.uint32(74).fork()).join();
@@ -1435,11 +1435,11 @@ export const CreateMessageRequest: MessageFns<CreateMessageRequest> = {
     if (message.toolChoice !== undefined) {
       ToolChoice.encode(message.toolChoice, writer.uint32(82).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(90).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1518,7 +1518,7 @@ export const CreateMessageRequest: MessageFns<CreateMessageRequest> = {
               break;
             }
 
-            message.metadata = reader.bytes();
+            message.metadata = reader.string();
             continue;
           }
           case 9: {
@@ -1537,12 +1537,12 @@ export const CreateMessageRequest: MessageFns<CreateMessageRequest> = {
             message.toolChoice = ToolChoice.decode(reader, reader.uint32());
             continue;
           }
-          case 11: {
-            if (tag !== 90) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1550,7 +1550,7 @@ export const CreateMessageRequest: MessageFns<CreateMessageRequest> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1579,19 +1579,19 @@ export const CreateMessageRequest: MessageFns<CreateMessageRequest> = {
     message.temperature = object.temperature ?? undefined;
     message.maxTokens = object.maxTokens ?? 0;
     message.stopSequences = object.stopSequences?.map((e) => e) || [];
-    message.metadata = object.metadata ?? new Uint8Array(0);
+    message.metadata = object.metadata ?? "";
     message.tools = object.tools?.map((e) => Tool.fromPartial(e)) || [];
     message.toolChoice = (object.toolChoice !== undefined && object.toolChoice !== null)
       ? ToolChoice.fromPartial(object.toolChoice)
       : undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseSamplingMessage(): SamplingMessage {
-  return { role: 0, content: [], meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { role: 0, content: [], meta: "", extra: "" };
 }
 
 export const SamplingMessage: MessageFns<SamplingMessage> = {
@@ -1602,11 +1602,11 @@ export const SamplingMessage: MessageFns<SamplingMessage> = {
     for (const v of message.content) {
       ContentBlock.encode(v!, writer.uint32(18).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(26).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1640,12 +1640,12 @@ export const SamplingMessage: MessageFns<SamplingMessage> = {
             message.content.push(ContentBlock.decode(reader, reader.uint32()));
             continue;
           }
-          case 3: {
-            if (tag !== 26) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -1653,7 +1653,7 @@ export const SamplingMessage: MessageFns<SamplingMessage> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1675,20 +1675,14 @@ export const SamplingMessage: MessageFns<SamplingMessage> = {
     const message = createBaseSamplingMessage();
     message.role = object.role ?? 0;
     message.content = object.content?.map((e) => ContentBlock.fromPartial(e)) || [];
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseModelPreferences(): ModelPreferences {
-  return {
-    hints: [],
-    costPriority: undefined,
-    speedPriority: undefined,
-    intelligencePriority: undefined,
-    extra: new Uint8Array(0),
-  };
+  return { hints: [], costPriority: undefined, speedPriority: undefined, intelligencePriority: undefined, extra: "" };
 }
 
 export const ModelPreferences: MessageFns<ModelPreferences> = {
@@ -1705,8 +1699,8 @@ export const ModelPreferences: MessageFns<ModelPreferences> = {
     if (message.intelligencePriority !== undefined) {
       writer.uint32(33).double(message.intelligencePriority);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1761,7 +1755,7 @@ export const ModelPreferences: MessageFns<ModelPreferences> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1785,13 +1779,13 @@ export const ModelPreferences: MessageFns<ModelPreferences> = {
     message.costPriority = object.costPriority ?? undefined;
     message.speedPriority = object.speedPriority ?? undefined;
     message.intelligencePriority = object.intelligencePriority ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseModelHint(): ModelHint {
-  return { name: undefined, extra: new Uint8Array(0) };
+  return { name: undefined, extra: "" };
 }
 
 export const ModelHint: MessageFns<ModelHint> = {
@@ -1799,8 +1793,8 @@ export const ModelHint: MessageFns<ModelHint> = {
     if (message.name !== undefined) {
       writer.uint32(10).string(message.name);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1831,7 +1825,7 @@ export const ModelHint: MessageFns<ModelHint> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1852,13 +1846,13 @@ export const ModelHint: MessageFns<ModelHint> = {
   fromPartial(object: DeepPartial<ModelHint>): ModelHint {
     const message = createBaseModelHint();
     message.name = object.name ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseToolChoice(): ToolChoice {
-  return { mode: undefined, extra: new Uint8Array(0) };
+  return { mode: undefined, extra: "" };
 }
 
 export const ToolChoice: MessageFns<ToolChoice> = {
@@ -1866,8 +1860,8 @@ export const ToolChoice: MessageFns<ToolChoice> = {
     if (message.mode !== undefined) {
       writer.uint32(10).string(message.mode);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1898,7 +1892,7 @@ export const ToolChoice: MessageFns<ToolChoice> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -1919,13 +1913,13 @@ export const ToolChoice: MessageFns<ToolChoice> = {
   fromPartial(object: DeepPartial<ToolChoice>): ToolChoice {
     const message = createBaseToolChoice();
     message.mode = object.mode ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseCreateMessageResult(): CreateMessageResult {
-  return { role: 0, content: [], model: "", stopReason: undefined, meta: new Uint8Array(0), extra: new Uint8Array(0) };
+  return { role: 0, content: [], model: "", stopReason: undefined, meta: "", extra: "" };
 }
 
 export const CreateMessageResult: MessageFns<CreateMessageResult> = {
@@ -1942,11 +1936,11 @@ export const CreateMessageResult: MessageFns<CreateMessageResult> = {
     if (message.stopReason !== undefined) {
       writer.uint32(34).string(message.stopReason);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(42).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -1996,12 +1990,12 @@ export const CreateMessageResult: MessageFns<CreateMessageResult> = {
             message.stopReason = reader.string();
             continue;
           }
-          case 5: {
-            if (tag !== 42) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -2009,7 +2003,7 @@ export const CreateMessageResult: MessageFns<CreateMessageResult> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -2033,8 +2027,8 @@ export const CreateMessageResult: MessageFns<CreateMessageResult> = {
     message.content = object.content?.map((e) => ContentBlock.fromPartial(e)) || [];
     message.model = object.model ?? "";
     message.stopReason = object.stopReason ?? undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };

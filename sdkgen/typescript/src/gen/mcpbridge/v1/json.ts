@@ -11,7 +11,7 @@ import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 export interface JsonField {
   /** The member's name, where it cannot be the field's json_name. In a union: the value of the tag. */
   name: string;
-  /** The field is `bytes` that hold JSON text. It is checked and passed on untouched; no bytes mean no member. */
+  /** The field is JSON text. It is checked and passed on untouched; if it is empty, there is no member. */
   raw: boolean;
   /** The field is `raw`, and JSON `null` is a value of it like any other. Elsewhere `null` means the same as no member. */
   nullable: boolean;
@@ -27,7 +27,7 @@ export interface JsonField {
   since: string;
   /** The first MCP revision that no longer has the member. Empty: none yet. */
   until: string;
-  /** The field is `bytes` that hold a JSON object of the members this contract has no field for. */
+  /** The field is the JSON object of the members this contract has no field for. */
   extra: boolean;
   /** The members of this message are written in place, as if they were members of the message around it. */
   inline: boolean;

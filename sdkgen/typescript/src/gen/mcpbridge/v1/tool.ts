@@ -24,9 +24,9 @@ export interface Tool {
    * Its arguments: a JSON Schema with `type: object`, of 2020-12 unless `$schema` says otherwise. Empty: any object. MCP
    * `inputSchema`.
    */
-  inputSchema: Uint8Array;
+  inputSchema: string;
   /** Its structured result: a JSON Schema. Since 2025-06-18 with `type: object`, since 2026-07-28 any. MCP `outputSchema`. */
-  outputSchema: Uint8Array;
+  outputSchema: string;
   /** What to expect of it. Since 2025-03-26. */
   annotations?:
     | ToolAnnotations
@@ -38,9 +38,9 @@ export interface Tool {
     | ToolExecution
     | undefined;
   /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ToolAnnotations are hints. Whoever does not trust the server does not trust them. MCP `ToolAnnotations`, since 2025-03-26. */
@@ -66,7 +66,7 @@ export interface ToolAnnotations {
     | boolean
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /** ToolExecution says how a tool runs as a task. MCP `ToolExecution`, 2025-11-25 only. */
@@ -76,7 +76,7 @@ export interface ToolExecution {
     | string
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 /**
@@ -88,7 +88,9 @@ export interface CallToolResult {
   content: ContentBlock[];
   /**
    * What it returned, as JSON of its output_schema. For revisions that cannot carry it, it becomes text in `content`
-   * unless there is text already. MCP `structuredContent`: since 2025-06-18 an object, since 2026-07-28 any value.
+   * unless there is text already. MCP `structuredContent`: since 2025-06-18 an object, since 2026-07-28 any value. JSON
+   * text in UTF-8. bytes, because a string of 64 KiB costs a Python backend 6 % more; the wire type is the same, so that
+   * a copy of this file may declare it string.
    */
   structuredContent: Uint8Array;
   /** Whether it failed. Absent means no. MCP `isError`. */
@@ -96,9 +98,9 @@ export interface CallToolResult {
     | boolean
     | undefined;
   /** MCP `_meta` as a JSON object. */
-  meta: Uint8Array;
+  meta: string;
   /** Members this contract has no field for, as one JSON object. */
-  extra: Uint8Array;
+  extra: string;
 }
 
 function createBaseTool(): Tool {
@@ -106,13 +108,13 @@ function createBaseTool(): Tool {
     name: "",
     title: undefined,
     description: undefined,
-    inputSchema: new Uint8Array(0),
-    outputSchema: new Uint8Array(0),
+    inputSchema: "",
+    outputSchema: "",
     annotations: undefined,
     icons: [],
     execution: undefined,
-    meta: new Uint8Array(0),
-    extra: new Uint8Array(0),
+    meta: "",
+    extra: "",
   };
 }
 
@@ -127,11 +129,11 @@ export const Tool: MessageFns<Tool> = {
     if (message.description !== undefined) {
       writer.uint32(26).string(message.description);
     }
-    if (message.inputSchema.length !== 0) {
-      writer.uint32(34).bytes(message.inputSchema);
+    if (message.inputSchema !== "") {
+      writer.uint32(34).string(message.inputSchema);
     }
-    if (message.outputSchema.length !== 0) {
-      writer.uint32(42).bytes(message.outputSchema);
+    if (message.outputSchema !== "") {
+      writer.uint32(42).string(message.outputSchema);
     }
     if (message.annotations !== undefined) {
       ToolAnnotations.encode(message.annotations, writer.uint32(50).fork()).join();
@@ -142,11 +144,11 @@ export const Tool: MessageFns<Tool> = {
     if (message.execution !== undefined) {
       ToolExecution.encode(message.execution, writer.uint32(66).fork()).join();
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(74).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -193,7 +195,7 @@ export const Tool: MessageFns<Tool> = {
               break;
             }
 
-            message.inputSchema = reader.bytes();
+            message.inputSchema = reader.string();
             continue;
           }
           case 5: {
@@ -201,7 +203,7 @@ export const Tool: MessageFns<Tool> = {
               break;
             }
 
-            message.outputSchema = reader.bytes();
+            message.outputSchema = reader.string();
             continue;
           }
           case 6: {
@@ -228,12 +230,12 @@ export const Tool: MessageFns<Tool> = {
             message.execution = ToolExecution.decode(reader, reader.uint32());
             continue;
           }
-          case 9: {
-            if (tag !== 74) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -241,7 +243,7 @@ export const Tool: MessageFns<Tool> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -264,8 +266,8 @@ export const Tool: MessageFns<Tool> = {
     message.name = object.name ?? "";
     message.title = object.title ?? undefined;
     message.description = object.description ?? undefined;
-    message.inputSchema = object.inputSchema ?? new Uint8Array(0);
-    message.outputSchema = object.outputSchema ?? new Uint8Array(0);
+    message.inputSchema = object.inputSchema ?? "";
+    message.outputSchema = object.outputSchema ?? "";
     message.annotations = (object.annotations !== undefined && object.annotations !== null)
       ? ToolAnnotations.fromPartial(object.annotations)
       : undefined;
@@ -273,8 +275,8 @@ export const Tool: MessageFns<Tool> = {
     message.execution = (object.execution !== undefined && object.execution !== null)
       ? ToolExecution.fromPartial(object.execution)
       : undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };
@@ -286,7 +288,7 @@ function createBaseToolAnnotations(): ToolAnnotations {
     destructiveHint: undefined,
     idempotentHint: undefined,
     openWorldHint: undefined,
-    extra: new Uint8Array(0),
+    extra: "",
   };
 }
 
@@ -307,8 +309,8 @@ export const ToolAnnotations: MessageFns<ToolAnnotations> = {
     if (message.openWorldHint !== undefined) {
       writer.uint32(40).bool(message.openWorldHint);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -371,7 +373,7 @@ export const ToolAnnotations: MessageFns<ToolAnnotations> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -396,13 +398,13 @@ export const ToolAnnotations: MessageFns<ToolAnnotations> = {
     message.destructiveHint = object.destructiveHint ?? undefined;
     message.idempotentHint = object.idempotentHint ?? undefined;
     message.openWorldHint = object.openWorldHint ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseToolExecution(): ToolExecution {
-  return { taskSupport: undefined, extra: new Uint8Array(0) };
+  return { taskSupport: undefined, extra: "" };
 }
 
 export const ToolExecution: MessageFns<ToolExecution> = {
@@ -410,8 +412,8 @@ export const ToolExecution: MessageFns<ToolExecution> = {
     if (message.taskSupport !== undefined) {
       writer.uint32(10).string(message.taskSupport);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -442,7 +444,7 @@ export const ToolExecution: MessageFns<ToolExecution> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -463,19 +465,13 @@ export const ToolExecution: MessageFns<ToolExecution> = {
   fromPartial(object: DeepPartial<ToolExecution>): ToolExecution {
     const message = createBaseToolExecution();
     message.taskSupport = object.taskSupport ?? undefined;
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseCallToolResult(): CallToolResult {
-  return {
-    content: [],
-    structuredContent: new Uint8Array(0),
-    isError: undefined,
-    meta: new Uint8Array(0),
-    extra: new Uint8Array(0),
-  };
+  return { content: [], structuredContent: new Uint8Array(0), isError: undefined, meta: "", extra: "" };
 }
 
 export const CallToolResult: MessageFns<CallToolResult> = {
@@ -489,11 +485,11 @@ export const CallToolResult: MessageFns<CallToolResult> = {
     if (message.isError !== undefined) {
       writer.uint32(24).bool(message.isError);
     }
-    if (message.meta.length !== 0) {
-      writer.uint32(34).bytes(message.meta);
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
     }
-    if (message.extra.length !== 0) {
-      writer.uint32(122).bytes(message.extra);
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
     }
     return writer;
   },
@@ -535,12 +531,12 @@ export const CallToolResult: MessageFns<CallToolResult> = {
             message.isError = reader.bool();
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
+          case 14: {
+            if (tag !== 114) {
               break;
             }
 
-            message.meta = reader.bytes();
+            message.meta = reader.string();
             continue;
           }
           case 15: {
@@ -548,7 +544,7 @@ export const CallToolResult: MessageFns<CallToolResult> = {
               break;
             }
 
-            message.extra = reader.bytes();
+            message.extra = reader.string();
             continue;
           }
         }
@@ -571,8 +567,8 @@ export const CallToolResult: MessageFns<CallToolResult> = {
     message.content = object.content?.map((e) => ContentBlock.fromPartial(e)) || [];
     message.structuredContent = object.structuredContent ?? new Uint8Array(0);
     message.isError = object.isError ?? undefined;
-    message.meta = object.meta ?? new Uint8Array(0);
-    message.extra = object.extra ?? new Uint8Array(0);
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
     return message;
   },
 };

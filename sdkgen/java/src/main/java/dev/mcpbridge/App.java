@@ -1,5 +1,6 @@
 package dev.mcpbridge;
 
+import com.google.protobuf.ByteString;
 import com.google.protobuf.MessageLite;
 import dev.mcpbridge.v1.CacheScope;
 import dev.mcpbridge.v1.Capability;
@@ -361,7 +362,7 @@ public final class App {
   }
 
   /** Implements CallTool: returns a CallToolResult or InputRequired. Throws CallStatus and McpException only. */
-  MessageLite callTool(String name, com.google.protobuf.ByteString arguments, Context ctx) {
+  MessageLite callTool(String name, ByteString arguments, Context ctx) {
     ToolEntry tool = tools.get(name);
     if (tool == null) {
       throw notFound("tool", name, tools.keySet());

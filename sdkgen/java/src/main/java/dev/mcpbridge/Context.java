@@ -428,7 +428,7 @@ public final class Context implements Asks, Progress, Cancellation {
     answers = new LinkedHashMap<>();
     if (state != null) {
       try {
-        ObjectNode remembered = Json.object(state);
+        ObjectNode remembered = Json.object(state.toStringUtf8());
         for (var e : remembered.get("answers").properties()) {
           answers.put(e.getKey(), InputResponse.parseFrom(Base64.getDecoder().decode(e.getValue().asString())));
         }
@@ -471,7 +471,7 @@ public final class Context implements Asks, Progress, Cancellation {
     remembered.set("answers", kept);
     remembered.set("asked", pending);
     remembered.set("once", nodes.objectNode().setAll(once));
-    ByteString bytes = Json.bytes(remembered);
+    ByteString bytes = ByteString.copyFromUtf8(Json.text(remembered));
     if (bytes.size() > MAX_STATE) {
       Map<String, Integer> sizes = new HashMap<>();
       once.forEach((key, value) -> sizes.put("once(\"" + key + "\")", value.toString().length()));

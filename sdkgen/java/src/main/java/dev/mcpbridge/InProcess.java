@@ -91,8 +91,8 @@ public final class InProcess {
     return app.listTools(false).getToolsList();
   }
 
-  /** Any value as JSON. */
-  public static ByteString json(Object value) {
-    return Json.bytes(value);
+  /** Returns the JSON of a value. */
+  public static String json(Object value) {
+    return Json.text(value);
   }
 }

@@ -3,6 +3,7 @@ package dev.mcpbridge;
 import com.fasterxml.jackson.annotation.JsonInclude;
 import com.google.protobuf.ByteString;
 import java.util.OptionalDouble;
+import java.util.function.Supplier;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Collectors;
 import tools.jackson.core.JacksonException;
@@ -127,35 +128,45 @@ final class Json {
     return e.getOriginalMessage();
   }
 
-  /** The JSON object of MCP members such as arguments. No bytes are none. */
-  static ObjectNode object(ByteString bytes) {
-    if (bytes.isEmpty()) {
-      return JsonNodeFactory.instance.objectNode();
-    }
-    if (parse(bytes) instanceof ObjectNode object) {
+  /** Returns the JSON object of MCP members such as _meta. Empty text is an empty object. */
+  static ObjectNode object(String json) {
+    return json.isEmpty() ? JsonNodeFactory.instance.objectNode() : object(parse(json));
+  }
+
+  /** Returns the JSON object of arguments. No bytes are an empty object. */
+  static ObjectNode object(ByteString json) {
+    return json.isEmpty() ? JsonNodeFactory.instance.objectNode() : object(read(() -> MAPPER.readTree(json.toByteArray())));
+  }
+
+  private static ObjectNode object(JsonNode value) {
+    if (value instanceof ObjectNode object) {
       return object;
     }
     throw new IllegalArgumentException("it is not a JSON object");
   }
 
-  static JsonNode parse(ByteString bytes) {
+  static JsonNode parse(String json) {
+    return read(() -> MAPPER.readTree(json));
+  }
+
+  private static JsonNode read(Supplier<JsonNode> read) {
     try {
-      return MAPPER.readTree(bytes.toByteArray());
+      return read.get();
     } catch (JacksonException e) {
       throw new IllegalArgumentException("it is not JSON: " + e.getOriginalMessage(), e);
     }
   }
 
-  static ByteString bytes(Object value) {
-    return ByteString.copyFrom(MAPPER.writeValueAsBytes(value));
+  static String text(Object value) {
+    return MAPPER.writeValueAsString(value);
   }
 
-  /** Like {@link #bytes}, for any value: a value without JSON becomes text. */
-  static ByteString anything(Object value) {
+  /** Like {@link #text}, for any value: a value that JSON cannot represent becomes a string. */
+  static String anything(Object value) {
     try {
-      return bytes(value);
+      return text(value);
     } catch (JacksonException e) {
-      return bytes(String.valueOf(value));
+      return text(String.valueOf(value));
     }
   }
 }

@@ -64,7 +64,7 @@ final class Mcp {
       }
     }
     if (!more.isEmpty()) {
-      into.setField(type.findFieldByName("extra"), Json.bytes(more));
+      into.setField(type.findFieldByName("extra"), Json.text(more));
     }
   }
 
@@ -75,9 +75,9 @@ final class Mcp {
         fill(inner, value, at);
         yield inner.build();
       }
-      case BYTE_STRING -> option(field).getRaw() ? Json.bytes(value) : base64(value);
+      case BYTE_STRING -> base64(value);
       case ENUM -> field.getEnumType().findValueByName(prefix(field) + value.asString("").toUpperCase(Locale.ROOT));
-      case STRING -> value.isString() ? value.asString() : null;
+      case STRING -> option(field).getRaw() ? Json.text(value) : value.isString() ? value.asString() : null;
       case BOOLEAN -> value.isBoolean() ? value.asBoolean() : null;
       case DOUBLE -> value.isNumber() ? value.asDouble() : null;
       case LONG -> value.canConvertToLong() ? value.asLong() : null;

@@ -58,6 +58,6 @@ public final class Sample extends Question {
 
   private static ToolResultContent toolResult(ToolUseContent call, CallToolResult result) {
     var content = ToolResultContent.newBuilder().setToolUseId(call.getId()).addAllContent(result.getContentList());
-    return content.setStructuredContent(result.getStructuredContent()).setIsError(result.getIsError()).build();
+    return content.setStructuredContent(result.getStructuredContent().toStringUtf8()).setIsError(result.getIsError()).build();
   }
 }

@@ -1,7 +1,7 @@
 package dev.mcpbridge;
 
-import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.classmate.ResolvedType;
+import com.fasterxml.jackson.annotation.JsonProperty;
 import com.github.victools.jsonschema.generator.CustomDefinition;
 import com.github.victools.jsonschema.generator.FieldScope;
 import com.github.victools.jsonschema.generator.Option;
@@ -310,10 +310,10 @@ final class Schema {
     }
 
     /** The arguments, checked, and with defaults for what is missing. ToolException says all that is wrong with them. */
-    ObjectNode parse(ByteString bytes) {
+    ObjectNode parse(ByteString json) {
       ObjectNode arguments;
       try {
-        arguments = Json.object(bytes);
+        arguments = Json.object(json);
       } catch (IllegalArgumentException e) {
         throw invalid("- (all): " + e.getMessage());
       }
@@ -519,7 +519,7 @@ final class Schema {
   // Results.
 
   /** How values of a return type are written. MCP wants an object, so another value is `{"result": value}`. */
-  record Output(ByteString schema, ObjectWriter writer, boolean wrap, Check check) {
+  record Output(String schema, ObjectWriter writer, boolean wrap, Check check) {
     static Output of(Type type) {
       ObjectNode schema = Schema.of(type, Use.OUTPUT);
       Check check = ASSERTIONS.stream().anyMatch(said -> !schema.findValues(said).isEmpty()) ? new Check(schema.deepCopy()) : null;
@@ -539,7 +539,7 @@ final class Schema {
         }
         schema = root;
       }
-      return new Output(Json.bytes(schema), Json.MAPPER.writerFor(Json.MAPPER.constructType(type)), wrap, check);
+      return new Output(Json.text(schema), Json.MAPPER.writerFor(Json.MAPPER.constructType(type)), wrap, check);
     }
 
     /** The JSON of a value. IllegalStateException if the schema does not allow it, or JSON cannot hold it. */
@@ -560,7 +560,7 @@ final class Schema {
 
   /** A question's form: its schema, and how to read what the user filled in. */
   static final class Form<T> {
-    final ByteString schema;
+    final String schema;
     private final JavaType type;
     private final boolean object;
     private final Check check;
@@ -569,7 +569,7 @@ final class Schema {
     private Form(Type type, ObjectNode of, boolean object) {
       this.type = Json.MAPPER.constructType(type);
       this.object = object;
-      this.schema = Json.bytes(of);
+      this.schema = Json.text(of);
       this.check = new Check(of);
       this.defaults = new Defaults(of);
     }
@@ -610,7 +610,7 @@ final class Schema {
 
     /** The form that a JSON Schema says. IllegalArgumentException if it is none. */
     static Form<ObjectNode> of(String schema) {
-      if (!(Json.parse(ByteString.copyFromUtf8(schema)) instanceof ObjectNode of)) {
+      if (!(Json.parse(schema) instanceof ObjectNode of)) {
         throw new IllegalArgumentException("the schema of a form is a JSON object");
       }
       String unknown = Formats.unknown(of);
@@ -648,7 +648,7 @@ final class Schema {
       return (Form<T>) FORMS.computeIfAbsent(type, Form::made);
     }
 
-    T parse(ByteString content) {
+    T parse(String content) {
       try {
         ObjectNode value = Json.object(content);
         String wrong = check.list(value, List.of());

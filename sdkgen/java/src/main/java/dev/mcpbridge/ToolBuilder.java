@@ -72,7 +72,7 @@ public final class ToolBuilder<A, R> {
 
   /** MCP {@code _meta}. */
   public ToolBuilder<A, R> meta(Map<String, ?> meta) {
-    message.setMeta(Json.bytes(meta));
+    message.setMeta(Json.text(meta));
     return this;
   }
 
@@ -141,7 +141,7 @@ public final class ToolBuilder<A, R> {
       boolean nullable,
       Handler<ObjectNode, ?> handler,
       Supplier<String> where) {
-    message.setInputSchema(Json.bytes(arguments.schema));
+    message.setInputSchema(Json.text(arguments.schema));
     // Absent is not false: a tool is destructive by default.
     if (!annotations.build().equals(ToolAnnotations.getDefaultInstance())) {
       message.setAnnotations(annotations);

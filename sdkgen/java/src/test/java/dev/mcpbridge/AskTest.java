@@ -71,7 +71,7 @@ class AskTest {
     assertEquals("Which colour?", form.getMessage());
     assertEquals(
         "{\"type\":\"object\",\"properties\":{\"shade\":{\"type\":\"string\",\"enum\":[\"RED\",\"GREEN\"]}},\"required\":[\"shade\"]}",
-        form.getRequestedSchema().toStringUtf8());
+        form.getRequestedSchema());
   }
 
   @Test

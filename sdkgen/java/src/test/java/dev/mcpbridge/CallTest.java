@@ -1,5 +1,6 @@
 package dev.mcpbridge;
 
+import com.google.protobuf.ByteString;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -8,7 +9,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.annotation.JsonProperty;
-import com.google.protobuf.ByteString;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.v1.CallContext;
 import dev.mcpbridge.v1.CallToolResult;
@@ -242,19 +242,37 @@ class CallTest {
     assertEquals("done", called.progress().get(2).getMessage());
     assertEquals(
         List.of("\"1 of 2\"", "{\"a\":1}", "\"broken: java.io.IOException: why\"", "\"by the logger\""),
-        called.logs().stream().map(l -> l.getData().toStringUtf8()).toList());
+        called.logs().stream().map(l -> l.getData()).toList());
     assertEquals("db", called.logs().get(1).getLogger());
     var quiet =
         CallContext.newBuilder()
             .setLogLevel(LogLevel.LOG_LEVEL_WARNING)
             .setPrincipal(Principal.newBuilder().setSubject("ada"))
             .putHeaders("x-a", "1")
-            .setMeta(ByteString.copyFromUtf8("{\"m\":1}"))
+            .setMeta("{\"m\":1}")
             .build();
     called = new Caller(app).as(quiet).tool("talk");
     assertEquals(" ada {x-a=1} {\"m\":1} ", called.text());
     assertEquals(List.of(), called.progress());
     assertEquals(2, called.logs().size());
+  }
+
+  @Test
+  void textThatIsNotAsciiStaysTheSame() {
+    String said = "Zoë: \"東京\u2028\" 😀";
+    var meta = Map.of(said, List.of(said));
+    app.tool("say").description(said).meta(meta).inputSchema("{\"type\":\"object\"}").handle((in, ctx) -> {
+      ctx.log().info(in);
+      return Map.of("answer", ctx.elicitJson(said, "{\"type\":\"object\",\"properties\":{\"é\":{\"type\":\"string\"}}}").data(), "meta", ctx.meta());
+    });
+    var context = Caller.EVERYTHING.toBuilder().setMeta(Json.text(meta)).build();
+    var called = new Caller(app).as(context).answers(Map.of("é", said)).tool("say", Map.of("text", said));
+    assertEquals(Json.parse(Json.text(Map.of("answer", Map.of("é", said), "meta", meta))), Json.parse(called.structured()));
+    assertEquals(called.structured(), called.text());
+    assertEquals(Json.text(Map.of("text", said)), called.logs().get(0).getData());
+    var form = called.asked().get(0).getElicit().getForm();
+    assertEquals(said + "{\"é\":{\"type\":\"string\"}}", form.getMessage() + Json.object(form.getRequestedSchema()).get("properties"));
+    assertEquals(said + Json.text(meta), caller.tools().get(0).getDescription() + caller.tools().get(0).getMeta());
   }
 
   @Test
@@ -265,7 +283,7 @@ class CallTest {
     });
     app.forwardLogs("slf4j");
     var logs = caller.tool("talk").logs();
-    assertEquals("[\"1 of 2\"] slf4j.talks", logs.stream().map(l -> l.getData().toStringUtf8()).toList() + " " + logs.get(0).getLogger());
+    assertEquals("[\"1 of 2\"] slf4j.talks", logs.stream().map(l -> l.getData()).toList() + " " + logs.get(0).getLogger());
     assertEquals(LogLevel.LOG_LEVEL_WARNING, logs.get(0).getLevel());
   }
 

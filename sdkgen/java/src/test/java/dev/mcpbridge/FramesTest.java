@@ -109,7 +109,7 @@ class FramesTest {
     }
 
     static byte[] request(String name, Object arguments, Map<String, InputResponse> answers, CallToolResponse asked) {
-      var request = CallToolRequest.newBuilder().setContext(Caller.EVERYTHING).setName(name).setArguments(InProcess.json(arguments));
+      var request = CallToolRequest.newBuilder().setContext(Caller.EVERYTHING).setName(name).setArguments(ByteString.copyFromUtf8(InProcess.json(arguments)));
       if (asked != null) {
         request.setState(asked.getInputRequired().getState());
       }
@@ -345,7 +345,7 @@ class FramesTest {
     var exact = peer.next().error();
     assertEquals(Status.Code.UNKNOWN.value() + " exactly this", exact.getCode() + " " + exact.getMessage());
     var error = exact.getDetails(0).unpack(JsonRpcError.class);
-    assertEquals("-32042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData().toStringUtf8());
+    assertEquals("-32042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData());
     peer.call(2, "ecko", Map.of());
     var missing = peer.next();
     assertEquals(Status.Code.NOT_FOUND, missing.code());

@@ -187,7 +187,7 @@ class GuideTest {
   }
 
   private static ContentBlock.Builder wants(String id, String city) {
-    var call = ToolUseContent.newBuilder().setId(id).setName("degrees").setInput(ByteString.copyFromUtf8("{\"city\":\"" + city + "\"}"));
+    var call = ToolUseContent.newBuilder().setId(id).setName("degrees").setInput("{\"city\":\"" + city + "\"}");
     return ContentBlock.newBuilder().setToolUse(call);
   }
 
@@ -208,7 +208,7 @@ class GuideTest {
     assertEquals(List.of(Role.ROLE_USER, Role.ROLE_ASSISTANT, Role.ROLE_USER), last.getMessagesList().stream().map(m -> m.getRole()).toList());
     var results = last.getMessages(2).getContentList().stream().map(ContentBlock::getToolResult).toList();
     assertEquals(List.of("1 30 {\"result\":30} false", "2 12 {\"result\":12} false"), results.stream().map(r ->
-        r.getToolUseId() + " " + r.getContent(0).getText().getText() + " " + r.getStructuredContent().toStringUtf8() + " " + r.getIsError()).toList());
+        r.getToolUseId() + " " + r.getContent(0).getText().getText() + " " + r.getStructuredContent() + " " + r.getIsError()).toList());
     assertEquals(
         "This client does not give its model tools. Answer this yourself and go on without the tool.",
         new Caller(guide()).as(WITHOUT_TOOLS).tool("advise", Map.of("question", "Where?")).text());
@@ -226,7 +226,7 @@ class GuideTest {
     var request = called.asked().get(0).getCreateMessage();
     assertEquals("Say one word.", request.getMessages(0).getContent(0).getText().getText());
     assertEquals(Role.ROLE_USER, request.getMessages(0).getRole());
-    assertEquals("dictionary {\"type\":\"object\"}", request.getTools(0).getName() + " " + request.getTools(0).getInputSchema().toStringUtf8());
+    assertEquals("dictionary {\"type\":\"object\"}", request.getTools(0).getName() + " " + request.getTools(0).getInputSchema());
     assertEquals("none 9", request.getToolChoice().getMode() + " " + request.getMaxTokens());
 
     var image = Map.of("type", "image", "data", "AAEC", "mimeType", "image/png");
@@ -236,9 +236,9 @@ class GuideTest {
         "modelPreferences", Map.of("hints", List.of(Map.of("name", "small")), "costPriority", 1));
     var read = Mcp.read(all, CreateMessageRequest.newBuilder());
     assertEquals(ByteString.copyFrom(new byte[] {0, 1, 2}), read.getMessages(0).getContent(0).getImage().getData());
-    assertEquals("{\"n\":1}", read.getMessages(0).getContent(1).getToolUse().getInput().toStringUtf8());
+    assertEquals("{\"n\":1}", read.getMessages(0).getContent(1).getToolUse().getInput());
     assertEquals("0.5 x {\"m\":1} {\"later\":true}",
-        read.getTemperature() + " " + read.getStopSequences(0) + " " + read.getMetadata().toStringUtf8() + " " + read.getExtra().toStringUtf8());
+        read.getTemperature() + " " + read.getStopSequences(0) + " " + read.getMetadata() + " " + read.getExtra());
     assertEquals("small 1.0", read.getModelPreferences().getHints(0).getName() + " " + read.getModelPreferences().getCostPriority());
 
     Map<String, Map<String, ?>> wrong = Map.of(

@@ -2,6 +2,7 @@ package dev.mcpbridge;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.protobuf.ByteString;
 import com.google.protobuf.Empty;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.v1.CallToolRequest;
@@ -109,7 +110,7 @@ final class Plugin implements AutoCloseable {
 
   static Iterator<CallToolResponse> call(ManagedChannel channel, String name, Object arguments) {
     var request =
-        CallToolRequest.newBuilder().setContext(Caller.EVERYTHING).setName(name).setArguments(InProcess.json(arguments)).build();
+        CallToolRequest.newBuilder().setContext(Caller.EVERYTHING).setName(name).setArguments(ByteString.copyFromUtf8(InProcess.json(arguments))).build();
     return McpServiceGrpc.newBlockingStub(channel).withDeadlineAfter(30, TimeUnit.SECONDS).callTool(request);
   }
 

@@ -79,7 +79,7 @@ class ServeTest {
       Plugin.call(channel, "steps", Map.of("n", 5000)).forEachRemaining(events::add);
       assertEquals(10_001, events.size());
       assertEquals(4999, events.get(9998).getProgress().getProgress());
-      assertEquals("4999", events.get(9999).getLog().getData().toStringUtf8());
+      assertEquals("4999", events.get(9999).getLog().getData());
       assertTrue(events.get(10_000).hasResult());
 
       // Large messages.
@@ -90,7 +90,7 @@ class ServeTest {
       var stub = McpServiceGrpc.newBlockingStub(channel);
       var exact = assertThrows(StatusRuntimeException.class, () -> Plugin.text(channel, "exact", Map.of()));
       var error = StatusProto.fromThrowable(exact).getDetails(0).unpack(JsonRpcError.class);
-      assertEquals("-31042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData().toStringUtf8());
+      assertEquals("-31042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData());
       assertEquals(Status.Code.NOT_FOUND, code(() -> Plugin.text(channel, "nothing", Map.of())));
       assertEquals(
           Status.Code.NOT_FOUND,

@@ -133,7 +133,7 @@ public final class Client {
       answer.getCreateMessageBuilder().setRole(Role.ROLE_ASSISTANT).setModel("you").addContentBuilder().getTextBuilder().setText(said);
     } else {
       String form = ask("question", question.getElicit().getForm().getMessage());
-      answer.getElicitBuilder().setAction(ElicitAction.ELICIT_ACTION_ACCEPT).setContent(ByteString.copyFromUtf8(form));
+      answer.getElicitBuilder().setAction(ElicitAction.ELICIT_ACTION_ACCEPT).setContent(form);
     }
     return answer.build();
   }
@@ -179,7 +179,7 @@ public final class Client {
         OUT.println("  " + failure.getReason() + " " + failure.getOutcome());
       } else if (detail.is(JsonRpcError.class)) {
         JsonRpcError exact = detail.unpack(JsonRpcError.class);
-        OUT.println("  JSON-RPC " + exact.getCode() + " " + exact.getData().toStringUtf8());
+        OUT.println("  JSON-RPC " + exact.getCode() + " " + exact.getData());
       }
     }
   }

@@ -87,7 +87,7 @@ public final class Kit {
       ctx.progress(1);
       var answers = ctx.inputResponses();
       if (ctx.state().isPresent()) {
-        return ctx.state().get().toStringUtf8() + " " + answers.get("right").getElicit().getContent().toStringUtf8();
+        return ctx.state().get().toStringUtf8() + " " + answers.get("right").getElicit().getContent();
       }
       if (!answers.containsKey("name")) {
         return InputRequired.newBuilder().putRequests("name", form("who are you?", "name")).build();
@@ -96,7 +96,7 @@ public final class Kit {
       if (name.getAction() != ElicitAction.ELICIT_ACTION_ACCEPT) {
         return "the user said " + name.getAction();
       }
-      ByteString state = ByteString.copyFromUtf8("name=").concat(name.getContent());
+      ByteString state = ByteString.copyFromUtf8("name=" + name.getContent());
       return InputRequired.newBuilder().putRequests("right", form("is that right?", "yes")).setState(state).build();
     });
     tool("blob", (in, ctx) -> {
@@ -145,7 +145,7 @@ public final class Kit {
             .putRequests("roots", InputRequest.newBuilder().setListRoots(ListRootsRequest.getDefaultInstance()).build())
             .build();
       }
-      String content = answers.get("form").getElicit().getContent().toStringUtf8();
+      String content = answers.get("form").getElicit().getContent();
       String said = answers.get("model").getCreateMessage().getContent(0).getText().getText();
       return "form=" + content + " model=" + said + " roots=" + answers.get("roots").getListRoots().getRootsCount();
     });
@@ -238,7 +238,7 @@ public final class Kit {
 
   private static InputRequest form(String message, String field) {
     String schema = "{\"type\":\"object\",\"properties\":{\"" + field + "\":{\"type\":\"string\"}},\"required\":[\"" + field + "\"]}";
-    var form = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(ByteString.copyFromUtf8(schema));
+    var form = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(schema);
     return InputRequest.newBuilder().setElicit(ElicitRequest.newBuilder().setForm(form)).build();
   }
 
@@ -263,7 +263,7 @@ public final class Kit {
     if (answer == null || answer.getElicit().getAction() != ElicitAction.ELICIT_ACTION_ACCEPT) {
       return InputRequired.newBuilder().putRequests("x", form("which x?", "x")).build();
     }
-    return "x is " + answer.getElicit().getContent().toStringUtf8();
+    return "x is " + answer.getElicit().getContent();
   }
 
   @CompletePrompt("p")

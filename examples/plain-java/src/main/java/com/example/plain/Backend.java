@@ -1,6 +1,5 @@
 package com.example.plain;
 
-import com.google.protobuf.ByteString;
 import dev.mcpbridge.v1.*;
 import io.grpc.*;
 import io.grpc.netty.NettyServerBuilder;
@@ -26,7 +25,7 @@ public final class Backend extends McpServiceGrpc.McpServiceImplBase { // What i
       return;
     }
     String schema = "{'type':'object','properties':{'a':{'type':'integer'},'b':{'type':'integer'}},'required':['a','b']}".replace('\'', '"');
-    var add = Tool.newBuilder().setName("add").setDescription("Add two numbers.").setInputSchema(ByteString.copyFromUtf8(schema));
+    var add = Tool.newBuilder().setName("add").setDescription("Add two numbers.").setInputSchema(schema);
     answer(out, ListToolsResponse.newBuilder().addTools(add).build());
   }
 

@@ -130,7 +130,7 @@ public final class Caller {
 
   /** Calls a tool. Its arguments are a map or a record. */
   public Called<CallToolResult> tool(String name, Object arguments) {
-    return call(InProcess.Kind.TOOL, name, InProcess.json(arguments));
+    return call(InProcess.Kind.TOOL, name, ByteString.copyFromUtf8(InProcess.json(arguments)));
   }
 
   /** Calls a tool without arguments. */
@@ -145,7 +145,7 @@ public final class Caller {
 
   /** Fills in a prompt. */
   public Called<GetPromptResult> prompt(String name, Map<String, String> arguments) {
-    return call(InProcess.Kind.PROMPT, name, InProcess.json(arguments));
+    return call(InProcess.Kind.PROMPT, name, ByteString.copyFromUtf8(InProcess.json(arguments)));
   }
 
   /** Completes an argument of a prompt, where {@code others} are known already. */
@@ -217,8 +217,8 @@ public final class Caller {
       ((Collection<?>) answer).forEach(uri -> roots.addRoots(Root.newBuilder().setUri((String) uri)));
       return InputResponse.newBuilder().setListRoots(roots).build();
     }
-    ByteString json = InProcess.json(answer);
-    ByteString content = json.startsWith(ByteString.copyFromUtf8("{")) ? json : InProcess.json(Map.of("value", answer));
+    String json = InProcess.json(answer);
+    String content = json.startsWith("{") ? json : InProcess.json(Map.of("value", answer));
     return InputResponse.newBuilder().setElicit(action(ElicitAction.ELICIT_ACTION_ACCEPT).setContent(content)).build();
   }
 
