@@ -36,7 +36,7 @@ import {
   didYouMean,
   fromText,
   list,
-  refuseLists,
+  rejectLists,
   usageOf,
   type Compiled,
   type InputOf,
@@ -190,7 +190,7 @@ export class App {
   ) {
     this.#has = new Set(options.declares);
     const at = place();
-    refuseOthers(options, APP_OPTIONS, (what) => this.#mistakes.push(`${at}: app "${name}": ${what}`));
+    rejectUnknown(options, APP_OPTIONS, (what) => this.#mistakes.push(`${at}: app "${name}": ${what}`));
     if (MANAGED) {
       process.once("exit", (code) => {
         if (code === 0 && !this.#ran) console.error(`mcpbridge: ${at}: the app "${name}" was never run; end the file with: await a.run()`);
@@ -230,9 +230,9 @@ export class App {
     const wrong: string[] = [];
     if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) wrong.push("a name is 1 to 128 letters, digits, '_', '-' and '.'");
     const before = this.#tools.get(name);
-    if (before) wrong.push(`is there already, from ${before.at}`);
+    if (before) wrong.push(`is already defined at ${before.at}`);
     if (typeof handler !== "function") wrong.push("has no handler; write tool(name, options, (args, ctx) => ...)");
-    refuseOthers(options, TOOL_OPTIONS, (w) => wrong.push(w));
+    rejectUnknown(options, TOOL_OPTIONS, (w) => wrong.push(w));
     const input = read(wrong, "input", () => compile(options.input ?? {}, "input"));
     if (input && input.json.type !== "object") {
       wrong.push(`input: has to be an object, not ${typeof input.json.type === "string" ? input.json.type : "anything"}`);
@@ -288,15 +288,15 @@ export class App {
     const at = place();
     const wrong: string[] = [];
     const before = this.#resources.get(uri) ?? this.#templates.get(uri);
-    if (before) wrong.push(`is there already, from ${before.at}`);
+    if (before) wrong.push(`is already defined at ${before.at}`);
     if (!/^[A-Za-z][A-Za-z0-9+.-]*:/.test(uri)) wrong.push("a URI begins with a scheme, such as file:///");
     if (typeof handler !== "function") wrong.push("has no handler; write resource(uri, options, (variables, ctx) => ...)");
-    refuseOthers(options, RESOURCE_OPTIONS, (w) => wrong.push(w));
+    rejectUnknown(options, RESOURCE_OPTIONS, (w) => wrong.push(w));
     const { mimeType, size, name = uri } = options;
     const template = uri.includes("{") ? read(wrong, undefined, () => new Template(uri)) : undefined;
     const variables = template?.variables ?? [];
-    for (const odd of Object.keys({ ...options.variables, ...options.complete })) {
-      if (template && !variables.includes(odd)) wrong.push(`there is no variable "${odd}"${didYouMean(odd, variables)}`);
+    for (const unknown of Object.keys({ ...options.variables, ...options.complete })) {
+      if (template && !variables.includes(unknown)) wrong.push(`there is no variable "${unknown}"${didYouMean(unknown, variables)}`);
     }
     const completers = completersOf(options.complete);
     const schemas = Object.entries((options.variables ?? {}) as Shape).flatMap(([n, schema]): [string, Compiled][] => {
@@ -342,15 +342,15 @@ export class App {
     const at = place();
     const wrong: string[] = [];
     const before = this.#prompts.get(name);
-    if (before) wrong.push(`is there already, from ${before.at}`);
+    if (before) wrong.push(`is already defined at ${before.at}`);
     if (typeof handler !== "function") wrong.push("has no handler; write prompt(name, options, (args, ctx) => ...)");
-    refuseOthers(options, PROMPT_OPTIONS, (w) => wrong.push(w));
+    rejectUnknown(options, PROMPT_OPTIONS, (w) => wrong.push(w));
     const input = read(wrong, "arguments", () => ofTexts(options.arguments ?? {}));
     const required = (input?.json.required ?? []) as string[];
     const properties = Object.entries((input?.json.properties ?? {}) as Record<string, JsonObject>);
-    for (const odd of Object.keys(options.complete ?? {})) {
+    for (const unknown of Object.keys(options.complete ?? {})) {
       const names = properties.map(([n]) => n);
-      if (input && !names.includes(odd)) wrong.push(`complete: there is no argument "${odd}"${didYouMean(odd, names)}`);
+      if (input && !names.includes(unknown)) wrong.push(`complete: there is no argument "${unknown}"${didYouMean(unknown, names)}`);
     }
     if (!this.#accept(`prompt "${name}"`, at, wrong) || !input) return this;
     const message = Prompt.fromPartial({
@@ -383,7 +383,7 @@ export class App {
     if (this.#discovered && !this.#has.has(which)) {
       report(
         "warn",
-        `mcpbridge: ${place()}: ${this.name} said at its start that it has no ${which}, so clients do not ask for them; ` +
+        `mcpbridge: ${place()}: ${this.name} declared no ${which} at startup, so clients do not list them; ` +
           `write app(name, version, { declares: ["${which}"] })`,
       );
     }
@@ -393,7 +393,7 @@ export class App {
 
   /** Notifies the client that its user has completed the URL elicitation of a VisitRequired. */
   notifyVisited(id: string): void {
-    this.changes.visited(id);
+    this.changes.elicitationCompleted(id);
   }
 
   // Methods of the contract.
@@ -420,7 +420,7 @@ export class App {
   }
 
   /** Returns the part of the wanted changes that Listen reports. */
-  canTell(wanted: SubscriptionFilter | undefined): SubscriptionFilter {
+  supported(wanted: SubscriptionFilter | undefined): SubscriptionFilter {
     const resources = this.#has.has("resources");
     return {
       ...(wanted?.toolsListChanged && this.#has.has("tools") ? { toolsListChanged: true } : {}),
@@ -467,7 +467,7 @@ export class App {
   /** Implements CallTool: returns the last event. Throws StatusError and McpError only; `started` gets the call, to cancel it. */
   async callTool(request: CallToolRequest, emit: Emit, started?: (caller: Caller) => void): Promise<CallToolResponse> {
     const tool = this.#tools.get(request.name);
-    if (!tool) throw notThere("tool", request.name, this.#tools.keys());
+    if (!tool) throw notFound("tool", request.name, this.#tools.keys());
     const what = `tool "${request.name}"`;
     return await this.#round<CallToolResponse>(
       request,
@@ -476,7 +476,7 @@ export class App {
       started,
       async (ctx) => tool.handler((await check(tool.input, request.name, tool.usage, parse(tool.input, request.arguments))) as never, ctx as never),
       async (value) => {
-        if (tool.output && !isOurs(value)) value = await dump(tool.output, value, what);
+        if (tool.output && !isContent(value)) value = await validated(tool.output, value, what);
         const schema = tool.output && (tool.output.json.type === "object" ? "object" : "wrapped");
         return { event: { $case: "result", value: success(value, schema) } };
       },
@@ -513,13 +513,13 @@ export class App {
       const variables: JsonObject | undefined = entry.template?.match(uri);
       if (variables && (await fits(entry.schemas, variables))) return [entry, variables];
     }
-    throw notThere("resource", uri, this.#resources.keys());
+    throw notFound("resource", uri, this.#resources.keys());
   }
 
   /** Implements GetPrompt, like callTool. */
   async getPrompt(request: GetPromptRequest, emit: Emit, started?: (caller: Caller) => void): Promise<GetPromptResponse> {
     const prompt = this.#prompts.get(request.name);
-    if (!prompt) throw notThere("prompt", request.name, this.#prompts.keys());
+    if (!prompt) throw notFound("prompt", request.name, this.#prompts.keys());
     return await this.#round<GetPromptResponse>(
       request,
       emit,
@@ -577,7 +577,7 @@ export class App {
     let completers: Map<string, Completer> | undefined;
     if (reference?.$case === "prompt") {
       const prompt = this.#prompts.get(reference.value.name);
-      if (!prompt) throw notThere("prompt", reference.value.name, this.#prompts.keys());
+      if (!prompt) throw notFound("prompt", reference.value.name, this.#prompts.keys());
       completers = prompt.completers;
     } else if (reference?.$case === "resource") {
       const { uri } = reference.value;
@@ -637,9 +637,9 @@ const RESOURCE_OPTIONS = [...ABOUT, "name", "mimeType", "size", "ttlMs", "cacheS
 const PROMPT_OPTIONS = [...ABOUT, "arguments", "complete"];
 
 /** Rejects unknown options, which JavaScript would ignore. */
-function refuseOthers(options: object, known: string[], wrong: (what: string) => void): void {
-  for (const odd of Object.keys(options)) {
-    if (!known.includes(odd)) wrong(`there is no option "${odd}"${didYouMean(odd, known) || `; there are ${known.join(", ")}`}`);
+function rejectUnknown(options: object, known: string[], wrong: (what: string) => void): void {
+  for (const unknown of Object.keys(options)) {
+    if (!known.includes(unknown)) wrong(`there is no option "${unknown}"${didYouMean(unknown, known) || `; there are ${known.join(", ")}`}`);
   }
 }
 
@@ -656,14 +656,14 @@ function read<T>(wrong: string[], what: string | undefined, make: () => T): T | 
 /** Returns the schema of values that are text in the protocol. */
 function ofTexts(shape: Shape): Compiled {
   const c = compile(shape, "input");
-  refuseLists(c);
+  rejectLists(c);
   return c;
 }
 
 /** Logs warnings about definitions. */
 function lint({ message, at }: ToolEntry): void {
   if (message.description) return;
-  report("warn", `mcpbridge: ${at}: tool "${message.name}" has no description, by which models choose; write { description: "..." }`);
+  report("warn", `mcpbridge: ${at}: tool "${message.name}" has no description, by which models select tools; write { description: "..." }`);
 }
 
 function about(o: About): { title?: string; description?: string; icons: Icon[]; meta: string } {
@@ -706,7 +706,7 @@ function cache(o: { ttlMs?: number; cacheScope?: "public" | "private" }): { ttlM
   };
 }
 
-function notThere(what: string, name: string, names: Iterable<string>): StatusError {
+function notFound(what: string, name: string, names: Iterable<string>): StatusError {
   const asked = name.slice(0, 128); // A status is sent in the trailers, which are limited.
   return new StatusError(status.NOT_FOUND, `there is no ${what} "${asked}"${didYouMean(asked, names)}`);
 }
@@ -719,15 +719,15 @@ function parse(c: Compiled, json: Uint8Array): unknown {
   }
 }
 
-function isOurs(value: unknown): boolean {
-  if (Array.isArray(value)) return value.some(isOurs);
+function isContent(value: unknown): boolean {
+  if (Array.isArray(value)) return value.some(isContent);
   return value instanceof Result || value instanceof Content;
 }
 
-async function dump(output: Compiled, value: unknown, what: string): Promise<unknown> {
+async function validated(output: Compiled, value: unknown, what: string): Promise<unknown> {
   const checked = await output.validate(value);
   // A mistake of the author, not of the model.
-  if (checked.issues) throw new TypeError(`${what} returned what its output schema does not allow:\n${list(checked.issues, value)}`);
+  if (checked.issues) throw new TypeError(`${what} returned a value that violates its output schema:\n${list(checked.issues, value)}`);
   return checked.value;
 }
 

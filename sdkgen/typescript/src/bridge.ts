@@ -49,7 +49,7 @@ export async function start(command: string[], options: StartOptions = {}): Prom
       if ((e as { code?: number }).code !== METHOD_NOT_FOUND) throw e;
     });
   } catch (e) {
-    throw (await client.close()) === 0 ? e : new Error(`the bridge has ended; it wrote:\n${client.log}`, { cause: e });
+    throw (await client.close()) === 0 ? e : new Error(`the bridge has exited; its output:\n${client.log}`, { cause: e });
   }
   return client;
 }
@@ -77,11 +77,11 @@ export class Client {
     lines.on("line", (line) => void this.#take(JSON.parse(line) as Message));
     this.#exited = new Promise((resolve) => {
       const end = (why: string, code: number | null) => {
-        for (const done of this.#waiting.values()) done({ error: { code: 0, message: `${why}; it wrote:\n${this.log}` } });
+        for (const done of this.#waiting.values()) done({ error: { code: 0, message: `${why}; its output:\n${this.log}` } });
         resolve(code);
       };
       this.#process.once("error", (e) => end(`the bridge did not start: ${e.message}`, 0));
-      this.#process.once("close", (code) => end("the bridge has ended", code));
+      this.#process.once("close", (code) => end("the bridge has exited", code));
     });
   }
 
@@ -149,7 +149,7 @@ export class Client {
 async function within<T>(promise: Promise<T>, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what} did not come within ${PATIENCE / 1000} s`)), PATIENCE);
+    timer = setTimeout(() => reject(new Error(`${what} did not arrive within ${PATIENCE / 1000} s`)), PATIENCE);
   });
   try {
     return await Promise.race([promise, late]);

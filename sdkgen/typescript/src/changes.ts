@@ -3,8 +3,8 @@ import type { ListenResponse, SubscriptionFilter } from "./gen/mcpbridge/v1/serv
 
 export type List = "tools" | "prompts" | "resources";
 
-// The maximum number of pending visits of a listener. Other changes are bounded by its subscriptions.
-const MAX_VISITS = 10_000;
+// The maximum number of pending completed URL elicitations of a listener. Other changes are bounded by its subscriptions.
+const MAX_COMPLETED = 10_000;
 
 /** The listeners of an App. */
 export class Changes {
@@ -12,26 +12,26 @@ export class Changes {
 
   listChanged(which: List): void {
     const value = { meta: "", extra: "" };
-    this.#tell(which, (l) => l.lists.has(which), { event: { $case: `${which}ListChanged`, value } });
+    this.#notify(which, (l) => l.lists.has(which), { event: { $case: `${which}ListChanged`, value } });
   }
 
   updated(uri: string): void {
     const value = { uri, meta: "", extra: "" };
-    this.#tell(`uri ${uri}`, (l) => l.uris.has(uri), { event: { $case: "resourceUpdated", value } });
+    this.#notify(`uri ${uri}`, (l) => l.uris.has(uri), { event: { $case: "resourceUpdated", value } });
   }
 
-  visited(id: string): void {
+  elicitationCompleted(id: string): void {
     const value = { elicitationId: id, meta: "", extra: "" };
-    this.#tell(`visit ${id}`, (l) => l.visits && l.size < MAX_VISITS, { event: { $case: "elicitationCompleted", value } });
+    this.#notify(`visit ${id}`, (l) => l.elicitations && l.size < MAX_COMPLETED, { event: { $case: "elicitationCompleted", value } });
   }
 
-  #tell(key: string, wanted: (l: Listener) => boolean, response: ListenResponse): void {
-    for (const l of this.#listeners) if (wanted(l)) l.tell(key, response);
+  #notify(key: string, filter: (l: Listener) => boolean, response: ListenResponse): void {
+    for (const l of this.#listeners) if (filter(l)) l.notify(key, response);
   }
 
-  /** Returns a listener for the wanted changes, which calls `wake` when a change is pending. */
-  listen(wanted: SubscriptionFilter, wake: () => void): Listener {
-    const l = new Listener(wanted, wake, () => this.#listeners.delete(l));
+  /** Returns a listener for the changes in the filter, which calls `wake` when a change is pending. */
+  listen(filter: SubscriptionFilter, wake: () => void): Listener {
+    const l = new Listener(filter, wake, () => this.#listeners.delete(l));
     this.#listeners.add(l);
     return l;
   }
@@ -41,26 +41,26 @@ export class Changes {
 export class Listener {
   readonly lists = new Set<List>();
   readonly uris: Set<string>;
-  readonly visits: boolean;
+  readonly elicitations: boolean;
   readonly #pending = new Map<string, ListenResponse>();
 
   constructor(
-    wanted: SubscriptionFilter,
+    filter: SubscriptionFilter,
     readonly wake: () => void,
     readonly forget: () => void,
   ) {
-    if (wanted.toolsListChanged) this.lists.add("tools");
-    if (wanted.promptsListChanged) this.lists.add("prompts");
-    if (wanted.resourcesListChanged) this.lists.add("resources");
-    this.uris = new Set(wanted.resourceSubscriptions);
-    this.visits = wanted.elicitationsCompleted ?? false;
+    if (filter.toolsListChanged) this.lists.add("tools");
+    if (filter.promptsListChanged) this.lists.add("prompts");
+    if (filter.resourcesListChanged) this.lists.add("resources");
+    this.uris = new Set(filter.resourceSubscriptions);
+    this.elicitations = filter.elicitationsCompleted ?? false;
   }
 
   get size(): number {
     return this.#pending.size;
   }
 
-  tell(key: string, response: ListenResponse): void {
+  notify(key: string, response: ListenResponse): void {
     this.#pending.set(key, response);
     this.wake();
   }

@@ -26,24 +26,24 @@ export class Content {
 
 /** Text with hints; for text without hints, return a string. */
 export function text(text: string, hints?: Hints): Content {
-  return block({ $case: "text", value: { text, ...said(hints) } });
+  return block({ $case: "text", value: { text, ...fromHints(hints) } });
 }
 
 /** An image: `image(png)`, `image(jpeg, "image/jpeg")` or `image.file("map.png")`. */
 export function image(data: Uint8Array, mimeType = "image/png", hints?: Hints): Content {
-  return block({ $case: "image", value: { data: bytes(data), mimeType, ...said(hints) } });
+  return block({ $case: "image", value: { data: bytes(data), mimeType, ...fromHints(hints) } });
 }
 image.file = (path: string, hints?: Hints): Content => image(readFileSync(path), typeOfFile(path) ?? "image/png", hints);
 
 /** Audio: `audio(wav)`, `audio(mp3, "audio/mpeg")` or `audio.file("bell.wav")`. */
 export function audio(data: Uint8Array, mimeType = "audio/wav", hints?: Hints): Content {
-  return block({ $case: "audio", value: { data: bytes(data), mimeType, ...said(hints) } });
+  return block({ $case: "audio", value: { data: bytes(data), mimeType, ...fromHints(hints) } });
 }
 audio.file = (path: string, hints?: Hints): Content => audio(readFileSync(path), typeOfFile(path) ?? "audio/wav", hints);
 
 /** An embedded resource: `embedded("file:///notes.txt", "the text")`, with text, bytes or anything JSON. */
 export function embedded(uri: string, data: unknown, mimeType?: string, hints?: Hints): Content {
-  return block({ $case: "resource", value: { resource: contents(data, uri, mimeType), ...said(hints) } });
+  return block({ $case: "resource", value: { resource: contents(data, uri, mimeType), ...fromHints(hints) } });
 }
 
 /** A link to a resource, which clients may read. */
@@ -53,7 +53,7 @@ export function link(
   hints?: Hints,
 ): Content {
   const name = about.name ?? (uri.replace(/\/+$/, "").split("/").pop() || uri);  
-  return block({ $case: "resourceLink", value: Resource.fromPartial({ uri, ...about, name, ...said(hints) }) });
+  return block({ $case: "resourceLink", value: Resource.fromPartial({ uri, ...about, name, ...fromHints(hints) }) });
 }
 
 /** The whole result of a tool. Bytes in `structured`, and a string in `meta` and `extra`, are JSON, and are sent unchanged. */
@@ -125,7 +125,7 @@ function block(b: NonNullable<ContentBlock["block"]>): Content {
   return new Content({ block: b });
 }
 
-function said(hints: Hints | undefined): { annotations: Annotations | undefined; meta: string; extra: string } {
+function fromHints(hints: Hints | undefined): { annotations: Annotations | undefined; meta: string; extra: string } {
   return { annotations: annotationsOf(hints), meta: objectToJson(hints?.meta), extra: "" };
 }
 
@@ -233,9 +233,9 @@ function contents(value: unknown, uri: string, mimeType: string | undefined): Re
     return { ...rest, mimeType: mimeType ?? own, body: { $case: "blob", value: data } };
   }
   if (value === undefined || value === null) {
-    throw new TypeError(`a resource cannot hold ${String(value)}: throw new NotFound(...) if there is no such resource`);
+    throw new TypeError(`a resource cannot return ${String(value)}: throw new NotFound(...) if there is no such resource`);
   }
-  if (value instanceof Content) throw new TypeError("a resource cannot hold this content: return text, bytes or JSON");
+  if (value instanceof Content) throw new TypeError("a resource cannot return this content: return text, bytes or JSON");
   return { ...rest, mimeType: mimeType ?? "application/json", body: { $case: "text", value: toExactJson(value) } };
 }
 

@@ -41,12 +41,12 @@ export interface Round {
 }
 
 /** The methods of App that a Context uses. */
-export interface Home {
+export interface Owner {
   notifyUpdated(uri: string): void;
   toolMessage(name: string): Tool;
 }
 
-const NOBODY: Implementation = { name: "", version: "", icons: [], extra: "" };
+const UNKNOWN_CLIENT: Implementation = { name: "", version: "", icons: [], extra: "" };
 
 /** The caller. */
 export class Caller {
@@ -68,7 +68,7 @@ export class Caller {
 
   /** The name and version of the client, as it declares them. Not verified. */
   get clientInfo(): Implementation {
-    return this.call?.clientInfo ?? NOBODY;
+    return this.call?.clientInfo ?? UNKNOWN_CLIENT;
   }
 
   /** The capabilities of the client. Questions that it does not support throw Unsupported. */
@@ -162,16 +162,16 @@ export class Context<Request extends Round = Round> extends Caller {
   readonly request: Request;
   /** The URI that is read. Empty where a tool or a prompt is called. */
   readonly uri: string;
-  readonly #home: Home;
+  readonly #owner: Owner;
   readonly #emit: Emit;
   #log: Log | undefined;
   #closed = false;
   #ended = false;
   #asking: Asking | undefined;
 
-  constructor(home: Home, request: Request, emit: Emit, uri = "") {
+  constructor(home: Owner, request: Request, emit: Emit, uri = "") {
     super(request.context);
-    this.#home = home;
+    this.#owner = home;
     this.request = request;
     this.#emit = emit;
     this.uri = uri;
@@ -197,11 +197,11 @@ export class Context<Request extends Round = Round> extends Caller {
 
   /** Tells those who listen to the resource with this URI that it has changed. As App.notifyUpdated. */
   notifyUpdated(uri: string): void {
-    this.#home.notifyUpdated(uri);
+    this.#owner.notifyUpdated(uri);
   }
 
   /** For Log. */
-  async say(level: Level, data: unknown, logger: string | undefined): Promise<void> {
+  async write(level: Level, data: unknown, logger: string | undefined): Promise<void> {
     const severity = LogLevel[level.toUpperCase() as Uppercase<Level>];
     const wanted = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
     if (wanted === LogLevel.UNSPECIFIED || severity < wanted || this.#closed) return;
@@ -217,7 +217,7 @@ export class Context<Request extends Round = Round> extends Caller {
   elicit(message: string, schema?: Schema | Shape | JsonSchema, options: AskOptions = {}): Promise<Answer<unknown>> {
     const can = this.call?.clientCapabilities?.elicitation;
     // No mode means form, as in 2025-06-18.
-    if (!can || (can.url && !can.form)) throw new Unsupported(askYourself("show a form to its user", message));
+    if (!can || (can.url && !can.form)) throw new Unsupported(unsupportedBecause("show a form to its user", message));
     const form = formOf(schema);
     const value = { message, requestedSchema: toJson(form.schema), meta: "", extra: "" };
     const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "form", value } } } };
@@ -227,7 +227,7 @@ export class Context<Request extends Round = Round> extends Caller {
   /** Asks the user to visit a web page. Accepted means that they agreed, not that they have completed it. */
   elicitUrl(message: string, url: string, options: AskOptions = {}): Promise<Answer<undefined>> {
     if (!this.call?.clientCapabilities?.elicitation?.url) {
-      throw new Unsupported(askYourself("open a web page for its user", `${message} ${url}`));
+      throw new Unsupported(unsupportedBecause("open a web page for its user", `${message} ${url}`));
     }
     const value = { message, url, meta: "", extra: "" };
     const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "url", value } } } };
@@ -248,7 +248,7 @@ export class Context<Request extends Round = Round> extends Caller {
       maxTokens: options.maxTokens ?? 1024,
       stopSequences: options.stop ?? [],
       metadata: objectToJson(options.metadata),
-      tools: (options.tools ?? []).map((t, i) => (typeof t === "string" ? this.#home.toolMessage(t) : toolOf(t, `tools.${String(i)}`))),
+      tools: (options.tools ?? []).map((t, i) => (typeof t === "string" ? this.#owner.toolMessage(t) : toolOf(t, `tools.${String(i)}`))),
     });
     if (options.model !== undefined) value.modelPreferences = modelPreferencesOf(options.model);
     if (options.toolChoice !== undefined) value.toolChoice = toolChoiceOf(options.toolChoice);
@@ -258,7 +258,7 @@ export class Context<Request extends Round = Round> extends Caller {
   /** Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead. */
   roots(options: AskOptions = {}): Promise<Roots> {
     if (!this.call?.clientCapabilities?.roots) {
-      throw new Unsupported(askYourself("tell which folders it works in", "Which folder is meant?"));
+      throw new Unsupported(unsupportedBecause("tell which folders it works in", "Which folder is meant?"));
     }
     const request: InputRequest = { request: { $case: "listRoots", value: { meta: "", extra: "" } } };
     return this.#question(request, options.key, (r) =>
@@ -283,7 +283,7 @@ export class Context<Request extends Round = Round> extends Caller {
     const doing = started.get(key);
     if (doing) return (await doing) as Awaited<T>;
     const start = (async () => {
-      const value = remembered(await fn(), key);
+      const value = jsonCopy(await fn(), key);
       once.set(key, value);
       return value;
     })();
@@ -384,8 +384,8 @@ export class Context<Request extends Round = Round> extends Caller {
       ];
       const [what, size] = sizes.reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
       throw new ToolError(
-        `what the call has to remember is ${String(state.length)} bytes, more than the ${String(MAX_STATE)} there is room ` +
-          `for; the most is ${what}, ${String(size)} bytes`,
+        `the state of the call is ${String(state.length)} bytes, more than the maximum of ${String(MAX_STATE)}; ` +
+          `the largest part is ${what}, ${String(size)} bytes`,
       );
     }
     return { requests: Object.fromEntries(asking.questions), state, meta: "", extra: "" };
@@ -415,18 +415,18 @@ class Asking {
 
 type Read<T> = (response: InputResponse["response"]) => T | Promise<T>;
 
-function askYourself(cannot: string, question: string): string {
+function unsupportedBecause(cannot: string, question: string): string {
   return `This client cannot ${cannot}. Ask the user yourself: ${JSON.stringify(question)}, and call the tool again with the answer.`;
 }
 
 /** Converts a value to JSON and back, so that it is the same in every round. */
-function remembered(value: unknown, key: string): unknown {
+function jsonCopy(value: unknown, key: string): unknown {
   if (value === undefined) return null;
   try {
     checkJson(value);
     return JSON.parse(JSON.stringify(value));
   } catch (e) {
-    throw new TypeError(`ctx.once(${JSON.stringify(key)}) can remember only JSON: ${(e as Error).message}`, { cause: e });
+    throw new TypeError(`ctx.once(${JSON.stringify(key)}) must return JSON: ${(e as Error).message}`, { cause: e });
   }
 }
 
@@ -447,31 +447,31 @@ export class Log {
   }
   /** Logs any JSON value. */
   log(level: Level, data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say(level, data, logger);
+    return this.#ctx.write(level, data, logger);
   }
   debug(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("debug", data, logger);
+    return this.#ctx.write("debug", data, logger);
   }
   info(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("info", data, logger);
+    return this.#ctx.write("info", data, logger);
   }
   notice(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("notice", data, logger);
+    return this.#ctx.write("notice", data, logger);
   }
   warning(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("warning", data, logger);
+    return this.#ctx.write("warning", data, logger);
   }
   error(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("error", data, logger);
+    return this.#ctx.write("error", data, logger);
   }
   critical(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("critical", data, logger);
+    return this.#ctx.write("critical", data, logger);
   }
   alert(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("alert", data, logger);
+    return this.#ctx.write("alert", data, logger);
   }
   emergency(data: unknown, logger?: string): Promise<void> {
-    return this.#ctx.say("emergency", data, logger);
+    return this.#ctx.write("emergency", data, logger);
   }
 }
 
@@ -542,7 +542,7 @@ function failed(error: InputError): ToolError {
 }
 
 async function readAnswer(response: InputResponse["response"], message: string, form: Form | undefined): Promise<Answer<unknown>> {
-  if (response?.$case !== "elicit") throw new InvalidAnswer("the client's answer is not one to a question to the user");
+  if (response?.$case !== "elicit") throw new InvalidAnswer("the client's response is not the answer of a user");
   const { action, content } = response.value;
   if (action === ElicitAction.ACCEPT) {
     return { action: "accept", accepted: true, data: form ? await form.parse(readContent(content, form)) : undefined };
@@ -569,7 +569,7 @@ function readContent(content: string, form: Form): JsonObject {
 }
 
 function readSample(response: InputResponse["response"]): Sample {
-  if (response?.$case !== "createMessage") throw new InvalidAnswer("the client's answer is not one of its model");
+  if (response?.$case !== "createMessage") throw new InvalidAnswer("the client's response is not a message of its model");
   const { role, content, model, stopReason } = response.value;
   return {
     text: content.map(({ block }) => (block?.$case === "text" ? block.value.text : "")).join(""),

@@ -25,9 +25,9 @@ const LAST = 20;
 
 const VERSION = 1;
 const HEADER = 9; // Bytes: the payload's length, the call's id, the kind.
-const AHEAD = 64; // The maximum number of unread events of a call.
+const MAX_UNREAD = 64; // The maximum number of unread events of a call.
 const BUFFER = 256 << 10; // The size of the read buffer in bytes. A longer frame gets a temporary buffer.
-const JOIN = 64 << 10; // The maximum size of a batch of frames in bytes.
+const BATCH = 64 << 10; // The maximum size of a batch of frames in bytes.
 const MAX_SPARE = 1 << 20; // The maximum size of a response whose encoder is reused, in bytes.
 
 /** The address of the bridge. Removed from the environment, so that child processes do not inherit it. */
@@ -40,9 +40,9 @@ export class Frames {
   readonly over: Promise<void>;
   readonly app: App;
   readonly #socket: Socket;
-  readonly #most: number;
+  readonly #maxPayload: number;
   readonly #calls = new Map<number, Call>();
-  #held = new Set<Call>(); // Calls whose events wait for the bridge to read.
+  #blocked = new Set<Call>(); // Calls whose events wait for the bridge to read.
   #last = 0; // The id of the last call that was started.
   #draining = false;
   #buffer = Buffer.allocUnsafeSlow(BUFFER); // It starts with a frame.
@@ -54,7 +54,7 @@ export class Frames {
   /** Accepts calls at an address, `unix:` and a path. The maximum size of a payload is most. */
   constructor(app: App, address: string, most: number) {
     this.app = app;
-    this.#most = most;
+    this.#maxPayload = most;
     this.#socket = connect({
       path: address.replace(/^unix:/, ""),
       onread: {
@@ -66,11 +66,11 @@ export class Frames {
       },
     });
     this.send(HELLO, 0, (w) => w.raw(Uint8Array.of(VERSION)));
-    this.#socket.on("error", (e) => console.debug(`DEBUG mcpbridge: calls go by gRPC, not by frames: ${e.message}`));
+    this.#socket.on("error", (e) => console.debug(`DEBUG mcpbridge: cannot connect for frames, calls use gRPC: ${e.message}`));
     this.#socket.on("drain", () => {
-      const held = this.#held;
-      this.#held = new Set();
-      for (const call of held) call.go();
+      const blocked = this.#blocked;
+      this.#blocked = new Set();
+      for (const call of blocked) call.go();
     });
     this.over = new Promise((resolve) => {
       this.#socket.on("close", () => {
@@ -99,8 +99,8 @@ export class Frames {
     let wanted = HEADER;
     while (end - at >= HEADER) {
       const length = buffer.readUInt32BE(at);
-      if (length > this.#most) {
-        this.#mistake(`a frame of ${length} bytes, more than the ${this.#most} of a message`);
+      if (length > this.#maxPayload) {
+        this.#protocolError(`a frame of ${length} bytes, more than the maximum of ${this.#maxPayload}`);
         return;
       }
       wanted = HEADER + length;
@@ -109,12 +109,12 @@ export class Frames {
       const kind = buffer[at + 8];
       if (kind === CALL) {
         if (this.#calls.has(id)) {
-          this.#mistake(`a call ${id}, which is under way`);
+          this.#protocolError(`a call with the id ${id}, which is in flight`);
           return;
         }
         // While draining, the LAST frame has informed the bridge. Copy the request: the buffer is reused.
         if (!this.#draining) this.#begin(id, Buffer.from(buffer.subarray(at + HEADER, at + wanted)));
-      } else if (kind === CANCEL) this.#calls.get(id)?.giveUp();
+      } else if (kind === CANCEL) this.#calls.get(id)?.canceledByCaller();
       else if (kind === TAKEN) this.#calls.get(id)?.taken();
       at += wanted;
       wanted = HEADER;
@@ -132,8 +132,8 @@ export class Frames {
     void call.answer(request);
   }
 
-  #mistake(what: string): void {
-    console.error(`mcpbridge: the bridge sent ${what}; the connection for frames is closed, and gRPC goes on`);
+  #protocolError(what: string): void {
+    console.error(`mcpbridge: protocol error: the bridge sent ${what}; the connection for frames is closed, and calls use gRPC`);
     this.#socket.destroy();
   }
 
@@ -145,8 +145,8 @@ export class Frames {
     const bytes = w.finish();
     if (bytes.length <= MAX_SPARE) this.#encoder = w;
     const length = bytes.length - HEADER;
-    if (length > this.#most) {
-      const what = `the call was executed, and its answer has ${length} bytes, more than the ${this.#most} of a message`;
+    if (length > this.#maxPayload) {
+      const what = `the call was executed, but its response of ${length} bytes exceeds the maximum of ${this.#maxPayload} bytes`;
       throw new StatusError(status.RESOURCE_EXHAUSTED, what);
     }
     const frame = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -159,7 +159,7 @@ export class Frames {
   /** For Call: sends a frame soon, batched with other frames. */
   send(kind: number, id: number, write: (w: BinaryWriter) => void): void {
     const frame = this.#frame(kind, id, write);
-    if (this.#size + frame.length > JOIN) this.#flush();
+    if (this.#size + frame.length > BATCH) this.#flush();
     this.#size += frame.length;
     if (this.#out.push(frame) === 1) process.nextTick(() => { this.#flush(); }); // After all immediate work.
   }
@@ -167,7 +167,7 @@ export class Frames {
   /** For Call: reports whether the bridge is reading. If not, go() is called when it does. */
   hasRoom(call: Call): boolean {
     if (!this.#socket.writableNeedDrain) return true;
-    this.#held.add(call);
+    this.#blocked.add(call);
     return false;
   }
 
@@ -193,8 +193,8 @@ class Call {
   readonly #frames: Frames;
   readonly #id: number;
   #caller: Caller | undefined;
-  #over = false;
-  #untaken = 0;
+  #ended = false;
+  #unread = 0;
   #events: Event[] = []; // Events that must wait.
   #waiting: (() => void)[] = [];
 
@@ -218,7 +218,7 @@ class Call {
     try {
       return CallToolRequest.decode(request);
     } catch (e) {
-      throw new StatusError(status.INTERNAL, `the request is no message of the contract: ${(e as Error).message}`);
+      throw new StatusError(status.INTERNAL, `cannot decode the request: ${(e as Error).message}`);
     }
   }
 
@@ -228,14 +228,14 @@ class Call {
 
   /** Sends an event, in order. */
   readonly emit = (event: Event): Promise<void> => {
-    if (this.#over) return DONE;
+    if (this.#ended) return DONE;
     this.#events.push(event);
-    this.#tell();
+    this.#sendEvents();
     return this.#hasRoom() ? DONE : this.#room();
   };
 
   #hasRoom(): boolean {
-    return this.#over || (this.#untaken < AHEAD && this.#frames.hasRoom(this));
+    return this.#ended || (this.#unread < MAX_UNREAD && this.#frames.hasRoom(this));
   }
 
   #room(): Promise<void> {
@@ -243,12 +243,12 @@ class Call {
   }
 
   /** Sends events up to the limit. */
-  #tell(): void {
+  #sendEvents(): void {
     try {
       while (this.#events.length > 0 && this.#hasRoom()) {
         const event = this.#events.shift();
         this.#frames.send(EVENT, this.#id, (w) => CallToolResponse.encode({ event }, w));
-        this.#untaken++;
+        this.#unread++;
       }
     } catch (e) {
       this.#fail(e);
@@ -258,13 +258,13 @@ class Call {
 
   /** The bridge has read an event. */
   taken(): void {
-    if (this.#untaken > 0) this.#untaken--;
+    if (this.#unread > 0) this.#unread--;
     this.go();
   }
 
   /** More events may be sent. */
   go(): void {
-    this.#tell();
+    this.#sendEvents();
     if (!this.#hasRoom()) return;
     const waiting = this.#waiting;
     this.#waiting = [];
@@ -272,29 +272,29 @@ class Call {
   }
 
   /** The call was canceled. */
-  giveUp(): void {
-    this.#fail(new StatusError(status.CANCELLED, "the caller has given up"));
+  canceledByCaller(): void {
+    this.#fail(new StatusError(status.CANCELLED, "the caller canceled the call"));
     this.cancel();
   }
 
   /** The response is no longer needed. */
   cancel(): void {
-    this.#over = true;
+    this.#ended = true;
     this.#events = [];
     this.#caller?.cancel();
     this.go();
   }
 
   #fail(e: unknown): void {
-    if (this.#over) return;
+    if (this.#ended) return;
     const s = statusOf(e);
     this.#finish(ERROR, (w) => encodeStatus(s, w));
   }
 
   #finish(kind: number, write: (w: BinaryWriter) => void): void {
-    if (this.#over) return;
+    if (this.#ended) return;
     this.#frames.send(kind, this.#id, write);
-    this.#over = true;
+    this.#ended = true;
     this.#frames.ended(this.#id);
   }
 }

@@ -29,7 +29,7 @@ export function toExactJson(value: unknown): string {
 /** Throws a TypeError with the path of a value that JSON cannot represent. */
 export function checkJson(value: unknown): void {
   const loss = lossIn(value, []);
-  if (loss) throw new TypeError(`${loss.path.reverse().join(".") || "the value"} is ${loss.what}, which JSON cannot hold${loss.fix}`);
+  if (loss) throw new TypeError(`${loss.path.reverse().join(".") || "the value"} is ${loss.what}, which JSON cannot represent${loss.fix}`);
 }
 
 /** Returns the first value that JSON cannot represent, and its path in reverse. */
@@ -51,9 +51,9 @@ function lossIn(value: unknown, around: object[]): Loss | undefined {
   if (around.includes(value)) return loss("an object that contains itself");
   if (ArrayBuffer.isView(value)) return loss(nameOf(value), "; write its base64");
   if ("toJSON" in value && typeof value.toJSON === "function") {
-    const told = (value as { toJSON: (key: string) => unknown }).toJSON("");
-    if (told === null && types.isDate(value)) return loss("an invalid Date");
-    return typeof told === "object" && told !== value ? lossIn(told, around) : undefined;
+    const own = (value as { toJSON: (key: string) => unknown }).toJSON("");
+    if (own === null && types.isDate(value)) return loss("an invalid Date");
+    return typeof own === "object" && own !== value ? lossIn(own, around) : undefined;
   }
   const keys = Object.keys(value);
   const list = Array.isArray(value);

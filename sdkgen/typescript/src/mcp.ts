@@ -213,6 +213,6 @@ export function toolChoiceOf(value: string | McpToolChoice): ToolChoice {
 /** Converts names of models, best first, or an object in MCP's format. */
 export function modelPreferencesOf(value: string | readonly string[] | McpModelPreferences): ModelPreferences {
   const named = typeof value === "string" ? [value] : value;
-  const said = Array.isArray(named) ? { hints: named.map((name: unknown) => ({ name })) } : named;
-  return ModelPreferences.fromPartial(modelPreferences(said, "model"));
+  const preferences = Array.isArray(named) ? { hints: named.map((name: unknown) => ({ name })) } : named;
+  return ModelPreferences.fromPartial(modelPreferences(preferences, "model"));
 }

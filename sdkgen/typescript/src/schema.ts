@@ -60,8 +60,8 @@ export function compile(schema: Schema | Shape | JsonSchema, side: "input" | "ou
   const members = Object.entries(schema);
   if (members.every(([, member]) => isSchema(member))) return withFormats(compileShape(members as [string, Schema][], side), side);
   if (schema.type === "object") return { json: schema, read: toObject, validate: (value) => ({ value }) };
-  const odd = members.find(([, member]) => !isSchema(member))?.[0] ?? "";
-  throw new TypeError(`"${odd}" is no schema; write z.string() or the like, of a library of the Standard Schema`);
+  const invalid = members.find(([, member]) => !isSchema(member))?.[0] ?? "";
+  throw new TypeError(`"${invalid}" is not a schema; write z.string(), or a schema of another library of the Standard Schema`);
 }
 
 function isSchema(value: unknown): value is Schema {
@@ -79,7 +79,7 @@ function compileShape(members: [string, Schema][], side: "input" | "output"): Co
     } catch (e) {
       wrong.push(`"${name}": ${e instanceof Error ? e.message : String(e)}`);
     }
-    if (!takesNothing(schema)) required.push(name);
+    if (!isOptional(schema)) required.push(name);
   }
   if (wrong.length) throw new TypeError(wrong.join("; "));
   const json: JsonObject = { type: "object", properties };
@@ -106,7 +106,7 @@ function compileShape(members: [string, Schema][], side: "input" | "output"): Co
 }
 
 /** Reports whether a member of this schema is optional. */
-function takesNothing(schema: Schema): boolean {
+function isOptional(schema: Schema): boolean {
   try {
     const checked = schema["~standard"].validate(undefined);
     if (!(checked instanceof Promise)) return !checked.issues;
@@ -126,16 +126,16 @@ function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
       ["valibot", "wrap it in toStandardJsonSchema of @valibot/to-json-schema"],
     ]);
     const vendor = standard.vendor ?? "its library";
-    throw new TypeError(`${vendor} cannot tell it as JSON Schema; ${hint.get(vendor) ?? "use a library that can"}`);
+    throw new TypeError(`${vendor} does not generate JSON Schema; ${hint.get(vendor) ?? "use a library that does"}`);
   }
-  let told: JsonObject;
+  let generated: JsonObject;
   try {
-    told = tell(standard.jsonSchema[side], standard.vendor);
+    generated = generate(standard.jsonSchema[side], standard.vendor);
   } catch (e) {
     const what = e instanceof Error ? e.message : String(e);
     throw new TypeError(/^Date cannot/.test(what) ? `${what}; write z.iso.date() or z.iso.datetime()` : what, { cause: e });
   }
-  const json = structuredClone({ ...told });
+  const json = structuredClone({ ...generated });
   delete json.$schema;
   tidy(json);
   const checked = "default" in json ? schema["~standard"].validate(json.default) : undefined;
@@ -144,8 +144,8 @@ function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
   return json;
 }
 
-function badDefault(value: unknown, why = "its schema says otherwise"): string {
-  return `the default ${toJson(value)} does not fit: ${why}`;
+function badDefault(value: unknown, why = "it violates the schema"): string {
+  return `the default ${toJson(value)} is invalid: ${why}`;
 }
 
 /** Throws a TypeError if a nested default does not conform to its schema: libraries do not validate defaults. */
@@ -188,36 +188,36 @@ function pathOf(issue: Issue): PropertyKey[] {
   return (issue.path ?? []).map((p) => (typeof p === "object" ? p.key : p));
 }
 
-type Tell = StandardJSONSchemaV1.Converter["input"];
+type Generate = StandardJSONSchemaV1.Converter["input"];
 
 /** Returns the JSON Schema of the library. Zod rejects a bigint, which is an integer, and ignores formats in `.meta()`. */
-function tell(tell: Tell, vendor: string | undefined): JsonObject {
+function generate(convert: Generate, vendor: string | undefined): JsonObject {
   const options = { target: "draft-2020-12" } as const;
-  if (vendor !== "zod") return tell(options);
+  if (vendor !== "zod") return convert(options);
   try {
-    return tell({ ...options, libraryOptions: { override: refuseUnknownFormat } });
+    return convert({ ...options, libraryOptions: { override: rejectUnknownFormat } });
   } catch (e) {
     let bigints = 0;
     const override = ({ zodSchema, jsonSchema }: { zodSchema: ZodInside; jsonSchema: JsonObject }) => {
-      refuseUnknownFormat({ zodSchema });
+      rejectUnknownFormat({ zodSchema });
       const { def } = zodSchema._zod;
       const isBig = def.type === "bigint" || (def.type === "literal" && def.values?.every((v) => typeof v === "bigint"));
       if (!isBig) {
         // Other types without JSON Schema.
-        if (UNTELLABLE.includes(def.type) || def.values?.some((v) => typeof v === "bigint" || v === undefined)) throw e;
+        if (WITHOUT_JSON_SCHEMA.includes(def.type) || def.values?.some((v) => typeof v === "bigint" || v === undefined)) throw e;
         return;
       }
       bigints++;
       Object.assign(jsonSchema, { type: "integer", [BIGINT]: true });
     };
-    const json = tell({ ...options, libraryOptions: { unrepresentable: "any", override } });
+    const json = convert({ ...options, libraryOptions: { unrepresentable: "any", override } });
     if (!bigints) throw e;
     return json;
   }
 }
 
 /** Throws a TypeError for an unsupported format in a definition. Zod validates its own formats, such as `z.jwt()`. */
-function refuseUnknownFormat({ zodSchema }: { zodSchema: ZodInside }): void {
+function rejectUnknownFormat({ zodSchema }: { zodSchema: ZodInside }): void {
   const { format } = zodSchema.meta?.() ?? {};
   if (typeof format !== "string" || FORMAT_NAMES.includes(format)) return;
   const instead = didYouMean(format, FORMAT_NAMES) || `; there are ${FORMAT_NAMES.join(", ")}`;
@@ -229,7 +229,7 @@ interface ZodInside {
   readonly _zod: { readonly def: { readonly type: string; readonly values?: unknown[] } };
 }
 
-const UNTELLABLE = ["custom", "date", "function", "map", "nan", "promise", "set", "symbol", "transform", "undefined", "void"];
+const WITHOUT_JSON_SCHEMA = ["custom", "date", "function", "map", "nan", "promise", "set", "symbol", "transform", "undefined", "void"];
 
 // Marks bigints in a JSON Schema, internally.
 const BIGINT = "x-mcpbridge-bigint";
@@ -370,11 +370,11 @@ export function fromText(c: Compiled, texts: Readonly<Record<string, string>>): 
 }
 
 /** Throws a TypeError if text can never conform to the schema. */
-export function refuseLists(c: Compiled): void {
+export function rejectLists(c: Compiled): void {
   for (const name of Object.keys(c.json.properties ?? {})) {
     const types = typesOf(c, name);
     if (types.length && types.every((t) => t === "array" || t === "object")) {
-      throw new TypeError(`"${name}" is text on the wire, and cannot be an ${types[0] ?? ""}; write z.string() or the like`);
+      throw new TypeError(`"${name}" is sent as text, and cannot be an ${types[0] ?? ""}; write z.string() or the like`);
     }
   }
 }
@@ -496,7 +496,7 @@ function makeForm(schema: Schema | Shape | JsonSchema): Form {
     parse: (content) => {
       const checked = c.validate(content);
       const done = (r: Checked): unknown => {
-        if (r.issues) throw new InvalidAnswer(`the answer does not fit the form:\n${list(r.issues, content)}`);
+        if (r.issues) throw new InvalidAnswer(`the answer violates the schema of the form:\n${list(r.issues, content)}`);
         return single ? (r.value as JsonObject).value : r.value;
       };
       return checked instanceof Promise ? checked.then(done) : done(checked);

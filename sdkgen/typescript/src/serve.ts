@@ -42,7 +42,7 @@ const MAX_PATH = 100; // A unix socket's path: sun_path is 104 to 108 bytes.
 /** Serves app until shutdown. See App.run. */
 export async function run(app: App, listen = listenArgument(process.argv.slice(2))): Promise<void> {
   process.on("unhandledRejection", (reason) => {
-    report("error", `mcpbridge: nobody waited for this error: ${inspect(reason)}`);
+    report("error", `mcpbridge: unhandled rejection: ${inspect(reason)}`);
   });
   if (listen !== undefined) await attached(app, listen);
   else if (MANAGED) await managed(app);
@@ -64,7 +64,7 @@ export async function run(app: App, listen = listenArgument(process.argv.slice(2
 function listenArgument(argv: string[]): string | undefined {
   for (const [i, arg] of argv.entries()) {
     if (arg.startsWith("--listen=")) return arg.slice("--listen=".length);
-    if (arg === "--listen") return argv[i + 1] ?? exit(2, "--listen wants an address: host:port or unix:///path");
+    if (arg === "--listen") return argv[i + 1] ?? exit(2, "--listen requires an address: host:port or unix:///path");
   }
   return undefined;
 }
@@ -98,7 +98,7 @@ async function attached(app: App, listen: string): Promise<void> {
 async function managed(app: App): Promise<void> {
   const offered = process.env.PLUGIN_PROTOCOL_VERSIONS ?? PROTOCOL;
   if (!offered.split(",").some((v) => v.trim() === PROTOCOL)) {
-    exit(1, `the bridge speaks version ${offered} of the plugin contract and this SDK ${PROTOCOL}: upgrade one of them`);
+    exit(1, `the bridge supports version ${offered} of the plugin protocol, and this SDK supports version ${PROTOCOL}: update one of them`);
   }
   const { credentials, certificate } = await tls();
   const host = new Host(app);
@@ -182,7 +182,7 @@ function watchParent(gone: () => void): void {
   if (process.env.MCP_PLUGIN_LIFELINE === "stdin") {
     const lifeline = new Socket({ fd: 0, readable: true, writable: false });
     lifeline.once("close", gone).on("error", () => undefined).resume();
-    refuseInput();
+    reserveInput();
     return;
   }
   const parent = process.ppid;
@@ -192,13 +192,13 @@ function watchParent(gone: () => void): void {
 }
 
 /** Standard input is reserved for the bridge: reading it throws at once, instead of blocking forever. */
-function refuseInput(): void {
-  Object.defineProperty(process, "stdin", { configurable: true, value: new NoInput() });
+function reserveInput(): void {
+  Object.defineProperty(process, "stdin", { configurable: true, value: new ReservedInput() });
   for (const name of ["readFileSync", "readSync"] as const) {
     const read = fs[name] as (...args: unknown[]) => unknown;
     Object.defineProperty(fs, name, {
       value: (...args: unknown[]) => {
-        if (args[0] === 0 || args[0] === "/dev/stdin") throw noInput();
+        if (args[0] === 0 || args[0] === "/dev/stdin") throw inputError();
         return read(...args);
       },
     });
@@ -207,18 +207,18 @@ function refuseInput(): void {
 }
 
 /** Replaces process.stdin. */
-class NoInput extends Readable {
+class ReservedInput extends Readable {
   override on(event: string | symbol, listener: (...args: any[]) => void): this { // eslint-disable-line @typescript-eslint/no-explicit-any
-    if (event === "data" || event === "readable") throw noInput();
+    if (event === "data" || event === "readable") throw inputError();
     return super.on(event, listener);
   }
 
   override read(): never {
-    throw noInput();
+    throw inputError();
   }
 }
 
-function noInput(): Error {
+function inputError(): Error {
   return new Error("a tool cannot read standard input, which belongs to the bridge; ask the user: await ctx.elicit(message, schema)");
 }
 
@@ -353,15 +353,15 @@ class Host {
   }
 
   #listen(call: ServerWritableStream<ListenRequest, ListenResponse>): void {
-    const told = this.#app.canTell(call.request.notifications);
-    let room = call.write({ event: { $case: "acknowledged", value: { notifications: told, meta: "", extra: "" } } });
-    const tell = () => {
+    const supported = this.#app.supported(call.request.notifications);
+    let room = call.write({ event: { $case: "acknowledged", value: { notifications: supported, meta: "", extra: "" } } });
+    const send = () => {
       for (let next; room && (next = listener.next()); ) room = call.write(next);
     };
-    const listener = this.#app.changes.listen(told, tell);
+    const listener = this.#app.changes.listen(supported, send);
     call.on("drain", () => {
       room = true;
-      tell();
+      send();
     });
     call.on("cancelled", listener.forget);
     this.#endless(call, () => {

@@ -37,7 +37,7 @@ export interface Status {
 export function statusOf(e: unknown): Status {
   if (e instanceof StatusError) return { code: e.code, message: e.message };
   if (!(e instanceof McpError)) {
-    report("error", `mcpbridge: a fault of the SDK: ${inspect(e)}`);
+    report("error", `mcpbridge: bug in the SDK: ${inspect(e)}`);
     return { code: status.INTERNAL, message: e instanceof Error ? e.message : String(e) };
   }
   const detail = JsonRpcError.encode({ code: e.code, message: e.message, data: dataOf(e) }).finish();
@@ -49,7 +49,7 @@ function dataOf(e: McpError): string {
   try {
     return toExactJson(e.data);
   } catch (cause) {
-    report("error", `mcpbridge: the data of an McpError is left out, as it cannot be JSON: ${inspect(cause)}`);
+    report("error", `mcpbridge: dropped the data of an McpError, which is not JSON: ${inspect(cause)}`);
     return "";
   }
 }

@@ -45,7 +45,7 @@ export class Template {
       const text = expression[1] ?? "";
       const literal = template.slice(end, expression.index);
       const operator = /^[+#./;?&]/.exec(text)?.[0] ?? "";
-      if (!literal && end && (operator === "" || operator === "+")) throw new SyntaxError(`there is nothing between {${text}} and what is before it`);
+      if (!literal && end && (operator === "" || operator === "+")) throw new SyntaxError(`{${text}} must be separated from the variable before it`);
       end = expression.index + expression[0].length;
       this.#literal(literal);
       const names = text.slice(operator.length).split(",");
@@ -76,7 +76,7 @@ export class Template {
   }
 
   #literal(literal: string): void {
-    if (/[{}]/.test(literal)) throw new SyntaxError("a brace has no partner");
+    if (/[{}]/.test(literal)) throw new SyntaxError("unmatched brace");
     if (literal) this.#pieces.push({ literal, names: [], endsAt: "", separator: "", mayBeMissing: false });
   }
 
@@ -86,7 +86,7 @@ export class Template {
         `{${expression}} cannot be matched; there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and {&a,b}`,
       );
     }
-    if (this.variables.includes(name)) throw new SyntaxError(`{${name}} is there twice`);
+    if (this.variables.includes(name)) throw new SyntaxError(`duplicate variable {${name}}`);
     this.variables.push(name);
   }
 

@@ -176,16 +176,16 @@ function answer(question: InputRequest, left: { elicit: unknown[]; sample: (stri
   const asked = question.request;
   if (asked?.$case === "elicit" && left.elicit.length) return elicited(left.elicit.shift());
   if (asked?.$case === "createMessage" && left.sample.length) {
-    const said = left.sample.shift() ?? "";
-    const content = [{ block: { $case: "text" as const, value: { text: typeof said === "string" ? said : "" } } }];
-    const value = typeof said === "string" ? CreateMessageResult.fromPartial({ role: Role.ASSISTANT, content, model: "test" }) : said;
+    const given = left.sample.shift() ?? "";
+    const content = [{ block: { $case: "text" as const, value: { text: typeof given === "string" ? given : "" } } }];
+    const value = typeof given === "string" ? CreateMessageResult.fromPartial({ role: Role.ASSISTANT, content, model: "test" }) : given;
     return { response: { $case: "createMessage", value } };
   }
   if (asked?.$case === "listRoots" && roots) {
     const value = { roots: roots.map((uri) => ({ uri, meta: "", extra: "" })), meta: "", extra: "" };
     return { response: { $case: "listRoots", value } };
   }
-  throw new Error(`it asked, and the test has no answer: ${JSON.stringify(question)}`);
+  throw new Error(`the test has no answer to this question: ${JSON.stringify(question)}`);
 }
 
 function elicited(given: unknown): InputResponse {

@@ -118,7 +118,7 @@ test("an answer that does not fit is invalid; one of another kind is none", asyn
     }
   });
   const called = await call(a, "t", {}, { elicit: [{ colour: "mauve" }] });
-  expect(called.text).toBe('invalid: the answer does not fit the form:\n- colour: Invalid option: expected one of "red"|"green", got "mauve"');
+  expect(called.text).toBe('invalid: the answer violates the schema of the form:\n- colour: Invalid option: expected one of "red"|"green", got "mauve"');
   const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: "", extra: "" } } };
   expect(await call(a, "t", {}, { elicit: [other, { colour: "red" }] })).toMatchObject({ text: "red", rounds: 3 });
 });
@@ -252,13 +252,13 @@ test("the state is bounded", async () => {
     await ctx.elicit("A?", z.string());
   });
   const called = await call(a, "t");
-  expect([called.isError, called.text]).toEqual([true, expect.stringMatching(/more than the 32768 there is room for; the most is ctx.once\("orders"\), 40002 bytes/)]);
+  expect([called.isError, called.text]).toEqual([true, expect.stringMatching(/more than the maximum of 32768; the largest part is ctx.once\("orders"\), 40002 bytes/)]);
 });
 
 test("once remembers JSON only", async () => {
   const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
   for (const value of [() => 1, Symbol("x"), new Map(), { a: [1n] }]) {
-    expect((await call(tool(async (_, ctx) => { await ctx.once("o", () => value); }), "t")).text).toContain("can remember only JSON");
+    expect((await call(tool(async (_, ctx) => { await ctx.once("o", () => value); }), "t")).text).toContain("must return JSON");
   }
   expect((await call(tool((_, ctx) => ctx.once("o", () => undefined)), "t")).text).toBe("");
   quiet.mockRestore();

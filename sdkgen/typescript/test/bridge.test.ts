@@ -58,7 +58,7 @@ test("a client starts when the backend has started", async () => {
 });
 
 test("a client of a backend that does not start", async () => {
-  await expect(start(["sh", "-c", "sleep 3; echo no luck >&2; exit 3"], { bridge })).rejects.toThrow(/it wrote:[^]*no luck[^]*exit status 3/);
+  await expect(start(["sh", "-c", "sleep 3; echo no luck >&2; exit 3"], { bridge })).rejects.toThrow(/its output:[^]*no luck[^]*exit status 3/);
 });
 
 test("the model of the official client has a tool called", async () => {

@@ -68,15 +68,15 @@ describe("what a tool returns", () => {
   const cycle: Record<string, unknown> = {};
   cycle.self = { cycle };
   test.each<[string, unknown, string]>([
-    ["NaN", { degrees: [1, NaN] }, "degrees.1 is NaN, which JSON cannot hold"],
+    ["NaN", { degrees: [1, NaN] }, "degrees.1 is NaN, which JSON cannot represent"],
     ["an infinity", -Infinity, "the value is -Infinity, which"],
-    ["a Map", { by: { city: new Map([["rome", 1]]) } }, "by.city is Map, which JSON cannot hold; write Object.fromEntries(map)"],
-    ["a Set", [new Set([1])], "0 is Set, which JSON cannot hold; write [...set]"],
+    ["a Map", { by: { city: new Map([["rome", 1]]) } }, "by.city is Map, which JSON cannot represent; write Object.fromEntries(map)"],
+    ["a Set", [new Set([1])], "0 is Set, which JSON cannot represent; write [...set]"],
     ["an object that shows nothing", { o: new Opaque() }, "o is Opaque, which"],
     ["an error", { e: Object.assign(new Error("x"), { code: 1 }) }, "e is Error, which"],
     ["a promise", { p: Promise.resolve(1) }, "p is Promise, which"],
     ["a function", { f: () => 1 }, "f is a function, which"],
-    ["bytes", { b: png }, "b is Uint8Array, which JSON cannot hold; write its base64"],
+    ["bytes", { b: png }, "b is Uint8Array, which JSON cannot represent; write its base64"],
     ["a hole", { list: [1, undefined] }, "list.1 is undefined, which"],
     ["a cycle", cycle, "self.cycle is an object that contains itself, which"],
     ["an invalid date", { d: new Date(NaN) }, "d is an invalid Date, which"],
@@ -359,7 +359,7 @@ test("a web page to visit first", async () => {
   });
   const data = { elicitations: [{ mode: "url", elicitationId: "7", url: "https://x", message: "Sign in" }] };
   await expect(call(a, "t")).rejects.toMatchObject({ code: -32042, data });
-  const l = a.changes.listen(a.canTell({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: "" }), () => undefined);
+  const l = a.changes.listen(a.supported({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: "" }), () => undefined);
   a.notifyVisited("7");
   a.notifyUpdated("a:b"); // It has no resources.
   expect([l.next()?.event, l.next()]).toMatchObject([{ $case: "elicitationCompleted", value: { elicitationId: "7" } }, undefined]);

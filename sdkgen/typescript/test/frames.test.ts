@@ -368,7 +368,7 @@ describe("calls by frames", () => {
     expect(await bridge.text("crash")).toBe("no such thing");
     expect(await bridge.text("echo", {})).toContain("text");
     bridge.say(CALL, 1 << 21, Buffer.from([0xff, 0xff, 0xff]));
-    expect(await bridge.error(1 << 21)).toMatchObject({ code: 13, message: expect.stringContaining("no message of the contract") as string });
+    expect(await bridge.error(1 << 21)).toMatchObject({ code: 13, message: expect.stringContaining("cannot decode the request") as string });
   });
 
   test("ask several things, in several rounds", async () => {
@@ -400,7 +400,7 @@ describe("calls by frames", () => {
     for (const id of ids) {
       const { code, message } = await bridge.error(id);
       expect(code).toBe(8);
-      expect(message).toMatch(/^the call was executed, and its answer has 6710\d+ bytes, more than the 67108864 of a message$/);
+      expect(message).toMatch(/^the call was executed, but its response of 6710\d+ bytes exceeds the maximum of 67108864 bytes$/);
     }
     expect((await bridge.text("big", { size: LIMIT - 100 })).length).toBe(LIMIT - 100);
   });
@@ -427,7 +427,7 @@ describe("the connection", () => {
     client.close();
   });
 
-  test.each(["too long", "twice"])("ends by a mistake of the bridge (%s), and gRPC goes on", async (mistake) => {
+  test.each(["too long", "twice"])("ends by a protocol error of the bridge (%s), and calls use gRPC", async (mistake) => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     const id = bridge.call("slow", { ms: 60_000 });
@@ -440,7 +440,7 @@ describe("the connection", () => {
     }
     await bridge.ended;
     await plugin.find(() => plugin.stderr.includes("slow was aborted"));
-    expect(plugin.stderr).toContain("the connection for frames is closed, and gRPC goes on");
+    expect(plugin.stderr).toContain("the connection for frames is closed, and calls use gRPC");
     expect(await client.text("echo", { text: "x" })).toBe("x");
     expect(bridge.leftOver).toEqual([]);
   });
@@ -504,7 +504,7 @@ describe("the connection", () => {
     await using plugin = new Plugin({ env: { ...COOKIE, MCPBRIDGE_FRAMES: address } });
     const client = await plugin.connect();
     expect(await client.text("echo", { text: "x" })).toBe("x");
-    await plugin.find(() => /^DEBUG mcpbridge: calls go by gRPC, not by frames: /m.test(plugin.stderr));
+    await plugin.find(() => /^DEBUG mcpbridge: cannot connect for frames, calls use gRPC: /m.test(plugin.stderr));
     await client.other("shutdown");
     expect(await plugin.exited).toBe(0);
     client.close();

@@ -38,10 +38,10 @@ async function refused(command: string[]): Promise<string> {
 
 describe("it does not start", () => {
   test.each<[string, string, string, string]>([
-    ["a wrong schema", "a.mjs", `${BEGIN}a.tool("t", { description: "d", input: { n: "number" } }, () => 1);\nawait a.run();`, 'DefinitionError: a.mjs:4: tool "t": input: "n" is no schema; write z.string()'],
+    ["a wrong schema", "a.mjs", `${BEGIN}a.tool("t", { description: "d", input: { n: "number" } }, () => 1);\nawait a.run();`, 'DefinitionError: a.mjs:4: tool "t": input: "n" is not a schema; write z.string()'],
     ["no handler", "b.mjs", `${BEGIN}a.tool("t", ({ n }) => n);\nawait a.run();`, 'DefinitionError: b.mjs:4: tool "t": has no handler; write tool(name, options, (args, ctx) => ...)'],
     ["a misspelt option", "i.mjs", `${BEGIN}a.tool("t", { description: "d", readonly: true }, () => 1);\nawait a.run();`, 'DefinitionError: i.mjs:4: tool "t": there is no option "readonly"; did you mean readOnly?'],
-    ["a list where there is text", "j.mjs", `${BEGIN}a.prompt("p", { arguments: { n: z.array(z.int()) } }, () => "");\nawait a.run();`, 'DefinitionError: j.mjs:4: prompt "p": arguments: "n" is text on the wire, and cannot be an array; write z.string()'],
+    ["a list where there is text", "j.mjs", `${BEGIN}a.prompt("p", { arguments: { n: z.array(z.int()) } }, () => "");\nawait a.run();`, 'DefinitionError: j.mjs:4: prompt "p": arguments: "n" is sent as text, and cannot be an array; write z.string()'],
     ["a crash at import", "c.mjs", `${BEGIN}JSON.parse("{");`, "SyntaxError: Expected property name or '}' in JSON at position 1"],
     ["a typing error", "d.mjs", `${BEGIN}a.tool("t", { description "d" }, () => 1);`, "SyntaxError: Unexpected string at FOLDER/d.mjs:4"],
     ["a file that is not there", "e.mjs", 'import "./none.mjs";', "Cannot find module 'FOLDER/none.mjs' imported from FOLDER/e.mjs"],
@@ -57,7 +57,7 @@ describe("it does not start", () => {
   test("with several mistakes, all of which it says", async () => {
     const said = await refused(write("k.mjs", `${BEGIN}a.tool("t", { readonly: true }, () => 1);\na.tool("u", { input: { n: z.int().default("seven") } }, () => 1);\nawait a.run();`));
     expect(said).toContain('DefinitionError: k.mjs:4: tool "t": there is no option "readonly"; did you mean readOnly?');
-    expect(said).toContain('k.mjs:5: tool "u": input: "n": the default "seven" does not fit: Invalid input: expected number, received string');
+    expect(said).toContain('k.mjs:5: tool "u": input: "n": the default "seven" is invalid: Invalid input: expected number, received string');
   });
 
   test("with an app that is not run", async () => {
@@ -73,7 +73,7 @@ test("it starts with a noisy import and without a description, and says where an
   expect(await client.call("t")).toBe("Cannot read properties of undefined (reading 'x')");
   await client.close();
   expect(client.log).toContain('"message":"noise"');
-  expect(client.log).toContain('mcpbridge: h.mjs:5: tool \\"t\\" has no description, by which models choose; write { description: \\"...\\" }');
+  expect(client.log).toContain('mcpbridge: h.mjs:5: tool \\"t\\" has no description, by which models select tools; write { description: \\"...\\" }');
   const failed = client.log.split("\n").find((line) => line.includes("failed at")) ?? "";
   expect(failed).toMatch(/^{"level":"error",.*"stack":".*h\.mjs:7:/); // In one piece.
   expect(failed).toContain('"message":"tool \\"t\\" failed at h.mjs:7: TypeError: Cannot read properties of undefined');

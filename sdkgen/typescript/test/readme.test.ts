@@ -81,7 +81,7 @@ test("the sections are those of the guide to Python", () => {
 test("what comes and goes is notified", async () => {
   const a = defined("Lists that change");
   let woken = 0;
-  const listener = a.changes.listen(a.canTell({ toolsListChanged: true, resourceSubscriptions: [], extra: "" }), () => { woken++; });
+  const listener = a.changes.listen(a.supported({ toolsListChanged: true, resourceSubscriptions: [], extra: "" }), () => { woken++; });
   const names = () => a.listTools({}).tools.map((t) => t.name);
   expect((await call(a, "login")).text).toBe("welcome");
   expect([names(), woken, listener.next()?.event?.$case]).toEqual([["login", "logout"], 1, "toolsListChanged"]);

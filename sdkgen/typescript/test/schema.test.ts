@@ -156,21 +156,21 @@ describe("input", () => {
   });
 
   test.each<[string, () => App, string]>([
-    ["no schema", () => app("t", "1").tool("t", { input: { a: "string" } as never }, () => ""), 'tool "t": input: "a" is no schema; write z.string()'],
+    ["no schema", () => app("t", "1").tool("t", { input: { a: "string" } as never }, () => ""), 'tool "t": input: "a" is not a schema; write z.string()'],
     ["what JSON cannot hold", () => app("t", "1").tool("t", { input: { when: z.date() } }, () => ""), 'tool "t": input: "when": Date cannot be represented'],
     ["no object", () => app("t", "1").tool("t", { input: z.string() }, () => ""), 'tool "t": input: has to be an object, not string'],
     ["a name", () => app("t", "1").tool("t t", {}, () => ""), "a name is 1 to 128 letters"],
-    ["a default of another type", () => app("t", "1").tool("t", { input: { n: z.int().default("seven" as never) } }, () => ""), 'tool "t": input: "n": the default "seven" does not fit: Invalid input: expected number, received string'],
-    ["a default out of bounds", () => app("t", "1").tool("t", { input: { n: z.int().max(7).default(8) } }, () => ""), '"n": the default 8 does not fit: Too big'],
-    ["a default deep inside", () => app("t", "1").tool("t", { input: { o: z.object({ at: z.array(z.object({ n: z.int().default("x" as never) })) }) } }, () => ""), '"o": the default "x" does not fit: expected integer'],
+    ["a default of another type", () => app("t", "1").tool("t", { input: { n: z.int().default("seven" as never) } }, () => ""), 'tool "t": input: "n": the default "seven" is invalid: Invalid input: expected number, received string'],
+    ["a default out of bounds", () => app("t", "1").tool("t", { input: { n: z.int().max(7).default(8) } }, () => ""), '"n": the default 8 is invalid: Too big'],
+    ["a default deep inside", () => app("t", "1").tool("t", { input: { o: z.object({ at: z.array(z.object({ n: z.int().default("x" as never) })) }) } }, () => ""), '"o": the default "x" is invalid: expected integer'],
     ["an unknown format", () => app("t", "1").tool("t", { input: { day: z.string().meta({ format: "dat" }) } }, () => ""), 'tool "t": input: "day": there is no format "dat"; did you mean date?'],
     ["an unknown format beside a bigint", () => app("t", "1").tool("t", { input: z.object({ n: z.bigint(), day: z.string().meta({ format: "dat" }) }) }, () => ""), 'tool "t": input: there is no format "dat"'],
     ["an unknown format deep inside", () => app("t", "1").tool("t", { output: z.array(z.object({ a: z.string().meta({ format: "telephone" }).min(3).optional() })) }, () => []), 'tool "t": output: there is no format "telephone"; there are date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uuid'],
     ["an unknown format of a prompt", () => app("t", "1").prompt("p", { arguments: { day: z.iso.date().meta({ format: "dat" }) } }, () => ""), 'prompt "p": arguments: "day": there is no format "dat"'],
     ["an unknown format of a resource", () => app("t", "1").resource("a://{day}", { variables: { day: z.string().meta({ format: "dat" }) } }, () => ""), 'resource "a://{day}": variables: "day": there is no format "dat"'],
-    ["a default of another format", () => app("t", "1").tool("t", { input: z.object({ day: z.iso.date().default("today") }) }, () => ""), 'input: the default "today" does not fit: expected date'],
+    ["a default of another format", () => app("t", "1").tool("t", { input: z.object({ day: z.iso.date().default("today") }) }, () => ""), 'input: the default "today" is invalid: expected date'],
     ["two arguments", () => app("t", "1").tool("t", { input: { a: z.date(), b: z.int().default("x" as never) } }, () => ""), 'tool "t": input: "a": Date cannot be represented in JSON Schema; write z.iso.date() or z.iso.datetime(); "b": the default'],
-    ["twice", () => app("t", "1").tool("t", {}, () => "").tool("t", {}, () => ""), "is there already, from schema.test.ts:"],
+    ["twice", () => app("t", "1").tool("t", {}, () => "").tool("t", {}, () => ""), "is already defined at schema.test.ts:"],
     ["no handler", () => app("t", "1").tool("t", {}, undefined as never), "has no handler"],
     ["a library without JSON Schema", () => app("t", "1").tool("t", { input: { a: { "~standard": { version: 1, vendor: "zod", validate: () => ({ value: 1 }) } } as never } }, () => ""), "use zod 4.2 or newer"],
   ])("a definition that cannot work names its line: %s", (_, define, message) => {
@@ -193,12 +193,12 @@ describe("input", () => {
       'tool "t t": has no handler; write tool(name, options, (args, ctx) => ...)',
       'tool "t t": there is no option "readonly"; did you mean readOnly?',
       'tool "t t": there is no option "destructve"; did you mean destructive?',
-      'tool "t t": input: "b" is no schema; write z.string() or the like, of a library of the Standard Schema',
+      'tool "t t": input: "b" is not a schema; write z.string(), or a schema of another library of the Standard Schema',
       'resource "nothing": a URI begins with a scheme, such as file:///',
       'resource "nothing": there is no option "mimetype"; did you mean mimeType?',
       'resource "a://{x}": there is no variable "y"; did you mean x?',
       'prompt "p": has no handler; write prompt(name, options, (args, ctx) => ...)',
-      'prompt "p": arguments: "list" is text on the wire, and cannot be an array; write z.string() or the like',
+      'prompt "p": arguments: "list" is sent as text, and cannot be an array; write z.string() or the like',
     ];
     expect(() => { a.check(); }).toThrow(DefinitionError);
     const told = await call(a, "good").then((c) => c.text, (e: unknown) => (e as Error).message);
@@ -235,8 +235,8 @@ describe.each(Object.entries(formats))("the format %s", (format, { is, accepts, 
       const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
       expect((await call(a, "shape", { v, list: [7, v] })).text).toContain(`- v: ${wrong}\n- list.1: ${wrong}\nUsage: `);
       expect((await call(a, "object", { v })).text).toContain(`- v: ${wrong}\n`);
-      expect(await call(a, "out", { v })).toMatchObject({ isError: true, text: `tool "out" returned what its output schema does not allow:\n- list.1: ${wrong}` });
-      expect((await call(a, "ask", {}, { elicit: [{ v }] })).text).toContain(`the answer does not fit the form:\n- v: ${wrong}`);
+      expect(await call(a, "out", { v })).toMatchObject({ isError: true, text: `tool "out" returned a value that violates its output schema:\n- list.1: ${wrong}` });
+      expect((await call(a, "ask", {}, { elicit: [{ v }] })).text).toContain(`the answer violates the schema of the form:\n- v: ${wrong}`);
       quiet.mockRestore();
     });
   });
@@ -290,7 +290,7 @@ describe("output", () => {
     const called = await call(a, "t");
     expect([called.isError, called.text]).toEqual([
       true,
-      'tool "t" returned what its output schema does not allow:\n- n: Invalid input: expected number, received string, got "one"',
+      'tool "t" returned a value that violates its output schema:\n- n: Invalid input: expected number, received string, got "one"',
     ]);
   });
 });
@@ -335,7 +335,7 @@ describe("forms", () => {
       required: ["one", "several", "single"],
     });
     expect(formOf(one).parse({ value: "g" })).toBe("g");
-    expect(() => formOf(one).parse({ value: "Green" })).toThrow("the answer does not fit the form");
+    expect(() => formOf(one).parse({ value: "Green" })).toThrow("the answer violates the schema of the form");
   });
 
   test("of a simple type have one field", () => {

@@ -100,7 +100,7 @@ describe("a served app", () => {
     expect(await client.text("crash")).toBe("no such thing");
     await plugin.find(() => /tool \\"crash\\" failed at tools\.mjs:\d+: TypeError: no such thing","stack":" +at /.exec(plugin.stderr));
     expect(await client.text("forget")).toBe("ok");
-    await plugin.find(() => /nobody waited for this error: Error: nobody waits","stack":" +at .*tools\.mjs:\d+/.exec(plugin.stderr));
+    await plugin.find(() => /unhandled rejection: Error: nobody waits","stack":" +at .*tools\.mjs:\d+/.exec(plugin.stderr));
     expect(await client.text("echo", { text: "still there" })).toBe("still there");
   });
 
@@ -237,7 +237,7 @@ describe("it begins", () => {
   test("not with a bridge that speaks another version", async () => {
     await using plugin = managed({ env: { PLUGIN_PROTOCOL_VERSIONS: "2,3" } });
     expect(await plugin.exited).toBe(1);
-    expect(plugin.stderr).toContain("the bridge speaks version 2,3 of the plugin contract and this SDK 1");
+    expect(plugin.stderr).toContain("the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1");
     expect(plugin.stdout).toBe("");
   });
 

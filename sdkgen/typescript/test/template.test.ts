@@ -45,11 +45,11 @@ test.each<[string, string, Record<string, string> | undefined]>([
 });
 
 test.each([
-  ["x://{a}{b}", "nothing between"],
-  ["x://{a}/{a}", "there twice"],
+  ["x://{a}{b}", "must be separated"],
+  ["x://{a}/{a}", "duplicate variable"],
   ["x://{a*}", "cannot be matched"],
   ["x://{a:3}", "cannot be matched"],
-  ["x://{a", "no partner"],
+  ["x://{a", "unmatched brace"],
 ])("%s cannot be matched", (template, why) => {
   expect(() => new Template(template)).toThrow(why);
 });
