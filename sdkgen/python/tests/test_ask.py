@@ -26,7 +26,7 @@ from mcpbridge import (
     v1,
 )
 from mcpbridge.errors import RoundEnd
-from mcpbridge.schema import form
+from mcpbridge.schema import form, where
 from mcpbridge.testing import EVERYTHING, call
 
 
@@ -103,6 +103,39 @@ async def test_many_rounds_and_once() -> None:
     assert got.text == "7 ['receipt', 7] 1 Ada Bob"
     assert charged == [7]
     assert got.rounds == 4
+
+
+@pytest.mark.parametrize(
+    ("steps", "warnings"),
+    [
+        (["progress", "ask"], 1),
+        (["log", "ask"], 1),
+        (["ask", "progress", "ask"], 1),
+        (["ask", "progress"], 0),
+        (["once", "ask"], 0),
+        (["progress", "log"], 0),
+    ],
+)
+async def test_repeated_events_are_logged_once(steps: list[str], warnings: int, caplog: pytest.LogCaptureFixture) -> None:
+    app = App("test")
+
+    @app.tool
+    def works(ctx: Context) -> str:
+        for step in steps:
+            if step == "ask":
+                ctx.elicit("Sure?", bool).data  # noqa: B018
+            elif step == "progress":
+                ctx.progress(1)
+            elif step == "log":
+                ctx.log.info("begun")
+            else:
+                ctx.once("report", lambda: bool(ctx.progress(1)))
+        return "done"
+
+    for _ in range(2):
+        assert (await call(app, "works", answers=[True] * steps.count("ask"))).text == "done"
+    message = f'{where(works)}: tool "works" sends progress or log messages before an answered question'
+    assert [r.getMessage().partition(",")[0] for r in caplog.records] == [message] * warnings
 
 
 async def test_a_changed_question_is_asked_anew() -> None:

@@ -69,6 +69,7 @@ class Context:
         "_closed",
         "_counts",
         "_dropped",
+        "_emitted",
         "_ended",
         "_loop",
         "_meta",
@@ -76,6 +77,7 @@ class Context:
         "_pump",
         "_questions",
         "_queue",
+        "_repeated",
         "_request",
         "_response",
         "_thread",
@@ -111,6 +113,8 @@ class Context:
         self._dropped: str | None = None  # A coroutine of the call that was not awaited.
         self._together = 0
         self._ended = False
+        self._emitted = False  # An event was created.
+        self._repeated = False  # An event was created before an answered question, and therefore in an earlier round too.
 
     # The caller.
 
@@ -167,6 +171,7 @@ class Context:
             self.check()
         if not self._call.progress_wanted:
             return _DONE
+        self._emitted = True
         return self._emit(self._response(progress=v1.Progress(progress=done, total=total, message=message)))
 
     def check(self) -> None:
@@ -338,6 +343,7 @@ class Context:
             key = f"{kind}-{digest}" if count == 1 else f"{kind}-{digest}-{count}"
         self._asked.add(key)
         answer = answers.get(key)
+        self._repeated = self._repeated or (self._emitted and answer is not None)
         # An answer of another kind is ignored: the question is asked again.
         if answer is None or answer.WhichOneof("response") not in (request.WhichOneof("request"), "error"):
             self._questions[key] = request
@@ -500,6 +506,7 @@ class Log:
         wanted = self._ctx._call.log_level
         if wanted == v1.LOG_LEVEL_UNSPECIFIED or severity < wanted:
             return None
+        self._ctx._emitted = True
         return self._ctx._response(log=v1.LogMessage(level=severity, logger=logger, data=any_json(data)))
 
     def debug(self, data: Any, logger: str | None = None) -> Awaitable[None]:

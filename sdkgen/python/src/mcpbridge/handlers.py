@@ -79,6 +79,7 @@ class Handler(Generic[P, R]):
         self.name = name
         self.signature = of
         self.context = of.context
+        self.warned = False  # Whether it was logged that the function repeats events.
         self.is_async = inspect.iscoroutinefunction(self.fn) or inspect.iscoroutinefunction(type(self.fn).__call__)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -268,6 +269,15 @@ class Calls:
             self.running -= 1
         if ctx is not None:
             await ctx._close()
+            if ctx._repeated and not handler.warned:
+                handler.warned = True
+                log.warning(
+                    '%s: %s "%s" sends progress or log messages before an answered question, and so again in each round; '
+                    "send them after the question or in ctx.once",
+                    where(handler.fn),
+                    handler.kind,
+                    handler.name,
+                )
             if ctx._ended:  # A question has no answer yet, whatever the function returned.
                 try:
                     return ctx._input_required()

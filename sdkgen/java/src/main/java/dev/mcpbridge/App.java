@@ -29,9 +29,11 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Consumer;
 import java.util.function.LongConsumer;
@@ -101,6 +103,8 @@ public final class App {
   private volatile Map<String, TemplateEntry> templates = Map.of();
   private volatile Map<String, PromptEntry> prompts = Map.of();
   private volatile Map<Completed, CompleterEntry> completers = Map.of();
+
+  private final Set<String> warned = ConcurrentHashMap.newKeySet(); // Warnings about handlers that repeat events.
 
   App(String name, String version) {
     this.name = name;
@@ -369,6 +373,8 @@ public final class App {
     }
     return round(
         ctx,
+        "tool \"" + name + "\"",
+        tool.where,
         () -> Content.result(await(tool.handler.handle(tool.arguments.parse(arguments), ctx), ctx), tool.output, tool.mayBeNothing),
         e -> Content.failure(e instanceof ToolException ? e.getMessage() : failed("tool \"" + name + "\"", e, tool.where)));
   }
@@ -379,13 +385,23 @@ public final class App {
     ResourceEntry resource = resources.get(uri);
     if (resource != null) {
       String type = resource.message.hasMimeType() ? resource.message.getMimeType() : null;
-      return round(ctx, () -> Content.resources(await(resource.handler.handle(null, ctx), ctx), uri, type), e -> refused("resource", uri, e, resource.where));
+      return round(
+          ctx,
+          "resource \"" + uri + "\"",
+          resource.where,
+          () -> Content.resources(await(resource.handler.handle(null, ctx), ctx), uri, type),
+          e -> refused("resource", uri, e, resource.where));
     }
     for (TemplateEntry t : templates.values()) {
       Map<String, String> variables = t.template.match(uri);
       if (variables != null) {
         String type = t.message.hasMimeType() ? t.message.getMimeType() : null;
-        return round(ctx, () -> Content.resources(await(t.handler.handle(variables, ctx), ctx), uri, type), e -> refused("resource", uri, e, t.where));
+        return round(
+            ctx,
+            "resource template \"" + t.message.getUriTemplate() + "\"",
+            t.where,
+            () -> Content.resources(await(t.handler.handle(variables, ctx), ctx), uri, type),
+            e -> refused("resource", uri, e, t.where));
       }
     }
     throw notFound("resource", uri, resources.keySet());
@@ -419,6 +435,8 @@ public final class App {
     String description = prompt.message.hasDescription() ? prompt.message.getDescription() : null;
     return round(
         ctx,
+        "prompt \"" + request.getName() + "\"",
+        prompt.where,
         () -> Content.prompt(await(prompt.handler.handle(arguments, ctx), ctx), description),
         e -> refused("prompt", request.getName(), e, prompt.where));
   }
@@ -469,7 +487,7 @@ public final class App {
   }
 
   /** Runs one round of a call: returns its result or its input requests, or throws. */
-  private MessageLite round(Context ctx, Work work, OnFailure failure) {
+  private MessageLite round(Context ctx, String what, Supplier<String> where, Work work, OnFailure failure) {
     if (ctx.isCancelled()) { // Canceled while it waited for a thread: do not start.
       throw new CancellationException("the caller has given up");
     }
@@ -490,6 +508,9 @@ public final class App {
     } finally {
       ctx.exit();
     }
+    if (ctx.repeated()) {
+      warnOfRepeated(where.get() + ": " + what);
+    }
     if (!ctx.ended()) {
       return answer;
     }
@@ -497,6 +518,15 @@ public final class App {
       return ctx.inputRequired(); // A question has no answer yet, whatever the handler returned.
     } catch (IllegalStateException e) {
       return failure.answer(e);
+    }
+  }
+
+  private void warnOfRepeated(String what) {
+    if (warned.add(what)) {
+      String warning =
+          what + " sends progress or log messages before an answered question, and so again in each round; send them after the"
+              + " question or in ctx.once";
+      System.getLogger("mcpbridge").log(System.Logger.Level.WARNING, warning);
     }
   }
 

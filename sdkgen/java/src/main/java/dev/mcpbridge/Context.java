@@ -66,6 +66,8 @@ public final class Context implements Asks, Progress, Cancellation {
 
   private volatile boolean cancelled;
   private volatile boolean ended; // The round has ended: a question has no answer yet.
+  private volatile boolean sent; // An event was sent.
+  private volatile boolean repeated; // An event was sent before an answered question, and therefore in an earlier round too.
   private final Object handling = new Object(); // Guards thread and whenCancelled.
   private final List<Runnable> whenCancelled = new ArrayList<>(0);
   private Thread thread; // The thread that runs the handler.
@@ -159,6 +161,7 @@ public final class Context implements Asks, Progress, Cancellation {
     if (message != null) {
       progress.setMessage(message);
     }
+    sent = true;
     events.progress(progress.build());
   }
 
@@ -404,6 +407,7 @@ public final class Context implements Asks, Progress, Cancellation {
     }
     asked.add(key);
     InputResponse answer = answers.get(key);
+    repeated |= sent && answer != null;
     // An answer of another kind is ignored: the question is asked again.
     if (answer == null || !(answer.hasError() || answer.getResponseCase().name().toLowerCase(java.util.Locale.ROOT).equals(kind))) {
       questions.put(key, request);
@@ -453,6 +457,10 @@ public final class Context implements Asks, Progress, Cancellation {
     return ended;
   }
 
+  boolean repeated() {
+    return repeated;
+  }
+
   /** Returns the InputRequired of a round with questions. Throws IllegalStateException if the state is too large. */
   synchronized InputRequired inputRequired() {
     load();
@@ -489,6 +497,7 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   void emit(LogMessage message) {
+    sent = true;
     events.log(message);
   }
 

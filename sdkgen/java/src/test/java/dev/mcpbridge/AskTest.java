@@ -24,6 +24,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 
 /** Asking: rounds, answers, what is remembered between them. */
@@ -123,6 +124,49 @@ class AskTest {
     assertEquals("Receipt[size=7, list=[1]] Ada Bob", called.text());
     assertEquals(List.of(7, -1), charged);
     assertEquals(4, called.rounds());
+  }
+
+  @Test
+  void repeatedEventsAreLoggedOnce() {
+    interface Step {
+      void take(Context ctx);
+    }
+    record Case(String name, boolean warns, List<Step> steps) {}
+    Step ask = ctx -> ctx.elicit("Sure?", Boolean.class).data();
+    Step report = ctx -> ctx.progress(1, null, null);
+    Step write = ctx -> ctx.log().info("begun");
+    Step reportOnce = ctx -> ctx.once("report", () -> report.take(ctx));
+    List<Case> cases =
+        List.of(
+            new Case("progress-before", true, List.of(report, ask)),
+            new Case("log-before", true, List.of(write, ask)),
+            new Case("progress-between", true, List.of(ask, report, ask)),
+            new Case("progress-after", false, List.of(ask, report)),
+            new Case("progress-once", false, List.of(reportOnce, ask)),
+            new Case("no-question", false, List.of(report, write)));
+    List<String> warnings = new ArrayList<>();
+    Logger logger = Logger.getLogger("mcpbridge");
+    logger.setFilter(record -> warnings.add(record.getMessage()));
+    try {
+      for (Case c : cases) {
+        tool(
+            c.name,
+            (in, ctx) -> {
+              c.steps.forEach(step -> step.take(ctx));
+              return "done";
+            });
+        warnings.clear();
+        for (int i = 0; i < 2; i++) {
+          assertEquals("done", caller(true, true).tool(c.name).text());
+        }
+        assertEquals(c.warns ? 1 : 0, warnings.size(), c.name + ": " + warnings);
+        if (c.warns) {
+          assertTrue(warnings.get(0).contains("tool \"" + c.name + "\" sends progress or log messages before an answered question"), warnings.get(0));
+        }
+      }
+    } finally {
+      logger.setFilter(null);
+    }
   }
 
   @Test
