@@ -182,6 +182,7 @@ export class App {
   #current: AsyncLocalStorage<Context> | undefined; // The current call, if console output is forwarded.
   #toolList: ListToolsResponse | undefined;
   readonly #mistakes: string[] = [];
+  readonly #warned = new Set<string>(); // Definitions whose handlers repeat events.
 
   constructor(
     readonly name: string,
@@ -474,6 +475,7 @@ export class App {
       emit,
       "",
       started,
+      `${tool.at}: ${what}`,
       async (ctx) => tool.handler((await check(tool.input, request.name, tool.usage, parse(tool.input, request.arguments))) as never, ctx as never),
       async (value) => {
         if (tool.output && !isContent(value)) value = await validated(tool.output, value, what);
@@ -492,17 +494,20 @@ export class App {
   async readResource(request: ReadResourceRequest, emit: Emit, started?: (caller: Caller) => void): Promise<ReadResourceResponse> {
     const { uri } = request;
     const [resource, variables] = await this.#find(uri);
+    const what = `resource "${uri}"`;
+    const defined = "uriTemplate" in resource.message ? `resource template "${resource.message.uriTemplate}"` : what;
     return await this.#round<ReadResourceResponse>(
       request,
       emit,
       uri,
       started,
+      `${resource.at}: ${defined}`,
       (ctx) => resource.handler(variables as never, ctx as never),
       (value) => {
         const read = readResult(value, uri, resource.options.mimeType);
         return { event: { $case: "result", value: { ...read, ...cache(resource.options) } } };
       },
-      (e) => refuse(`resource "${uri}"`, e, resource.at),
+      (e) => refuse(what, e, resource.at),
     );
   }
 
@@ -520,20 +525,22 @@ export class App {
   async getPrompt(request: GetPromptRequest, emit: Emit, started?: (caller: Caller) => void): Promise<GetPromptResponse> {
     const prompt = this.#prompts.get(request.name);
     if (!prompt) throw notFound("prompt", request.name, this.#prompts.keys());
+    const what = `prompt "${request.name}"`;
     return await this.#round<GetPromptResponse>(
       request,
       emit,
       "",
       started,
+      `${prompt.at}: ${what}`,
       async (ctx) => {
         const checked = await prompt.input.validate(fromText(prompt.input, request.arguments));
         if (checked.issues) {
-          throw new McpError(-32602, `prompt "${request.name}": the arguments are not valid.\n${list(checked.issues, request.arguments)}`);
+          throw new McpError(-32602, `${what}: the arguments are not valid.\n${list(checked.issues, request.arguments)}`);
         }
         return prompt.handler(checked.value as never, ctx as never);
       },
       (value) => ({ event: { $case: "result", value: promptResult(value, prompt.message.description) } }),
-      (e) => refuse(`prompt "${request.name}"`, e, prompt.at),
+      (e) => refuse(what, e, prompt.at),
     );
   }
 
@@ -543,6 +550,7 @@ export class App {
     emit: Emit,
     uri: string,
     started: ((caller: Caller) => void) | undefined,
+    definition: string,
     call: (ctx: Context) => unknown,
     finish: (value: unknown) => Promised<R>,
     failed: (e: unknown) => R,
@@ -562,6 +570,7 @@ export class App {
     } finally {
       this.running--;
       ctx.close();
+      if (ctx.repeated) this.#warnOfRepeated(definition);
     }
     if (!ctx.ended && response) return response;
     try {
@@ -569,6 +578,13 @@ export class App {
     } catch (e) {
       return failed(e);
     }
+  }
+
+  #warnOfRepeated(definition: string): void {
+    if (this.#warned.has(definition)) return;
+    this.#warned.add(definition);
+    const where = "send them after the question or in ctx.once";
+    report("warn", `mcpbridge: ${definition} sends progress or log messages before an answered question, and so again in each round; ${where}`);
   }
 
   /** Implements Complete. */

@@ -167,6 +167,8 @@ export class Context<Request extends Round = Round> extends Caller {
   #log: Log | undefined;
   #closed = false;
   #ended = false;
+  #sent = false;
+  #repeated = false;
   #asking: Asking | undefined;
 
   constructor(home: Owner, request: Request, emit: Emit, uri = "") {
@@ -192,6 +194,7 @@ export class Context<Request extends Round = Round> extends Caller {
   /** Tells how far the call has come. `done` has to grow from one to the next. */
   async progress(done: number, total?: number, message?: string): Promise<void> {
     if (!this.call?.progressWanted || this.#closed) return;
+    this.#sent = true;
     await this.#emit({ $case: "progress", value: { progress: done, total, message, meta: "", extra: "" } });
   }
 
@@ -206,6 +209,7 @@ export class Context<Request extends Round = Round> extends Caller {
     const wanted = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
     if (wanted === LogLevel.UNSPECIFIED || severity < wanted || this.#closed) return;
     const value = { level: severity, logger, data: logged(data), meta: "", extra: "" };
+    this.#sent = true;
     await this.#emit({ $case: "log", value });
   }
 
@@ -339,7 +343,10 @@ export class Context<Request extends Round = Round> extends Caller {
     asked.add(key);
     const answer = answers.get(key);
     // An answer of another kind is ignored: the question is asked again.
-    if (answer?.response && [kind, "error"].includes(answer.response.$case)) return answer;
+    if (answer?.response && [kind, "error"].includes(answer.response.$case)) {
+      this.#repeated ||= this.#sent;
+      return answer;
+    }
     questions.set(key, request);
     return undefined;
   }
@@ -354,6 +361,11 @@ export class Context<Request extends Round = Round> extends Caller {
   /** Reports whether a question without an answer was awaited. */
   get ended(): boolean {
     return this.#ended;
+  }
+
+  /** Reports whether an event was sent before an answered question, and therefore in an earlier round too. */
+  get repeated(): boolean {
+    return this.#repeated;
   }
 
   /** Throws if the handler returned without awaiting a question. */

@@ -246,6 +246,32 @@ test("a tool that a model wished for may have failed", () => {
   expect(toolResult({ id: "1" }, { n: 1 }).block.block?.value).toMatchObject({ structuredContent: '{"n":1}', isError: undefined });
 });
 
+describe("a warning that events are repeated", () => {
+  type Step = (ctx: Context) => Promise<unknown>;
+  const ask: Step = (ctx) => ctx.elicit("Sure?", z.boolean());
+  const report: Step = (ctx) => ctx.progress(1);
+  const write: Step = (ctx) => ctx.log.info("begun");
+  const reportOnce: Step = (ctx) => ctx.once("report", () => ctx.progress(1));
+  test.each<[string, Step[], number]>([
+    ["progress before the question", [report, ask], 1],
+    ["log message before the question", [write, ask], 1],
+    ["progress between two questions", [ask, report, ask], 1],
+    ["progress after the question", [ask, report], 0],
+    ["progress in once", [reportOnce, ask], 0],
+    ["no question", [report, write], 0],
+  ])("is logged once: %s", async (_, steps, warnings) => {
+    const log = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    const a = tool(async (_, ctx) => {
+      for (const step of steps) await step(ctx);
+      return "done";
+    });
+    for (let i = 0; i < 2; i++) expect((await call(a, "t", {}, { elicit: [true, true] })).text).toBe("done");
+    const warning = expect.stringMatching(/^mcpbridge: ask\.test\.ts:\d+: tool "t" sends progress or log messages before an answered question,/) as string;
+    expect(log.mock.calls).toEqual(Array.from({ length: warnings }, () => [warning]));
+    log.mockRestore();
+  });
+});
+
 test("the state is bounded", async () => {
   const a = tool(async (_, ctx) => {
     await ctx.once("orders", () => "x".repeat(40_000));
