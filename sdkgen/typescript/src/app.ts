@@ -565,6 +565,7 @@ export class App {
       if (!ctx.ended) ctx.checkAwaited();
       response = value instanceof Required ? required(value.message) : await finish(value);
     } catch (e) {
+      if (ctx.canceled) throw CANCELED;
       // A question has no answer yet, whatever the handler returned.
       if (!ctx.ended) response = failed(e instanceof Suspend ? new Error(e.toString()) : e);
     } finally {
@@ -610,6 +611,7 @@ export class App {
       try {
         values = await completer(typed, request.completionContext?.arguments ?? {}, caller);
       } catch (e) {
+        if (caller.canceled) throw CANCELED;
         refuse(`the completion of "${name}"`, e, undefined);
       } finally {
         this.running--;
@@ -643,6 +645,9 @@ export class App {
     await run(this, options.listen);
   }
 }
+
+// The response to a canceled call, which is not sent. Errors of its handler follow from the cancellation, and are not logged.
+const CANCELED = new StatusError(status.CANCELLED, "the caller canceled the call");
 
 const APP_OPTIONS = [
   "title", "description", "websiteUrl", "icons", "instructions", "declares", "ttlMs", "cacheScope", "meta", "maxConcurrentCalls",

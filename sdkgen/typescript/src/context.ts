@@ -52,7 +52,7 @@ const UNKNOWN_CLIENT: Implementation = { name: "", version: "", icons: [], extra
 export class Caller {
   protected readonly call: CallContext | undefined;
   #abort: AbortController | undefined;
-  #cancelled = false;
+  #canceled = false;
   #meta: JsonObject | undefined;
 
   constructor(call: CallContext | undefined) {
@@ -62,7 +62,7 @@ export class Caller {
   /** Aborted when the call is canceled. Pass it to functions that accept a signal, such as `fetch`. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
-    if (this.#cancelled) this.#abort.abort();
+    if (this.#canceled) this.#abort.abort();
     return this.#abort.signal;
   }
 
@@ -97,9 +97,14 @@ export class Caller {
     return (this.#meta ??= toObject(this.call?.meta ?? ""));
   }
 
+  /** Internal: whether the call was canceled. */
+  get canceled(): boolean {
+    return this.#canceled;
+  }
+
   /** Internal: cancels the call. */
   cancel(): void {
-    this.#cancelled = true;
+    this.#canceled = true;
     this.#abort?.abort();
   }
 }

@@ -19,8 +19,9 @@ import {
   user,
   VisitRequired,
   type App,
+  type Caller,
 } from "../src/index.js";
-import { CompleteRequest, LogLevel, type ListenResponse } from "../src/v1.js";
+import { CallToolRequest, CompleteRequest, GetPromptRequest, LogLevel, ReadResourceRequest, type ListenResponse } from "../src/v1.js";
 import { call, complete, EVERYTHING, prompt, read } from "../src/testing.js";
 
 const printed = vi.spyOn(console, "error");
@@ -369,4 +370,24 @@ test("lists of what there is nothing of are not there", () => {
   const a = app("test", "1", { ttlMs: 0, cacheScope: "public" }).tool("t", {}, () => "");
   expect(a.listTools({})).toMatchObject({ ttlMs: 0, cacheScope: 1 });
   expect(() => a.listPrompts({})).toThrow("test has no prompts");
+});
+
+test("a failure that follows the cancellation of its own call is not logged", async () => {
+  const untilCanceled = (_: unknown, { signal }: Caller) =>
+    new Promise<never>((_, reject) => { signal.addEventListener("abort", () => { reject(new DOMException("aborted", "AbortError")); }); });
+  const a = app("test", "1")
+    .tool("wait", {}, untilCanceled)
+    .prompt("wait", { arguments: { n: z.string() }, complete: { n: (_, __, caller) => untilCanceled(_, caller) } }, untilCanceled)
+    .resource("wait:now", {}, untilCanceled);
+  const emit = () => Promise.resolve();
+  const cancel = (caller: Caller) => void setImmediate(() => { caller.cancel(); });
+  const reference = { reference: { $case: "prompt" as const, value: { name: "wait" } } };
+  const calls = [
+    a.callTool(CallToolRequest.fromPartial({ name: "wait" }), emit, cancel),
+    a.getPrompt(GetPromptRequest.fromPartial({ name: "wait", arguments: { n: "1" } }), emit, cancel),
+    a.readResource(ReadResourceRequest.fromPartial({ uri: "wait:now" }), emit, cancel),
+    a.complete(CompleteRequest.fromPartial({ ref: reference, argument: { name: "n" } }), cancel),
+  ];
+  for (const outcome of await Promise.allSettled(calls)) expect(outcome).toMatchObject({ reason: { code: 1 } });
+  expect(printed).not.toHaveBeenCalled();
 });
