@@ -22,6 +22,12 @@ func ElicitsURLs(c *pb.ClientCapabilities) bool { return c.GetElicitation().GetU
 func MissingCapabilities(have *pb.ClientCapabilities, req *pb.InputRequest) *pb.ClientCapabilities {
 	switch r := req.GetRequest().(type) {
 	case *pb.InputRequest_Elicit:
+		if r.Elicit.GetRaw() != "" { // in a mode that the client may have declared under a name that the contract lacks
+			if have.GetElicitation() == nil {
+				return &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}
+			}
+			return nil
+		}
 		if r.Elicit.GetUrl() != nil {
 			if !ElicitsURLs(have) {
 				return &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}}

@@ -166,7 +166,7 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) || !strings.HasPrefix(text, strings.TrimSuffix(got.GetMessage(), "…")) {
 				t.Errorf("%s of %d bytes has become %d: %.20q", where, n, len(got.GetMessage()), got.GetMessage())
 			}
-			if e.RPC != nil && got.GetData() != string(rpc.GetData()) {
+			if e.RPC != nil && got.GetData() != rpc.GetData() {
 				t.Errorf("%s of %d bytes: the data has become %.50s", where, n, got.GetData())
 			}
 			if len(e.Error()) > most {

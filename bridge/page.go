@@ -10,7 +10,7 @@ import (
 type Page struct {
 	NextCursor  **string
 	TTL         **int64 // in milliseconds
-	CacheScope  **pb.CacheScope
+	CacheScope  *string
 	Meta, Extra *string
 }
 

@@ -164,14 +164,14 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 			form := &pb.ElicitForm{Message: "What\x1b[2J would you like?", RequestedSchema: cmp.Or(s.form, orderForm)}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}})
 		}
-		return say(strings.ToLower(strings.TrimPrefix(answer.GetElicit().GetAction().String(), "ELICIT_ACTION_"))+" "+
-			string(answer.GetElicit().GetContent()), false)
+		return say(answer.GetElicit().GetAction()+" "+
+			answer.GetElicit().GetContent(), false)
 	case "visit":
 		if answer == nil {
 			page := &pb.ElicitUrl{Message: "Pay there.", Url: "https://pay.example.com/1"}
 			return elicit(&pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: page}})
 		}
-		return say(answer.GetElicit().GetAction().String(), false)
+		return say(answer.GetElicit().GetAction(), false)
 	case "hold":
 		select {
 		case <-s.held:
@@ -180,7 +180,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return say("held", false)
 	case "dream":
 		if answer == nil {
-			message := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{
+			message := &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{
 				{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "Of what\x1b[2J do you\ndream?"}}},
 			}}
 			return ask(&pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
@@ -247,7 +247,7 @@ func (s *shop) ListPrompts(_ context.Context, req *pb.ListPromptsRequest) (*pb.L
 func (*shop) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamingServer[pb.GetPromptResponse]) error {
 	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "Not more than " + req.GetArguments()["price"] + "."}}}
 	return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Result{
-		Result: &pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: block}}},
+		Result: &pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: "user", Content: block}}},
 	}})
 }
 
@@ -862,7 +862,7 @@ func TestAnswerToAWholeFormOrPage(t *testing.T) {
 	if got := runCommand(t, "", "call", shop, "order", "--answer", "/accept"); got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, "size, count") {
 		t.Errorf("without the required fields, it said %+v", got)
 	}
-	for action, want := range map[string]string{"/accept": "ELICIT_ACTION_ACCEPT", "/decline": "ELICIT_ACTION_DECLINE", "/cancel": "ELICIT_ACTION_CANCEL"} {
+	for action, want := range map[string]string{"/accept": "accept", "/decline": "decline", "/cancel": "cancel"} {
 		got := runCommand(t, "", "call", shop, "visit", "--answer", action)
 		if got.code != problem.ExitOK || got.stdout != want+"\n" || strings.Contains(got.stderr, "https://pay.example.com/1") != (action == "/accept") {
 			t.Errorf("a page with %s: it said %+v", action, got)
@@ -878,7 +878,7 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 	s, shop := startShop(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"text": "Of electric sheep.\n", "json": `{"content": {"type": "text", "text": "Of sheep."}, "model": "android"}`, "wrong": `{"content": {"type": "dance"}}`,
+		"text": "Of electric sheep.\n", "json": `{"content": {"type": "text", "text": "Of sheep."}, "model": "android"}`, "wrong": `{"content": {"type": "text"}}`,
 		"object": `{"sheep": 1}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -1083,7 +1083,7 @@ func TestWebPageOnATerminal(t *testing.T) {
 	x.expect("https://pay.example.com/1")
 	x.expect("It is of pay.example.com.")
 	x.write("yes\n")
-	x.expect("ELICIT_ACTION_ACCEPT")
+	x.expect("accept")
 	x.wait()
 }
 

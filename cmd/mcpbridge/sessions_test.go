@@ -67,7 +67,7 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 		}}
 		for key := range asked.GetRequests() {
 			req.InputResponses = map[string]*pb.InputResponse{key: {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-				Action: pb.ElicitAction_ELICIT_ACTION_DECLINE,
+				Action: "decline",
 			}}}}
 		}
 		s, err := pb.NewMcpServiceClient(conn).CallTool(ctx, req, grpc.WaitForReady(true))

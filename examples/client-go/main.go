@@ -108,13 +108,13 @@ func answer(question *pb.InputRequest) *pb.InputResponse {
 	if sampling := question.GetCreateMessage(); sampling != nil {
 		said := ask("model", sampling.GetMessages()[0].GetContent()[0].GetText().GetText())
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
-			Role: pb.Role_ROLE_ASSISTANT, Model: "you",
+			Role: "assistant", Model: "you",
 			Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: said}}}},
 		}}}
 	}
 	form := ask("question", question.GetElicit().GetForm().GetMessage())
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: form,
+		Action: "accept", Content: form,
 	}}}
 }
 
@@ -167,7 +167,7 @@ func explain(err error) {
 		case *pb.CallFailure:
 			fmt.Println("  "+d.GetReason(), d.GetOutcome())
 		case *pb.JsonRpcError:
-			fmt.Println("  JSON-RPC", d.GetCode(), string(d.GetData()))
+			fmt.Println("  JSON-RPC", d.GetCode(), d.GetData())
 		}
 	}
 }

@@ -56,10 +56,10 @@ def call(name: str, arguments: str = "", **answers: object) -> None:
 def answer(question: input_pb2.InputRequest) -> input_pb2.InputResponse:
     if question.HasField("create_message"):
         said = ask("model", question.create_message.messages[0].content[0].text.text)
-        message = {"role": "ROLE_ASSISTANT", "model": "you", "content": [{"text": {"text": said}}]}
+        message = {"role": "assistant", "model": "you", "content": [{"text": {"text": said}}]}
         return input_pb2.InputResponse(create_message=message)
     form = ask("question", question.elicit.form.message)
-    return input_pb2.InputResponse(elicit={"action": "ELICIT_ACTION_ACCEPT", "content": form})
+    return input_pb2.InputResponse(elicit={"action": "accept", "content": form})
 
 
 def ask(who: str, question: str) -> str:

@@ -10,9 +10,9 @@ import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { AnySchema } from "@bufbuild/protobuf/wkt";
 import { credentials, Metadata, status, type ServiceError } from "@grpc/grpc-js";
 
-import { ContentBlock, Role } from "./gen/mcpbridge/v1/common.js";
+import { ContentBlock } from "./gen/mcpbridge/v1/common.js";
 import { CallFailure, CallFailure_Outcome, JsonRpcError } from "./gen/mcpbridge/v1/error.js";
-import { ElicitAction, InputResponse, type InputRequest } from "./gen/mcpbridge/v1/input.js";
+import { InputResponse, type InputRequest } from "./gen/mcpbridge/v1/input.js";
 import * as v1 from "./gen/mcpbridge/v1/service.js";
 
 const [address = "", server] = process.argv.slice(2);
@@ -66,12 +66,13 @@ async function answer({ request }: InputRequest): Promise<InputResponse> {
     const text = await ask("model", prompt?.$case === "text" ? prompt.value.text : "");
     const content = [ContentBlock.fromPartial({ block: { $case: "text", value: { text } } })];
     return InputResponse.fromPartial({
-      response: { $case: "createMessage", value: { role: Role.ASSISTANT, model: "you", content } },
+      response: { $case: "createMessage", value: { role: "assistant", model: "you", content } },
     });
   }
   const mode = request?.$case === "elicit" ? request.value.mode : undefined;
-  const form = await ask("question", mode?.value.message ?? "");
-  const value = { action: ElicitAction.ACCEPT, content: form };
+  // Or url. A mode or a request that MCP adds later is raw, its JSON.
+  const content = await ask("question", mode?.$case === "form" ? mode.value.message : "");
+  const value = { action: "accept", content };
   return InputResponse.fromPartial({ response: { $case: "elicit", value } });
 }
 

@@ -32,7 +32,7 @@ func form(message, schema string) *pb.InputRequest {
 }
 
 func model(prompt string, maxTokens int64) *pb.InputRequest {
-	m := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{text(prompt)}}
+	m := &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{text(prompt)}}
 	r := &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{m}, MaxTokens: maxTokens}
 	return &pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: r}}
 }
@@ -72,18 +72,17 @@ func refused(answers map[string]*pb.InputResponse) string {
 
 // said describes the user's answer.
 func said(e *pb.ElicitResult) string {
-	action := strings.ToLower(strings.TrimPrefix(e.GetAction().String(), "ELICIT_ACTION_"))
 	content := e.GetContent()
 	if content == "" {
 		content = "{}"
 	}
-	return "action=" + action + ", content=" + content
+	return "action=" + e.GetAction() + ", content=" + content
 }
 
 // field returns a member of the form that the user filled in, if it is a text.
 func field(e *pb.ElicitResult, name string) (value string, ok bool) {
 	var content map[string]json.RawMessage
-	if e.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT || json.Unmarshal([]byte(e.GetContent()), &content) != nil {
+	if e.GetAction() != "accept" || json.Unmarshal([]byte(e.GetContent()), &content) != nil {
 		return "", false
 	}
 	return value, json.Unmarshal(content[name], &value) == nil

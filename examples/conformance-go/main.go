@@ -78,5 +78,5 @@ func (*server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespo
 // Everything that can be listed is the same for every caller, and may change at any time.
 var (
 	listTTL   = proto.Int64(0)
-	listScope = pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum()
+	listScope = "public"
 )

@@ -107,7 +107,7 @@ func (p *prompt) get(req *pb.GetPromptRequest, stream grpc.ServerStreamingServer
 	}
 	result := &pb.GetPromptResult{Description: proto.String(p.description)}
 	for _, c := range content {
-		result.Messages = append(result.Messages, &pb.PromptMessage{Role: pb.Role_ROLE_USER, Content: c})
+		result.Messages = append(result.Messages, &pb.PromptMessage{Role: "user", Content: c})
 	}
 	return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Result{Result: result}})
 }

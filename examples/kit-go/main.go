@@ -88,6 +88,7 @@ func newApp() *kit {
 	tool(k, "structured", structured)
 	tool(k, "survey", k.survey)
 	tool(k, "tell", tell)
+	tool(k, "unknown", unknown)
 	tool(k, "update", k.update)
 	tool(k, "wait", k.wait)
 	tool(k, "who", who)
@@ -114,6 +115,14 @@ func echo(_ context.Context, arguments raw) (string, error) { return string(argu
 
 func structured(_ context.Context, arguments raw) (*mcpbridge.Result, error) {
 	return &mcpbridge.Result{StructuredContent: arguments}, nil
+}
+
+func unknown(context.Context, none) (*mcpbridge.Result, error) {
+	text := mcpbridge.Text("x")
+	text.GetText().Annotations = &pb.Annotations{Audience: []string{"judge"}}
+	return &mcpbridge.Result{Content: []*mcpbridge.Content{
+		{Block: &pb.ContentBlock_Raw{Raw: `{"type":"acme","n":9007199254740993}`}}, text,
+	}}, nil
 }
 
 func who(ctx context.Context, _ none) (string, error) {
@@ -308,7 +317,7 @@ func form(message, field string) *pb.InputRequest {
 }
 
 func accepted(a *pb.ElicitResult) bool {
-	return a.GetAction() == pb.ElicitAction_ELICIT_ACTION_ACCEPT
+	return a.GetAction() == "accept"
 }
 
 func ask(ctx context.Context, _ raw) (string, error) {
@@ -336,7 +345,7 @@ func many(ctx context.Context, _ none) (string, error) {
 		return "", mcpbridge.Require(ctx, &pb.InputRequired{Requests: map[string]*pb.InputRequest{
 			"form": form("q", "a"),
 			"model": {Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
-				MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{mcpbridge.Text("2+2?")}}},
+				MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: "user", Content: []*pb.ContentBlock{mcpbridge.Text("2+2?")}}},
 			}}},
 			"roots": {Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
 		}})

@@ -66,8 +66,8 @@ async def ask(ctx: Context, **_: Any) -> str | v1.InputRequired:
     if "name" not in answers:
         return v1.InputRequired(requests={"name": form("who are you?", "name")})
     name = answers["name"].elicit
-    if name.action != v1.ELICIT_ACTION_ACCEPT:
-        return f"the user said {v1.ElicitAction.Name(name.action)}"
+    if name.action != "accept":
+        return f"the user said {name.action}"
     return v1.InputRequired(requests={"right": form("is that right?", "yes")}, state=f"name={name.content}".encode())
 
 
@@ -132,7 +132,7 @@ async def many(ctx: Context, **_: Any) -> str | v1.InputRequired:
     answers = ctx.request.input_responses
     if not answers:
         question = v1.ContentBlock(text=v1.TextContent(text="2+2?"))
-        message = v1.SamplingMessage(role=v1.ROLE_USER, content=[question])
+        message = v1.SamplingMessage(role="user", content=[question])
         model = v1.CreateMessageRequest(max_tokens=10, messages=[message])
         return v1.InputRequired(
             requests={
@@ -219,6 +219,12 @@ async def tell(ctx: Context, **_: Any) -> str:
 
 
 @tool
+async def unknown() -> v1.CallToolResult:
+    text = v1.TextContent(text="x", annotations=v1.Annotations(audience=["judge"]))
+    return v1.CallToolResult(content=[v1.ContentBlock(raw='{"type":"acme","n":9007199254740993}'), v1.ContentBlock(text=text)])
+
+
+@tool
 async def update(uri: str, **_: Any) -> str:
     app.notify_updated(uri)
     return "updated"
@@ -267,7 +273,7 @@ async def none(id: str) -> str:  # noqa: A002
 async def p(ctx: Context, x: str | None = None) -> str | v1.InputRequired:
     if x is None:
         answers = ctx.request.input_responses
-        if "x" not in answers or answers["x"].elicit.action != v1.ELICIT_ACTION_ACCEPT:
+        if "x" not in answers or answers["x"].elicit.action != "accept":
             return v1.InputRequired(requests={"x": form("which x?", "x")})
         x = answers["x"].elicit.content
     return f"x is {x}"

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import {
   app,
+  Content,
   image,
   inputRequired,
   InvalidAnswer,
@@ -13,13 +14,14 @@ import {
   NotFound,
   Refused,
   result,
+  text,
   ToolError,
   Unsupported,
   type Context,
   type Level,
   type Result,
 } from "mcpbridge";
-import { ElicitAction, LogLevel, Role, type CallToolRequest, type InputResponse } from "mcpbridge/v1";
+import { LogLevel, type CallToolRequest, type InputResponse } from "mcpbridge/v1";
 import { z } from "zod";
 
 console.log("noise before the start"); // It is log, and not a handshake.
@@ -55,7 +57,7 @@ tool("ask", async (_, ctx) => {
   if (ctx.state) return `${Buffer.from(ctx.state).toString()} ${elicited(right)?.content}`;
   if (!name) return inputRequired({ requests: { name: form("who are you?", "name") } });
   const said = elicited(name);
-  if (said?.action !== ElicitAction.ACCEPT) return `the user said ELICIT_ACTION_${ElicitAction[said?.action ?? 0]}`;
+  if (said?.action !== "accept") return `the user said ${said?.action}`;
   return inputRequired({
     requests: { right: form("is that right?", "yes") },
     state: Buffer.from(`name=${said.content}`),
@@ -122,7 +124,7 @@ tool("levels", async (_, ctx) => {
 tool("many", (_, ctx) => {
   const { form: filled, model, roots } = ctx.request.inputResponses;
   if (!filled) {
-    const question = { role: Role.USER, content: [{ block: { $case: "text" as const, value: { text: "2+2?" } } }] };
+    const question = { role: "user", content: [{ block: { $case: "text" as const, value: { text: "2+2?" } } }] };
     return inputRequired({
       requests: {
         form: form("q", "a"),
@@ -192,6 +194,11 @@ tool("tell", async (_, ctx) => {
   }
 });
 
+tool("unknown", () => [
+  new Content({ block: { $case: "raw", value: '{"type":"acme","n":9007199254740993}' } }),
+  text("x", { audience: ["judge"] }),
+]);
+
 tool("update", ({ uri }) => {
   a.notifyUpdated(uri);
   return "updated";
@@ -225,7 +232,7 @@ a.resource("test://{id}", { name: "t" }, ({ id }) => {
 a.prompt("p", { arguments: { x: z.string().optional() }, complete: { x: (typed) => [`${typed}!`] } }, ({ x }, ctx) => {
   if (x === undefined) {
     const said = elicited(ctx.request.inputResponses.x);
-    if (said?.action !== ElicitAction.ACCEPT) return inputRequired({ requests: { x: form("which x?", "x") } });
+    if (said?.action !== "accept") return inputRequired({ requests: { x: form("which x?", "x") } });
     x = said.content;
   }
   return `x is ${x}`;

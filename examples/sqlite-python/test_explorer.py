@@ -201,7 +201,7 @@ async def test_an_answer_holds_for_what_was_asked(shop: Path) -> None:
     with closing(sqlite3.connect(shop)) as db:
         db.execute("INSERT INTO orders (total) VALUES (1)")
         db.commit()
-    yes = v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content='{"value":true}'))
+    yes = v1.InputResponse(elicit=v1.ElicitResult(action="accept", content='{"value":true}'))
     request.state = asked.state
     request.input_responses[question[0]].CopyFrom(yes)
     (again,) = (await app.call_tool(request, nobody)).input_required.requests.values()

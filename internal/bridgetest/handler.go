@@ -188,12 +188,12 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 	x, ok := r.GetArguments()["x"]
 	if !ok {
 		a := r.GetInputResponses()["x"].GetElicit()
-		if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
+		if a.GetAction() != "accept" {
 			return needs("", map[string]*pb.InputRequest{"x": Form("which x?", "x")})
 		}
 		x = a.GetContent()
 	}
-	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: pb.Role_ROLE_USER, Content: Text("x is %s", x).GetContent()[0]}}})
+	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: "user", Content: Text("x is %s", x).GetContent()[0]}}})
 }
 
 // Add adds a tool that returns its name, and notifies subscribers.

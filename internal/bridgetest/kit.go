@@ -28,6 +28,13 @@ var kit = map[string]tool{
 	"structured": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		return done(&pb.CallToolResult{StructuredContent: r.GetArguments(), Content: []*pb.ContentBlock{}})
 	},
+	// unknown returns content of a type, and for a role, that MCP does not define.
+	"unknown": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+		return done(&pb.CallToolResult{Content: []*pb.ContentBlock{
+			{Block: &pb.ContentBlock_Raw{Raw: `{"type":"acme","n":9007199254740993}`}},
+			{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "x", Annotations: &pb.Annotations{Audience: []string{"judge"}}}}},
+		}})
+	},
 	// who returns the context of the call.
 	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		c := r.GetContext()
@@ -57,7 +64,7 @@ var kit = map[string]tool{
 		}
 		if len(r.GetState()) == 0 {
 			a := r.GetInputResponses()["name"].GetElicit()
-			if a.GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
+			if a.GetAction() != "accept" {
 				if a != nil {
 					return done(Text("the user said %v", a.GetAction()))
 				}
@@ -74,7 +81,7 @@ var kit = map[string]tool{
 			return needs("", map[string]*pb.InputRequest{
 				"form": Form("q", "a"),
 				"model": {Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
-					MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: pb.Role_ROLE_USER, Content: Text("2+2?").GetContent()}},
+					MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: "user", Content: Text("2+2?").GetContent()}},
 				}}},
 				"roots": {Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
 			})
@@ -217,7 +224,7 @@ func describe(in *pb.InputResponse) string {
 	case pb.InputError_REASON_UNSPECIFIED: // there is no error
 	}
 	switch a := in.GetElicit(); a.GetAction() {
-	case pb.ElicitAction_ELICIT_ACTION_ACCEPT:
+	case "accept":
 		var form struct {
 			Value *string `json:"value"`
 		}
@@ -225,7 +232,7 @@ func describe(in *pb.InputResponse) string {
 			return "invalid"
 		}
 		return "accepted: " + *form.Value
-	case pb.ElicitAction_ELICIT_ACTION_DECLINE:
+	case "decline":
 		return "declined"
 	default:
 		return "cancelled"

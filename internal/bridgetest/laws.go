@@ -254,7 +254,7 @@ func toolCall(name, args string) *bridge.Call {
 
 func accept(content string) *pb.InputResponse {
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: content,
+		Action: "accept", Content: content,
 	}}}
 }
 
@@ -273,6 +273,7 @@ var scenarios = []scenario{
 	}},
 	{name: "call", calls: []*bridge.Call{
 		toolCall("echo", `{"b":9007199254740993,"a":1e2}`), toolCall("structured", `{"a":[1,null]}`), toolCall("who", `{}`),
+		toolCall("unknown", `{}`),
 		toolCall("count", `{}`), toolCall("fail", `{}`), toolCall("nosuch", `{}`), toolCall("exact", `{}`),
 	}},
 	{
@@ -284,7 +285,7 @@ var scenarios = []scenario{
 		answers: []map[string]*pb.InputResponse{{
 			"form": accept(`{"a":"b"}`),
 			"model": {Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
-				Role: pb.Role_ROLE_ASSISTANT, Model: "m", Content: Text("4").GetContent(),
+				Role: "assistant", Model: "m", Content: Text("4").GetContent(),
 			}}},
 			"roots": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}}}},
 		}},

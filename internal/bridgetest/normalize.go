@@ -53,21 +53,21 @@ func withoutChoices(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	switch m := m.(type) {
 	case *pb.DiscoverResponse:
-		m.TtlMs, m.CacheScope, m.Limits = nil, nil, nil
+		m.TtlMs, m.CacheScope, m.Limits = nil, "", nil
 		if p := m.GetCapabilities().GetPrompts(); p != nil {
 			p.ListChanged = nil // depends on the program
 		}
 	case *pb.ListToolsResponse:
-		m.TtlMs, m.CacheScope = nil, nil
+		m.TtlMs, m.CacheScope = nil, ""
 		for _, t := range m.GetTools() {
 			t.InputSchema = string(canonicalSchema([]byte(t.GetInputSchema())))
 		}
 	case *pb.ListResourcesResponse:
-		m.TtlMs, m.CacheScope = nil, nil
+		m.TtlMs, m.CacheScope = nil, ""
 	case *pb.ListResourceTemplatesResponse:
-		m.TtlMs, m.CacheScope = nil, nil
+		m.TtlMs, m.CacheScope = nil, ""
 	case *pb.ListPromptsResponse:
-		m.TtlMs, m.CacheScope = nil, nil
+		m.TtlMs, m.CacheScope = nil, ""
 	case *pb.CompleteResponse:
 		// The total is optional when all values are present.
 		c := m.GetCompletion()

@@ -689,7 +689,7 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	expect(t, "tools", names(first), []string{"good", "none", "with space", long, "header", "last", "all"})
 	expect(t, "schema without its bad annotation", first.GetTools()[4].GetInputSchema(),
 		`{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"string","x-mcp-header":"B"}}}`)
-	if b.tools[15].InputSchema == "" || !bytes.Contains([]byte(b.tools[15].InputSchema), []byte(`"A"`)) {
+	if b.tools[15].InputSchema == "" || !strings.Contains(b.tools[15].InputSchema, `"A"`) {
 		t.Error("the backend's own tool was changed")
 	}
 	said := log.String()

@@ -48,9 +48,9 @@ var (
 func outcome(err error) (*pb.ElicitResult, error) {
 	switch {
 	case errors.Is(err, errDecline):
-		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_DECLINE}, nil
+		return &pb.ElicitResult{Action: "decline"}, nil
 	case errors.Is(err, errCancel):
-		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_CANCEL}, nil
+		return &pb.ElicitResult{Action: "cancel"}, nil
 	}
 	return nil, err
 }

@@ -34,6 +34,8 @@ func contentText(blocks []*pb.ContentBlock) string {
 			parts = append(parts, fmt.Sprintf("[use of the tool %s: %s]", x.ToolUse.GetName(), x.ToolUse.GetInput()))
 		case *pb.ContentBlock_ToolResult:
 			parts = append(parts, contentText(x.ToolResult.GetContent()))
+		case *pb.ContentBlock_Raw:
+			parts = append(parts, fmt.Sprintf("[content of another type: %s]", x.Raw))
 		}
 	}
 	return strings.Join(parts, "\n")

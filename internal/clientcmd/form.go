@@ -114,7 +114,7 @@ func accept(fields []signature.Property, values map[string][]byte) *pb.ElicitRes
 		}
 		raw = append(append(rawjson.AppendString(raw, field.Name), ':'), value...)
 	}
-	return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: rawjson.AsString(append(raw, '}'))}
+	return &pb.ElicitResult{Action: "accept", Content: rawjson.AsString(append(raw, '}'))}
 }
 
 // confirm prompts for whether to send the answers, or to edit them.
@@ -152,7 +152,7 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 		a.user.Printf(" Do not visit it if you do not know why.\n")
 	}
 	if a.action == answerAccept {
-		return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT}, nil
+		return &pb.ElicitResult{Action: "accept"}, nil
 	}
 	for {
 		line, err := a.line(ctx, "Have you visited it? (yes, /decline, /cancel): ")
@@ -161,7 +161,7 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 		}
 		switch strings.ToLower(line) {
 		case "y", "yes":
-			return &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT}, nil
+			return &pb.ElicitResult{Action: "accept"}, nil
 		case "n", "no":
 			return outcome(errDecline)
 		}

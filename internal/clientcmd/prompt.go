@@ -52,7 +52,7 @@ func runPrompt(ctx context.Context, c *client, args []string) error {
 	}
 	var lines []string
 	for _, m := range res.GetMessages() {
-		role := strings.ToLower(strings.TrimPrefix(m.GetRole().String(), "ROLE_"))
+		role := m.GetRole()
 		lines = append(lines, role+": "+contentText([]*pb.ContentBlock{m.GetContent()}))
 	}
 	return c.writeText(strings.Join(lines, "\n"))

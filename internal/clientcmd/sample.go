@@ -47,7 +47,7 @@ func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateM
 func sampled(text string) *pb.CreateMessageResult {
 	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.TrimRight(text, "\r\n")}}}
 	return &pb.CreateMessageResult{
-		Role: pb.Role_ROLE_ASSISTANT, Content: []*pb.ContentBlock{block}, Model: "mcpbridge", StopReason: proto.String("endTurn"),
+		Role: "assistant", Content: []*pb.ContentBlock{block}, Model: "mcpbridge", StopReason: proto.String("endTurn"),
 	}
 }
 
@@ -72,7 +72,7 @@ func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.I
 		a.user.Printf("  system: %s\n", below(text, "  "))
 	}
 	for _, m := range req.GetMessages() {
-		role := strings.ToLower(strings.TrimPrefix(m.GetRole().String(), "ROLE_"))
+		role := terminal.OneLine(m.GetRole(), maxSignature)
 		a.user.Printf("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
 	}
 	for _, t := range req.GetTools() {

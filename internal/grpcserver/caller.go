@@ -16,6 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -41,6 +42,9 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	}
 	cc.Principal, cc.Headers = who, nil
 	if err := checkJSON(m, l, ""); err != nil {
+		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
+	}
+	if err := mcpjson.ReadRaw(call.Request, l); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
 	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context

@@ -240,6 +240,35 @@ func TestUnknownFieldsPass(t *testing.T) {
 	}
 }
 
+// Values and objects that MCP does not define pass both ways; raw objects of known types are read as those.
+func TestOpenSetsPass(t *testing.T) {
+	ask := &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`}}
+	var seen map[string]*pb.InputResponse
+	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		if seen = r.GetInputResponses(); seen == nil {
+			return &bridge.Result{InputRequired: &pb.InputRequired{Requests: map[string]*pb.InputRequest{"k": ask}}}, nil
+		}
+		return said(""), nil
+	}), nil, grpcserver.Options{}))
+	all, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x"})
+	if err != nil || !proto.Equal(all[0].GetInputRequired().GetRequests()["k"], ask) {
+		t.Fatalf("%v %v", all, err)
+	}
+	answer := &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"n":9007199254740993}`}}
+	_, err = call(t.Context(), c, &pb.CallToolRequest{Name: "x", InputResponses: map[string]*pb.InputResponse{
+		"k": answer, "known": {Response: &pb.InputResponse_Raw{Raw: `{"action":"postpone"}`}},
+	}})
+	if err != nil || !proto.Equal(seen["k"], answer) || seen["known"].GetElicit().GetAction() != "postpone" {
+		t.Errorf("%v %v", seen, err)
+	}
+	_, err = call(t.Context(), c, &pb.CallToolRequest{Name: "x", InputResponses: map[string]*pb.InputResponse{
+		"k": {Response: &pb.InputResponse_Raw{Raw: `[]`}},
+	}})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCallersAreToldWhatTheyWantToKnow(t *testing.T) {
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for _, e := range []bridge.Event{

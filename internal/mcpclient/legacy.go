@@ -143,7 +143,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 		x.answerError(m.ID, codeInvalidParams, m.Method+": "+err.Error())
 		return
 	}
-	if bridge.MissingCapabilities(x.p.can, req) != nil {
+	if req.GetRaw() != "" || req.GetElicit().GetRaw() != "" || bridge.MissingCapabilities(x.p.can, req) != nil {
 		code := int64(codeMethodNotFound)
 		if rawjson.Get(params, "mode") != nil {
 			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling

@@ -154,7 +154,7 @@ func TestModernRequests(t *testing.T) {
 			Meta:               `{"progressToken":"theirs","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"traceparent":"00-1"}`,
 		},
 		Name: "gr\u00fc\u00df", Arguments: []byte(`{"a":1e2}`), State: []byte("st\u00e4te"),
-		InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_DECLINE}}}},
+		InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: "decline"}}}},
 	}}
 	res, err := c.Handle(t.Context(), tool, ignore)
 	if err != nil {

@@ -47,7 +47,7 @@ func answers(needs *pb.InputRequired, content string) map[string]*pb.InputRespon
 	out := map[string]*pb.InputResponse{}
 	for key := range needs.GetRequests() {
 		out[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-			Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: content,
+			Action: "accept", Content: content,
 		}}}
 	}
 	return out
@@ -423,7 +423,7 @@ func TestHalfTheAnswers(t *testing.T) {
 				all[key] = answers(n, `{"a":"b"}`)[key]
 			case *pb.InputRequest_CreateMessage:
 				all[key] = &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
-					Role: pb.Role_ROLE_ASSISTANT, Model: "m", Content: bridgetest.Text("4").GetContent(),
+					Role: "assistant", Model: "m", Content: bridgetest.Text("4").GetContent(),
 				}}}
 			case *pb.InputRequest_ListRoots:
 				all[key] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}}}}

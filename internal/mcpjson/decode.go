@@ -1,6 +1,7 @@
 package mcpjson
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -95,6 +96,10 @@ func (d *decoder) union(data []byte, m protoreflect.Message, u *union) error {
 	if err != nil {
 		return err
 	}
+	if f == u.raw {
+		m.Set(f.fd, protoreflect.ValueOfString(rawjson.AsString(data)))
+		return nil
+	}
 	inner := data
 	if u.content != "" {
 		if inner = rawjson.Get(data, u.content); inner == nil || rawjson.IsNull(inner) {
@@ -122,6 +127,9 @@ func (u *union) choose(data []byte) (*field, error) {
 			}
 			whens[i] = strconv.Quote(f.when)
 		}
+		if u.raw != nil {
+			return u.raw, u.checkCase(data)
+		}
 		return nil, fmt.Errorf("one of the members %s is missing", strings.Join(whens, ", "))
 	}
 	tag := rawjson.Get(data, u.tag)
@@ -136,6 +144,9 @@ func (u *union) choose(data []byte) (*field, error) {
 		return nil, at(typeError("a string", tag), u.tag)
 	}
 	f := u.names[string(name)]
+	if f == nil && u.raw != nil {
+		return u.raw, u.checkCase(data)
+	}
 	if f == nil {
 		names := make([]string, len(u.fields))
 		for i, f := range u.fields {
@@ -144,6 +155,20 @@ func (u *union) choose(data []byte) (*field, error) {
 		return nil, at(fmt.Errorf("unknown value %s, known are %s", rawjson.Shorten(tag), strings.Join(names, ", ")), u.tag)
 	}
 	return f, nil
+}
+
+// checkCase returns an error if a member of a raw object differs by case only from one that selects a field: another
+// parser could confuse them.
+func (u *union) checkCase(data []byte) error {
+	for name := range rawjson.Members(data) {
+		for _, f := range u.fields {
+			own := cmp.Or(u.tag, f.when)
+			if string(name) != own && strings.EqualFold(string(name), own) {
+				return fmt.Errorf("member %s must be written %s", rawjson.Shorten(quote(string(name))), quote(own))
+			}
+		}
+	}
+	return nil
 }
 
 // field sets a field of m completely, or not at all.
@@ -207,7 +232,7 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 	case kindMessage:
 		v := empty()
 		return v, d.message(data, v.Message(), f.message, "")
-	case kindString:
+	case kindString, kindWord:
 		s, ok := rawjson.String(data)
 		if !ok {
 			return protoreflect.Value{}, typeError("a string", data)

@@ -1,6 +1,7 @@
 package mcpjson
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -28,7 +29,11 @@ var downs = map[protoreflect.FullName]downFunc{
 	"mcpbridge.v1.CallToolResult":            down(downCallToolResult),
 	"mcpbridge.v1.ToolResultContent":         down(downToolResultContent),
 	"mcpbridge.v1.ContentBlock":              down(downContentBlock),
+	"mcpbridge.v1.Annotations":               down(downAnnotations),
+	"mcpbridge.v1.PromptMessage":             down(downPromptMessage),
 	"mcpbridge.v1.Completion":                down(downCompletion),
+	"mcpbridge.v1.InputRequest":              down(downInputRequest),
+	"mcpbridge.v1.ElicitRequest":             down(downElicitRequest),
 	"mcpbridge.v1.ElicitForm":                down(downElicitForm),
 	"mcpbridge.v1.ElicitUrl":                 down(downElicitURL),
 	"mcpbridge.v1.CreateMessageRequest":      down(downCreateMessageRequest),
@@ -132,10 +137,35 @@ func downContentBlock(b *pb.ContentBlock, rev bridge.Revision) (*pb.ContentBlock
 			Annotations: audio.GetAnnotations(),
 		}}}, nil
 	}
+	if b.GetRaw() != "" && !rev.Modern() {
+		return textBlock(b.GetRaw(), nil), nil
+	}
 	if link := b.GetResourceLink(); link != nil && !rev.HasResourceLinks() {
 		return textBlock(link.GetName()+": "+link.GetUri(), link.GetAnnotations()), nil
 	}
 	return b, nil
+}
+
+// downAnnotations omits unknown roles: older clients reject a message with one.
+func downAnnotations(a *pb.Annotations, rev bridge.Revision) (*pb.Annotations, error) {
+	if !slices.ContainsFunc(a.GetAudience(), func(role string) bool { return downRole(role, rev) != nil }) {
+		return a, nil
+	}
+	a = bridge.ShallowCopy(a)
+	a.Audience = slices.DeleteFunc(slices.Clone(a.GetAudience()), func(role string) bool { return downRole(role, rev) != nil })
+	return a, nil
+}
+
+// downRole returns an error if a revision lacks a role.
+func downRole(role string, rev bridge.Revision) error {
+	if rev.Modern() || role == "user" || role == "assistant" || role == "" {
+		return nil
+	}
+	return at(unsupported(rawjson.Shorten(quote(role)), rev), "role")
+}
+
+func downPromptMessage(m *pb.PromptMessage, rev bridge.Revision) (*pb.PromptMessage, error) {
+	return m, downRole(m.GetRole(), rev)
 }
 
 func textBlock(text string, a *pb.Annotations) *pb.ContentBlock {
@@ -174,6 +204,21 @@ var hopMembers = map[protoreflect.FullName][]string{
 	"mcpbridge.v1.ElicitForm":           {"task"},
 	"mcpbridge.v1.ElicitUrl":            {"task"},
 	"mcpbridge.v1.CreateMessageRequest": {"task"},
+}
+
+// downInputRequest rejects requests that legacy clients cannot have declared support for.
+func downInputRequest(r *pb.InputRequest, rev bridge.Revision) (*pb.InputRequest, error) {
+	if r.GetRaw() != "" && !rev.Modern() {
+		return nil, unsupported("another request than those of MCP", rev)
+	}
+	return r, nil
+}
+
+func downElicitRequest(r *pb.ElicitRequest, rev bridge.Revision) (*pb.ElicitRequest, error) {
+	if r.GetRaw() != "" && !rev.Modern() {
+		return nil, unsupported("another mode than form and url", rev)
+	}
+	return r, nil
 }
 
 // downElicitForm converts the form's schema to a revision with fewer types of fields.
@@ -301,12 +346,13 @@ func downSamplingMessage(m *pb.SamplingMessage, rev bridge.Revision) (*pb.Sampli
 	if !rev.HasSamplingLists() && len(m.GetContent()) != 1 {
 		return nil, at(unsupported(fmt.Sprintf("a message of %d blocks", len(m.GetContent())), rev), "content")
 	}
-	return m, downSamplingContent(m.GetContent(), rev)
+	return m, cmp.Or(downRole(m.GetRole(), rev), downSamplingContent(m.GetContent(), rev))
 }
 
 // downCreateMessageResult joins text blocks where a result has one block.
 func downCreateMessageResult(r *pb.CreateMessageResult, rev bridge.Revision) (*pb.CreateMessageResult, error) {
-	if err := downSamplingContent(r.GetContent(), rev); err != nil || rev.HasSamplingLists() || len(r.GetContent()) == 1 {
+	err := cmp.Or(downRole(r.GetRole(), rev), downSamplingContent(r.GetContent(), rev))
+	if err != nil || rev.HasSamplingLists() || len(r.GetContent()) == 1 {
 		return r, err
 	}
 	var texts []string

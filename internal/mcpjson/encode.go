@@ -97,6 +97,9 @@ func (e *encoder) union(m protoreflect.Message, u *union, o object) error {
 	if f == nil {
 		return errors.New("nothing is set")
 	}
+	if f == u.raw {
+		return e.raw(rawjson.AsBytes(m.Get(f.fd).String()), f)
+	}
 	if !f.definedIn(e.rev) {
 		return fmt.Errorf("%q cannot be said in %s", f.name, e.rev)
 	}
@@ -152,6 +155,9 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 		}
 		return nil
 	}
+	if f.kind == kindWord && v.String() == "" {
+		return errors.New("is not set")
+	}
 	e.key(f.key)
 	return e.value(v, f)
 }
@@ -197,7 +203,7 @@ func (e *encoder) value(v protoreflect.Value, f *field) error {
 	switch f.kind {
 	case kindMessage:
 		return e.message(v.Message(), f.message, object{})
-	case kindString:
+	case kindString, kindWord:
 		e.dst = rawjson.AppendString(e.dst, v.String())
 	case kindText:
 		if !utf8.Valid(v.Bytes()) {

@@ -64,7 +64,7 @@ func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 		switch {
 		case opts.GetExtra():
 			return protoreflect.ValueOfString("{\"x-unknown\":\n{\"n\":9007199254740993}}")
-		case opts.GetFallback() != "" && opts.GetFallback() != "null":
+		case opts.GetRaw() && opts.GetFallback() != "" && opts.GetFallback() != "null":
 			return protoreflect.ValueOfString(`{"type":"object","properties":{"x":{"type":"string"}}}`)
 		case fd.JSONName() == "outputSchema":
 			return protoreflect.ValueOfString(`{"type":"object","properties":{"x":{"type":"string"}}}`)
@@ -90,6 +90,12 @@ func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 			return protoreflect.ValueOfString("optional")
 		case "mode":
 			return protoreflect.ValueOfString("auto")
+		case "role", "audience":
+			return protoreflect.ValueOfString("user")
+		case "cacheScope":
+			return protoreflect.ValueOfString("public")
+		case "action":
+			return protoreflect.ValueOfString("accept")
 		}
 		return protoreflect.ValueOfString("some \"text\"\n\u00e9\U0001F600")
 	case protoreflect.BytesKind:

@@ -188,7 +188,7 @@ func TestNothingNewerLeaks(t *testing.T) {
 	prompt := full(&pb.GetPromptResult{}).(*pb.GetPromptResult)
 	prompt.Messages = nil
 	for _, b := range everyBlock() {
-		prompt.Messages = append(prompt.Messages, &pb.PromptMessage{Role: pb.Role_ROLE_USER, Content: b})
+		prompt.Messages = append(prompt.Messages, &pb.PromptMessage{Role: "user", Content: b})
 	}
 	results := map[string]proto.Message{
 		"ListToolsResult": full(&pb.ListToolsResponse{}), "CallToolResult": toolResult,

@@ -31,12 +31,11 @@ func TestWhatIsRefusedWhenReading(t *testing.T) {
 		{"null in an array", &pb.ListToolsResponse{}, `{"tools":[null]}`, `tools[0]: must be an object, not null`},
 		{"value of a map", &pb.GetPromptRequest{}, `{"name":"x","arguments":{"a":1}}`, `arguments["a"]: must be a string, not 1`},
 		{"null in a map", &pb.CallToolRequest{}, `{"name":"x","inputResponses":{"k":null}}`, `inputResponses["k"]: must be an object, not null`},
-		{"no kind of answer", &pb.CallToolRequest{}, `{"name":"x","inputResponses":{"k":{"a":1}}}`, `inputResponses["k"]: one of the members "action", "role", "roots" is missing`},
-		{"unknown enum", &pb.ElicitResult{}, `{"action":"reject"}`, `action: unknown value "reject", known are accept, decline, cancel`},
+		{"case of an answer's member", &pb.CallToolRequest{}, `{"name":"x","inputResponses":{"k":{"Action":"accept"}}}`, `inputResponses["k"]: member "Action" must be written "action"`},
+		{"case of a tag", &pb.CallToolResult{}, `{"content":[{"type":"video","Type":"text"}]}`, `content[0]: member "Type" must be written "type"`},
 		{"wrong case of enum", &pb.LogMessage{}, `{"level":"Debug","data":1}`, `level: unknown value "Debug", known are debug, info, notice, warning, error, critical, alert, emergency`},
 		{"zero enum", &pb.LogMessage{}, `{"level":"unspecified"}`, `level: unknown value "unspecified", known are debug, info, notice, warning, error, critical, alert, emergency`},
 		{"number for enum", &pb.LogMessage{}, `{"level":1}`, `level: must be a string, not 1`},
-		{"unknown content", &pb.CallToolResult{}, `{"content":[{"type":"text","text":""},{"type":"video"}]}`, `content[1].type: unknown value "video", known are text, image, audio, resource, resource_link, tool_use, tool_result`},
 		{"content without type", &pb.CallToolResult{}, `{"content":[{"text":""}]}`, `content[0]: member "type" is missing`},
 		{"type of content", &pb.CallToolResult{}, `{"content":[{"type":1}]}`, `content[0].type: must be a string, not 1`},
 		{"deep inside", &pb.GetPromptResult{}, `{"messages":[{"role":"user","content":{"type":"text","text":"x"}},{"role":"user","content":{"type":"text","text":7}}]}`, `messages[1].content.text: must be a string, not 7`},
@@ -69,6 +68,12 @@ func TestWhatIsRefusedWhenReading(t *testing.T) {
 	}
 }
 
+func rawBlock(text string) *pb.ContentBlock {
+	return &pb.ContentBlock{Block: &pb.ContentBlock_Raw{Raw: text}}
+}
+
+var rawMode = &pb.ElicitRequest{Mode: &pb.ElicitRequest_Raw{Raw: `{"mode":"voice"}`}}
+
 func TestWhatIsRefusedWhenWriting(t *testing.T) {
 	tool := func(b *pb.ContentBlock) proto.Message { return &pb.CallToolResult{Content: []*pb.ContentBlock{b}} }
 	for _, tt := range []struct {
@@ -77,10 +82,16 @@ func TestWhatIsRefusedWhenWriting(t *testing.T) {
 		rev  bridge.Revision
 		want string
 	}{
+		{"word that is not set", &pb.PromptMessage{}, latest, `role: is not set`},
+		{"raw that is no object", tool(rawBlock(`[1]`)), latest, `content[0]: must be a JSON object, not [1]`},
+		{"raw that is no JSON", tool(rawBlock(`{"type":}`)), latest, `content[0]: is not strict JSON: byte 8: invalid character '}' at start of value`},
+		{"unknown role", &pb.PromptMessage{Role: "judge"}, bridge.LatestLegacy, `role: "judge" cannot be said in 2025-11-25`},
+		{"unknown mode", rawMode, bridge.LatestLegacy, `another mode than form and url cannot be said in 2025-11-25`},
+		{"unknown input request", &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"a/b"}`}}, bridge.LatestLegacy, `another request than those of MCP cannot be said in 2025-11-25`},
 		{"enum that is not set", &pb.LogMessage{}, latest, `level: is not set`},
 		{"enum that is not known", &pb.LogMessage{Level: 99}, latest, `level: unknown value 99, known are debug, info, notice, warning, error, critical, alert, emergency`},
 		{"content of no type", tool(&pb.ContentBlock{}), latest, `content[0]: nothing is set`},
-		{"content that is nil", &pb.PromptMessage{Role: pb.Role_ROLE_USER}, latest, `content: nothing is set`},
+		{"content that is nil", &pb.PromptMessage{Role: "user"}, latest, `content: nothing is set`},
 		{"no JSON", &pb.CallToolResult{StructuredContent: []byte(`{"a":}`)}, latest, `structuredContent: is not strict JSON: byte 5: invalid character '}' at start of value`},
 		{"a name twice", &pb.CallToolResult{StructuredContent: []byte(`{"a":1,"a":2}`)}, latest, `structuredContent: is not strict JSON: byte 7: duplicate name "a"`},
 		{"no object", &pb.Tool{InputSchema: `true`}, latest, `inputSchema: must be a JSON object, not true`},
@@ -97,7 +108,7 @@ func TestWhatIsRefusedWhenWriting(t *testing.T) {
 		{"form that is no object", formOf(`5`), bridge.Rev20250618, `requestedSchema: must be a JSON object, not 5`},
 		{"sampling with tools", &pb.CreateMessageRequest{Tools: []*pb.Tool{{}}}, bridge.Rev20250618, `tools: a tool for the model cannot be said in 2025-06-18`},
 		{"sampling with a tool choice", &pb.CreateMessageRequest{ToolChoice: &pb.ToolChoice{}}, bridge.Rev20250618, `toolChoice: a tool for the model cannot be said in 2025-06-18`},
-		{"sound for a model", &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{audio}}}}, bridge.Rev20241105, `messages[0].content[0]: "audio" cannot be said in 2024-11-05`},
+		{"sound for a model", &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{{Role: "user", Content: []*pb.ContentBlock{audio}}}}, bridge.Rev20241105, `messages[0].content[0]: "audio" cannot be said in 2024-11-05`},
 		{"an answer of an image and text", &pb.CreateMessageResult{Content: []*pb.ContentBlock{audio, audio}}, bridge.Rev20250618, `content: an answer of 2 blocks cannot be said in 2025-06-18`},
 		{"input required", &pb.InputRequired{}, bridge.Rev20251125, `InputRequired cannot be said in 2025-11-25`},
 	} {
@@ -136,9 +147,11 @@ func TestWhatIsWritten(t *testing.T) {
 	structured := func(value string, content ...*pb.ContentBlock) proto.Message {
 		return &pb.CallToolResult{StructuredContent: []byte(value), Content: content}
 	}
+	tools := func(content ...*pb.ContentBlock) proto.Message { return &pb.CallToolResult{Content: content} }
+	audience := &pb.Annotations{Audience: []string{"judge", "user"}}
 	conversation := &pb.CreateMessageRequest{MaxTokens: 9, Messages: []*pb.SamplingMessage{
-		{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{textBlock("a", nil), textBlock("b", nil)}},
-		{Role: pb.Role_ROLE_ASSISTANT, Content: []*pb.ContentBlock{textBlock("c", nil)}},
+		{Role: "user", Content: []*pb.ContentBlock{textBlock("a", nil), textBlock("b", nil)}},
+		{Role: "assistant", Content: []*pb.ContentBlock{textBlock("c", nil)}},
 	}}
 	choices := formOf(`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g"}],"default":"r"},"b":{"type":"boolean","default":false},"n":{"type":"number","default":1.50},"s":{"type":"string","default":"x","minLength":1}},"required":["c"]}`)
 	for _, tt := range []struct {
@@ -156,7 +169,13 @@ func TestWhatIsWritten(t *testing.T) {
 		{"raw fallback", &pb.Tool{Name: "t"}, latest, `{"name":"t","inputSchema":{"type":"object"}}`},
 		{"null is a value", structured(`null`), latest, `{"resultType":"complete","content":[],"structuredContent":null}`},
 		{"newlines between tokens go", structured("\n{\"a\":\r\n [1,\n\t2]}\n"), latest, `{"resultType":"complete","content":[],"structuredContent":{"a": [1,` + "\t" + `2]}}`},
-		{"unspecified hint", &pb.ListToolsResponse{CacheScope: pb.CacheScope_CACHE_SCOPE_UNSPECIFIED.Enum()}, latest, `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}`},
+		{"unknown content", tools(rawBlock(`{"type":"video","n":9007199254740993}`)), latest, `{"resultType":"complete","content":[{"type":"video","n":9007199254740993}]}`},
+		{"unknown content as text", tools(rawBlock(`{"type":"video"}`)), bridge.LatestLegacy, `{"content":[{"type":"text","text":"{\"type\":\"video\"}"}]}`},
+		{"unknown audience", textBlock("x", audience), latest, `{"type":"text","text":"x","annotations":{"audience":["judge","user"]}}`},
+		{"unknown audience is omitted", textBlock("x", audience), bridge.LatestLegacy, `{"type":"text","text":"x","annotations":{"audience":["user"]}}`},
+		{"unknown scope", &pb.ListToolsResponse{CacheScope: "team"}, latest, `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"team"}`},
+		{"unknown mode", rawMode, latest, `{"mode":"voice"}`},
+		{"no hint", &pb.ListToolsResponse{}, latest, `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}`},
 		{"whole numbers", &pb.Progress{Progress: 1e20, Total: proto.Float64(1e21)}, latest, `{"progress":100000000000000000000,"total":1e+21}`},
 		{"shortest numbers", &pb.Progress{Progress: 0.1}, latest, `{"progress":0.1}`},
 		{"strings", &pb.CallToolRequest{Name: "\"\\\x01\x7f\u2028é\n"}, latest, `{"name":"\"\\\u0001` + "\x7f\u2028é" + `\n"}`},
@@ -268,8 +287,14 @@ func TestWhatIsRead(t *testing.T) {
 		{"integers with both", `{"messages":[],"maxTokens":0.012e+3}`, latest, &pb.CreateMessageRequest{MaxTokens: 12}},
 		{"zero", `{"messages":[],"maxTokens":-0e9999999999999999999}`, latest, &pb.CreateMessageRequest{}},
 		{"the least integer", `{"messages":[],"maxTokens":-9223372036854775808}`, latest, &pb.CreateMessageRequest{MaxTokens: -1 << 63}},
-		{"content of one block", `{"role":"user","content":{"type":"text","text":"x"}}`, latest, &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{textBlock("x", nil)}}},
-		{"content of no block", `{"role":"user","content":[]}`, latest, &pb.SamplingMessage{Role: pb.Role_ROLE_USER}},
+		{"content of one block", `{"role":"user","content":{"type":"text","text":"x"}}`, latest, &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{textBlock("x", nil)}}},
+		{"unknown content", `{"content":[{"type":"video","n":9007199254740993}]}`, latest, &pb.CallToolResult{Content: []*pb.ContentBlock{rawBlock(`{"type":"video","n":9007199254740993}`)}}},
+		{"unknown words", `{"role":"judge","content":[],"action":1}`, latest, &pb.SamplingMessage{Role: "judge", Extra: `{"action":1}`}},
+		{"unknown reference", `{"type":"ref/tool","x":1}`, latest, &pb.CompletionReference{Reference: &pb.CompletionReference_Raw{Raw: `{"type":"ref/tool","x":1}`}}},
+		{"unknown mode", `{"mode":"voice"}`, latest, rawMode},
+		{"unknown input request", `{"method":"a/b","params":{}}`, latest, &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"a/b","params":{}}`}}},
+		{"unknown answer", `{"a":1}`, latest, &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"a":1}`}}},
+		{"content of no block", `{"role":"user","content":[]}`, latest, &pb.SamplingMessage{Role: "user"}},
 		{"no mode is a form", `{"message":"m","requestedSchema":{}}`, latest, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: `{}`}}}},
 		{"a later member that looks right", `{"name":"t","title":"T","inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", Title: proto.String("T"), InputSchema: `{}`}},
 		{"a later member that looks wrong", `{"name":"t","title":7,"inputSchema":{}}`, bridge.Rev20241105, &pb.Tool{Name: "t", InputSchema: `{}`, Extra: `{"title":7}`}},

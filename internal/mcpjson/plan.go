@@ -33,6 +33,8 @@ type plan struct {
 	down downFunc
 	// request reports whether the message is a client's request.
 	request bool
+	// open reports whether the message is a union of an open set, or contains one.
+	open bool
 }
 
 // owns reports whether a member is known in any revision.
@@ -93,7 +95,9 @@ type union struct {
 	tag     string
 	content string
 	// missing is the field that is used when there is no tag, or nil.
-	missing  *field
+	missing *field
+	// raw is the field for a JSON object of none of fields, or nil.
+	raw      *field
 	tagSince bridge.Revision
 	fields   []*field
 	names    map[string]*field
@@ -104,6 +108,9 @@ func (u *union) set(m protoreflect.Message) *field {
 	fd := m.WhichOneof(u.oneof)
 	if fd == nil {
 		return nil
+	}
+	if u.raw != nil && u.raw.fd == fd {
+		return u.raw
 	}
 	for _, f := range u.fields {
 		if f.fd == fd {
@@ -118,6 +125,7 @@ type kind uint8
 
 const (
 	kindString kind = iota
+	kindWord        // a string that must not be empty, such as a value of an open set
 	kindBytes       // base64
 	kindText        // bytes that are text
 	kindRaw         // JSON text
@@ -149,8 +157,27 @@ var plans = sync.OnceValue(func() map[protoreflect.MessageDescriptor]*plan {
 			newPlan(file.Messages().Get(i), all)
 		}
 	}
+	for changed := true; changed; {
+		changed = false
+		for _, p := range all {
+			if !p.open && p.containsOpen() {
+				p.open, changed = true, true
+			}
+		}
+	}
 	return all
 })
+
+func (p *plan) containsOpen() bool {
+	fields := p.fields
+	if p.union != nil {
+		if p.union.raw != nil {
+			return true
+		}
+		fields = p.union.fields
+	}
+	return slices.ContainsFunc(fields, func(f *field) bool { return f.message != nil && f.message.open })
+}
 
 // newPlan adds the plan for a message, and the plans that it needs, to all.
 func newPlan(md protoreflect.MessageDescriptor, all map[protoreflect.MessageDescriptor]*plan) *plan {
@@ -210,6 +237,10 @@ func newUnion(md protoreflect.MessageDescriptor, opts *pb.JsonMessage, all plans
 			continue
 		}
 		f := newField(fd, optionsOf(fd), all)
+		if f.kind == kindRaw {
+			u.raw = f
+			continue
+		}
 		f.when = optionsOf(fd).GetWhen()
 		if u.tag != "" {
 			f.head = quote(u.tag) + ":" + quote(f.name)
@@ -236,9 +267,13 @@ func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all plansByMe
 	}
 	switch value.Kind() {
 	case protoreflect.StringKind:
-		f.kind = kindString
-		if opts.GetRaw() {
+		switch {
+		case opts.GetRaw():
 			f.kind = kindRaw
+		case opts.GetRequired():
+			f.kind = kindWord
+		default:
+			f.kind = kindString
 		}
 	case protoreflect.BytesKind:
 		switch {
@@ -265,7 +300,7 @@ func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all plansByMe
 		// Only messages that never are JSON have such fields. A field that could not be read would panic there.
 	}
 	scalar := f.kind != kindMessage && f.kind != kindRaw && !fd.IsList() && !fd.IsMap() && !fd.HasPresence()
-	f.always = scalar || opts.GetRequired() && f.kind != kindRaw
+	f.always = scalar && f.fallback == "" || opts.GetRequired() && f.kind != kindRaw
 	if oneof := fd.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
 		f.oneof = oneof
 	}

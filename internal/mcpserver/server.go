@@ -274,7 +274,7 @@ func (s *Server) earlier(d *pb.DiscoverResponse) *known {
 		d = &pb.DiscoverResponse{Capabilities: bridge.AllCapabilities()}
 	}
 	d = proto.CloneOf(d)
-	d.TtlMs, d.CacheScope = proto.Int64(0), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+	d.TtlMs, d.CacheScope = proto.Int64(0), "private"
 	k := &known{DiscoverResponse: d, early: true}
 	var err error
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {

@@ -78,7 +78,7 @@ func (x *exchange) completed(asked map[string]*pb.InputRequest, answers map[stri
 	for _, key := range sortedKeys(asked) {
 		url := asked[key].GetElicit().GetUrl()
 		_, again := needs.GetRequests()[key]
-		if url == nil || again || answers[key].GetElicit().GetAction() != pb.ElicitAction_ELICIT_ACTION_ACCEPT {
+		if url == nil || again || answers[key].GetElicit().GetAction() != "accept" {
 			continue
 		}
 		if err := x.notify(feed.NotifyElicitation, &pb.ElicitationCompleted{ElicitationId: url.GetElicitationId()}); err != nil {

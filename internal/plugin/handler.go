@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -43,6 +44,9 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		if !made {
 			a = p.attemptGRPC(ctx, l, call, emit)
 		}
+		if a.err == nil {
+			a.err = p.readRaw(call.Method, a.result)
+		}
 		switch {
 		case a.err == nil:
 			if d, ok := a.result.Complete.(*pb.DiscoverResponse); ok && call.Method == bridge.Discover {
@@ -62,6 +66,18 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		return supervise.Attempt{Err: a.err}
 	})
+}
+
+// readRaw reads the raw JSON objects of known types in a result.
+func (p *Plugin) readRaw(m *bridge.Method, r *bridge.Result) error {
+	out := r.Complete
+	if r.InputRequired != nil {
+		out = r.InputRequired
+	}
+	if err := mcpjson.ReadRaw(out, &p.o.Limits); err != nil {
+		return p.misbehaved(m, "sent an invalid raw object: "+err.Error())
+	}
+	return nil
 }
 
 // lacksList reports whether err says that the backend does not implement m, a method that lists: its list is empty. An exact error

@@ -244,7 +244,7 @@ func TestStockPluginAnswers(t *testing.T) {
 		t.Fatalf("ask: %v, %v", res, err)
 	}
 	answer := &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-		Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: `{"name":"Ada"}`,
+		Action: "accept", Content: `{"name":"Ada"}`,
 	}}}
 	res, err = r.Handle(t.Context(), call.Retry(map[string]*pb.InputResponse{"name": answer}, res.InputRequired.GetState()), ignore)
 	if err != nil || textOf(res) != "Hello, Ada!" {

@@ -73,14 +73,11 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 }
 
 // narrower returns who may share what is made of two answers.
-func narrower(a, b *pb.CacheScope) *pb.CacheScope {
-	switch {
-	case a == nil && b == nil:
-		return nil
-	case a != nil && b != nil && *a == pb.CacheScope_CACHE_SCOPE_PUBLIC && *b == pb.CacheScope_CACHE_SCOPE_PUBLIC:
+func narrower(a, b string) string {
+	if a == b {
 		return a
 	}
-	return pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+	return "private"
 }
 
 // reported makes lists ones whose changes are reported, whatever the servers do: of one that was missing, the Router does.

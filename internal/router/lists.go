@@ -135,7 +135,7 @@ func (b *binder) add(a answer) {
 	// All pages of a list must have the same scope (2026-07-28: server/utilities/caching, pagination), and nobody knows that of a page
 	// that was not asked for. Private is what a page of any route can be.
 	if *b.CacheScope = *p.CacheScope; len(b.r.routes) > 1 {
-		*b.CacheScope = pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()
+		*b.CacheScope = "private"
 	}
 	*b.Meta, *b.Extra = union(*b.Meta, *p.Meta), union(*b.Extra, *p.Extra)
 	rt := a.route

@@ -158,7 +158,9 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 		res, err := rt.Handler.Handle(ctx, call, emit)
 		switch {
 		case err == nil:
-			r.uris.put(uri, rt.index)
+			if uri != "" { // a reference of unknown type has none
+				r.uris.put(uri, rt.index)
+			}
 			return res, nil
 		case ctx.Err() != nil || known && i == 0 && !hasNone(err):
 			return nil, err

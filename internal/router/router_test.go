@@ -34,7 +34,7 @@ type server struct {
 	templates []string
 	about     *pb.DiscoverResponse
 	ttl       *int64
-	scope     *pb.CacheScope
+	scope     string
 	// hang says that every call hangs until its context ends, and err that it fails so.
 	hang bool
 	err  error
@@ -471,22 +471,22 @@ func TestListsAreTrueForAsLongAsAllOfThemAre(t *testing.T) {
 		{ms(0), ms(5), ms(0)},
 	} {
 		_, l := tools(t, route(t, nil, &server{ttl: ttl[0]}, &server{ttl: ttl[1]}), nil)
-		equal(t, fmt.Sprint(ttl), l, &pb.ListToolsResponse{TtlMs: ttl[2], CacheScope: pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()})
+		equal(t, fmt.Sprint(ttl), l, &pb.ListToolsResponse{TtlMs: ttl[2], CacheScope: "private"})
 	}
 }
 
 // Whichever servers a page is of, all pages of a list may be shared by the same callers. The list of one server is shared as that says.
 func TestPagesOfAListAreSharedAlike(t *testing.T) {
-	public, private := pb.CacheScope_CACHE_SCOPE_PUBLIC, pb.CacheScope_CACHE_SCOPE_PRIVATE
-	open := func() *server { return &server{pages: [][]string{{"1"}, {"2"}}, scope: &public} }
+	public, private := "public", "private"
+	open := func() *server { return &server{pages: [][]string{{"1"}, {"2"}}, scope: public} }
 	for what, c := range map[string]struct {
 		routes []bridge.Handler
-		want   pb.CacheScope
+		want   string
 	}{
 		"one":                   {[]bridge.Handler{open()}, public},
-		"one that does not say": {[]bridge.Handler{&server{pages: [][]string{{"1"}, {"2"}}}}, pb.CacheScope_CACHE_SCOPE_UNSPECIFIED},
+		"one that does not say": {[]bridge.Handler{&server{pages: [][]string{{"1"}, {"2"}}}}, ""},
 		"both public":           {[]bridge.Handler{open(), open()}, private},
-		"a private one":         {[]bridge.Handler{open(), &server{pages: [][]string{{"3"}}, scope: &private}}, private},
+		"a private one":         {[]bridge.Handler{open(), &server{pages: [][]string{{"3"}}, scope: private}}, private},
 		"one that fails":        {[]bridge.Handler{open(), &server{err: down}}, private},
 		"one without tools":     {[]bridge.Handler{open(), &server{err: bridge.Errorf(codes.Unimplemented, "no tools")}}, private},
 	} {
@@ -506,12 +506,12 @@ func TestPagesOfAListAreSharedAlike(t *testing.T) {
 func TestListsGoOnWithoutAServerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		a, b := &server{hang: true}, &server{pages: [][]string{{"x"}}, ttl: proto.Int64(1_000), scope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum()}
+		a, b := &server{hang: true}, &server{pages: [][]string{{"x"}}, ttl: proto.Int64(1_000), scope: "public"}
 		r := route(t, &log, a, b)
 		begin := time.Now()
 		names, l := tools(t, r, nil)
 		equal(t, "tools", names, []string{"b_x"})
-		if l.GetTtlMs() != 0 || l.GetCacheScope() != pb.CacheScope_CACHE_SCOPE_PRIVATE {
+		if l.GetTtlMs() != 0 || l.GetCacheScope() != "private" {
 			t.Errorf("what is missing may be remembered: %v", l)
 		}
 		if took := time.Since(begin); took != 5*time.Second {
@@ -646,7 +646,7 @@ func TestABugInAServerIsItsOwn(t *testing.T) {
 func TestDiscoverTellsWhatAllAre(t *testing.T) {
 	yes, no := proto.Bool(true), proto.Bool(false)
 	a := &server{about: &pb.DiscoverResponse{
-		ServerInfo: &pb.Implementation{Name: "x", Version: "1.0"}, Instructions: proto.String("be kind"), TtlMs: proto.Int64(5), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(),
+		ServerInfo: &pb.Implementation{Name: "x", Version: "1.0"}, Instructions: proto.String("be kind"), TtlMs: proto.Int64(5), CacheScope: "public",
 		Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{ListChanged: no}, Logging: &pb.Capability{}, Tasks: `{}`, Extensions: `{"e/1":{"a":1},"e/2":{}}`,
 			Experimental: `[not json`,
@@ -654,7 +654,7 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 		Meta: `{"m":1}`, Limits: &pb.BackendLimits{MaxConcurrentCalls: proto.Uint32(1)},
 	}}
 	b := &server{about: &pb.DiscoverResponse{
-		ServerInfo: &pb.Implementation{Name: "y"}, TtlMs: proto.Int64(3), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(),
+		ServerInfo: &pb.Implementation{Name: "y"}, TtlMs: proto.Int64(3), CacheScope: "public",
 		Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes}, Extensions: `{"e/1":{"a":2},"e/3":{}}`,
 			Experimental: `{"x":{}}`,
@@ -673,7 +673,7 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 			Extensions: `{"e/1":{"a":1},"e/2":{},"e/3":{}}`, Experimental: `{"x":{}}`,
 		},
 		Instructions: proto.String("# a\n\nWhat begins with a_ is of this server.\n\nbe kind"),
-		TtlMs:        proto.Int64(3), CacheScope: pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum(), Meta: `{"m":1,"n":9007199254740993}`,
+		TtlMs:        proto.Int64(3), CacheScope: "public", Meta: `{"m":1,"n":9007199254740993}`,
 	}
 	equal(t, "both", got, want)
 

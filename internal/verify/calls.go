@@ -218,12 +218,11 @@ func fill(q *pb.InputRequest, value any) *pb.InputResponse {
 	if err != nil {
 		panic(err) // callers pass only text, numbers and booleans
 	}
-	return elicitResponse(pb.ElicitAction_ELICIT_ACTION_ACCEPT, text)
+	return elicitResponse("accept", string(text))
 }
 
-func elicitResponse(action pb.ElicitAction, content []byte) *pb.InputResponse {
-	result := &pb.ElicitResult{Action: action, Content: string(content)}
-	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: result}}
+func elicitResponse(action, content string) *pb.InputResponse {
+	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: action, Content: content}}}
 }
 
 func errorResponse(reason pb.InputError_Reason, message string) *pb.InputResponse {

@@ -438,7 +438,7 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 	case "one at a time: survey", "again and again: survey":
 		return h.survey(r)
 	case "does not take no: tell":
-		if r.GetInputResponses()["said"].GetElicit().GetAction() == pb.ElicitAction_ELICIT_ACTION_DECLINE {
+		if r.GetInputResponses()["said"].GetElicit().GetAction() == "decline" {
 			return text("cancelled")
 		}
 	case "asks anybody: tell":

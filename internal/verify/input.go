@@ -20,7 +20,7 @@ func questions(t *trial) {
 			case "Ada is 36, right?":
 				return fill(q, true)
 			}
-			return elicitResponse(pb.ElicitAction_ELICIT_ACTION_CANCEL, nil)
+			return elicitResponse("cancel", "")
 		})
 		for _, r := range rounds {
 			var messages []string
@@ -66,10 +66,10 @@ func answers(t *trial) {
 			return fill(q, "Ada")
 		}},
 		{client: "declines", want: "declined", reply: func(*pb.InputRequest) *pb.InputResponse {
-			return elicitResponse(pb.ElicitAction_ELICIT_ACTION_DECLINE, nil)
+			return elicitResponse("decline", "")
 		}},
 		{client: "cancels", want: "cancelled", reply: func(*pb.InputRequest) *pb.InputResponse {
-			return elicitResponse(pb.ElicitAction_ELICIT_ACTION_CANCEL, nil)
+			return elicitResponse("cancel", "")
 		}},
 		{client: "does not respond in time", want: "no answer", reply: func(*pb.InputRequest) *pb.InputResponse {
 			return errorResponse(pb.InputError_REASON_NO_ANSWER, "too late")
@@ -84,7 +84,7 @@ func answers(t *trial) {
 			return fill(q, 7)
 		}},
 		{client: "does not support forms", want: "unsupported", reply: func(*pb.InputRequest) *pb.InputResponse {
-			return elicitResponse(pb.ElicitAction_ELICIT_ACTION_CANCEL, nil)
+			return elicitResponse("cancel", "")
 		}, with: []option{noForms}},
 	} {
 		reply := func(_ string, q *pb.InputRequest) *pb.InputResponse { return try.reply(q) }

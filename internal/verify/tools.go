@@ -226,7 +226,7 @@ func unicode(t *trial) {
 		return
 	}
 	for _, l := range a.logs {
-		if l.GetLevel() == pb.LogLevel_LOG_LEVEL_WARNING && !strings.Contains(string(l.GetData()), "9007199254740993") {
+		if l.GetLevel() == pb.LogLevel_LOG_LEVEL_WARNING && !strings.Contains(l.GetData(), "9007199254740993") {
 			t.failf("count logs %s, want 9007199254740993", l.GetData())
 		}
 	}
@@ -266,7 +266,7 @@ func logs(t *trial) {
 		}
 		var got, want []string
 		for _, l := range a.logs {
-			got = append(got, levelName(l.GetLevel())+"="+string(l.GetData()))
+			got = append(got, levelName(l.GetLevel())+"="+l.GetData())
 		}
 		for l := level; level != 0 && l <= pb.LogLevel_LOG_LEVEL_EMERGENCY; l++ {
 			want = append(want, fmt.Sprintf("%s=%q", levelName(l), levelName(l)))
@@ -332,10 +332,10 @@ func unknownMembers(t *trial) {
 		t.failf("meta: %s", errorText(err))
 		return
 	}
-	if got := string(a.result.GetMeta()); got != meta {
+	if got := a.result.GetMeta(); got != meta {
 		t.failf("_meta is %s, want %s", clip(got), meta)
 	}
-	if got := string(a.result.GetExtra()); got != extra {
+	if got := a.result.GetExtra(); got != extra {
 		t.failf("extra is %s, want %s", clip(got), extra)
 	}
 }

@@ -265,7 +265,7 @@ func (d *driver) run(ctx context.Context, r row, c *Check) {
 // kitTools are the tools that checks with needsKit call.
 var kitTools = []string{
 	"add", "ask", "blob", "count", "echo", "ended", "exact", "fail", "levels", "many", "meta", "noise", "remove",
-	"sleep", "started", "steps", "structured", "survey", "tell", "update", "wait", "who",
+	"sleep", "started", "steps", "structured", "survey", "tell", "unknown", "update", "wait", "who",
 }
 
 // hasKit reports whether the backend has the kit's tools.

@@ -143,12 +143,12 @@ func elicit[T any](
 		return a, err
 	}
 	switch result := response.GetElicit(); result.GetAction() {
-	case pb.ElicitAction_ELICIT_ACTION_ACCEPT:
+	case "accept":
 		a.Action = Accept
 		if a.Data, err = read([]byte(result.GetContent())); err != nil {
 			return a, &askError{ErrInvalidAnswer, fmt.Sprintf("the answer does not fit the form:\n%v", err)}
 		}
-	case pb.ElicitAction_ELICIT_ACTION_DECLINE:
+	case "decline":
 		a.Action = Decline
 	default:
 		a.Action = Cancel
@@ -200,7 +200,7 @@ func ToolResult(call *pb.ToolUseContent, value any, err error) *Content {
 //
 // Deprecated: see Sample.
 func SampleText(ctx context.Context, prompt string, maxTokens int, opts ...AskOption) (string, error) {
-	message := &pb.SamplingMessage{Role: pb.Role_ROLE_USER, Content: []*pb.ContentBlock{Text(prompt)}}
+	message := &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{Text(prompt)}}
 	request := &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{message}, MaxTokens: int64(maxTokens)}
 	result, err := Sample(ctx, request, opts...)
 	var said strings.Builder

@@ -81,12 +81,12 @@ func Link(uri, name string) *Content {
 }
 
 // User returns a message of the user in a prompt: text, or Content.
-func User[T string | *Content](said T) *Message { return message(pb.Role_ROLE_USER, said) }
+func User[T string | *Content](said T) *Message { return message("user", said) }
 
 // Assistant returns a message of the model in a prompt: text, or Content.
-func Assistant[T string | *Content](said T) *Message { return message(pb.Role_ROLE_ASSISTANT, said) }
+func Assistant[T string | *Content](said T) *Message { return message("assistant", said) }
 
-func message(role pb.Role, said any) *Message {
+func message(role string, said any) *Message {
 	block, ok := said.(*Content)
 	if !ok {
 		block = Text(said.(string))

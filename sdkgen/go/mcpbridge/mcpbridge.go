@@ -309,9 +309,9 @@ func CacheFor(ttl time.Duration, public bool) interface {
 	AppOption
 	ResourceOption
 } {
-	c := cache{proto.Int64(ttl.Milliseconds()), pb.CacheScope_CACHE_SCOPE_PRIVATE.Enum()}
+	c := cache{proto.Int64(ttl.Milliseconds()), "private"}
 	if public {
-		c.scope = pb.CacheScope_CACHE_SCOPE_PUBLIC.Enum()
+		c.scope = "public"
 	}
 	return c
 }
@@ -319,7 +319,7 @@ func CacheFor(ttl time.Duration, public bool) interface {
 // A cache has the cache hints. It is nil if there are none.
 type cache struct {
 	ttl   *int64
-	scope *pb.CacheScope
+	scope string
 }
 
 func (c cache) toApp(a *App)          { a.cache = c }

@@ -278,13 +278,13 @@ func Priority(p float64) ResourceOption {
 }
 
 // ForUser and ForAssistant set the audience of a resource. By default it is both.
-func ForUser() ResourceOption { return audience(pb.Role_ROLE_USER) }
+func ForUser() ResourceOption { return audience("user") }
 
 // ForAssistant is described at ForUser.
-func ForAssistant() ResourceOption { return audience(pb.Role_ROLE_ASSISTANT) }
+func ForAssistant() ResourceOption { return audience("assistant") }
 
-func audience(r pb.Role) ResourceOption {
-	return resourceOption(func(d *details) { d.annotated().Audience = append(d.annotated().Audience, r) })
+func audience(role string) ResourceOption {
+	return resourceOption(func(d *details) { d.annotated().Audience = append(d.annotated().Audience, role) })
 }
 
 // LastModified sets the time of the last change of a resource, in ISO 8601.

@@ -111,7 +111,7 @@ func TestResourceCanAsk(t *testing.T) {
 func TestPromptsAndCompletion(t *testing.T) {
 	app := library()
 	called := mcpbridgetest.Get(t, app, "review", map[string]string{"book": "7", "stars": "4"})
-	if called.Text() != "7 4\nWell." || called.Prompt.GetDescription() != "Review a book" || called.Prompt.GetMessages()[1].GetRole() != pb.Role_ROLE_ASSISTANT {
+	if called.Text() != "7 4\nWell." || called.Prompt.GetDescription() != "Review a book" || called.Prompt.GetMessages()[1].GetRole() != "assistant" {
 		t.Errorf("got %v %v", called.Prompt, called.Err)
 	}
 	err := mcpbridgetest.Get(t, app, "review", map[string]string{"stars": "6"}).Err
@@ -263,7 +263,7 @@ func TestTemplatesOfFilesAndQueries(t *testing.T) {
 			t.Errorf("%.40s: got %.40q, %v", uri, called.Text(), called.Err)
 		}
 	}
-	if r := mcpbridgetest.Read(t, app, "weather://bern").Resource; r.GetTtlMs() != 60_000 || r.GetCacheScope() != pb.CacheScope_CACHE_SCOPE_PUBLIC {
+	if r := mcpbridgetest.Read(t, app, "weather://bern").Resource; r.GetTtlMs() != 60_000 || r.GetCacheScope() != "public" {
 		t.Errorf("got %v", r)
 	}
 	templates, _ := app.Service().ListResourceTemplates(t.Context(), &pb.ListResourceTemplatesRequest{})

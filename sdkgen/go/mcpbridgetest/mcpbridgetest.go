@@ -229,16 +229,16 @@ func response(tb testing.TB, question *pb.InputRequest, given any) *pb.InputResp
 	case *pb.InputResponse:
 		return given
 	case answer:
-		action := pb.ElicitAction_ELICIT_ACTION_CANCEL
+		action := "cancel"
 		if given == Decline {
-			action = pb.ElicitAction_ELICIT_ACTION_DECLINE
+			action = "decline"
 		}
 		return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: action}}}
 	}
 	if question.GetCreateMessage() != nil {
 		said, _ := given.(string)
 		block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: said}}}
-		m := &pb.CreateMessageResult{Role: pb.Role_ROLE_ASSISTANT, Content: []*pb.ContentBlock{block}, Model: "test"}
+		m := &pb.CreateMessageResult{Role: "assistant", Content: []*pb.ContentBlock{block}, Model: "test"}
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: m}}
 	}
 	if question.GetListRoots() != nil {
@@ -256,7 +256,7 @@ func response(tb testing.TB, question *pb.InputRequest, given any) *pb.InputResp
 	if len(text) == 0 || text[0] != '{' {
 		text = append(append([]byte(`{"value":`), text...), '}')
 	}
-	result := &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: string(text)}
+	result := &pb.ElicitResult{Action: "accept", Content: string(text)}
 	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: result}}
 }
 

@@ -49,7 +49,7 @@ def test_who_it_is() -> None:
         capabilities=v1.ServerCapabilities(logging=v1.Capability()),
         instructions="Use it.",
         ttl_ms=60_000,
-        cache_scope=v1.CACHE_SCOPE_PRIVATE,
+        cache_scope="private",
         meta='{"a":1}',
         limits=v1.BackendLimits(max_concurrent_calls=4),
     )

@@ -43,7 +43,7 @@ async def nothing(event: v1.CallToolResponse) -> None: ...
 
 
 def accept(content: str) -> v1.InputResponse:
-    return v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=content))
+    return v1.InputResponse(elicit=v1.ElicitResult(action="accept", content=content))
 
 
 async def test_a_question_ends_the_round_and_its_answer_returns() -> None:
@@ -297,7 +297,7 @@ async def test_all_that_a_model_can_be_asked() -> None:
     @app.tool
     async def asks(ctx: Context) -> list[str]:
         said = await ctx.sample(
-            [user("Look:", Image(b"i")), assistant("Nice."), v1.SamplingMessage(role=v1.ROLE_USER)],
+            [user("Look:", Image(b"i")), assistant("Nice."), v1.SamplingMessage(role="user")],
             max_tokens=7,
             system="S",
             temperature=0.5,
@@ -313,16 +313,16 @@ async def test_all_that_a_model_can_be_asked() -> None:
 
     wish = v1.ContentBlock(tool_use=v1.ToolUseContent(id="1", name="helper"))
     said = v1.ContentBlock(text=v1.TextContent(text="Hm."))
-    answer = v1.CreateMessageResult(role=v1.ROLE_ASSISTANT, content=[said, wish], model="m", stop_reason="toolUse")
+    answer = v1.CreateMessageResult(role="assistant", content=[said, wish], model="m", stop_reason="toolUse")
     got = await call(app, "asks", answers=[v1.InputResponse(create_message=answer)])
     assert got.structured == {"result": ["Hm.", "helper", "toolUse"]}
     text = [v1.ContentBlock(text=v1.TextContent(text=t)) for t in ("Look:", "Nice.")]
     image = v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png"))
     assert got.asked[0].create_message == v1.CreateMessageRequest(
         messages=[
-            v1.SamplingMessage(role=v1.ROLE_USER, content=[text[0], image]),
-            v1.SamplingMessage(role=v1.ROLE_ASSISTANT, content=[text[1]]),
-            v1.SamplingMessage(role=v1.ROLE_USER),
+            v1.SamplingMessage(role="user", content=[text[0], image]),
+            v1.SamplingMessage(role="assistant", content=[text[1]]),
+            v1.SamplingMessage(role="user"),
         ],
         model_preferences=v1.ModelPreferences(hints=[v1.ModelHint(name="claude"), v1.ModelHint(name="gpt")]),
         system_prompt="S",
@@ -624,19 +624,17 @@ async def test_sampling_takes_the_dicts_of_mcp() -> None:
 
     got = await call(app, "ask", answers=["Hello"])
     assert got.text == "Hello", got.text
-    hi = v1.ContentBlock(text=v1.TextContent(text="Hi", annotations=v1.Annotations(audience=[v1.ROLE_USER], priority=0.5)))
-    wish = v1.ToolUseContent(id="1", name="look", input='{"at":1}', extra='{"x-more":true}')
-    answer = v1.ToolResultContent(tool_use_id="1", content=[hi], structured_content="[1]", is_error=True)
-    picture = v1.ImageContent(data=b"\1\2", mime_type="image/png", meta='{"a":1}')
-    inside = v1.EmbeddedResource(resource=v1.ResourceContents(uri="x://a", text="t", mime_type="text/plain"))
-    last = [v1.ContentBlock(tool_result=answer), v1.ContentBlock(image=picture), v1.ContentBlock(resource=inside)]
+
+    def raw(*blocks: dict[str, Any]) -> list[v1.ContentBlock]:
+        return [v1.ContentBlock(raw=json.dumps(block, separators=(",", ":"))) for block in blocks]
+
     look = v1.Tool(name="look", description="Look.", annotations=v1.ToolAnnotations(read_only_hint=True))
     look.input_schema = json.dumps(schema, separators=(",", ":"))
     assert got.asked[0].create_message == v1.CreateMessageRequest(
         messages=[
-            v1.SamplingMessage(role=v1.ROLE_USER, content=[hi]),
-            v1.SamplingMessage(role=v1.ROLE_ASSISTANT, content=[v1.ContentBlock(tool_use=wish)]),
-            v1.SamplingMessage(role=v1.ROLE_USER, content=last),
+            v1.SamplingMessage(role="user", content=raw(text)),
+            v1.SamplingMessage(role="assistant", content=raw(use)),
+            v1.SamplingMessage(role="user", content=raw(result, image, resource)),
         ],
         tools=[look],
         tool_choice=v1.ToolChoice(mode="required"),
@@ -648,11 +646,8 @@ async def test_sampling_takes_the_dicts_of_mcp() -> None:
 @pytest.mark.parametrize(
     ("turn", "says"),
     [
-        (
-            {"role": "user", "content": {"type": "txt"}},
-            "ContentBlock: type is one of text, image, audio, resource, resource_link",
-        ),
-        ({"role": "robot", "content": []}, "SamplingMessage: "),
+        ({"role": "user", "content": ["Hi"]}, "ContentBlock is a dict of MCP or a message of the contract, not 'Hi'"),
+        ({"role": 1, "content": []}, "SamplingMessage: "),
         (7, "SamplingMessage is a dict of MCP or a message of the contract, not 7"),
     ],
 )

@@ -430,7 +430,7 @@ async def test_questions_take_several_calls(given: Given, tmp_path: Path) -> Non
             rounds.append(len(response.input_required.requests))
             for key, asked in response.input_required.requests.items():
                 content = answers[asked.elicit.form.message]
-                answer = v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=content)
+                answer = v1.ElicitResult(action="accept", content=content)
                 request.input_responses[key].elicit.CopyFrom(answer)
         assert (rounds, response.result.content[0].text.text) == ([2, 1], "Ada red 3")
 

@@ -27,11 +27,11 @@ from mcpbridge.handlers import StatusError
 from mcpbridge.testing import EVERYTHING, complete, prompt
 
 
-def says(text: str, role: v1.Role = v1.ROLE_USER) -> v1.PromptMessage:
+def says(text: str, role: str = "user") -> v1.PromptMessage:
     return v1.PromptMessage(role=role, content=v1.ContentBlock(text=v1.TextContent(text=text)))
 
 
-PIXEL = v1.PromptMessage(role=v1.ROLE_USER, content=v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png")))
+PIXEL = v1.PromptMessage(role="user", content=v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png")))
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ PIXEL = v1.PromptMessage(role=v1.ROLE_USER, content=v1.ContentBlock(image=v1.Ima
         (["a", "b"], [says("a"), says("b")]),
         (Image(b"i"), [PIXEL]),
         (["see", Image(b"i")], [says("see"), PIXEL]),
-        ([user("a", Image(b"i")), assistant("b")], [says("a"), PIXEL, says("b", v1.ROLE_ASSISTANT)]),
-        (assistant("b"), [says("b", v1.ROLE_ASSISTANT)]),
+        ([user("a", Image(b"i")), assistant("b")], [says("a"), PIXEL, says("b", "assistant")]),
+        (assistant("b"), [says("b", "assistant")]),
         ([says("raw"), "b"], [says("raw"), says("b")]),
         (v1.TextContent(text="t"), [says("t")]),
         ([], []),

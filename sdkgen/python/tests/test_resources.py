@@ -63,7 +63,7 @@ async def test_the_media_type_that_is_listed_counts() -> None:
 
 def test_what_is_listed() -> None:
     app = App("test", cache_ttl=1.5, cache_scope="public")
-    annotations = v1.Annotations(audience=[v1.ROLE_USER], priority=0.5)
+    annotations = v1.Annotations(audience=["user"], priority=0.5)
 
     @app.resource(
         "test://static",
@@ -98,7 +98,7 @@ def test_what_is_listed() -> None:
             )
         ],
         ttl_ms=1500,
-        cache_scope=v1.CACHE_SCOPE_PUBLIC,
+        cache_scope="public",
     )
     templates = app.list_resource_templates(v1.ListResourceTemplatesRequest())
     assert list(templates.resource_templates) == [
@@ -125,7 +125,7 @@ async def test_cache_hints_of_what_is_read() -> None:
         return v1.ReadResourceResult(ttl_ms=0)
 
     got = (await read(app, "test://a")).result
-    assert (got.ttl_ms, got.cache_scope) == (2000, v1.CACHE_SCOPE_PRIVATE)
+    assert (got.ttl_ms, got.cache_scope) == (2000, "private")
     assert not (await read(app, "test://b")).result.HasField("ttl_ms")
     assert (await read(app, "test://c")).result.ttl_ms == 0
 

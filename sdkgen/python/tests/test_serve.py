@@ -424,7 +424,7 @@ async def test_a_question_takes_two_calls(start: StartPlugin) -> None:
         stub = stub_of(channel)
         (asked,) = await call(stub, "greet")
         (key,) = asked.input_required.requests
-        answer = v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content='{"value":"Ada"}'))
+        answer = v1.InputResponse(elicit=v1.ElicitResult(action="accept", content='{"value":"Ada"}'))
         state = asked.input_required.state
         state.decode()  # It is a string in MCP.
         request = v1.CallToolRequest(context=EVERYTHING, name="greet", state=state, input_responses={key: answer})

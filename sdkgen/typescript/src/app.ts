@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 
 import { status } from "@grpc/grpc-js";
 
-import { CacheScope, Resource, type Icon } from "./gen/mcpbridge/v1/common.js";
+import { Resource, type Icon } from "./gen/mcpbridge/v1/common.js";
 import type { InputRequired } from "./gen/mcpbridge/v1/input.js";
 import {
   DiscoverResponse,
@@ -720,11 +720,8 @@ async function fits(schemas: [string, Compiled][], variables: JsonObject): Promi
   return true;
 }
 
-function cache(o: { ttlMs?: number; cacheScope?: "public" | "private" }): { ttlMs?: number; cacheScope?: CacheScope } {
-  return {
-    ...(o.ttlMs === undefined ? {} : { ttlMs: o.ttlMs }),
-    ...(o.cacheScope === undefined ? {} : { cacheScope: o.cacheScope === "public" ? CacheScope.PUBLIC : CacheScope.PRIVATE }),
-  };
+function cache(o: { ttlMs?: number; cacheScope?: string }): { ttlMs?: number; cacheScope: string } {
+  return { ...(o.ttlMs === undefined ? {} : { ttlMs: o.ttlMs }), cacheScope: o.cacheScope ?? "" };
 }
 
 function notFound(what: string, name: string, names: Iterable<string>): StatusError {

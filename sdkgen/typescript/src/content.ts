@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { extname } from "node:path";
 
-import { Resource, Role, type Annotations, type ContentBlock, type ResourceContents } from "./gen/mcpbridge/v1/common.js";
+import { Resource, type Annotations, type ContentBlock, type ResourceContents } from "./gen/mcpbridge/v1/common.js";
 import { InputRequired, type SamplingMessage } from "./gen/mcpbridge/v1/input.js";
 import type { GetPromptResult, PromptMessage, ReadResourceResult } from "./gen/mcpbridge/v1/service.js";
 import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
@@ -11,7 +11,7 @@ import { messageOf, type McpMessage } from "./mcp.js";
 
 /** Hints for the use of content. */
 export interface Hints {
-  audience?: ("user" | "assistant")[];
+  audience?: ("user" | "assistant" | (string & {}))[];
   /** The importance, from 0 (optional) to 1 (effectively required). */
   priority?: number;
   lastModified?: Date | string;
@@ -19,7 +19,10 @@ export interface Hints {
   meta?: object;
 }
 
-/** Content to return, created by `text`, `image`, `audio`, `embedded` and `link`. */
+/**
+ * Content to return, created by `text`, `image`, `audio`, `embedded` and `link`, or with a block of the contract, such as
+ * `new Content({ block: { $case: "raw", value: '{"type":"video",...}' } })`.
+ */
 export class Content {
   constructor(readonly block: ContentBlock) {}
 }
@@ -103,10 +106,11 @@ export function part(uri: string, data: unknown, mimeType?: string): Part {
 
 /** One turn of a prompt, or of a conversation with a model: `user("What is this?", image.file("map.png"))`. */
 export class Message {
-  readonly role: Role;
+  readonly role: string;
   readonly blocks: ContentBlock[];
-  constructor(role: "user" | "assistant", ...content: (string | Content)[]) {
-    this.role = role === "user" ? Role.USER : Role.ASSISTANT;
+  /** The role is "user" or "assistant"; other roles are sent unchanged. */
+  constructor(role: string, ...content: (string | Content)[]) {
+    this.role = role;
     this.blocks = content.map(toBlock);
   }
 }
@@ -133,7 +137,7 @@ export function annotationsOf(hints: Hints = {}): Annotations | undefined {
   const { audience, priority, lastModified } = hints;
   if (audience === undefined && priority === undefined && lastModified === undefined) return undefined;
   return {
-    audience: (audience ?? []).map((a) => (a === "user" ? Role.USER : Role.ASSISTANT)),
+    audience: audience ?? [],
     priority,
     lastModified: lastModified instanceof Date ? lastModified.toISOString() : lastModified,
     extra: "",
@@ -217,7 +221,7 @@ function kindOf(value: unknown): string {
 /** Returns the contents of a resource that returned value. */
 export function readResult(value: unknown, uri: string, mimeType: string | undefined): ReadResourceResult {
   const parts = Array.isArray(value) && value.some((v) => v instanceof Part) ? value : [value];
-  return { contents: parts.map((p) => contents(p, uri, mimeType)), meta: "", extra: "" };
+  return { contents: parts.map((p) => contents(p, uri, mimeType)), cacheScope: "", meta: "", extra: "" };
 }
 
 /** Text, bytes, or JSON of anything else. */
@@ -268,8 +272,8 @@ export function conversation(prompt: string | Turn | readonly Turn[]): SamplingM
 }
 
 /** Returns the answer of a model as a turn of the conversation. */
-export function turnOf(role: Role, content: ContentBlock[]): Message {
-  return new Message(role === Role.USER ? "user" : "assistant", ...content.map((b) => new Content(b)));
+export function turnOf(role: string, content: ContentBlock[]): Message {
+  return new Message(role, ...content.map((b) => new Content(b)));
 }
 
 /** Returns the result or failure of a tool call of the model, for the next turn: `user(toolResult(call, value))`. */

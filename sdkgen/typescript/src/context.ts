@@ -7,7 +7,6 @@ import type { ClientCapabilities } from "./gen/mcpbridge/v1/capability.js";
 import { LogLevel, type Implementation, type LogMessage, type Progress } from "./gen/mcpbridge/v1/common.js";
 import {
   CreateMessageRequest,
-  ElicitAction,
   InputError_Reason,
   InputRequest,
   InputResponse,
@@ -561,10 +560,10 @@ function failed(error: InputError): ToolError {
 async function readAnswer(response: InputResponse["response"], message: string, form: Form | undefined): Promise<Answer<unknown>> {
   if (response?.$case !== "elicit") throw new InvalidAnswer("the client's response is not the answer of a user");
   const { action, content } = response.value;
-  if (action === ElicitAction.ACCEPT) {
+  if (action === "accept") {
     return { action: "accept", accepted: true, data: form ? await form.parse(readContent(content, form)) : undefined };
   }
-  const decline = action === ElicitAction.DECLINE;
+  const decline = action === "decline"; // An unknown action is treated as "cancel".
   return {
     action: decline ? "decline" : "cancel",
     accepted: false,

@@ -1,8 +1,7 @@
-/** Objects in MCP's format for sampling, and their conversion to messages of the contract. */
-import { Role } from "./gen/mcpbridge/v1/common.js";
-import { ModelPreferences, SamplingMessage, ToolChoice } from "./gen/mcpbridge/v1/input.js";
+/** Objects in MCP's format for sampling. Their content is sent unchanged: the bridge converts it. */
+import { ModelPreferences, type SamplingMessage, type ToolChoice } from "./gen/mcpbridge/v1/input.js";
 import { Tool } from "./gen/mcpbridge/v1/tool.js";
-import { isObject, toExactJson, toJson, type JsonObject } from "./json.js";
+import { isObject, toExactJson, toJson } from "./json.js";
 
 export interface McpAnnotations {
   audience?: readonly ("user" | "assistant")[] | undefined;
@@ -75,144 +74,58 @@ export interface McpModelPreferences {
   intelligencePriority?: number | undefined;
 }
 
-/** Converts the object of MCP at a path to the contract. The TypeError names the path. */
-type Read = (value: unknown, path: string) => unknown;
-
-function wrong(path: string, expected: string, value: unknown): TypeError {
-  return new TypeError(`${path} must be ${expected}, got ${toJson(value).slice(0, 80)}`);
+function requireObject(value: unknown, path: string): void {
+  if (!isObject(value)) throw new TypeError(`${path} must be an object in MCP's format, got ${toJson(value).slice(0, 80)}`);
 }
 
-function simple(type: "string" | "number" | "boolean"): Read {
-  return (value, path) => {
-    if (typeof value !== type) throw wrong(path, `a ${type}`, value);
-    return value;
-  };
+function jsonOf(value: object | undefined): string {
+  return value === undefined ? "" : toExactJson(value);
 }
 
-function list(read: Read): Read {
-  return (value, path) => {
-    if (!Array.isArray(value)) throw wrong(path, "a list", value);
-    return value.map((item, i) => read(item, `${path}.${String(i)}`));
-  };
+/** Returns the members that are not in known, for `extra`. */
+function othersOf(value: object, ...known: string[]): string {
+  const others = Object.entries(value).filter(([name, member]) => !known.includes(name) && member !== undefined);
+  return others.length ? toExactJson(Object.fromEntries(others)) : "";
 }
-
-/** Converts an object with these members, of which some are required. Unknown members go into `extra`. */
-function object(members: Record<string, Read>, ...required: string[]): (value: unknown, path: string) => JsonObject {
-  return (value, path) => {
-    if (!isObject(value)) throw wrong(path, "an object of MCP", value);
-    for (const name of required) {
-      if (value[name] === undefined) throw new TypeError(`${path}.${name} is missing`);
-    }
-    const message: JsonObject = {};
-    const extra: JsonObject = {};
-    for (const [name, member] of Object.entries(value)) {
-      if (member === undefined) continue;
-      const read = Object.hasOwn(members, name) ? members[name] : undefined;
-      if (read) message[name === "_meta" ? "meta" : name] = read(member, `${path}.${name}`);
-      else extra[name] = member;
-    }
-    if (Object.keys(extra).length) message.extra = json(extra, path);
-    return message;
-  };
-}
-
-function oneOf<V>(values: Record<string, V>, value: unknown, path: string): V {
-  if (typeof value === "string" && Object.hasOwn(values, value)) return values[value] as V;
-  throw wrong(path, `one of ${Object.keys(values).join(", ")}`, value);
-}
-
-const string = simple("string");
-const number = simple("number");
-const boolean = simple("boolean");
-const json: Read = (value) => toExactJson(value);
-const base64: Read = (value, path) => Buffer.from(string(value, path) as string, "base64");
-const role: Read = (value, path) => oneOf({ user: Role.USER, assistant: Role.ASSISTANT }, value, path);
-
-const _meta = json;
-const annotations = object({ audience: list(role), priority: number, lastModified: string });
-const icons = list(object({ src: string, mimeType: string, sizes: list(string), theme: string }));
-const named = { name: string, title: string, description: string };
-const data = object({ data: base64, mimeType: string, annotations, _meta }, "data", "mimeType");
-
-const contents = object({ uri: string, mimeType: string, text: string, blob: base64, _meta }, "uri");
-const resource: Read = (value, path) => {
-  const { text, blob, ...rest } = contents(value, path);
-  if (text === undefined && blob === undefined) throw new TypeError(`${path} has neither text nor blob`);
-  return { ...rest, body: text === undefined ? { $case: "blob", value: blob } : { $case: "text", value: text } };
-};
-
-const CONTENT: Record<string, { $case: string; read: Read }> = {
-  text: { $case: "text", read: object({ text: string, annotations, _meta }, "text") },
-  image: { $case: "image", read: data },
-  audio: { $case: "audio", read: data },
-  resource: { $case: "resource", read: object({ resource, annotations, _meta }, "resource") },
-  resource_link: {
-    $case: "resourceLink",
-    read: object({ ...named, uri: string, mimeType: string, size: number, annotations, icons, _meta }, "uri", "name"),
-  },
-  tool_use: { $case: "toolUse", read: object({ id: string, name: string, input: json, _meta }, "id", "name", "input") },
-  tool_result: {
-    $case: "toolResult",
-    read: object(
-      { toolUseId: string, content: list(block), structuredContent: json, isError: boolean, _meta },
-      "toolUseId",
-      "content",
-    ),
-  },
-};
-
-function block(value: unknown, path: string): unknown {
-  if (!isObject(value)) throw wrong(path, "an object of MCP", value);
-  const { type, ...rest } = value;
-  const { $case, read } = oneOf(CONTENT, type, `${path}.type`);
-  return { block: { $case, value: read(rest, path) } };
-}
-
-const content: Read = (value, path) => (Array.isArray(value) ? list(block)(value, path) : [block(value, path)]);
-const toolAnnotations = object({
-  title: string,
-  readOnlyHint: boolean,
-  destructiveHint: boolean,
-  idempotentHint: boolean,
-  openWorldHint: boolean,
-});
-const message = object({ role, content, _meta }, "role", "content");
-const tool = object(
-  {
-    ...named,
-    inputSchema: json,
-    outputSchema: json,
-    annotations: toolAnnotations,
-    icons,
-    execution: object({ taskSupport: string }),
-    _meta,
-  },
-  "name",
-  "inputSchema",
-);
-const toolChoice = object({ mode: string });
-const modelPreferences = object({
-  hints: list(object({ name: string })),
-  costPriority: number,
-  speedPriority: number,
-  intelligencePriority: number,
-});
 
 export function messageOf(value: McpMessage, path: string): SamplingMessage {
-  return SamplingMessage.fromPartial(message(value, path));
+  requireObject(value, path);
+  const blocks = Array.isArray(value.content) ? (value.content as readonly McpContent[]) : [value.content as McpContent];
+  for (const block of blocks) requireObject(block, `${path}.content`);
+  return {
+    role: value.role,
+    content: blocks.map((block) => ({ block: { $case: "raw", value: toExactJson(block) } })),
+    meta: jsonOf(value._meta),
+    extra: othersOf(value, "role", "content", "_meta"),
+  };
 }
 
 export function toolOf(value: McpTool, path: string): Tool {
-  return Tool.fromPartial(tool(value, path));
+  requireObject(value, path);
+  requireObject(value.inputSchema, `${path}.inputSchema`);
+  const { inputSchema, outputSchema, annotations, _meta, ...same } = value;
+  const hints = ["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+  return Tool.fromPartial({
+    ...same,
+    inputSchema: toExactJson(inputSchema),
+    outputSchema: jsonOf(outputSchema),
+    ...(annotations ? { annotations: { ...annotations, extra: othersOf(annotations, ...hints) } } : {}),
+    meta: jsonOf(_meta),
+    extra: othersOf(same, "name", "title", "description", "icons", "execution"),
+  });
 }
 
 export function toolChoiceOf(value: string | McpToolChoice): ToolChoice {
-  return ToolChoice.fromPartial(toolChoice(typeof value === "string" ? { mode: value } : value, "toolChoice"));
+  return typeof value === "string" ? { mode: value, extra: "" } : { mode: value.mode, extra: othersOf(value, "mode") };
 }
 
 /** Converts names of models, best first, or an object in MCP's format. */
 export function modelPreferencesOf(value: string | readonly string[] | McpModelPreferences): ModelPreferences {
-  const named = typeof value === "string" ? [value] : value;
-  const preferences = Array.isArray(named) ? { hints: named.map((name: unknown) => ({ name })) } : named;
-  return ModelPreferences.fromPartial(modelPreferences(preferences, "model"));
+  const names = typeof value === "string" ? [value] : value;
+  const preferences: McpModelPreferences = isObject(names) ? names : { hints: (names as readonly string[]).map((name) => ({ name })) };
+  return ModelPreferences.fromPartial({
+    ...preferences,
+    hints: (preferences.hints ?? []).map((hint) => ({ ...hint, extra: othersOf(hint, "name") })),
+    extra: othersOf(preferences, "hints", "costPriority", "speedPriority", "intelligencePriority"),
+  });
 }

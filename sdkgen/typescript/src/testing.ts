@@ -7,9 +7,9 @@
 export { Client, start } from "./bridge.js";
 export type { Message, StartOptions } from "./bridge.js";
 import type { App } from "./app.js";
-import { ElicitAction, type InputRequest, type InputRequired, type InputResponse } from "./gen/mcpbridge/v1/input.js";
+import type { InputRequest, InputRequired, InputResponse } from "./gen/mcpbridge/v1/input.js";
 import { CreateMessageResult } from "./gen/mcpbridge/v1/input.js";
-import { LogLevel, Role, type LogMessage, type Progress } from "./gen/mcpbridge/v1/common.js";
+import { LogLevel, type LogMessage, type Progress } from "./gen/mcpbridge/v1/common.js";
 import {
   CallContext,
   CallToolRequest,
@@ -83,7 +83,7 @@ export async function call(app: App, name: string, args: object = {}, answers: A
 export async function read(app: App, uri: string, answers: Answers = {}): Promise<Called<ReadResourceResult>> {
   app.check();
   const request = ReadResourceRequest.fromPartial({ context: answers.context ?? EVERYTHING, uri });
-  const called = new Called<ReadResourceResult>({ contents: [], meta: "", extra: "" });
+  const called = new Called<ReadResourceResult>({ contents: [], cacheScope: "", meta: "", extra: "" });
   return await rounds(called, answers, request, async (emit) =>
     ReadResourceResponse.decode(ReadResourceResponse.encode(await app.readResource(request, emit)).finish()),
   );
@@ -178,7 +178,7 @@ function answer(question: InputRequest, left: { elicit: unknown[]; sample: (stri
   if (asked?.$case === "createMessage" && left.sample.length) {
     const given = left.sample.shift() ?? "";
     const content = [{ block: { $case: "text" as const, value: { text: typeof given === "string" ? given : "" } } }];
-    const value = typeof given === "string" ? CreateMessageResult.fromPartial({ role: Role.ASSISTANT, content, model: "test" }) : given;
+    const value = typeof given === "string" ? CreateMessageResult.fromPartial({ role: "assistant", content, model: "test" }) : given;
     return { response: { $case: "createMessage", value } };
   }
   if (asked?.$case === "listRoots" && roots) {
@@ -190,10 +190,9 @@ function answer(question: InputRequest, left: { elicit: unknown[]; sample: (stri
 
 function elicited(given: unknown): InputResponse {
   if (typeof given === "object" && given !== null && "response" in given) return given as InputResponse;
-  const actions = { decline: ElicitAction.DECLINE, cancel: ElicitAction.CANCEL };
   if (given === "decline" || given === "cancel") {
-    return { response: { $case: "elicit", value: { action: actions[given], content: "", meta: "", extra: "" } } };
+    return { response: { $case: "elicit", value: { action: given, content: "", meta: "", extra: "" } } };
   }
   const content = toJson(typeof given === "object" && given !== null ? given : { value: given });
-  return { response: { $case: "elicit", value: { action: ElicitAction.ACCEPT, content, meta: "", extra: "" } } };
+  return { response: { $case: "elicit", value: { action: "accept", content, meta: "", extra: "" } } };
 }

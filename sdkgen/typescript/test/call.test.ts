@@ -57,7 +57,7 @@ describe("what a tool returns", () => {
     const t = text("x", { audience: ["user"], priority: 0, lastModified: new Date(0), meta: { k: 1 } });
     const called = await call(app("test", "1").tool("t", {}, () => t), "t");
     expect(called.result.content[0]?.block?.value).toMatchObject({
-      annotations: { audience: [1], priority: 0, lastModified: "1970-01-01T00:00:00.000Z" },
+      annotations: { audience: ["user"], priority: 0, lastModified: "1970-01-01T00:00:00.000Z" },
       meta: '{"k":1}',
     });
   });
@@ -262,7 +262,7 @@ describe("prompts", () => {
       { name: "review", description: "Review code", arguments: [{ name: "code", description: "The code", required: true }, { name: "style", required: false }] },
     ]);
     const { result } = await prompt(a, "review", { code: "x", style: "kind" });
-    expect(result.messages.map((m) => [m.role, m.content?.block?.$case])).toEqual([[1, "text"], [1, "image"], [2, "text"], [1, "text"]]);
+    expect(result.messages.map((m) => [m.role, m.content?.block?.$case])).toEqual([["user", "text"], ["user", "image"], ["assistant", "text"], ["user", "text"]]);
     expect(result.description).toBe("Review code");
   });
 
@@ -368,7 +368,7 @@ test("a web page to visit first", async () => {
 
 test("lists of what there is nothing of are not there", () => {
   const a = app("test", "1", { ttlMs: 0, cacheScope: "public" }).tool("t", {}, () => "");
-  expect(a.listTools({})).toMatchObject({ ttlMs: 0, cacheScope: 1 });
+  expect(a.listTools({})).toMatchObject({ ttlMs: 0, cacheScope: "public" });
   expect(() => a.listPrompts({})).toThrow("test has no prompts");
 });
 

@@ -11,7 +11,7 @@ import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { EVERYTHING } from "../src/testing.js";
-import { CallToolRequest, CallToolResponse, ElicitAction, InputResponse, JsonRpcError, type InputRequired } from "../src/v1.js";
+import { CallToolRequest, CallToolResponse, InputResponse, JsonRpcError, type InputRequired } from "../src/v1.js";
 import { COOKIE, Plugin, type Client } from "./plugin.js";
 
 // As proto/mcpbridge/v1/frames.md has them, and not as the SDK does.
@@ -378,9 +378,9 @@ describe("calls by frames", () => {
     for (;;) {
       const next = CallToolRequest.fromPartial({ context: EVERYTHING, name: "survey", ...(required?.state ? { state: required.state } : {}) });
       for (const [key, { request }] of Object.entries(required?.requests ?? {})) {
-        const mode = request?.$case === "elicit" ? request.value.mode : undefined;
-        const content = JSON.stringify({ value: answers[mode?.value.message ?? ""] });
-        next.inputResponses[key] = InputResponse.fromPartial({ response: { $case: "elicit", value: { action: ElicitAction.ACCEPT, content } } });
+        const form = request?.$case === "elicit" && request.value.mode?.$case === "form" ? request.value.mode.value : undefined;
+        const content = JSON.stringify({ value: answers[form?.message ?? ""] });
+        next.inputResponses[key] = InputResponse.fromPartial({ response: { $case: "elicit", value: { action: "accept", content } } });
       }
       const id = (1 << 22) + rounds.length;
       bridge.say(CALL, id, CallToolRequest.encode(next).finish());

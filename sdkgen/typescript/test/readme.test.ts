@@ -9,7 +9,7 @@ import { z } from "zod";
 
 import { app, toolResult, user, type App } from "../src/index.js";
 import { call } from "../src/testing.js";
-import { CreateMessageResult, Role } from "../src/v1.js";
+import { CreateMessageResult } from "../src/v1.js";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const readme = readFileSync(here("../README.md"), "utf8");
@@ -60,16 +60,16 @@ test("choices have titles for the user, and values for the handler", async () =>
 
 test("a model has a tool called, and goes on with its result", async () => {
   const wish = { block: { $case: "toolUse" as const, value: { id: "1", name: "degrees", input: '{"city":"oslo"}' } } };
-  const wishes = CreateMessageResult.fromPartial({ role: Role.ASSISTANT, content: [wish], model: "m", stopReason: "toolUse" });
+  const wishes = CreateMessageResult.fromPartial({ role: "assistant", content: [wish], model: "m", stopReason: "toolUse" });
   const called = await call(defined("Sampling with tools"), "advise", { question: "Do I need a coat?" }, { sample: [wishes, "Yes, a warm one."] });
   expect([called.text, called.rounds]).toEqual(["Yes, a warm one.", 3]);
   const [first, second] = called.asked.map(({ request }) => (request?.$case === "createMessage" ? request.value : undefined));
-  expect(first).toMatchObject({ maxTokens: 500, tools: [{ name: "degrees" }], messages: [{ role: Role.USER }] });
+  expect(first).toMatchObject({ maxTokens: 500, tools: [{ name: "degrees" }], messages: [{ role: "user" }] });
   const result = { toolUseId: "1", content: [{ block: { $case: "text", value: { text: "12" } } }] };
   expect(second?.messages).toMatchObject([
-    { role: Role.USER, content: [{ block: { value: { text: "Do I need a coat?" } } }] },
-    { role: Role.ASSISTANT, content: [wish] },
-    { role: Role.USER, content: [{ block: { $case: "toolResult", value: result } }] },
+    { role: "user", content: [{ block: { value: { text: "Do I need a coat?" } } }] },
+    { role: "assistant", content: [wish] },
+    { role: "user", content: [{ block: { $case: "toolResult", value: result } }] },
   ]);
 });
 

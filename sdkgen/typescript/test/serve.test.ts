@@ -71,7 +71,7 @@ describe("a served app", () => {
     const ask = first.events.at(-1);
     if (ask?.$case !== "inputRequired") throw new Error("it did not ask");
     const [key = ""] = Object.keys(ask.value.requests);
-    const elicit = { $case: "elicit" as const, value: { action: 1, content: '{"name":"Ada"}', meta: "", extra: "" } };
+    const elicit = { $case: "elicit" as const, value: { action: "accept", content: '{"name":"Ada"}', meta: "", extra: "" } };
     const request = CallToolRequest.fromPartial({ context: EVERYTHING, name: "greet", ...(ask.value.state ? { state: ask.value.state } : {}) });
     request.inputResponses = { [key]: { response: elicit } };
     const second = await client.round(request);

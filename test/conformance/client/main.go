@@ -252,7 +252,7 @@ func (d *driver) call(ctx context.Context, name string, arguments []byte) error 
 				return fmt.Errorf("CallTool %s: it asks %q: %w", name, key, err)
 			}
 			req.InputResponses[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{
-				Elicit: &pb.ElicitResult{Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: string(content)},
+				Elicit: &pb.ElicitResult{Action: "accept", Content: string(content)},
 			}}
 		}
 	}

@@ -220,7 +220,7 @@ func askAndListen(
 		answers := map[string]*pb.InputResponse{}
 		for key := range res.InputRequired.GetRequests() {
 			answers[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-				Action: pb.ElicitAction_ELICIT_ACTION_ACCEPT, Content: `{"name":"Ada"}`,
+				Action: "accept", Content: `{"name":"Ada"}`,
 			}}}
 		}
 		call := &bridge.Call{Method: bridge.CallTool, Request: tool("ask", "who?")}

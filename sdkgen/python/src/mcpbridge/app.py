@@ -589,8 +589,7 @@ def _icons(icons: Icons) -> list[v1.Icon]:
 
 def _cache(ttl: float | None, scope: Scope | None) -> dict[str, Any]:
     """Returns cache hints in the form of the contract."""
-    scopes = {None: None, "public": v1.CACHE_SCOPE_PUBLIC, "private": v1.CACHE_SCOPE_PRIVATE}
-    return {"ttl_ms": None if ttl is None else round(ttl * 1000), "cache_scope": scopes[scope]}
+    return {"ttl_ms": None if ttl is None else round(ttl * 1000), "cache_scope": scope}
 
 
 def _refuse_twice(kind: str, name: str, fn: Callable[..., Any], among: Mapping[str, Handler[..., Any]]) -> None:

@@ -1,6 +1,5 @@
 """The content that tools, resources and prompts return, and its conversion to results."""
 
-import base64
 import inspect
 import math
 import mimetypes
@@ -8,15 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import pydantic_core
 from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel
 
 from mcpbridge import v1
-from mcpbridge.v1.json_pb2 import json as json_field
-from mcpbridge.v1.json_pb2 import json_message
 
 Meta = Mapping[str, Any]
 
@@ -109,12 +106,12 @@ class Message:
 
     __slots__ = ("blocks", "role")
 
-    def __init__(self, role: Literal["user", "assistant"], *content: Any) -> None:
-        self.role = v1.ROLE_USER if role == "user" else v1.ROLE_ASSISTANT
+    def __init__(self, role: str, *content: Any) -> None:
+        self.role = role
         self.blocks = [_block(c) for c in content]
 
     def __repr__(self) -> str:
-        return f"Message({v1.Role.Name(self.role)}, {self.blocks})"
+        return f"Message({self.role}, {self.blocks})"
 
 
 def user(*content: Any) -> Message:
@@ -382,46 +379,26 @@ M = TypeVar("M", bound=ProtoMessage)
 
 
 def from_mcp(value: Any, of: type[M]) -> Any:
-    """Converts a dict in MCP's format to a message: `{"role": "user", "content": {"type": "text", ...}}`."""
-    return value if value is None or isinstance(value, of) else _from_mcp(value, of)
-
-
-def _from_mcp(value: Any, of: Any) -> Any:
+    """Converts a dict in MCP's format to a message. Content is sent unchanged, as `raw`: the bridge converts it."""
+    if isinstance(value, of):
+        return value
     if not isinstance(value, Mapping):
         raise TypeError(f"{of.__name__} is a dict of MCP or a message of the contract, not {value!r:.80}")
-    fields = {_option(f).name or f.json_name: f for f in of.DESCRIPTOR.fields}
-    if tag := of.DESCRIPTOR.GetOptions().Extensions[json_message].tag:
-        chosen = fields.get(value.get(tag, ""))
-        if chosen is None:
-            raise TypeError(f"{of.__name__}: {tag} is one of {', '.join(fields)}, not {value.get(tag)!r:.80}")
-        rest = {name: v for name, v in value.items() if name != tag}
-        return of(**{chosen.name: _from_mcp(rest, chosen.message_type._concrete_class)})
+    if of is v1.ContentBlock:
+        return v1.ContentBlock(raw=json_text(value))
+    fields: dict[str, Any] = {f.json_name: f for f in of.DESCRIPTOR.fields if f.name != "extra"}
     members: dict[str, Any] = {}
-    more: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for name, v in value.items():
-        f = fields.get(name)
-        if f is None or f.name == "extra":
-            more[name] = v
-        elif f.message_type and (f.is_repeated if hasattr(f, "is_repeated") else f.label == f.LABEL_REPEATED):
-            members[f.name] = [from_mcp(one, f.message_type._concrete_class) for one in ([v] if isinstance(v, Mapping) else v)]
-        elif f.message_type:
+        if (f := fields.get(name)) is None:
+            others[name] = v
+        elif f.message_type is None:
+            members[f.name] = json_text(v) if isinstance(v, Mapping) else v
+        elif isinstance(v, Mapping) and f.name != "content":
             members[f.name] = from_mcp(v, f.message_type._concrete_class)
-        elif _option(f).raw:
-            members[f.name] = json_text(v)
-        elif f.type == f.TYPE_BYTES:
-            members[f.name] = base64.b64decode(v)
-        elif f.enum_type:
-            named = [f"{f.enum_type.name}_{one}".upper() for one in ([v] if isinstance(v, str) else v)]
-            members[f.name] = named[0] if isinstance(v, str) else named
         else:
-            members[f.name] = v
-    if more:
-        members["extra"] = json_text(more)
+            members[f.name] = [from_mcp(one, f.message_type._concrete_class) for one in ([v] if isinstance(v, Mapping) else v)]
     try:
-        return of(**members)
+        return of(**members, extra=json_text(others) if others else "")
     except (TypeError, ValueError) as e:
         raise TypeError(f"{of.__name__}: {e}") from None
-
-
-def _option(f: Any) -> Any:
-    return f.GetOptions().Extensions[json_field]

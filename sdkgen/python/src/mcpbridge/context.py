@@ -256,7 +256,7 @@ class Context:
             tools=[self._app.tool_message(tool) if isinstance(tool, str) else from_mcp(tool, v1.Tool) for tool in tools],
             tool_choice=v1.ToolChoice(mode=tool_choice)
             if isinstance(tool_choice, str)
-            else from_mcp(tool_choice, v1.ToolChoice),
+            else tool_choice and from_mcp(tool_choice, v1.ToolChoice),
             meta=meta_json(meta),
         )
         return Sample(self, key, v1.InputRequest(create_message=request))
@@ -597,7 +597,8 @@ class Answer(_Question, Generic[T]):
     @property
     def action(self) -> Literal["accept", "decline", "cancel"]:
         """The action of the user; "cancel" means that the question was closed without an answer."""
-        return _ACTIONS.get(self._get().elicit.action, "cancel")
+        action = self._get().elicit.action
+        return "accept" if action == "accept" else "decline" if action == "decline" else "cancel"
 
     @property
     def data(self) -> T:
@@ -620,16 +621,11 @@ class Answer(_Question, Generic[T]):
         if self._parsed:
             return
         result = self._get().elicit
-        if result.action == v1.ELICIT_ACTION_ACCEPT:
+        if result.action == "accept":
             self._data: T = self._form.parse(result.content) if self._form else cast("T", None)
         self._parsed = True
 
 
-_ACTIONS: dict[int, Literal["accept", "decline", "cancel"]] = {
-    v1.ELICIT_ACTION_ACCEPT: "accept",
-    v1.ELICIT_ACTION_DECLINE: "decline",
-    v1.ELICIT_ACTION_CANCEL: "cancel",
-}
 _ACTED = {"decline": "declined", "cancel": "closed the question without an answer"}
 
 

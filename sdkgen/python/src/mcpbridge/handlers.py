@@ -200,8 +200,9 @@ class Resource(Completable[P, R]):
     def success(self, value: Any, request: v1.ReadResourceRequest) -> v1.ReadResourceResponse:
         response = resource_result(value, request.uri, self.message.mime_type or None)
         if response.HasField("result"):
+            given = {field.name for field, _ in response.result.ListFields()}
             for name, hint in self.hints.items():
-                if hint is not None and not response.result.HasField(name):
+                if hint is not None and name not in given:
                     setattr(response.result, name, hint)
         return response
 

@@ -172,13 +172,10 @@ def _response(answer: Any, question: v1.InputRequest) -> v1.InputResponse:
         return answer
     if question.HasField("create_message"):
         said = v1.ContentBlock(text=v1.TextContent(text=answer))
-        return v1.InputResponse(create_message=v1.CreateMessageResult(role=v1.ROLE_ASSISTANT, content=[said], model="test"))
+        return v1.InputResponse(create_message=v1.CreateMessageResult(role="assistant", content=[said], model="test"))
     if question.HasField("list_roots"):
         return v1.InputResponse(list_roots=v1.ListRootsResult(roots=[v1.Root(uri=uri) for uri in answer]))
-    action = {"decline": v1.ELICIT_ACTION_DECLINE, "cancel": v1.ELICIT_ACTION_CANCEL}.get(
-        answer if isinstance(answer, str) else ""
-    )
-    if action is not None:
-        return v1.InputResponse(elicit=v1.ElicitResult(action=action))
+    if answer in ("decline", "cancel"):
+        return v1.InputResponse(elicit=v1.ElicitResult(action=answer))
     content = json_text(answer if isinstance(answer, dict) else {"value": answer})
-    return v1.InputResponse(elicit=v1.ElicitResult(action=v1.ELICIT_ACTION_ACCEPT, content=content))
+    return v1.InputResponse(elicit=v1.ElicitResult(action="accept", content=content))

@@ -21,59 +21,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Role says who speaks, or for whom something is meant. MCP `Role`, every revision.
-type Role int32
-
-const (
-	// Not said.
-	Role_ROLE_UNSPECIFIED Role = 0
-	// The human at the client: `user`.
-	Role_ROLE_USER Role = 1
-	// The model: `assistant`.
-	Role_ROLE_ASSISTANT Role = 2
-)
-
-// Enum value maps for Role.
-var (
-	Role_name = map[int32]string{
-		0: "ROLE_UNSPECIFIED",
-		1: "ROLE_USER",
-		2: "ROLE_ASSISTANT",
-	}
-	Role_value = map[string]int32{
-		"ROLE_UNSPECIFIED": 0,
-		"ROLE_USER":        1,
-		"ROLE_ASSISTANT":   2,
-	}
-)
-
-func (x Role) Enum() *Role {
-	p := new(Role)
-	*p = x
-	return p
-}
-
-func (x Role) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Role) Descriptor() protoreflect.EnumDescriptor {
-	return file_mcpbridge_v1_common_proto_enumTypes[0].Descriptor()
-}
-
-func (Role) Type() protoreflect.EnumType {
-	return &file_mcpbridge_v1_common_proto_enumTypes[0]
-}
-
-func (x Role) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Role.Descriptor instead.
-func (Role) EnumDescriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_common_proto_rawDescGZIP(), []int{0}
-}
-
 // LogLevel is a severity of RFC 5424, in ascending order. MCP `LoggingLevel`, every revision.
 type LogLevel int32
 
@@ -135,11 +82,11 @@ func (x LogLevel) String() string {
 }
 
 func (LogLevel) Descriptor() protoreflect.EnumDescriptor {
-	return file_mcpbridge_v1_common_proto_enumTypes[1].Descriptor()
+	return file_mcpbridge_v1_common_proto_enumTypes[0].Descriptor()
 }
 
 func (LogLevel) Type() protoreflect.EnumType {
-	return &file_mcpbridge_v1_common_proto_enumTypes[1]
+	return &file_mcpbridge_v1_common_proto_enumTypes[0]
 }
 
 func (x LogLevel) Number() protoreflect.EnumNumber {
@@ -148,60 +95,7 @@ func (x LogLevel) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LogLevel.Descriptor instead.
 func (LogLevel) EnumDescriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_common_proto_rawDescGZIP(), []int{1}
-}
-
-// CacheScope says who may share a cached result. MCP `cacheScope`, since 2026-07-28.
-type CacheScope int32
-
-const (
-	// Not said. Read as private.
-	CacheScope_CACHE_SCOPE_UNSPECIFIED CacheScope = 0
-	// Anybody: the result is the same for every caller. `public`.
-	CacheScope_CACHE_SCOPE_PUBLIC CacheScope = 1
-	// Only callers with the same authorization. `private`.
-	CacheScope_CACHE_SCOPE_PRIVATE CacheScope = 2
-)
-
-// Enum value maps for CacheScope.
-var (
-	CacheScope_name = map[int32]string{
-		0: "CACHE_SCOPE_UNSPECIFIED",
-		1: "CACHE_SCOPE_PUBLIC",
-		2: "CACHE_SCOPE_PRIVATE",
-	}
-	CacheScope_value = map[string]int32{
-		"CACHE_SCOPE_UNSPECIFIED": 0,
-		"CACHE_SCOPE_PUBLIC":      1,
-		"CACHE_SCOPE_PRIVATE":     2,
-	}
-)
-
-func (x CacheScope) Enum() *CacheScope {
-	p := new(CacheScope)
-	*p = x
-	return p
-}
-
-func (x CacheScope) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CacheScope) Descriptor() protoreflect.EnumDescriptor {
-	return file_mcpbridge_v1_common_proto_enumTypes[2].Descriptor()
-}
-
-func (CacheScope) Type() protoreflect.EnumType {
-	return &file_mcpbridge_v1_common_proto_enumTypes[2]
-}
-
-func (x CacheScope) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CacheScope.Descriptor instead.
-func (CacheScope) EnumDescriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_common_proto_rawDescGZIP(), []int{2}
+	return file_mcpbridge_v1_common_proto_rawDescGZIP(), []int{0}
 }
 
 // Icon is an image that stands for something in a user interface. MCP `Icon`, since 2025-11-25.
@@ -389,8 +283,8 @@ func (x *Implementation) GetExtra() string {
 // Annotations tell a client how to use or show something. MCP `Annotations`, every revision.
 type Annotations struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For whom it is meant. Empty: for everybody.
-	Audience []Role `protobuf:"varint,1,rep,packed,name=audience,proto3,enum=mcpbridge.v1.Role" json:"audience,omitempty"`
+	// The roles for which it is meant: "user", "assistant". Empty: for everybody. MCP `Role`.
+	Audience []string `protobuf:"bytes,1,rep,name=audience,proto3" json:"audience,omitempty"`
 	// How much it matters, from 0 (not at all) to 1 (as good as required).
 	Priority *float64 `protobuf:"fixed64,2,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// When it was last changed, in ISO 8601. MCP `lastModified`, since 2025-06-18.
@@ -431,7 +325,7 @@ func (*Annotations) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_common_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Annotations) GetAudience() []Role {
+func (x *Annotations) GetAudience() []string {
 	if x != nil {
 		return x.Audience
 	}
@@ -957,6 +851,7 @@ type ContentBlock struct {
 	//	*ContentBlock_ResourceLink
 	//	*ContentBlock_ToolUse
 	//	*ContentBlock_ToolResult
+	//	*ContentBlock_Raw
 	Block         isContentBlock_Block `protobuf_oneof:"block"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1062,6 +957,15 @@ func (x *ContentBlock) GetToolResult() *ToolResultContent {
 	return nil
 }
 
+func (x *ContentBlock) GetRaw() string {
+	if x != nil {
+		if x, ok := x.Block.(*ContentBlock_Raw); ok {
+			return x.Raw
+		}
+	}
+	return ""
+}
+
 type isContentBlock_Block interface {
 	isContentBlock_Block()
 }
@@ -1101,6 +1005,12 @@ type ContentBlock_ToolResult struct {
 	ToolResult *ToolResultContent `protobuf:"bytes,7,opt,name=tool_result,json=toolResult,proto3,oneof"`
 }
 
+type ContentBlock_Raw struct {
+	// Content of any other type, as a JSON object with `type`. The bridge reads the types above as those. Clients of
+	// 2025-11-25 and before receive its JSON as text.
+	Raw string `protobuf:"bytes,8,opt,name=raw,proto3,oneof"`
+}
+
 func (*ContentBlock_Text) isContentBlock_Block() {}
 
 func (*ContentBlock_Image) isContentBlock_Block() {}
@@ -1114,6 +1024,8 @@ func (*ContentBlock_ResourceLink) isContentBlock_Block() {}
 func (*ContentBlock_ToolUse) isContentBlock_Block() {}
 
 func (*ContentBlock_ToolResult) isContentBlock_Block() {}
+
+func (*ContentBlock_Raw) isContentBlock_Block() {}
 
 // Progress tells how far a call has come. MCP `notifications/progress`, every revision. The bridge adds the caller's
 // token, drops what does not increase, and sends nothing after the result.
@@ -1561,9 +1473,9 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
-	"\f_website_url\"\xd7\x01\n" +
-	"\vAnnotations\x12.\n" +
-	"\baudience\x18\x01 \x03(\x0e2\x12.mcpbridge.v1.RoleR\baudience\x12\x1f\n" +
+	"\f_website_url\"\xc3\x01\n" +
+	"\vAnnotations\x12\x1a\n" +
+	"\baudience\x18\x01 \x03(\tR\baudience\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x01H\x00R\bpriority\x88\x01\x01\x12:\n" +
 	"\rlast_modified\x18\x03 \x01(\tB\x10\xa2\x8b#\fB\n" +
 	"2025-06-18H\x01R\flastModified\x88\x01\x01\x12\x1c\n" +
@@ -1610,7 +1522,7 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\bis_error\x18\x04 \x01(\bH\x00R\aisError\x88\x01\x01\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\v\n" +
-	"\t_is_error\"\xa6\x04\n" +
+	"\t_is_error\"\xc2\x04\n" +
 	"\fContentBlock\x12/\n" +
 	"\x04text\x18\x01 \x01(\v2\x19.mcpbridge.v1.TextContentH\x00R\x04text\x122\n" +
 	"\x05image\x18\x02 \x01(\v2\x1a.mcpbridge.v1.ImageContentH\x00R\x05image\x12D\n" +
@@ -1626,7 +1538,8 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\vtool_result\x18\a \x01(\v2\x1f.mcpbridge.v1.ToolResultContentB\x1d\xa2\x8b#\x19\n" +
 	"\vtool_resultB\n" +
 	"2025-11-25H\x00R\n" +
-	"toolResult:\n" +
+	"toolResult\x12\x1a\n" +
+	"\x03raw\x18\b \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\n" +
 	"\xa2\x8b#\x06\n" +
 	"\x04typeB\a\n" +
 	"\x05block\"\xc3\x01\n" +
@@ -1678,11 +1591,7 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\f_descriptionB\f\n" +
 	"\n" +
 	"_mime_typeB\a\n" +
-	"\x05_size*?\n" +
-	"\x04Role\x12\x14\n" +
-	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
-	"\tROLE_USER\x10\x01\x12\x12\n" +
-	"\x0eROLE_ASSISTANT\x10\x02*\xd6\x01\n" +
+	"\x05_size*\xd6\x01\n" +
 	"\bLogLevel\x12\x19\n" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fLOG_LEVEL_DEBUG\x10\x01\x12\x12\n" +
@@ -1692,12 +1601,7 @@ const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\x0fLOG_LEVEL_ERROR\x10\x05\x12\x16\n" +
 	"\x12LOG_LEVEL_CRITICAL\x10\x06\x12\x13\n" +
 	"\x0fLOG_LEVEL_ALERT\x10\a\x12\x17\n" +
-	"\x13LOG_LEVEL_EMERGENCY\x10\b*Z\n" +
-	"\n" +
-	"CacheScope\x12\x1b\n" +
-	"\x17CACHE_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n" +
-	"\x12CACHE_SCOPE_PUBLIC\x10\x01\x12\x17\n" +
-	"\x13CACHE_SCOPE_PRIVATE\x10\x02B\xa8\x01\n" +
+	"\x13LOG_LEVEL_EMERGENCY\x10\bB\xa8\x01\n" +
 	"\x10dev.mcpbridge.v1B\vCommonProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
@@ -1712,51 +1616,48 @@ func file_mcpbridge_v1_common_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_common_proto_rawDescData
 }
 
-var file_mcpbridge_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_mcpbridge_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_mcpbridge_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_mcpbridge_v1_common_proto_goTypes = []any{
-	(Role)(0),                 // 0: mcpbridge.v1.Role
-	(LogLevel)(0),             // 1: mcpbridge.v1.LogLevel
-	(CacheScope)(0),           // 2: mcpbridge.v1.CacheScope
-	(*Icon)(nil),              // 3: mcpbridge.v1.Icon
-	(*Implementation)(nil),    // 4: mcpbridge.v1.Implementation
-	(*Annotations)(nil),       // 5: mcpbridge.v1.Annotations
-	(*TextContent)(nil),       // 6: mcpbridge.v1.TextContent
-	(*ImageContent)(nil),      // 7: mcpbridge.v1.ImageContent
-	(*AudioContent)(nil),      // 8: mcpbridge.v1.AudioContent
-	(*EmbeddedResource)(nil),  // 9: mcpbridge.v1.EmbeddedResource
-	(*ToolUseContent)(nil),    // 10: mcpbridge.v1.ToolUseContent
-	(*ToolResultContent)(nil), // 11: mcpbridge.v1.ToolResultContent
-	(*ContentBlock)(nil),      // 12: mcpbridge.v1.ContentBlock
-	(*Progress)(nil),          // 13: mcpbridge.v1.Progress
-	(*LogMessage)(nil),        // 14: mcpbridge.v1.LogMessage
-	(*ResourceContents)(nil),  // 15: mcpbridge.v1.ResourceContents
-	(*Resource)(nil),          // 16: mcpbridge.v1.Resource
+	(LogLevel)(0),             // 0: mcpbridge.v1.LogLevel
+	(*Icon)(nil),              // 1: mcpbridge.v1.Icon
+	(*Implementation)(nil),    // 2: mcpbridge.v1.Implementation
+	(*Annotations)(nil),       // 3: mcpbridge.v1.Annotations
+	(*TextContent)(nil),       // 4: mcpbridge.v1.TextContent
+	(*ImageContent)(nil),      // 5: mcpbridge.v1.ImageContent
+	(*AudioContent)(nil),      // 6: mcpbridge.v1.AudioContent
+	(*EmbeddedResource)(nil),  // 7: mcpbridge.v1.EmbeddedResource
+	(*ToolUseContent)(nil),    // 8: mcpbridge.v1.ToolUseContent
+	(*ToolResultContent)(nil), // 9: mcpbridge.v1.ToolResultContent
+	(*ContentBlock)(nil),      // 10: mcpbridge.v1.ContentBlock
+	(*Progress)(nil),          // 11: mcpbridge.v1.Progress
+	(*LogMessage)(nil),        // 12: mcpbridge.v1.LogMessage
+	(*ResourceContents)(nil),  // 13: mcpbridge.v1.ResourceContents
+	(*Resource)(nil),          // 14: mcpbridge.v1.Resource
 }
 var file_mcpbridge_v1_common_proto_depIdxs = []int32{
-	3,  // 0: mcpbridge.v1.Implementation.icons:type_name -> mcpbridge.v1.Icon
-	0,  // 1: mcpbridge.v1.Annotations.audience:type_name -> mcpbridge.v1.Role
-	5,  // 2: mcpbridge.v1.TextContent.annotations:type_name -> mcpbridge.v1.Annotations
-	5,  // 3: mcpbridge.v1.ImageContent.annotations:type_name -> mcpbridge.v1.Annotations
-	5,  // 4: mcpbridge.v1.AudioContent.annotations:type_name -> mcpbridge.v1.Annotations
-	15, // 5: mcpbridge.v1.EmbeddedResource.resource:type_name -> mcpbridge.v1.ResourceContents
-	5,  // 6: mcpbridge.v1.EmbeddedResource.annotations:type_name -> mcpbridge.v1.Annotations
-	12, // 7: mcpbridge.v1.ToolResultContent.content:type_name -> mcpbridge.v1.ContentBlock
-	6,  // 8: mcpbridge.v1.ContentBlock.text:type_name -> mcpbridge.v1.TextContent
-	7,  // 9: mcpbridge.v1.ContentBlock.image:type_name -> mcpbridge.v1.ImageContent
-	8,  // 10: mcpbridge.v1.ContentBlock.audio:type_name -> mcpbridge.v1.AudioContent
-	9,  // 11: mcpbridge.v1.ContentBlock.resource:type_name -> mcpbridge.v1.EmbeddedResource
-	16, // 12: mcpbridge.v1.ContentBlock.resource_link:type_name -> mcpbridge.v1.Resource
-	10, // 13: mcpbridge.v1.ContentBlock.tool_use:type_name -> mcpbridge.v1.ToolUseContent
-	11, // 14: mcpbridge.v1.ContentBlock.tool_result:type_name -> mcpbridge.v1.ToolResultContent
-	1,  // 15: mcpbridge.v1.LogMessage.level:type_name -> mcpbridge.v1.LogLevel
-	5,  // 16: mcpbridge.v1.Resource.annotations:type_name -> mcpbridge.v1.Annotations
-	3,  // 17: mcpbridge.v1.Resource.icons:type_name -> mcpbridge.v1.Icon
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	1,  // 0: mcpbridge.v1.Implementation.icons:type_name -> mcpbridge.v1.Icon
+	3,  // 1: mcpbridge.v1.TextContent.annotations:type_name -> mcpbridge.v1.Annotations
+	3,  // 2: mcpbridge.v1.ImageContent.annotations:type_name -> mcpbridge.v1.Annotations
+	3,  // 3: mcpbridge.v1.AudioContent.annotations:type_name -> mcpbridge.v1.Annotations
+	13, // 4: mcpbridge.v1.EmbeddedResource.resource:type_name -> mcpbridge.v1.ResourceContents
+	3,  // 5: mcpbridge.v1.EmbeddedResource.annotations:type_name -> mcpbridge.v1.Annotations
+	10, // 6: mcpbridge.v1.ToolResultContent.content:type_name -> mcpbridge.v1.ContentBlock
+	4,  // 7: mcpbridge.v1.ContentBlock.text:type_name -> mcpbridge.v1.TextContent
+	5,  // 8: mcpbridge.v1.ContentBlock.image:type_name -> mcpbridge.v1.ImageContent
+	6,  // 9: mcpbridge.v1.ContentBlock.audio:type_name -> mcpbridge.v1.AudioContent
+	7,  // 10: mcpbridge.v1.ContentBlock.resource:type_name -> mcpbridge.v1.EmbeddedResource
+	14, // 11: mcpbridge.v1.ContentBlock.resource_link:type_name -> mcpbridge.v1.Resource
+	8,  // 12: mcpbridge.v1.ContentBlock.tool_use:type_name -> mcpbridge.v1.ToolUseContent
+	9,  // 13: mcpbridge.v1.ContentBlock.tool_result:type_name -> mcpbridge.v1.ToolResultContent
+	0,  // 14: mcpbridge.v1.LogMessage.level:type_name -> mcpbridge.v1.LogLevel
+	3,  // 15: mcpbridge.v1.Resource.annotations:type_name -> mcpbridge.v1.Annotations
+	1,  // 16: mcpbridge.v1.Resource.icons:type_name -> mcpbridge.v1.Icon
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_common_proto_init() }
@@ -1777,6 +1678,7 @@ func file_mcpbridge_v1_common_proto_init() {
 		(*ContentBlock_ResourceLink)(nil),
 		(*ContentBlock_ToolUse)(nil),
 		(*ContentBlock_ToolResult)(nil),
+		(*ContentBlock_Raw)(nil),
 	}
 	file_mcpbridge_v1_common_proto_msgTypes[10].OneofWrappers = []any{}
 	file_mcpbridge_v1_common_proto_msgTypes[11].OneofWrappers = []any{}
@@ -1790,7 +1692,7 @@ func file_mcpbridge_v1_common_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_common_proto_rawDesc), len(file_mcpbridge_v1_common_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      1,
 			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -21,63 +21,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ElicitAction is what the user did. MCP `ElicitResult.action`, since 2025-06-18.
-type ElicitAction int32
-
-const (
-	// Not said.
-	ElicitAction_ELICIT_ACTION_UNSPECIFIED ElicitAction = 0
-	// Answered, or agreed to visit the page: `accept`.
-	ElicitAction_ELICIT_ACTION_ACCEPT ElicitAction = 1
-	// Said no: `decline`.
-	ElicitAction_ELICIT_ACTION_DECLINE ElicitAction = 2
-	// Closed the question without an answer: `cancel`.
-	ElicitAction_ELICIT_ACTION_CANCEL ElicitAction = 3
-)
-
-// Enum value maps for ElicitAction.
-var (
-	ElicitAction_name = map[int32]string{
-		0: "ELICIT_ACTION_UNSPECIFIED",
-		1: "ELICIT_ACTION_ACCEPT",
-		2: "ELICIT_ACTION_DECLINE",
-		3: "ELICIT_ACTION_CANCEL",
-	}
-	ElicitAction_value = map[string]int32{
-		"ELICIT_ACTION_UNSPECIFIED": 0,
-		"ELICIT_ACTION_ACCEPT":      1,
-		"ELICIT_ACTION_DECLINE":     2,
-		"ELICIT_ACTION_CANCEL":      3,
-	}
-)
-
-func (x ElicitAction) Enum() *ElicitAction {
-	p := new(ElicitAction)
-	*p = x
-	return p
-}
-
-func (x ElicitAction) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ElicitAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_mcpbridge_v1_input_proto_enumTypes[0].Descriptor()
-}
-
-func (ElicitAction) Type() protoreflect.EnumType {
-	return &file_mcpbridge_v1_input_proto_enumTypes[0]
-}
-
-func (x ElicitAction) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ElicitAction.Descriptor instead.
-func (ElicitAction) EnumDescriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{0}
-}
-
 // Reason is the kind of failure.
 type InputError_Reason int32
 
@@ -119,11 +62,11 @@ func (x InputError_Reason) String() string {
 }
 
 func (InputError_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_mcpbridge_v1_input_proto_enumTypes[1].Descriptor()
+	return file_mcpbridge_v1_input_proto_enumTypes[0].Descriptor()
 }
 
 func (InputError_Reason) Type() protoreflect.EnumType {
-	return &file_mcpbridge_v1_input_proto_enumTypes[1]
+	return &file_mcpbridge_v1_input_proto_enumTypes[0]
 }
 
 func (x InputError_Reason) Number() protoreflect.EnumNumber {
@@ -222,6 +165,7 @@ type InputRequest struct {
 	//	*InputRequest_Elicit
 	//	*InputRequest_CreateMessage
 	//	*InputRequest_ListRoots
+	//	*InputRequest_Raw
 	Request       isInputRequest_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -291,6 +235,15 @@ func (x *InputRequest) GetListRoots() *ListRootsRequest {
 	return nil
 }
 
+func (x *InputRequest) GetRaw() string {
+	if x != nil {
+		if x, ok := x.Request.(*InputRequest_Raw); ok {
+			return x.Raw
+		}
+	}
+	return ""
+}
+
 type isInputRequest_Request interface {
 	isInputRequest_Request()
 }
@@ -310,11 +263,19 @@ type InputRequest_ListRoots struct {
 	ListRoots *ListRootsRequest `protobuf:"bytes,3,opt,name=list_roots,json=listRoots,proto3,oneof"`
 }
 
+type InputRequest_Raw struct {
+	// Any other request, as a JSON object with `method` and `params`. The bridge reads the methods above as those. Clients
+	// of 2025-11-25 and before do not receive it: the response is an InputError with REASON_UNSUPPORTED.
+	Raw string `protobuf:"bytes,4,opt,name=raw,proto3,oneof"`
+}
+
 func (*InputRequest_Elicit) isInputRequest_Request() {}
 
 func (*InputRequest_CreateMessage) isInputRequest_Request() {}
 
 func (*InputRequest_ListRoots) isInputRequest_Request() {}
+
+func (*InputRequest_Raw) isInputRequest_Request() {}
 
 // InputResponse is the client's answer to one InputRequest. MCP `InputResponse`, since 2026-07-28.
 type InputResponse struct {
@@ -327,6 +288,7 @@ type InputResponse struct {
 	//	*InputResponse_CreateMessage
 	//	*InputResponse_ListRoots
 	//	*InputResponse_Error
+	//	*InputResponse_Raw
 	Response      isInputResponse_Response `protobuf_oneof:"response"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -405,6 +367,15 @@ func (x *InputResponse) GetError() *InputError {
 	return nil
 }
 
+func (x *InputResponse) GetRaw() string {
+	if x != nil {
+		if x, ok := x.Response.(*InputResponse_Raw); ok {
+			return x.Raw
+		}
+	}
+	return ""
+}
+
 type isInputResponse_Response interface {
 	isInputResponse_Response()
 }
@@ -429,6 +400,11 @@ type InputResponse_Error struct {
 	Error *InputError `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
 }
 
+type InputResponse_Raw struct {
+	// Any other response, as a JSON object.
+	Raw string `protobuf:"bytes,5,opt,name=raw,proto3,oneof"`
+}
+
 func (*InputResponse_Elicit) isInputResponse_Response() {}
 
 func (*InputResponse_CreateMessage) isInputResponse_Response() {}
@@ -436,6 +412,8 @@ func (*InputResponse_CreateMessage) isInputResponse_Response() {}
 func (*InputResponse_ListRoots) isInputResponse_Response() {}
 
 func (*InputResponse_Error) isInputResponse_Response() {}
+
+func (*InputResponse_Raw) isInputResponse_Response() {}
 
 // InputError tells why an InputRequest has no answer.
 type InputError struct {
@@ -519,6 +497,7 @@ type ElicitRequest struct {
 	//
 	//	*ElicitRequest_Form
 	//	*ElicitRequest_Url
+	//	*ElicitRequest_Raw
 	Mode          isElicitRequest_Mode `protobuf_oneof:"mode"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -579,6 +558,15 @@ func (x *ElicitRequest) GetUrl() *ElicitUrl {
 	return nil
 }
 
+func (x *ElicitRequest) GetRaw() string {
+	if x != nil {
+		if x, ok := x.Mode.(*ElicitRequest_Raw); ok {
+			return x.Raw
+		}
+	}
+	return ""
+}
+
 type isElicitRequest_Mode interface {
 	isElicitRequest_Mode()
 }
@@ -593,9 +581,16 @@ type ElicitRequest_Url struct {
 	Url *ElicitUrl `protobuf:"bytes,2,opt,name=url,proto3,oneof"`
 }
 
+type ElicitRequest_Raw struct {
+	// In any other mode, as a JSON object with `mode`. The bridge reads the modes above as those.
+	Raw string `protobuf:"bytes,3,opt,name=raw,proto3,oneof"`
+}
+
 func (*ElicitRequest_Form) isElicitRequest_Mode() {}
 
 func (*ElicitRequest_Url) isElicitRequest_Mode() {}
+
+func (*ElicitRequest_Raw) isElicitRequest_Mode() {}
 
 // ElicitForm is a form to fill in. MCP `ElicitRequestFormParams`, since 2025-06-18.
 type ElicitForm struct {
@@ -756,9 +751,9 @@ func (x *ElicitUrl) GetExtra() string {
 // ElicitResult is the user's answer. MCP `ElicitResult`, since 2025-06-18. It is not checked against the form's schema.
 type ElicitResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the user did.
-	Action ElicitAction `protobuf:"varint,1,opt,name=action,proto3,enum=mcpbridge.v1.ElicitAction" json:"action,omitempty"`
-	// What the user filled in, as a JSON object. Only with ELICIT_ACTION_ACCEPT of a form.
+	// What the user did: "accept", "decline" (refused) or "cancel" (closed the form without a choice).
+	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	// What the user filled in, as a JSON object. Only with "accept" of a form.
 	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
@@ -798,11 +793,11 @@ func (*ElicitResult) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *ElicitResult) GetAction() ElicitAction {
+func (x *ElicitResult) GetAction() string {
 	if x != nil {
 		return x.Action
 	}
-	return ElicitAction_ELICIT_ACTION_UNSPECIFIED
+	return ""
 }
 
 func (x *ElicitResult) GetContent() string {
@@ -1166,8 +1161,8 @@ func (x *CreateMessageRequest) GetExtra() string {
 // SamplingMessage is one turn of a conversation with a model. MCP `SamplingMessage`, every revision.
 type SamplingMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose turn it is.
-	Role Role `protobuf:"varint,1,opt,name=role,proto3,enum=mcpbridge.v1.Role" json:"role,omitempty"`
+	// The role of the sender: "user" or "assistant". MCP `Role`.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	// What is said: one block up to 2025-06-18, any number since 2025-11-25.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-11-25.
@@ -1208,11 +1203,11 @@ func (*SamplingMessage) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *SamplingMessage) GetRole() Role {
+func (x *SamplingMessage) GetRole() string {
 	if x != nil {
 		return x.Role
 	}
-	return Role_ROLE_UNSPECIFIED
+	return ""
 }
 
 func (x *SamplingMessage) GetContent() []*ContentBlock {
@@ -1432,8 +1427,8 @@ func (x *ToolChoice) GetExtra() string {
 // CreateMessageResult is the model's answer. MCP `CreateMessageResult`, every revision.
 type CreateMessageResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose turn it is; the assistant's.
-	Role Role `protobuf:"varint,1,opt,name=role,proto3,enum=mcpbridge.v1.Role" json:"role,omitempty"`
+	// The role of the sender: "assistant". MCP `Role`.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	// What is said: one block up to 2025-06-18, any number since 2025-11-25.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
 	// The model that answered.
@@ -1478,11 +1473,11 @@ func (*CreateMessageResult) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *CreateMessageResult) GetRole() Role {
+func (x *CreateMessageResult) GetRole() string {
 	if x != nil {
 		return x.Role
 	}
-	return Role_ROLE_UNSPECIFIED
+	return ""
 }
 
 func (x *CreateMessageResult) GetContent() []*ContentBlock {
@@ -1535,7 +1530,7 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\rRequestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.mcpbridge.v1.InputRequestR\x05value:\x028\x01:\x14\xa2\x8b#\x102\x0einput_requiredB\b\n" +
-	"\x06_state\"\xbe\x02\n" +
+	"\x06_state\"\xda\x02\n" +
 	"\fInputRequest\x12O\n" +
 	"\x06elicit\x18\x01 \x01(\v2\x1b.mcpbridge.v1.ElicitRequestB\x18\xa2\x8b#\x14\n" +
 	"\x12elicitation/createH\x00R\x06elicit\x12i\n" +
@@ -1544,16 +1539,18 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\n" +
 	"list_roots\x18\x03 \x01(\v2\x1e.mcpbridge.v1.ListRootsRequestB\x10\xa2\x8b#\f\n" +
 	"\n" +
-	"roots/listH\x00R\tlistRoots:\x14\xa2\x8b#\x10\n" +
+	"roots/listH\x00R\tlistRoots\x12\x1a\n" +
+	"\x03raw\x18\x04 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x14\xa2\x8b#\x10\n" +
 	"\x06method\x12\x06paramsB\t\n" +
-	"\arequest\"\xc6\x02\n" +
+	"\arequest\"\xe2\x02\n" +
 	"\rInputResponse\x12B\n" +
 	"\x06elicit\x18\x01 \x01(\v2\x1a.mcpbridge.v1.ElicitResultB\f\xa2\x8b#\bj\x06actionH\x00R\x06elicit\x12V\n" +
 	"\x0ecreate_message\x18\x02 \x01(\v2!.mcpbridge.v1.CreateMessageResultB\n" +
 	"\xa2\x8b#\x06j\x04roleH\x00R\rcreateMessage\x12K\n" +
 	"\n" +
 	"list_roots\x18\x03 \x01(\v2\x1d.mcpbridge.v1.ListRootsResultB\v\xa2\x8b#\aj\x05rootsH\x00R\tlistRoots\x128\n" +
-	"\x05error\x18\x04 \x01(\v2\x18.mcpbridge.v1.InputErrorB\x06\xa2\x8b#\x02`\x01H\x00R\x05error:\x06\xa2\x8b#\x02(\x01B\n" +
+	"\x05error\x18\x04 \x01(\v2\x18.mcpbridge.v1.InputErrorB\x06\xa2\x8b#\x02`\x01H\x00R\x05error\x12\x1a\n" +
+	"\x03raw\x18\x05 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x06\xa2\x8b#\x02(\x01B\n" +
 	"\n" +
 	"\bresponse\"\xf9\x01\n" +
 	"\n" +
@@ -1567,11 +1564,12 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\x12REASON_UNSUPPORTED\x10\x01\x12\x14\n" +
 	"\x10REASON_NO_ANSWER\x10\x02\x12\x12\n" +
 	"\x0eREASON_REFUSED\x10\x03B\a\n" +
-	"\x05_code\"\xa4\x01\n" +
+	"\x05_code\"\xc0\x01\n" +
 	"\rElicitRequest\x12.\n" +
 	"\x04form\x18\x01 \x01(\v2\x18.mcpbridge.v1.ElicitFormH\x00R\x04form\x12=\n" +
 	"\x03url\x18\x02 \x01(\v2\x17.mcpbridge.v1.ElicitUrlB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25H\x00R\x03url:\x1c\xa2\x8b#\x18\n" +
+	"2025-11-25H\x00R\x03url\x12\x1a\n" +
+	"\x03raw\x18\x03 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x1c\xa2\x8b#\x18\n" +
 	"\x04mode\x1a\x04form\"\n" +
 	"2025-11-25B\x06\n" +
 	"\x04mode\"\xb9\x01\n" +
@@ -1589,9 +1587,9 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"2026-07-28H\x00R\relicitationId\x88\x01\x01\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x11\n" +
-	"\x0f_elicitation_id\"\x9f\x01\n" +
-	"\fElicitResult\x122\n" +
-	"\x06action\x18\x01 \x01(\x0e2\x1a.mcpbridge.v1.ElicitActionR\x06action\x12 \n" +
+	"\x0f_elicitation_id\"\x8b\x01\n" +
+	"\fElicitResult\x12\x1e\n" +
+	"\x06action\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x06action\x12 \n" +
 	"\acontent\x18\x02 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\acontent\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"M\n" +
@@ -1629,9 +1627,9 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x10\n" +
 	"\x0e_system_promptB\x12\n" +
 	"\x10_include_contextB\x0e\n" +
-	"\f_temperature\"\xc0\x01\n" +
-	"\x0fSamplingMessage\x12&\n" +
-	"\x04role\x18\x01 \x01(\x0e2\x12.mcpbridge.v1.RoleR\x04role\x12>\n" +
+	"\f_temperature\"\xb4\x01\n" +
+	"\x0fSamplingMessage\x12\x1a\n" +
+	"\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12>\n" +
 	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\b\xa2\x8b#\x04(\x018\x01R\acontent\x12'\n" +
 	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
 	"2025-11-25R\x05_meta\x12\x1c\n" +
@@ -1653,21 +1651,16 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"ToolChoice\x12\x17\n" +
 	"\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
-	"\x05_mode\"\x84\x02\n" +
-	"\x13CreateMessageResult\x12&\n" +
-	"\x04role\x18\x01 \x01(\x0e2\x12.mcpbridge.v1.RoleR\x04role\x12>\n" +
+	"\x05_mode\"\xf8\x01\n" +
+	"\x13CreateMessageResult\x12\x1a\n" +
+	"\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12>\n" +
 	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\b\xa2\x8b#\x04(\x018\x01R\acontent\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12$\n" +
 	"\vstop_reason\x18\x04 \x01(\tH\x00R\n" +
 	"stopReason\x88\x01\x01\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0e\n" +
-	"\f_stop_reason*|\n" +
-	"\fElicitAction\x12\x1d\n" +
-	"\x19ELICIT_ACTION_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14ELICIT_ACTION_ACCEPT\x10\x01\x12\x19\n" +
-	"\x15ELICIT_ACTION_DECLINE\x10\x02\x12\x18\n" +
-	"\x14ELICIT_ACTION_CANCEL\x10\x03B\xa7\x01\n" +
+	"\f_stop_reasonB\xa7\x01\n" +
 	"\x10dev.mcpbridge.v1B\n" +
 	"InputProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
@@ -1683,62 +1676,57 @@ func file_mcpbridge_v1_input_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_input_proto_rawDescData
 }
 
-var file_mcpbridge_v1_input_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_mcpbridge_v1_input_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_mcpbridge_v1_input_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_mcpbridge_v1_input_proto_goTypes = []any{
-	(ElicitAction)(0),            // 0: mcpbridge.v1.ElicitAction
-	(InputError_Reason)(0),       // 1: mcpbridge.v1.InputError.Reason
-	(*InputRequired)(nil),        // 2: mcpbridge.v1.InputRequired
-	(*InputRequest)(nil),         // 3: mcpbridge.v1.InputRequest
-	(*InputResponse)(nil),        // 4: mcpbridge.v1.InputResponse
-	(*InputError)(nil),           // 5: mcpbridge.v1.InputError
-	(*ElicitRequest)(nil),        // 6: mcpbridge.v1.ElicitRequest
-	(*ElicitForm)(nil),           // 7: mcpbridge.v1.ElicitForm
-	(*ElicitUrl)(nil),            // 8: mcpbridge.v1.ElicitUrl
-	(*ElicitResult)(nil),         // 9: mcpbridge.v1.ElicitResult
-	(*ListRootsRequest)(nil),     // 10: mcpbridge.v1.ListRootsRequest
-	(*ListRootsResult)(nil),      // 11: mcpbridge.v1.ListRootsResult
-	(*Root)(nil),                 // 12: mcpbridge.v1.Root
-	(*CreateMessageRequest)(nil), // 13: mcpbridge.v1.CreateMessageRequest
-	(*SamplingMessage)(nil),      // 14: mcpbridge.v1.SamplingMessage
-	(*ModelPreferences)(nil),     // 15: mcpbridge.v1.ModelPreferences
-	(*ModelHint)(nil),            // 16: mcpbridge.v1.ModelHint
-	(*ToolChoice)(nil),           // 17: mcpbridge.v1.ToolChoice
-	(*CreateMessageResult)(nil),  // 18: mcpbridge.v1.CreateMessageResult
-	nil,                          // 19: mcpbridge.v1.InputRequired.RequestsEntry
-	(*Tool)(nil),                 // 20: mcpbridge.v1.Tool
-	(Role)(0),                    // 21: mcpbridge.v1.Role
-	(*ContentBlock)(nil),         // 22: mcpbridge.v1.ContentBlock
+	(InputError_Reason)(0),       // 0: mcpbridge.v1.InputError.Reason
+	(*InputRequired)(nil),        // 1: mcpbridge.v1.InputRequired
+	(*InputRequest)(nil),         // 2: mcpbridge.v1.InputRequest
+	(*InputResponse)(nil),        // 3: mcpbridge.v1.InputResponse
+	(*InputError)(nil),           // 4: mcpbridge.v1.InputError
+	(*ElicitRequest)(nil),        // 5: mcpbridge.v1.ElicitRequest
+	(*ElicitForm)(nil),           // 6: mcpbridge.v1.ElicitForm
+	(*ElicitUrl)(nil),            // 7: mcpbridge.v1.ElicitUrl
+	(*ElicitResult)(nil),         // 8: mcpbridge.v1.ElicitResult
+	(*ListRootsRequest)(nil),     // 9: mcpbridge.v1.ListRootsRequest
+	(*ListRootsResult)(nil),      // 10: mcpbridge.v1.ListRootsResult
+	(*Root)(nil),                 // 11: mcpbridge.v1.Root
+	(*CreateMessageRequest)(nil), // 12: mcpbridge.v1.CreateMessageRequest
+	(*SamplingMessage)(nil),      // 13: mcpbridge.v1.SamplingMessage
+	(*ModelPreferences)(nil),     // 14: mcpbridge.v1.ModelPreferences
+	(*ModelHint)(nil),            // 15: mcpbridge.v1.ModelHint
+	(*ToolChoice)(nil),           // 16: mcpbridge.v1.ToolChoice
+	(*CreateMessageResult)(nil),  // 17: mcpbridge.v1.CreateMessageResult
+	nil,                          // 18: mcpbridge.v1.InputRequired.RequestsEntry
+	(*Tool)(nil),                 // 19: mcpbridge.v1.Tool
+	(*ContentBlock)(nil),         // 20: mcpbridge.v1.ContentBlock
 }
 var file_mcpbridge_v1_input_proto_depIdxs = []int32{
-	19, // 0: mcpbridge.v1.InputRequired.requests:type_name -> mcpbridge.v1.InputRequired.RequestsEntry
-	6,  // 1: mcpbridge.v1.InputRequest.elicit:type_name -> mcpbridge.v1.ElicitRequest
-	13, // 2: mcpbridge.v1.InputRequest.create_message:type_name -> mcpbridge.v1.CreateMessageRequest
-	10, // 3: mcpbridge.v1.InputRequest.list_roots:type_name -> mcpbridge.v1.ListRootsRequest
-	9,  // 4: mcpbridge.v1.InputResponse.elicit:type_name -> mcpbridge.v1.ElicitResult
-	18, // 5: mcpbridge.v1.InputResponse.create_message:type_name -> mcpbridge.v1.CreateMessageResult
-	11, // 6: mcpbridge.v1.InputResponse.list_roots:type_name -> mcpbridge.v1.ListRootsResult
-	5,  // 7: mcpbridge.v1.InputResponse.error:type_name -> mcpbridge.v1.InputError
-	1,  // 8: mcpbridge.v1.InputError.reason:type_name -> mcpbridge.v1.InputError.Reason
-	7,  // 9: mcpbridge.v1.ElicitRequest.form:type_name -> mcpbridge.v1.ElicitForm
-	8,  // 10: mcpbridge.v1.ElicitRequest.url:type_name -> mcpbridge.v1.ElicitUrl
-	0,  // 11: mcpbridge.v1.ElicitResult.action:type_name -> mcpbridge.v1.ElicitAction
-	12, // 12: mcpbridge.v1.ListRootsResult.roots:type_name -> mcpbridge.v1.Root
-	14, // 13: mcpbridge.v1.CreateMessageRequest.messages:type_name -> mcpbridge.v1.SamplingMessage
-	15, // 14: mcpbridge.v1.CreateMessageRequest.model_preferences:type_name -> mcpbridge.v1.ModelPreferences
-	20, // 15: mcpbridge.v1.CreateMessageRequest.tools:type_name -> mcpbridge.v1.Tool
-	17, // 16: mcpbridge.v1.CreateMessageRequest.tool_choice:type_name -> mcpbridge.v1.ToolChoice
-	21, // 17: mcpbridge.v1.SamplingMessage.role:type_name -> mcpbridge.v1.Role
-	22, // 18: mcpbridge.v1.SamplingMessage.content:type_name -> mcpbridge.v1.ContentBlock
-	16, // 19: mcpbridge.v1.ModelPreferences.hints:type_name -> mcpbridge.v1.ModelHint
-	21, // 20: mcpbridge.v1.CreateMessageResult.role:type_name -> mcpbridge.v1.Role
-	22, // 21: mcpbridge.v1.CreateMessageResult.content:type_name -> mcpbridge.v1.ContentBlock
-	3,  // 22: mcpbridge.v1.InputRequired.RequestsEntry.value:type_name -> mcpbridge.v1.InputRequest
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 0: mcpbridge.v1.InputRequired.requests:type_name -> mcpbridge.v1.InputRequired.RequestsEntry
+	5,  // 1: mcpbridge.v1.InputRequest.elicit:type_name -> mcpbridge.v1.ElicitRequest
+	12, // 2: mcpbridge.v1.InputRequest.create_message:type_name -> mcpbridge.v1.CreateMessageRequest
+	9,  // 3: mcpbridge.v1.InputRequest.list_roots:type_name -> mcpbridge.v1.ListRootsRequest
+	8,  // 4: mcpbridge.v1.InputResponse.elicit:type_name -> mcpbridge.v1.ElicitResult
+	17, // 5: mcpbridge.v1.InputResponse.create_message:type_name -> mcpbridge.v1.CreateMessageResult
+	10, // 6: mcpbridge.v1.InputResponse.list_roots:type_name -> mcpbridge.v1.ListRootsResult
+	4,  // 7: mcpbridge.v1.InputResponse.error:type_name -> mcpbridge.v1.InputError
+	0,  // 8: mcpbridge.v1.InputError.reason:type_name -> mcpbridge.v1.InputError.Reason
+	6,  // 9: mcpbridge.v1.ElicitRequest.form:type_name -> mcpbridge.v1.ElicitForm
+	7,  // 10: mcpbridge.v1.ElicitRequest.url:type_name -> mcpbridge.v1.ElicitUrl
+	11, // 11: mcpbridge.v1.ListRootsResult.roots:type_name -> mcpbridge.v1.Root
+	13, // 12: mcpbridge.v1.CreateMessageRequest.messages:type_name -> mcpbridge.v1.SamplingMessage
+	14, // 13: mcpbridge.v1.CreateMessageRequest.model_preferences:type_name -> mcpbridge.v1.ModelPreferences
+	19, // 14: mcpbridge.v1.CreateMessageRequest.tools:type_name -> mcpbridge.v1.Tool
+	16, // 15: mcpbridge.v1.CreateMessageRequest.tool_choice:type_name -> mcpbridge.v1.ToolChoice
+	20, // 16: mcpbridge.v1.SamplingMessage.content:type_name -> mcpbridge.v1.ContentBlock
+	15, // 17: mcpbridge.v1.ModelPreferences.hints:type_name -> mcpbridge.v1.ModelHint
+	20, // 18: mcpbridge.v1.CreateMessageResult.content:type_name -> mcpbridge.v1.ContentBlock
+	2,  // 19: mcpbridge.v1.InputRequired.RequestsEntry.value:type_name -> mcpbridge.v1.InputRequest
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_input_proto_init() }
@@ -1754,17 +1742,20 @@ func file_mcpbridge_v1_input_proto_init() {
 		(*InputRequest_Elicit)(nil),
 		(*InputRequest_CreateMessage)(nil),
 		(*InputRequest_ListRoots)(nil),
+		(*InputRequest_Raw)(nil),
 	}
 	file_mcpbridge_v1_input_proto_msgTypes[2].OneofWrappers = []any{
 		(*InputResponse_Elicit)(nil),
 		(*InputResponse_CreateMessage)(nil),
 		(*InputResponse_ListRoots)(nil),
 		(*InputResponse_Error)(nil),
+		(*InputResponse_Raw)(nil),
 	}
 	file_mcpbridge_v1_input_proto_msgTypes[3].OneofWrappers = []any{}
 	file_mcpbridge_v1_input_proto_msgTypes[4].OneofWrappers = []any{
 		(*ElicitRequest_Form)(nil),
 		(*ElicitRequest_Url)(nil),
+		(*ElicitRequest_Raw)(nil),
 	}
 	file_mcpbridge_v1_input_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mcpbridge_v1_input_proto_msgTypes[10].OneofWrappers = []any{}
@@ -1778,7 +1769,7 @@ func file_mcpbridge_v1_input_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_input_proto_rawDesc), len(file_mcpbridge_v1_input_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      1,
 			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,

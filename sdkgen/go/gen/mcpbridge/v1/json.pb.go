@@ -39,7 +39,7 @@ type JsonField struct {
 	Nullable bool `protobuf:"varint,3,opt,name=nullable,proto3" json:"nullable,omitempty"`
 	// The field is `bytes` that are written as a JSON string of the same UTF-8 text, instead of in base64.
 	Text bool `protobuf:"varint,4,opt,name=text,proto3" json:"text,omitempty"`
-	// The member is written even when the field is not set: a list as `[]`, a message as `{}`.
+	// The member is written even when the field is not set: a list as `[]`, a message as `{}`. Text must not be empty.
 	Required bool `protobuf:"varint,5,opt,name=required,proto3" json:"required,omitempty"`
 	// JSON text written for a field that is not set, in the revisions that have the member.
 	Fallback string `protobuf:"bytes,6,opt,name=fallback,proto3" json:"fallback,omitempty"`

@@ -273,8 +273,9 @@ type DiscoverResponse struct {
 	SupportedVersions []string `protobuf:"bytes,4,rep,name=supported_versions,json=supportedVersions,proto3" json:"supported_versions,omitempty"`
 	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28.
-	CacheScope *CacheScope `protobuf:"varint,6,opt,name=cache_scope,json=cacheScope,proto3,enum=mcpbridge.v1.CacheScope,oneof" json:"cache_scope,omitempty"`
+	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+	// `cacheScope`, since 2026-07-28.
+	CacheScope string `protobuf:"bytes,6,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// What the backend wants of the bridge.
@@ -350,11 +351,11 @@ func (x *DiscoverResponse) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *DiscoverResponse) GetCacheScope() CacheScope {
-	if x != nil && x.CacheScope != nil {
-		return *x.CacheScope
+func (x *DiscoverResponse) GetCacheScope() string {
+	if x != nil {
+		return x.CacheScope
 	}
-	return CacheScope_CACHE_SCOPE_UNSPECIFIED
+	return ""
 }
 
 func (x *DiscoverResponse) GetMeta() string {
@@ -498,8 +499,9 @@ type ListToolsResponse struct {
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
 	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28.
-	CacheScope *CacheScope `protobuf:"varint,4,opt,name=cache_scope,json=cacheScope,proto3,enum=mcpbridge.v1.CacheScope,oneof" json:"cache_scope,omitempty"`
+	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+	// `cacheScope`, since 2026-07-28.
+	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -559,11 +561,11 @@ func (x *ListToolsResponse) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *ListToolsResponse) GetCacheScope() CacheScope {
-	if x != nil && x.CacheScope != nil {
-		return *x.CacheScope
+func (x *ListToolsResponse) GetCacheScope() string {
+	if x != nil {
+		return x.CacheScope
 	}
-	return CacheScope_CACHE_SCOPE_UNSPECIFIED
+	return ""
 }
 
 func (x *ListToolsResponse) GetMeta() string {
@@ -868,8 +870,9 @@ type ListResourcesResponse struct {
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
 	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28.
-	CacheScope *CacheScope `protobuf:"varint,4,opt,name=cache_scope,json=cacheScope,proto3,enum=mcpbridge.v1.CacheScope,oneof" json:"cache_scope,omitempty"`
+	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+	// `cacheScope`, since 2026-07-28.
+	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -929,11 +932,11 @@ func (x *ListResourcesResponse) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *ListResourcesResponse) GetCacheScope() CacheScope {
-	if x != nil && x.CacheScope != nil {
-		return *x.CacheScope
+func (x *ListResourcesResponse) GetCacheScope() string {
+	if x != nil {
+		return x.CacheScope
 	}
-	return CacheScope_CACHE_SCOPE_UNSPECIFIED
+	return ""
 }
 
 func (x *ListResourcesResponse) GetMeta() string {
@@ -1024,8 +1027,9 @@ type ListResourceTemplatesResponse struct {
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
 	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28.
-	CacheScope *CacheScope `protobuf:"varint,4,opt,name=cache_scope,json=cacheScope,proto3,enum=mcpbridge.v1.CacheScope,oneof" json:"cache_scope,omitempty"`
+	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+	// `cacheScope`, since 2026-07-28.
+	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -1085,11 +1089,11 @@ func (x *ListResourceTemplatesResponse) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *ListResourceTemplatesResponse) GetCacheScope() CacheScope {
-	if x != nil && x.CacheScope != nil {
-		return *x.CacheScope
+func (x *ListResourceTemplatesResponse) GetCacheScope() string {
+	if x != nil {
+		return x.CacheScope
 	}
-	return CacheScope_CACHE_SCOPE_UNSPECIFIED
+	return ""
 }
 
 func (x *ListResourceTemplatesResponse) GetMeta() string {
@@ -1315,8 +1319,9 @@ type ReadResourceResult struct {
 	Contents []*ResourceContents `protobuf:"bytes,1,rep,name=contents,proto3" json:"contents,omitempty"`
 	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28.
-	CacheScope *CacheScope `protobuf:"varint,3,opt,name=cache_scope,json=cacheScope,proto3,enum=mcpbridge.v1.CacheScope,oneof" json:"cache_scope,omitempty"`
+	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+	// `cacheScope`, since 2026-07-28.
+	CacheScope string `protobuf:"bytes,3,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -1369,11 +1374,11 @@ func (x *ReadResourceResult) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *ReadResourceResult) GetCacheScope() CacheScope {
-	if x != nil && x.CacheScope != nil {
-		return *x.CacheScope
+func (x *ReadResourceResult) GetCacheScope() string {
+	if x != nil {
+		return x.CacheScope
 	}
-	return CacheScope_CACHE_SCOPE_UNSPECIFIED
+	return ""
 }
 
 func (x *ReadResourceResult) GetMeta() string {
@@ -1585,8 +1590,9 @@ type ListPromptsResponse struct {
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
 	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28.
-	CacheScope *CacheScope `protobuf:"varint,4,opt,name=cache_scope,json=cacheScope,proto3,enum=mcpbridge.v1.CacheScope,oneof" json:"cache_scope,omitempty"`
+	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+	// `cacheScope`, since 2026-07-28.
+	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -1646,11 +1652,11 @@ func (x *ListPromptsResponse) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *ListPromptsResponse) GetCacheScope() CacheScope {
-	if x != nil && x.CacheScope != nil {
-		return *x.CacheScope
+func (x *ListPromptsResponse) GetCacheScope() string {
+	if x != nil {
+		return x.CacheScope
 	}
-	return CacheScope_CACHE_SCOPE_UNSPECIFIED
+	return ""
 }
 
 func (x *ListPromptsResponse) GetMeta() string {
@@ -2017,8 +2023,8 @@ func (x *GetPromptResult) GetExtra() string {
 // PromptMessage is one turn of a prompt. MCP `PromptMessage`, every revision.
 type PromptMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose turn it is.
-	Role Role `protobuf:"varint,1,opt,name=role,proto3,enum=mcpbridge.v1.Role" json:"role,omitempty"`
+	// The role of the sender: "user" or "assistant". MCP `Role`.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	// What is said.
 	Content *ContentBlock `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -2057,11 +2063,11 @@ func (*PromptMessage) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *PromptMessage) GetRole() Role {
+func (x *PromptMessage) GetRole() string {
 	if x != nil {
 		return x.Role
 	}
-	return Role_ROLE_UNSPECIFIED
+	return ""
 }
 
 func (x *PromptMessage) GetContent() *ContentBlock {
@@ -2291,6 +2297,7 @@ type CompletionReference struct {
 	//
 	//	*CompletionReference_Prompt
 	//	*CompletionReference_Resource
+	//	*CompletionReference_Raw
 	Reference     isCompletionReference_Reference `protobuf_oneof:"reference"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2351,6 +2358,15 @@ func (x *CompletionReference) GetResource() *ResourceReference {
 	return nil
 }
 
+func (x *CompletionReference) GetRaw() string {
+	if x != nil {
+		if x, ok := x.Reference.(*CompletionReference_Raw); ok {
+			return x.Raw
+		}
+	}
+	return ""
+}
+
 type isCompletionReference_Reference interface {
 	isCompletionReference_Reference()
 }
@@ -2365,9 +2381,16 @@ type CompletionReference_Resource struct {
 	Resource *ResourceReference `protobuf:"bytes,2,opt,name=resource,proto3,oneof"`
 }
 
+type CompletionReference_Raw struct {
+	// Any other reference, as a JSON object with `type`.
+	Raw string `protobuf:"bytes,3,opt,name=raw,proto3,oneof"`
+}
+
 func (*CompletionReference_Prompt) isCompletionReference_Reference() {}
 
 func (*CompletionReference_Resource) isCompletionReference_Reference() {}
+
+func (*CompletionReference_Raw) isCompletionReference_Reference() {}
 
 // PromptReference names a prompt. MCP `PromptReference`, every revision.
 type PromptReference struct {
@@ -3401,7 +3424,7 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x06claims\x18\x04 \x01(\tR\x06claims\"l\n" +
 	"\x0fDiscoverRequest\x12;\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xd5\x04\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xa6\x04\n" +
 	"\x10DiscoverResponse\x12E\n" +
 	"\vserver_info\x18\x01 \x01(\v2\x1c.mcpbridge.v1.ImplementationB\x06\xa2\x8b#\x02`\x01R\n" +
 	"serverInfo\x12L\n" +
@@ -3410,17 +3433,16 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x12supported_versions\x18\x04 \x03(\tB\x12\xa2\x8b#\x0e(\x01B\n" +
 	"2026-07-28R\x11supportedVersions\x12/\n" +
 	"\x06ttl_ms\x18\x05 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12[\n" +
-	"\vcache_scope\x18\x06 \x01(\x0e2\x18.mcpbridge.v1.CacheScopeB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28H\x02R\n" +
-	"cacheScope\x88\x01\x01\x12\x1b\n" +
+	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
+	"\vcache_scope\x18\x06 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
+	"2026-07-28R\n" +
+	"cacheScope\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12;\n" +
 	"\x06limits\x18\a \x01(\v2\x1b.mcpbridge.v1.BackendLimitsB\x06\xa2\x8b#\x02`\x01R\x06limits\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\x0f\n" +
 	"\r_instructionsB\t\n" +
-	"\a_ttl_msB\x0e\n" +
-	"\f_cache_scope\"_\n" +
+	"\a_ttl_ms\"_\n" +
 	"\rBackendLimits\x125\n" +
 	"\x14max_concurrent_calls\x18\x01 \x01(\rH\x00R\x12maxConcurrentCalls\x88\x01\x01B\x17\n" +
 	"\x15_max_concurrent_calls\"\x95\x01\n" +
@@ -3428,22 +3450,21 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xef\x02\n" +
+	"\a_cursor\"\xc0\x02\n" +
 	"\x11ListToolsResponse\x120\n" +
 	"\x05tools\x18\x01 \x03(\v2\x12.mcpbridge.v1.ToolB\x06\xa2\x8b#\x02(\x01R\x05tools\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
 	"nextCursor\x88\x01\x01\x12/\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12[\n" +
-	"\vcache_scope\x18\x04 \x01(\x0e2\x18.mcpbridge.v1.CacheScopeB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28H\x02R\n" +
-	"cacheScope\x88\x01\x01\x12\x1b\n" +
+	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
+	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
+	"2026-07-28R\n" +
+	"cacheScope\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_msB\x0e\n" +
-	"\f_cache_scope\"\xbb\x03\n" +
+	"\a_ttl_ms\"\xbb\x03\n" +
 	"\x0fCallToolRequest\x12;\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12$\n" +
@@ -3468,42 +3489,40 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xff\x02\n" +
+	"\a_cursor\"\xd0\x02\n" +
 	"\x15ListResourcesResponse\x12<\n" +
 	"\tresources\x18\x01 \x03(\v2\x16.mcpbridge.v1.ResourceB\x06\xa2\x8b#\x02(\x01R\tresources\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
 	"nextCursor\x88\x01\x01\x12/\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12[\n" +
-	"\vcache_scope\x18\x04 \x01(\x0e2\x18.mcpbridge.v1.CacheScopeB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28H\x02R\n" +
-	"cacheScope\x88\x01\x01\x12\x1b\n" +
+	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
+	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
+	"2026-07-28R\n" +
+	"cacheScope\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_msB\x0e\n" +
-	"\f_cache_scope\"\xa1\x01\n" +
+	"\a_ttl_ms\"\xa1\x01\n" +
 	"\x1cListResourceTemplatesRequest\x12;\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xa0\x03\n" +
+	"\a_cursor\"\xf1\x02\n" +
 	"\x1dListResourceTemplatesResponse\x12U\n" +
 	"\x12resource_templates\x18\x01 \x03(\v2\x1e.mcpbridge.v1.ResourceTemplateB\x06\xa2\x8b#\x02(\x01R\x11resourceTemplates\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
 	"nextCursor\x88\x01\x01\x12/\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12[\n" +
-	"\vcache_scope\x18\x04 \x01(\x0e2\x18.mcpbridge.v1.CacheScopeB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28H\x02R\n" +
-	"cacheScope\x88\x01\x01\x12\x1b\n" +
+	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
+	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
+	"2026-07-28R\n" +
+	"cacheScope\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_msB\x0e\n" +
-	"\f_cache_scope\"\xa7\x03\n" +
+	"\a_ttl_ms\"\xa7\x03\n" +
 	"\x10ResourceTemplate\x12!\n" +
 	"\furi_template\x18\x01 \x01(\tR\vuriTemplate\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
@@ -3533,19 +3552,18 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\b\n" +
-	"\x06_state\"\xcc\x02\n" +
+	"\x06_state\"\x9d\x02\n" +
 	"\x12ReadResourceResult\x12B\n" +
 	"\bcontents\x18\x01 \x03(\v2\x1e.mcpbridge.v1.ResourceContentsB\x06\xa2\x8b#\x02(\x01R\bcontents\x12/\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x00R\x05ttlMs\x88\x01\x01\x12[\n" +
-	"\vcache_scope\x18\x03 \x01(\x0e2\x18.mcpbridge.v1.CacheScopeB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28H\x01R\n" +
-	"cacheScope\x88\x01\x01\x12\x1b\n" +
+	"2026-07-28H\x00R\x05ttlMs\x88\x01\x01\x12<\n" +
+	"\vcache_scope\x18\x03 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
+	"2026-07-28R\n" +
+	"cacheScope\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\t\n" +
-	"\a_ttl_msB\x0e\n" +
-	"\f_cache_scope\"\x85\x02\n" +
+	"\a_ttl_ms\"\x85\x02\n" +
 	"\x14ReadResourceResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.mcpbridge.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x12:\n" +
@@ -3556,22 +3574,21 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xf7\x02\n" +
+	"\a_cursor\"\xc8\x02\n" +
 	"\x13ListPromptsResponse\x126\n" +
 	"\aprompts\x18\x01 \x03(\v2\x14.mcpbridge.v1.PromptB\x06\xa2\x8b#\x02(\x01R\aprompts\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
 	"nextCursor\x88\x01\x01\x12/\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12[\n" +
-	"\vcache_scope\x18\x04 \x01(\x0e2\x18.mcpbridge.v1.CacheScopeB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28H\x02R\n" +
-	"cacheScope\x88\x01\x01\x12\x1b\n" +
+	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
+	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
+	"2026-07-28R\n" +
+	"cacheScope\x12\x1b\n" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_msB\x0e\n" +
-	"\f_cache_scope\"\xc9\x02\n" +
+	"\a_ttl_ms\"\xc9\x02\n" +
 	"\x06Prompt\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\fB\n" +
@@ -3618,9 +3635,9 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
 	"2\bcompleteB\x0e\n" +
-	"\f_description\"\x93\x01\n" +
-	"\rPromptMessage\x12&\n" +
-	"\x04role\x18\x01 \x01(\x0e2\x12.mcpbridge.v1.RoleR\x04role\x12<\n" +
+	"\f_description\"\x87\x01\n" +
+	"\rPromptMessage\x12\x1a\n" +
+	"\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12<\n" +
 	"\acontent\x18\x02 \x01(\v2\x1a.mcpbridge.v1.ContentBlockB\x06\xa2\x8b#\x02(\x01R\acontent\x12\x1c\n" +
 	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xff\x01\n" +
 	"\x11GetPromptResponse\x124\n" +
@@ -3636,13 +3653,14 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x12completion_context\x18\x04 \x01(\v2\x1f.mcpbridge.v1.CompletionContextB\x19\xa2\x8b#\x15\n" +
 	"\acontextB\n" +
 	"2025-06-18R\x11completionContext\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xcc\x01\n" +
+	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xe8\x01\n" +
 	"\x13CompletionReference\x12I\n" +
 	"\x06prompt\x18\x01 \x01(\v2\x1d.mcpbridge.v1.PromptReferenceB\x10\xa2\x8b#\f\n" +
 	"\n" +
 	"ref/promptH\x00R\x06prompt\x12Q\n" +
 	"\bresource\x18\x02 \x01(\v2\x1f.mcpbridge.v1.ResourceReferenceB\x12\xa2\x8b#\x0e\n" +
-	"\fref/resourceH\x00R\bresource:\n" +
+	"\fref/resourceH\x00R\bresource\x12\x1a\n" +
+	"\x03raw\x18\x03 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\n" +
 	"\xa2\x8b#\x06\n" +
 	"\x04typeB\v\n" +
 	"\treference\"z\n" +
@@ -3802,19 +3820,17 @@ var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*ClientCapabilities)(nil),            // 48: mcpbridge.v1.ClientCapabilities
 	(LogLevel)(0),                         // 49: mcpbridge.v1.LogLevel
 	(*ServerCapabilities)(nil),            // 50: mcpbridge.v1.ServerCapabilities
-	(CacheScope)(0),                       // 51: mcpbridge.v1.CacheScope
-	(*Tool)(nil),                          // 52: mcpbridge.v1.Tool
-	(*Progress)(nil),                      // 53: mcpbridge.v1.Progress
-	(*LogMessage)(nil),                    // 54: mcpbridge.v1.LogMessage
-	(*CallToolResult)(nil),                // 55: mcpbridge.v1.CallToolResult
-	(*InputRequired)(nil),                 // 56: mcpbridge.v1.InputRequired
-	(*Resource)(nil),                      // 57: mcpbridge.v1.Resource
-	(*Annotations)(nil),                   // 58: mcpbridge.v1.Annotations
-	(*Icon)(nil),                          // 59: mcpbridge.v1.Icon
-	(*ResourceContents)(nil),              // 60: mcpbridge.v1.ResourceContents
-	(Role)(0),                             // 61: mcpbridge.v1.Role
-	(*ContentBlock)(nil),                  // 62: mcpbridge.v1.ContentBlock
-	(*InputResponse)(nil),                 // 63: mcpbridge.v1.InputResponse
+	(*Tool)(nil),                          // 51: mcpbridge.v1.Tool
+	(*Progress)(nil),                      // 52: mcpbridge.v1.Progress
+	(*LogMessage)(nil),                    // 53: mcpbridge.v1.LogMessage
+	(*CallToolResult)(nil),                // 54: mcpbridge.v1.CallToolResult
+	(*InputRequired)(nil),                 // 55: mcpbridge.v1.InputRequired
+	(*Resource)(nil),                      // 56: mcpbridge.v1.Resource
+	(*Annotations)(nil),                   // 57: mcpbridge.v1.Annotations
+	(*Icon)(nil),                          // 58: mcpbridge.v1.Icon
+	(*ResourceContents)(nil),              // 59: mcpbridge.v1.ResourceContents
+	(*ContentBlock)(nil),                  // 60: mcpbridge.v1.ContentBlock
+	(*InputResponse)(nil),                 // 61: mcpbridge.v1.InputResponse
 }
 var file_mcpbridge_v1_service_proto_depIdxs = []int32{
 	47, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
@@ -3825,94 +3841,87 @@ var file_mcpbridge_v1_service_proto_depIdxs = []int32{
 	0,  // 5: mcpbridge.v1.DiscoverRequest.context:type_name -> mcpbridge.v1.CallContext
 	47, // 6: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
 	50, // 7: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
-	51, // 8: mcpbridge.v1.DiscoverResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	4,  // 9: mcpbridge.v1.DiscoverResponse.limits:type_name -> mcpbridge.v1.BackendLimits
-	0,  // 10: mcpbridge.v1.ListToolsRequest.context:type_name -> mcpbridge.v1.CallContext
-	52, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
-	51, // 12: mcpbridge.v1.ListToolsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	0,  // 13: mcpbridge.v1.CallToolRequest.context:type_name -> mcpbridge.v1.CallContext
-	42, // 14: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	53, // 15: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
-	54, // 16: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
-	55, // 17: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
-	56, // 18: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 19: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
-	57, // 20: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
-	51, // 21: mcpbridge.v1.ListResourcesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	0,  // 22: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
-	13, // 23: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
-	51, // 24: mcpbridge.v1.ListResourceTemplatesResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	58, // 25: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
-	59, // 26: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
-	0,  // 27: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
-	43, // 28: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	60, // 29: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
-	51, // 30: mcpbridge.v1.ReadResourceResult.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	53, // 31: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
-	54, // 32: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
-	15, // 33: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
-	56, // 34: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 35: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
-	19, // 36: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
-	51, // 37: mcpbridge.v1.ListPromptsResponse.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	20, // 38: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
-	59, // 39: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
-	0,  // 40: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
-	44, // 41: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	45, // 42: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	23, // 43: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
-	61, // 44: mcpbridge.v1.PromptMessage.role:type_name -> mcpbridge.v1.Role
-	62, // 45: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
-	53, // 46: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
-	54, // 47: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
-	22, // 48: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
-	56, // 49: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 50: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
-	26, // 51: mcpbridge.v1.CompleteRequest.ref:type_name -> mcpbridge.v1.CompletionReference
-	29, // 52: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
-	30, // 53: mcpbridge.v1.CompleteRequest.completion_context:type_name -> mcpbridge.v1.CompletionContext
-	27, // 54: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
-	28, // 55: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
-	46, // 56: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
-	32, // 57: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
-	0,  // 58: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
-	34, // 59: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	38, // 60: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
-	39, // 61: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
-	39, // 62: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
-	39, // 63: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
-	40, // 64: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
-	37, // 65: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
-	36, // 66: mcpbridge.v1.ListenResponse.elicitation_completed:type_name -> mcpbridge.v1.ElicitationCompleted
-	34, // 67: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	63, // 68: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	63, // 69: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	63, // 70: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	2,  // 71: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
-	5,  // 72: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
-	7,  // 73: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
-	9,  // 74: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
-	11, // 75: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
-	14, // 76: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
-	17, // 77: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
-	21, // 78: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
-	25, // 79: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
-	33, // 80: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
-	3,  // 81: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
-	6,  // 82: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
-	8,  // 83: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
-	10, // 84: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
-	12, // 85: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
-	16, // 86: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
-	18, // 87: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
-	24, // 88: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
-	31, // 89: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
-	35, // 90: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
-	81, // [81:91] is the sub-list for method output_type
-	71, // [71:81] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	4,  // 8: mcpbridge.v1.DiscoverResponse.limits:type_name -> mcpbridge.v1.BackendLimits
+	0,  // 9: mcpbridge.v1.ListToolsRequest.context:type_name -> mcpbridge.v1.CallContext
+	51, // 10: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
+	0,  // 11: mcpbridge.v1.CallToolRequest.context:type_name -> mcpbridge.v1.CallContext
+	42, // 12: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	52, // 13: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
+	53, // 14: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
+	54, // 15: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
+	55, // 16: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 17: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
+	56, // 18: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
+	0,  // 19: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
+	13, // 20: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
+	57, // 21: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
+	58, // 22: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
+	0,  // 23: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
+	43, // 24: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	59, // 25: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
+	52, // 26: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
+	53, // 27: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
+	15, // 28: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
+	55, // 29: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 30: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
+	19, // 31: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
+	20, // 32: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
+	58, // 33: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
+	0,  // 34: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
+	44, // 35: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	45, // 36: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	23, // 37: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
+	60, // 38: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
+	52, // 39: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
+	53, // 40: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
+	22, // 41: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
+	55, // 42: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 43: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
+	26, // 44: mcpbridge.v1.CompleteRequest.ref:type_name -> mcpbridge.v1.CompletionReference
+	29, // 45: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
+	30, // 46: mcpbridge.v1.CompleteRequest.completion_context:type_name -> mcpbridge.v1.CompletionContext
+	27, // 47: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
+	28, // 48: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
+	46, // 49: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
+	32, // 50: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
+	0,  // 51: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
+	34, // 52: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	38, // 53: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
+	39, // 54: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
+	39, // 55: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
+	39, // 56: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
+	40, // 57: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
+	37, // 58: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
+	36, // 59: mcpbridge.v1.ListenResponse.elicitation_completed:type_name -> mcpbridge.v1.ElicitationCompleted
+	34, // 60: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	61, // 61: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	61, // 62: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	61, // 63: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	2,  // 64: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
+	5,  // 65: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
+	7,  // 66: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
+	9,  // 67: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
+	11, // 68: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
+	14, // 69: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
+	17, // 70: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
+	21, // 71: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
+	25, // 72: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
+	33, // 73: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
+	3,  // 74: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
+	6,  // 75: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
+	8,  // 76: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
+	10, // 77: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
+	12, // 78: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
+	16, // 79: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
+	18, // 80: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
+	24, // 81: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
+	31, // 82: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
+	35, // 83: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
+	74, // [74:84] is the sub-list for method output_type
+	64, // [64:74] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_service_proto_init() }
@@ -3964,6 +3973,7 @@ func file_mcpbridge_v1_service_proto_init() {
 	file_mcpbridge_v1_service_proto_msgTypes[26].OneofWrappers = []any{
 		(*CompletionReference_Prompt)(nil),
 		(*CompletionReference_Resource)(nil),
+		(*CompletionReference_Raw)(nil),
 	}
 	file_mcpbridge_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[32].OneofWrappers = []any{}

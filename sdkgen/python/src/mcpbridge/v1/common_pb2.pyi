@@ -8,12 +8,6 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    ROLE_UNSPECIFIED: _ClassVar[Role]
-    ROLE_USER: _ClassVar[Role]
-    ROLE_ASSISTANT: _ClassVar[Role]
-
 class LogLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LOG_LEVEL_UNSPECIFIED: _ClassVar[LogLevel]
@@ -25,15 +19,6 @@ class LogLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LOG_LEVEL_CRITICAL: _ClassVar[LogLevel]
     LOG_LEVEL_ALERT: _ClassVar[LogLevel]
     LOG_LEVEL_EMERGENCY: _ClassVar[LogLevel]
-
-class CacheScope(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    CACHE_SCOPE_UNSPECIFIED: _ClassVar[CacheScope]
-    CACHE_SCOPE_PUBLIC: _ClassVar[CacheScope]
-    CACHE_SCOPE_PRIVATE: _ClassVar[CacheScope]
-ROLE_UNSPECIFIED: Role
-ROLE_USER: Role
-ROLE_ASSISTANT: Role
 LOG_LEVEL_UNSPECIFIED: LogLevel
 LOG_LEVEL_DEBUG: LogLevel
 LOG_LEVEL_INFO: LogLevel
@@ -43,9 +28,6 @@ LOG_LEVEL_ERROR: LogLevel
 LOG_LEVEL_CRITICAL: LogLevel
 LOG_LEVEL_ALERT: LogLevel
 LOG_LEVEL_EMERGENCY: LogLevel
-CACHE_SCOPE_UNSPECIFIED: CacheScope
-CACHE_SCOPE_PUBLIC: CacheScope
-CACHE_SCOPE_PRIVATE: CacheScope
 
 class Icon(_message.Message):
     __slots__ = ("src", "mime_type", "sizes", "theme", "extra")
@@ -85,11 +67,11 @@ class Annotations(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     LAST_MODIFIED_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    audience: _containers.RepeatedScalarFieldContainer[Role]
+    audience: _containers.RepeatedScalarFieldContainer[str]
     priority: float
     last_modified: str
     extra: str
-    def __init__(self, audience: _Optional[_Iterable[_Union[Role, str]]] = ..., priority: _Optional[float] = ..., last_modified: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, audience: _Optional[_Iterable[str]] = ..., priority: _Optional[float] = ..., last_modified: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class TextContent(_message.Message):
     __slots__ = ("text", "annotations", "meta", "extra")
@@ -174,7 +156,7 @@ class ToolResultContent(_message.Message):
     def __init__(self, tool_use_id: _Optional[str] = ..., content: _Optional[_Iterable[_Union[ContentBlock, _Mapping]]] = ..., structured_content: _Optional[str] = ..., is_error: bool = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ContentBlock(_message.Message):
-    __slots__ = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result")
+    __slots__ = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result", "raw")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +164,7 @@ class ContentBlock(_message.Message):
     RESOURCE_LINK_FIELD_NUMBER: _ClassVar[int]
     TOOL_USE_FIELD_NUMBER: _ClassVar[int]
     TOOL_RESULT_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
     text: TextContent
     image: ImageContent
     audio: AudioContent
@@ -189,7 +172,8 @@ class ContentBlock(_message.Message):
     resource_link: Resource
     tool_use: ToolUseContent
     tool_result: ToolResultContent
-    def __init__(self, text: _Optional[_Union[TextContent, _Mapping]] = ..., image: _Optional[_Union[ImageContent, _Mapping]] = ..., audio: _Optional[_Union[AudioContent, _Mapping]] = ..., resource: _Optional[_Union[EmbeddedResource, _Mapping]] = ..., resource_link: _Optional[_Union[Resource, _Mapping]] = ..., tool_use: _Optional[_Union[ToolUseContent, _Mapping]] = ..., tool_result: _Optional[_Union[ToolResultContent, _Mapping]] = ...) -> None: ...
+    raw: str
+    def __init__(self, text: _Optional[_Union[TextContent, _Mapping]] = ..., image: _Optional[_Union[ImageContent, _Mapping]] = ..., audio: _Optional[_Union[AudioContent, _Mapping]] = ..., resource: _Optional[_Union[EmbeddedResource, _Mapping]] = ..., resource_link: _Optional[_Union[Resource, _Mapping]] = ..., tool_use: _Optional[_Union[ToolUseContent, _Mapping]] = ..., tool_result: _Optional[_Union[ToolResultContent, _Mapping]] = ..., raw: _Optional[str] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("progress", "total", "message", "meta", "extra")

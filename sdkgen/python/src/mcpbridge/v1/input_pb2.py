@@ -27,7 +27,7 @@ from mcpbridge.v1 import json_pb2 as mcpbridge_dot_v1_dot_json__pb2
 from mcpbridge.v1 import tool_pb2 as mcpbridge_dot_v1_dot_tool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mcpbridge/v1/input.proto\x12\x0cmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/json.proto\x1a\x17mcpbridge/v1/tool.proto\"\xd0\x02\n\rInputRequired\x12Z\n\x08requests\x18\x01 \x03(\x0b\x32).mcpbridge.v1.InputRequired.RequestsEntryB\x13\xa2\x8b#\x0f\n\rinputRequestsR\x08requests\x12/\n\x05state\x18\x02 \x01(\x0c\x42\x14\xa2\x8b#\x10\n\x0crequestState \x01H\x00R\x05state\x88\x01\x01\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\x1aW\n\rRequestsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32\x1a.mcpbridge.v1.InputRequestR\x05value:\x02\x38\x01:\x14\xa2\x8b#\x10\x32\x0einput_requiredB\x08\n\x06_state\"\xbe\x02\n\x0cInputRequest\x12O\n\x06\x65licit\x18\x01 \x01(\x0b\x32\x1b.mcpbridge.v1.ElicitRequestB\x18\xa2\x8b#\x14\n\x12\x65licitation/createH\x00R\x06\x65licit\x12i\n\x0e\x63reate_message\x18\x02 \x01(\x0b\x32\".mcpbridge.v1.CreateMessageRequestB\x1c\xa2\x8b#\x18\n\x16sampling/createMessageH\x00R\rcreateMessage\x12Q\n\nlist_roots\x18\x03 \x01(\x0b\x32\x1e.mcpbridge.v1.ListRootsRequestB\x10\xa2\x8b#\x0c\n\nroots/listH\x00R\tlistRoots:\x14\xa2\x8b#\x10\n\x06method\x12\x06paramsB\t\n\x07request\"\xc6\x02\n\rInputResponse\x12\x42\n\x06\x65licit\x18\x01 \x01(\x0b\x32\x1a.mcpbridge.v1.ElicitResultB\x0c\xa2\x8b#\x08j\x06\x61\x63tionH\x00R\x06\x65licit\x12V\n\x0e\x63reate_message\x18\x02 \x01(\x0b\x32!.mcpbridge.v1.CreateMessageResultB\n\xa2\x8b#\x06j\x04roleH\x00R\rcreateMessage\x12K\n\nlist_roots\x18\x03 \x01(\x0b\x32\x1d.mcpbridge.v1.ListRootsResultB\x0b\xa2\x8b#\x07j\x05rootsH\x00R\tlistRoots\x12\x38\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x18.mcpbridge.v1.InputErrorB\x06\xa2\x8b#\x02`\x01H\x00R\x05\x65rror:\x06\xa2\x8b#\x02(\x01\x42\n\n\x08response\"\xf9\x01\n\nInputError\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.mcpbridge.v1.InputError.ReasonR\x06reason\x12\x17\n\x04\x63ode\x18\x02 \x01(\x03H\x00R\x04\x63ode\x88\x01\x01\x12\x18\n\x07message\x18\x03 \x01(\tR\x07message\x12\x12\n\x04\x64\x61ta\x18\x04 \x01(\tR\x04\x64\x61ta\"b\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12REASON_UNSUPPORTED\x10\x01\x12\x14\n\x10REASON_NO_ANSWER\x10\x02\x12\x12\n\x0eREASON_REFUSED\x10\x03\x42\x07\n\x05_code\"\xa4\x01\n\rElicitRequest\x12.\n\x04\x66orm\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.ElicitFormH\x00R\x04\x66orm\x12=\n\x03url\x18\x02 \x01(\x0b\x32\x17.mcpbridge.v1.ElicitUrlB\x10\xa2\x8b#\x0c\x42\n2025-11-25H\x00R\x03url:\x1c\xa2\x8b#\x18\n\x04mode\x1a\x04\x66orm\"\n2025-11-25B\x06\n\x04mode\"\xb9\x01\n\nElicitForm\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12V\n\x10requested_schema\x18\x02 \x01(\tB+\xa2\x8b#\'\x10\x01(\x01\x32!{\"type\":\"object\",\"properties\":{}}R\x0frequestedSchema\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\xcf\x01\n\tElicitUrl\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12\x10\n\x03url\x18\x02 \x01(\tR\x03url\x12H\n\x0e\x65licitation_id\x18\x03 \x01(\tB\x1c\xa2\x8b#\x18\x42\n2025-11-25J\n2026-07-28H\x00R\relicitationId\x88\x01\x01\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x11\n\x0f_elicitation_id\"\x9f\x01\n\x0c\x45licitResult\x12\x32\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x1a.mcpbridge.v1.ElicitActionR\x06\x61\x63tion\x12 \n\x07\x63ontent\x18\x02 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x07\x63ontent\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"M\n\x10ListRootsRequest\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"~\n\x0fListRootsResult\x12\x30\n\x05roots\x18\x01 \x03(\x0b\x32\x12.mcpbridge.v1.RootB\x06\xa2\x8b#\x02(\x01R\x05roots\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\x81\x01\n\x04Root\x12\x10\n\x03uri\x18\x01 \x01(\tR\x03uri\x12\x17\n\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\'\n\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01\x42\n2025-06-18R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x07\n\x05_name\"\x89\x05\n\x14\x43reateMessageRequest\x12\x41\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.mcpbridge.v1.SamplingMessageB\x06\xa2\x8b#\x02(\x01R\x08messages\x12K\n\x11model_preferences\x18\x02 \x01(\x0b\x32\x1e.mcpbridge.v1.ModelPreferencesR\x10modelPreferences\x12(\n\rsystem_prompt\x18\x03 \x01(\tH\x00R\x0csystemPrompt\x88\x01\x01\x12,\n\x0finclude_context\x18\x04 \x01(\tH\x01R\x0eincludeContext\x88\x01\x01\x12%\n\x0btemperature\x18\x05 \x01(\x01H\x02R\x0btemperature\x88\x01\x01\x12\x1d\n\nmax_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12%\n\x0estop_sequences\x18\x07 \x03(\tR\rstopSequences\x12\"\n\x08metadata\x18\x08 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x08metadata\x12:\n\x05tools\x18\t \x03(\x0b\x32\x12.mcpbridge.v1.ToolB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\x05tools\x12K\n\x0btool_choice\x18\n \x01(\x0b\x32\x18.mcpbridge.v1.ToolChoiceB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\ntoolChoice\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x10\n\x0e_system_promptB\x12\n\x10_include_contextB\x0e\n\x0c_temperature\"\xc0\x01\n\x0fSamplingMessage\x12&\n\x04role\x18\x01 \x01(\x0e\x32\x12.mcpbridge.v1.RoleR\x04role\x12>\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockB\x08\xa2\x8b#\x04(\x01\x38\x01R\x07\x63ontent\x12\'\n\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01\x42\n2025-11-25R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\xae\x02\n\x10ModelPreferences\x12-\n\x05hints\x18\x01 \x03(\x0b\x32\x17.mcpbridge.v1.ModelHintR\x05hints\x12(\n\rcost_priority\x18\x02 \x01(\x01H\x00R\x0c\x63ostPriority\x88\x01\x01\x12*\n\x0espeed_priority\x18\x03 \x01(\x01H\x01R\rspeedPriority\x88\x01\x01\x12\x38\n\x15intelligence_priority\x18\x04 \x01(\x01H\x02R\x14intelligencePriority\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x10\n\x0e_cost_priorityB\x11\n\x0f_speed_priorityB\x18\n\x16_intelligence_priority\"K\n\tModelHint\x12\x17\n\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x07\n\x05_name\"L\n\nToolChoice\x12\x17\n\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x07\n\x05_mode\"\x84\x02\n\x13\x43reateMessageResult\x12&\n\x04role\x18\x01 \x01(\x0e\x32\x12.mcpbridge.v1.RoleR\x04role\x12>\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockB\x08\xa2\x8b#\x04(\x01\x38\x01R\x07\x63ontent\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12$\n\x0bstop_reason\x18\x04 \x01(\tH\x00R\nstopReason\x88\x01\x01\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x0e\n\x0c_stop_reason*|\n\x0c\x45licitAction\x12\x1d\n\x19\x45LICIT_ACTION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45LICIT_ACTION_ACCEPT\x10\x01\x12\x19\n\x15\x45LICIT_ACTION_DECLINE\x10\x02\x12\x18\n\x14\x45LICIT_ACTION_CANCEL\x10\x03\x42\xa7\x01\n\x10\x64\x65v.mcpbridge.v1B\nInputProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mcpbridge/v1/input.proto\x12\x0cmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/json.proto\x1a\x17mcpbridge/v1/tool.proto\"\xd0\x02\n\rInputRequired\x12Z\n\x08requests\x18\x01 \x03(\x0b\x32).mcpbridge.v1.InputRequired.RequestsEntryB\x13\xa2\x8b#\x0f\n\rinputRequestsR\x08requests\x12/\n\x05state\x18\x02 \x01(\x0c\x42\x14\xa2\x8b#\x10\n\x0crequestState \x01H\x00R\x05state\x88\x01\x01\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\x1aW\n\rRequestsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32\x1a.mcpbridge.v1.InputRequestR\x05value:\x02\x38\x01:\x14\xa2\x8b#\x10\x32\x0einput_requiredB\x08\n\x06_state\"\xda\x02\n\x0cInputRequest\x12O\n\x06\x65licit\x18\x01 \x01(\x0b\x32\x1b.mcpbridge.v1.ElicitRequestB\x18\xa2\x8b#\x14\n\x12\x65licitation/createH\x00R\x06\x65licit\x12i\n\x0e\x63reate_message\x18\x02 \x01(\x0b\x32\".mcpbridge.v1.CreateMessageRequestB\x1c\xa2\x8b#\x18\n\x16sampling/createMessageH\x00R\rcreateMessage\x12Q\n\nlist_roots\x18\x03 \x01(\x0b\x32\x1e.mcpbridge.v1.ListRootsRequestB\x10\xa2\x8b#\x0c\n\nroots/listH\x00R\tlistRoots\x12\x1a\n\x03raw\x18\x04 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x14\xa2\x8b#\x10\n\x06method\x12\x06paramsB\t\n\x07request\"\xe2\x02\n\rInputResponse\x12\x42\n\x06\x65licit\x18\x01 \x01(\x0b\x32\x1a.mcpbridge.v1.ElicitResultB\x0c\xa2\x8b#\x08j\x06\x61\x63tionH\x00R\x06\x65licit\x12V\n\x0e\x63reate_message\x18\x02 \x01(\x0b\x32!.mcpbridge.v1.CreateMessageResultB\n\xa2\x8b#\x06j\x04roleH\x00R\rcreateMessage\x12K\n\nlist_roots\x18\x03 \x01(\x0b\x32\x1d.mcpbridge.v1.ListRootsResultB\x0b\xa2\x8b#\x07j\x05rootsH\x00R\tlistRoots\x12\x38\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x18.mcpbridge.v1.InputErrorB\x06\xa2\x8b#\x02`\x01H\x00R\x05\x65rror\x12\x1a\n\x03raw\x18\x05 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x06\xa2\x8b#\x02(\x01\x42\n\n\x08response\"\xf9\x01\n\nInputError\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.mcpbridge.v1.InputError.ReasonR\x06reason\x12\x17\n\x04\x63ode\x18\x02 \x01(\x03H\x00R\x04\x63ode\x88\x01\x01\x12\x18\n\x07message\x18\x03 \x01(\tR\x07message\x12\x12\n\x04\x64\x61ta\x18\x04 \x01(\tR\x04\x64\x61ta\"b\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12REASON_UNSUPPORTED\x10\x01\x12\x14\n\x10REASON_NO_ANSWER\x10\x02\x12\x12\n\x0eREASON_REFUSED\x10\x03\x42\x07\n\x05_code\"\xc0\x01\n\rElicitRequest\x12.\n\x04\x66orm\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.ElicitFormH\x00R\x04\x66orm\x12=\n\x03url\x18\x02 \x01(\x0b\x32\x17.mcpbridge.v1.ElicitUrlB\x10\xa2\x8b#\x0c\x42\n2025-11-25H\x00R\x03url\x12\x1a\n\x03raw\x18\x03 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x1c\xa2\x8b#\x18\n\x04mode\x1a\x04\x66orm\"\n2025-11-25B\x06\n\x04mode\"\xb9\x01\n\nElicitForm\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12V\n\x10requested_schema\x18\x02 \x01(\tB+\xa2\x8b#\'\x10\x01(\x01\x32!{\"type\":\"object\",\"properties\":{}}R\x0frequestedSchema\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\xcf\x01\n\tElicitUrl\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12\x10\n\x03url\x18\x02 \x01(\tR\x03url\x12H\n\x0e\x65licitation_id\x18\x03 \x01(\tB\x1c\xa2\x8b#\x18\x42\n2025-11-25J\n2026-07-28H\x00R\relicitationId\x88\x01\x01\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x11\n\x0f_elicitation_id\"\x8b\x01\n\x0c\x45licitResult\x12\x1e\n\x06\x61\x63tion\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x06\x61\x63tion\x12 \n\x07\x63ontent\x18\x02 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x07\x63ontent\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"M\n\x10ListRootsRequest\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"~\n\x0fListRootsResult\x12\x30\n\x05roots\x18\x01 \x03(\x0b\x32\x12.mcpbridge.v1.RootB\x06\xa2\x8b#\x02(\x01R\x05roots\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\x81\x01\n\x04Root\x12\x10\n\x03uri\x18\x01 \x01(\tR\x03uri\x12\x17\n\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\'\n\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01\x42\n2025-06-18R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x07\n\x05_name\"\x89\x05\n\x14\x43reateMessageRequest\x12\x41\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.mcpbridge.v1.SamplingMessageB\x06\xa2\x8b#\x02(\x01R\x08messages\x12K\n\x11model_preferences\x18\x02 \x01(\x0b\x32\x1e.mcpbridge.v1.ModelPreferencesR\x10modelPreferences\x12(\n\rsystem_prompt\x18\x03 \x01(\tH\x00R\x0csystemPrompt\x88\x01\x01\x12,\n\x0finclude_context\x18\x04 \x01(\tH\x01R\x0eincludeContext\x88\x01\x01\x12%\n\x0btemperature\x18\x05 \x01(\x01H\x02R\x0btemperature\x88\x01\x01\x12\x1d\n\nmax_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12%\n\x0estop_sequences\x18\x07 \x03(\tR\rstopSequences\x12\"\n\x08metadata\x18\x08 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x08metadata\x12:\n\x05tools\x18\t \x03(\x0b\x32\x12.mcpbridge.v1.ToolB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\x05tools\x12K\n\x0btool_choice\x18\n \x01(\x0b\x32\x18.mcpbridge.v1.ToolChoiceB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\ntoolChoice\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x10\n\x0e_system_promptB\x12\n\x10_include_contextB\x0e\n\x0c_temperature\"\xb4\x01\n\x0fSamplingMessage\x12\x1a\n\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12>\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockB\x08\xa2\x8b#\x04(\x01\x38\x01R\x07\x63ontent\x12\'\n\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01\x42\n2025-11-25R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\xae\x02\n\x10ModelPreferences\x12-\n\x05hints\x18\x01 \x03(\x0b\x32\x17.mcpbridge.v1.ModelHintR\x05hints\x12(\n\rcost_priority\x18\x02 \x01(\x01H\x00R\x0c\x63ostPriority\x88\x01\x01\x12*\n\x0espeed_priority\x18\x03 \x01(\x01H\x01R\rspeedPriority\x88\x01\x01\x12\x38\n\x15intelligence_priority\x18\x04 \x01(\x01H\x02R\x14intelligencePriority\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x10\n\x0e_cost_priorityB\x11\n\x0f_speed_priorityB\x18\n\x16_intelligence_priority\"K\n\tModelHint\x12\x17\n\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x07\n\x05_name\"L\n\nToolChoice\x12\x17\n\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x07\n\x05_mode\"\xf8\x01\n\x13\x43reateMessageResult\x12\x1a\n\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12>\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockB\x08\xa2\x8b#\x04(\x01\x38\x01R\x07\x63ontent\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12$\n\x0bstop_reason\x18\x04 \x01(\tH\x00R\nstopReason\x88\x01\x01\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x0e\n\x0c_stop_reasonB\xa7\x01\n\x10\x64\x65v.mcpbridge.v1B\nInputProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,6 +53,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INPUTREQUEST'].fields_by_name['create_message']._serialized_options = b'\242\213#\030\n\026sampling/createMessage'
   _globals['_INPUTREQUEST'].fields_by_name['list_roots']._loaded_options = None
   _globals['_INPUTREQUEST'].fields_by_name['list_roots']._serialized_options = b'\242\213#\014\n\nroots/list'
+  _globals['_INPUTREQUEST'].fields_by_name['raw']._loaded_options = None
+  _globals['_INPUTREQUEST'].fields_by_name['raw']._serialized_options = b'\242\213#\002\020\001'
   _globals['_INPUTREQUEST']._loaded_options = None
   _globals['_INPUTREQUEST']._serialized_options = b'\242\213#\020\n\006method\022\006params'
   _globals['_INPUTRESPONSE'].fields_by_name['elicit']._loaded_options = None
@@ -63,10 +65,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INPUTRESPONSE'].fields_by_name['list_roots']._serialized_options = b'\242\213#\007j\005roots'
   _globals['_INPUTRESPONSE'].fields_by_name['error']._loaded_options = None
   _globals['_INPUTRESPONSE'].fields_by_name['error']._serialized_options = b'\242\213#\002`\001'
+  _globals['_INPUTRESPONSE'].fields_by_name['raw']._loaded_options = None
+  _globals['_INPUTRESPONSE'].fields_by_name['raw']._serialized_options = b'\242\213#\002\020\001'
   _globals['_INPUTRESPONSE']._loaded_options = None
   _globals['_INPUTRESPONSE']._serialized_options = b'\242\213#\002(\001'
   _globals['_ELICITREQUEST'].fields_by_name['url']._loaded_options = None
   _globals['_ELICITREQUEST'].fields_by_name['url']._serialized_options = b'\242\213#\014B\n2025-11-25'
+  _globals['_ELICITREQUEST'].fields_by_name['raw']._loaded_options = None
+  _globals['_ELICITREQUEST'].fields_by_name['raw']._serialized_options = b'\242\213#\002\020\001'
   _globals['_ELICITREQUEST']._loaded_options = None
   _globals['_ELICITREQUEST']._serialized_options = b'\242\213#\030\n\004mode\032\004form\"\n2025-11-25'
   _globals['_ELICITFORM'].fields_by_name['requested_schema']._loaded_options = None
@@ -81,6 +87,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ELICITURL'].fields_by_name['meta']._serialized_options = b'\242\213#\002\020\001'
   _globals['_ELICITURL'].fields_by_name['extra']._loaded_options = None
   _globals['_ELICITURL'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
+  _globals['_ELICITRESULT'].fields_by_name['action']._loaded_options = None
+  _globals['_ELICITRESULT'].fields_by_name['action']._serialized_options = b'\242\213#\002(\001'
   _globals['_ELICITRESULT'].fields_by_name['content']._loaded_options = None
   _globals['_ELICITRESULT'].fields_by_name['content']._serialized_options = b'\242\213#\002\020\001'
   _globals['_ELICITRESULT'].fields_by_name['meta']._loaded_options = None
@@ -113,6 +121,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEMESSAGEREQUEST'].fields_by_name['meta']._serialized_options = b'\242\213#\002\020\001'
   _globals['_CREATEMESSAGEREQUEST'].fields_by_name['extra']._loaded_options = None
   _globals['_CREATEMESSAGEREQUEST'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
+  _globals['_SAMPLINGMESSAGE'].fields_by_name['role']._loaded_options = None
+  _globals['_SAMPLINGMESSAGE'].fields_by_name['role']._serialized_options = b'\242\213#\002(\001'
   _globals['_SAMPLINGMESSAGE'].fields_by_name['content']._loaded_options = None
   _globals['_SAMPLINGMESSAGE'].fields_by_name['content']._serialized_options = b'\242\213#\004(\0018\001'
   _globals['_SAMPLINGMESSAGE'].fields_by_name['meta']._loaded_options = None
@@ -125,50 +135,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODELHINT'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
   _globals['_TOOLCHOICE'].fields_by_name['extra']._loaded_options = None
   _globals['_TOOLCHOICE'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
+  _globals['_CREATEMESSAGERESULT'].fields_by_name['role']._loaded_options = None
+  _globals['_CREATEMESSAGERESULT'].fields_by_name['role']._serialized_options = b'\242\213#\002(\001'
   _globals['_CREATEMESSAGERESULT'].fields_by_name['content']._loaded_options = None
   _globals['_CREATEMESSAGERESULT'].fields_by_name['content']._serialized_options = b'\242\213#\004(\0018\001'
   _globals['_CREATEMESSAGERESULT'].fields_by_name['meta']._loaded_options = None
   _globals['_CREATEMESSAGERESULT'].fields_by_name['meta']._serialized_options = b'\242\213#\002\020\001'
   _globals['_CREATEMESSAGERESULT'].fields_by_name['extra']._loaded_options = None
   _globals['_CREATEMESSAGERESULT'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_ELICITACTION']._serialized_start=3996
-  _globals['_ELICITACTION']._serialized_end=4120
   _globals['_INPUTREQUIRED']._serialized_start=120
   _globals['_INPUTREQUIRED']._serialized_end=456
   _globals['_INPUTREQUIRED_REQUESTSENTRY']._serialized_start=337
   _globals['_INPUTREQUIRED_REQUESTSENTRY']._serialized_end=424
   _globals['_INPUTREQUEST']._serialized_start=459
-  _globals['_INPUTREQUEST']._serialized_end=777
-  _globals['_INPUTRESPONSE']._serialized_start=780
-  _globals['_INPUTRESPONSE']._serialized_end=1106
-  _globals['_INPUTERROR']._serialized_start=1109
-  _globals['_INPUTERROR']._serialized_end=1358
-  _globals['_INPUTERROR_REASON']._serialized_start=1251
-  _globals['_INPUTERROR_REASON']._serialized_end=1349
-  _globals['_ELICITREQUEST']._serialized_start=1361
-  _globals['_ELICITREQUEST']._serialized_end=1525
-  _globals['_ELICITFORM']._serialized_start=1528
-  _globals['_ELICITFORM']._serialized_end=1713
-  _globals['_ELICITURL']._serialized_start=1716
-  _globals['_ELICITURL']._serialized_end=1923
-  _globals['_ELICITRESULT']._serialized_start=1926
-  _globals['_ELICITRESULT']._serialized_end=2085
-  _globals['_LISTROOTSREQUEST']._serialized_start=2087
-  _globals['_LISTROOTSREQUEST']._serialized_end=2164
-  _globals['_LISTROOTSRESULT']._serialized_start=2166
-  _globals['_LISTROOTSRESULT']._serialized_end=2292
-  _globals['_ROOT']._serialized_start=2295
-  _globals['_ROOT']._serialized_end=2424
-  _globals['_CREATEMESSAGEREQUEST']._serialized_start=2427
-  _globals['_CREATEMESSAGEREQUEST']._serialized_end=3076
-  _globals['_SAMPLINGMESSAGE']._serialized_start=3079
-  _globals['_SAMPLINGMESSAGE']._serialized_end=3271
-  _globals['_MODELPREFERENCES']._serialized_start=3274
-  _globals['_MODELPREFERENCES']._serialized_end=3576
-  _globals['_MODELHINT']._serialized_start=3578
-  _globals['_MODELHINT']._serialized_end=3653
-  _globals['_TOOLCHOICE']._serialized_start=3655
-  _globals['_TOOLCHOICE']._serialized_end=3731
-  _globals['_CREATEMESSAGERESULT']._serialized_start=3734
-  _globals['_CREATEMESSAGERESULT']._serialized_end=3994
+  _globals['_INPUTREQUEST']._serialized_end=805
+  _globals['_INPUTRESPONSE']._serialized_start=808
+  _globals['_INPUTRESPONSE']._serialized_end=1162
+  _globals['_INPUTERROR']._serialized_start=1165
+  _globals['_INPUTERROR']._serialized_end=1414
+  _globals['_INPUTERROR_REASON']._serialized_start=1307
+  _globals['_INPUTERROR_REASON']._serialized_end=1405
+  _globals['_ELICITREQUEST']._serialized_start=1417
+  _globals['_ELICITREQUEST']._serialized_end=1609
+  _globals['_ELICITFORM']._serialized_start=1612
+  _globals['_ELICITFORM']._serialized_end=1797
+  _globals['_ELICITURL']._serialized_start=1800
+  _globals['_ELICITURL']._serialized_end=2007
+  _globals['_ELICITRESULT']._serialized_start=2010
+  _globals['_ELICITRESULT']._serialized_end=2149
+  _globals['_LISTROOTSREQUEST']._serialized_start=2151
+  _globals['_LISTROOTSREQUEST']._serialized_end=2228
+  _globals['_LISTROOTSRESULT']._serialized_start=2230
+  _globals['_LISTROOTSRESULT']._serialized_end=2356
+  _globals['_ROOT']._serialized_start=2359
+  _globals['_ROOT']._serialized_end=2488
+  _globals['_CREATEMESSAGEREQUEST']._serialized_start=2491
+  _globals['_CREATEMESSAGEREQUEST']._serialized_end=3140
+  _globals['_SAMPLINGMESSAGE']._serialized_start=3143
+  _globals['_SAMPLINGMESSAGE']._serialized_end=3323
+  _globals['_MODELPREFERENCES']._serialized_start=3326
+  _globals['_MODELPREFERENCES']._serialized_end=3628
+  _globals['_MODELHINT']._serialized_start=3630
+  _globals['_MODELHINT']._serialized_end=3705
+  _globals['_TOOLCHOICE']._serialized_start=3707
+  _globals['_TOOLCHOICE']._serialized_end=3783
+  _globals['_CREATEMESSAGERESULT']._serialized_start=3786
+  _globals['_CREATEMESSAGERESULT']._serialized_end=4034
 # @@protoc_insertion_point(module_scope)

@@ -10,17 +10,6 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class ElicitAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    ELICIT_ACTION_UNSPECIFIED: _ClassVar[ElicitAction]
-    ELICIT_ACTION_ACCEPT: _ClassVar[ElicitAction]
-    ELICIT_ACTION_DECLINE: _ClassVar[ElicitAction]
-    ELICIT_ACTION_CANCEL: _ClassVar[ElicitAction]
-ELICIT_ACTION_UNSPECIFIED: ElicitAction
-ELICIT_ACTION_ACCEPT: ElicitAction
-ELICIT_ACTION_DECLINE: ElicitAction
-ELICIT_ACTION_CANCEL: ElicitAction
-
 class InputRequired(_message.Message):
     __slots__ = ("requests", "state", "meta", "extra")
     class RequestsEntry(_message.Message):
@@ -41,26 +30,30 @@ class InputRequired(_message.Message):
     def __init__(self, requests: _Optional[_Mapping[str, InputRequest]] = ..., state: _Optional[bytes] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class InputRequest(_message.Message):
-    __slots__ = ("elicit", "create_message", "list_roots")
+    __slots__ = ("elicit", "create_message", "list_roots", "raw")
     ELICIT_FIELD_NUMBER: _ClassVar[int]
     CREATE_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_ROOTS_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
     elicit: ElicitRequest
     create_message: CreateMessageRequest
     list_roots: ListRootsRequest
-    def __init__(self, elicit: _Optional[_Union[ElicitRequest, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageRequest, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsRequest, _Mapping]] = ...) -> None: ...
+    raw: str
+    def __init__(self, elicit: _Optional[_Union[ElicitRequest, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageRequest, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsRequest, _Mapping]] = ..., raw: _Optional[str] = ...) -> None: ...
 
 class InputResponse(_message.Message):
-    __slots__ = ("elicit", "create_message", "list_roots", "error")
+    __slots__ = ("elicit", "create_message", "list_roots", "error", "raw")
     ELICIT_FIELD_NUMBER: _ClassVar[int]
     CREATE_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_ROOTS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
     elicit: ElicitResult
     create_message: CreateMessageResult
     list_roots: ListRootsResult
     error: InputError
-    def __init__(self, elicit: _Optional[_Union[ElicitResult, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageResult, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsResult, _Mapping]] = ..., error: _Optional[_Union[InputError, _Mapping]] = ...) -> None: ...
+    raw: str
+    def __init__(self, elicit: _Optional[_Union[ElicitResult, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageResult, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsResult, _Mapping]] = ..., error: _Optional[_Union[InputError, _Mapping]] = ..., raw: _Optional[str] = ...) -> None: ...
 
 class InputError(_message.Message):
     __slots__ = ("reason", "code", "message", "data")
@@ -85,12 +78,14 @@ class InputError(_message.Message):
     def __init__(self, reason: _Optional[_Union[InputError.Reason, str]] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., data: _Optional[str] = ...) -> None: ...
 
 class ElicitRequest(_message.Message):
-    __slots__ = ("form", "url")
+    __slots__ = ("form", "url", "raw")
     FORM_FIELD_NUMBER: _ClassVar[int]
     URL_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
     form: ElicitForm
     url: ElicitUrl
-    def __init__(self, form: _Optional[_Union[ElicitForm, _Mapping]] = ..., url: _Optional[_Union[ElicitUrl, _Mapping]] = ...) -> None: ...
+    raw: str
+    def __init__(self, form: _Optional[_Union[ElicitForm, _Mapping]] = ..., url: _Optional[_Union[ElicitUrl, _Mapping]] = ..., raw: _Optional[str] = ...) -> None: ...
 
 class ElicitForm(_message.Message):
     __slots__ = ("message", "requested_schema", "meta", "extra")
@@ -124,11 +119,11 @@ class ElicitResult(_message.Message):
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    action: ElicitAction
+    action: str
     content: str
     meta: str
     extra: str
-    def __init__(self, action: _Optional[_Union[ElicitAction, str]] = ..., content: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, action: _Optional[str] = ..., content: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListRootsRequest(_message.Message):
     __slots__ = ("meta", "extra")
@@ -194,11 +189,11 @@ class SamplingMessage(_message.Message):
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    role: _common_pb2.Role
+    role: str
     content: _containers.RepeatedCompositeFieldContainer[_common_pb2.ContentBlock]
     meta: str
     extra: str
-    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, role: _Optional[str] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ModelPreferences(_message.Message):
     __slots__ = ("hints", "cost_priority", "speed_priority", "intelligence_priority", "extra")
@@ -238,10 +233,10 @@ class CreateMessageResult(_message.Message):
     STOP_REASON_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    role: _common_pb2.Role
+    role: str
     content: _containers.RepeatedCompositeFieldContainer[_common_pb2.ContentBlock]
     model: str
     stop_reason: str
     meta: str
     extra: str
-    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, role: _Optional[str] = ..., content: _Optional[_Iterable[_Union[_common_pb2.ContentBlock, _Mapping]]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...

@@ -74,11 +74,11 @@ class DiscoverResponse(_message.Message):
     instructions: str
     supported_versions: _containers.RepeatedScalarFieldContainer[str]
     ttl_ms: int
-    cache_scope: _common_pb2.CacheScope
+    cache_scope: str
     meta: str
     limits: BackendLimits
     extra: str
-    def __init__(self, server_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., capabilities: _Optional[_Union[_capability_pb2.ServerCapabilities, _Mapping]] = ..., instructions: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., limits: _Optional[_Union[BackendLimits, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, server_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., capabilities: _Optional[_Union[_capability_pb2.ServerCapabilities, _Mapping]] = ..., instructions: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., limits: _Optional[_Union[BackendLimits, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class BackendLimits(_message.Message):
     __slots__ = ("max_concurrent_calls",)
@@ -107,10 +107,10 @@ class ListToolsResponse(_message.Message):
     tools: _containers.RepeatedCompositeFieldContainer[_tool_pb2.Tool]
     next_cursor: str
     ttl_ms: int
-    cache_scope: _common_pb2.CacheScope
+    cache_scope: str
     meta: str
     extra: str
-    def __init__(self, tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolRequest(_message.Message):
     __slots__ = ("context", "name", "arguments", "input_responses", "state", "extra")
@@ -168,10 +168,10 @@ class ListResourcesResponse(_message.Message):
     resources: _containers.RepeatedCompositeFieldContainer[_common_pb2.Resource]
     next_cursor: str
     ttl_ms: int
-    cache_scope: _common_pb2.CacheScope
+    cache_scope: str
     meta: str
     extra: str
-    def __init__(self, resources: _Optional[_Iterable[_Union[_common_pb2.Resource, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, resources: _Optional[_Iterable[_Union[_common_pb2.Resource, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListResourceTemplatesRequest(_message.Message):
     __slots__ = ("context", "cursor", "extra")
@@ -194,10 +194,10 @@ class ListResourceTemplatesResponse(_message.Message):
     resource_templates: _containers.RepeatedCompositeFieldContainer[ResourceTemplate]
     next_cursor: str
     ttl_ms: int
-    cache_scope: _common_pb2.CacheScope
+    cache_scope: str
     meta: str
     extra: str
-    def __init__(self, resource_templates: _Optional[_Iterable[_Union[ResourceTemplate, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, resource_templates: _Optional[_Iterable[_Union[ResourceTemplate, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ResourceTemplate(_message.Message):
     __slots__ = ("uri_template", "name", "title", "description", "mime_type", "annotations", "icons", "meta", "extra")
@@ -251,10 +251,10 @@ class ReadResourceResult(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     contents: _containers.RepeatedCompositeFieldContainer[_common_pb2.ResourceContents]
     ttl_ms: int
-    cache_scope: _common_pb2.CacheScope
+    cache_scope: str
     meta: str
     extra: str
-    def __init__(self, contents: _Optional[_Iterable[_Union[_common_pb2.ResourceContents, _Mapping]]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, contents: _Optional[_Iterable[_Union[_common_pb2.ResourceContents, _Mapping]]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ReadResourceResponse(_message.Message):
     __slots__ = ("progress", "log", "result", "input_required")
@@ -289,10 +289,10 @@ class ListPromptsResponse(_message.Message):
     prompts: _containers.RepeatedCompositeFieldContainer[Prompt]
     next_cursor: str
     ttl_ms: int
-    cache_scope: _common_pb2.CacheScope
+    cache_scope: str
     meta: str
     extra: str
-    def __init__(self, prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[_Union[_common_pb2.CacheScope, str]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, prompts: _Optional[_Iterable[_Union[Prompt, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Prompt(_message.Message):
     __slots__ = ("name", "title", "description", "arguments", "icons", "meta", "extra")
@@ -373,10 +373,10 @@ class PromptMessage(_message.Message):
     ROLE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    role: _common_pb2.Role
+    role: str
     content: _common_pb2.ContentBlock
     extra: str
-    def __init__(self, role: _Optional[_Union[_common_pb2.Role, str]] = ..., content: _Optional[_Union[_common_pb2.ContentBlock, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, role: _Optional[str] = ..., content: _Optional[_Union[_common_pb2.ContentBlock, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class GetPromptResponse(_message.Message):
     __slots__ = ("progress", "log", "result", "input_required")
@@ -405,12 +405,14 @@ class CompleteRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., ref: _Optional[_Union[CompletionReference, _Mapping]] = ..., argument: _Optional[_Union[CompletionArgument, _Mapping]] = ..., completion_context: _Optional[_Union[CompletionContext, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CompletionReference(_message.Message):
-    __slots__ = ("prompt", "resource")
+    __slots__ = ("prompt", "resource", "raw")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
     prompt: PromptReference
     resource: ResourceReference
-    def __init__(self, prompt: _Optional[_Union[PromptReference, _Mapping]] = ..., resource: _Optional[_Union[ResourceReference, _Mapping]] = ...) -> None: ...
+    raw: str
+    def __init__(self, prompt: _Optional[_Union[PromptReference, _Mapping]] = ..., resource: _Optional[_Union[ResourceReference, _Mapping]] = ..., raw: _Optional[str] = ...) -> None: ...
 
 class PromptReference(_message.Message):
     __slots__ = ("name", "title", "extra")

@@ -7,16 +7,6 @@
 /* eslint-disable */
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 
-/** Role says who speaks, or for whom something is meant. MCP `Role`, every revision. */
-export enum Role {
-  /** UNSPECIFIED - Not said. */
-  UNSPECIFIED = 0,
-  /** USER - The human at the client: `user`. */
-  USER = 1,
-  /** ASSISTANT - The model: `assistant`. */
-  ASSISTANT = 2,
-}
-
 /** LogLevel is a severity of RFC 5424, in ascending order. MCP `LoggingLevel`, every revision. */
 export enum LogLevel {
   /** UNSPECIFIED - Not said. In a CallContext: the caller wants no log messages. */
@@ -37,16 +27,6 @@ export enum LogLevel {
   ALERT = 7,
   /** EMERGENCY - The system is unusable: `emergency`. */
   EMERGENCY = 8,
-}
-
-/** CacheScope says who may share a cached result. MCP `cacheScope`, since 2026-07-28. */
-export enum CacheScope {
-  /** UNSPECIFIED - Not said. Read as private. */
-  UNSPECIFIED = 0,
-  /** PUBLIC - Anybody: the result is the same for every caller. `public`. */
-  PUBLIC = 1,
-  /** PRIVATE - Only callers with the same authorization. `private`. */
-  PRIVATE = 2,
 }
 
 /** Icon is an image that stands for something in a user interface. MCP `Icon`, since 2025-11-25. */
@@ -93,8 +73,8 @@ export interface Implementation {
 
 /** Annotations tell a client how to use or show something. MCP `Annotations`, every revision. */
 export interface Annotations {
-  /** For whom it is meant. Empty: for everybody. */
-  audience: Role[];
+  /** The roles for which it is meant: "user", "assistant". Empty: for everybody. MCP `Role`. */
+  audience: string[];
   /** How much it matters, from 0 (not at all) to 1 (as good as required). */
   priority?:
     | number
@@ -229,6 +209,12 @@ export interface ContentBlock {
     | //
     /** `tool_result`, since 2025-11-25, in sampling only. */
     { $case: "toolResult"; value: ToolResultContent }
+    | //
+    /**
+     * Content of any other type, as a JSON object with `type`. The bridge reads the types above as those. Clients of
+     * 2025-11-25 and before receive its JSON as text.
+     */
+    { $case: "raw"; value: string }
     | undefined;
 }
 
@@ -576,12 +562,8 @@ function createBaseAnnotations(): Annotations {
 
 export const Annotations: MessageFns<Annotations> = {
   encode(message: Annotations, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.audience.length !== 0) {
-      writer.uint32(10).fork();
-      for (const v of message.audience) {
-        writer.int32(v);
-      }
-      writer.join();
+    for (const v of message.audience) {
+      writer.uint32(10).string(v!);
     }
     if (message.priority !== undefined) {
       writer.uint32(17).double(message.priority);
@@ -609,22 +591,12 @@ export const Annotations: MessageFns<Annotations> = {
         const tag = reader.uint32();
         switch (tag >>> 3) {
           case 1: {
-            if (tag === 8) {
-              message.audience.push(reader.int32() as any);
-
-              continue;
+            if (tag !== 10) {
+              break;
             }
 
-            if (tag === 10) {
-              const end2 = reader.uint32() + reader.pos;
-              while (reader.pos < end2) {
-                message.audience.push(reader.int32() as any);
-              }
-
-              continue;
-            }
-
-            break;
+            message.audience.push(reader.string());
+            continue;
           }
           case 2: {
             if (tag !== 17) {
@@ -1319,6 +1291,9 @@ export const ContentBlock: MessageFns<ContentBlock> = {
       case "toolResult":
         ToolResultContent.encode(message.block.value, writer.uint32(58).fork()).join();
         break;
+      case "raw":
+        writer.uint32(66).string(message.block.value);
+        break;
     }
     return writer;
   },
@@ -1392,6 +1367,14 @@ export const ContentBlock: MessageFns<ContentBlock> = {
             message.block = { $case: "toolResult", value: ToolResultContent.decode(reader, reader.uint32()) };
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.block = { $case: "raw", value: reader.string() };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1449,6 +1432,12 @@ export const ContentBlock: MessageFns<ContentBlock> = {
       case "toolResult": {
         if (object.block?.value !== undefined && object.block?.value !== null) {
           message.block = { $case: "toolResult", value: ToolResultContent.fromPartial(object.block.value) };
+        }
+        break;
+      }
+      case "raw": {
+        if (object.block?.value !== undefined && object.block?.value !== null) {
+          message.block = { $case: "raw", value: object.block.value };
         }
         break;
       }

@@ -6,20 +6,8 @@
 
 /* eslint-disable */
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
-import { ContentBlock, Role } from "./common.js";
+import { ContentBlock } from "./common.js";
 import { Tool } from "./tool.js";
-
-/** ElicitAction is what the user did. MCP `ElicitResult.action`, since 2025-06-18. */
-export enum ElicitAction {
-  /** UNSPECIFIED - Not said. */
-  UNSPECIFIED = 0,
-  /** ACCEPT - Answered, or agreed to visit the page: `accept`. */
-  ACCEPT = 1,
-  /** DECLINE - Said no: `decline`. */
-  DECLINE = 2,
-  /** CANCEL - Closed the question without an answer: `cancel`. */
-  CANCEL = 3,
-}
 
 /**
  * InputRequired ends a call that cannot go on without something from the client. The caller gets the answers and makes
@@ -61,6 +49,12 @@ export interface InputRequest {
     | //
     /** Ask for the client's folders: `roots/list`. Only if the caller's capabilities have `roots`. */
     { $case: "listRoots"; value: ListRootsRequest }
+    | //
+    /**
+     * Any other request, as a JSON object with `method` and `params`. The bridge reads the methods above as those. Clients
+     * of 2025-11-25 and before do not receive it: the response is an InputError with REASON_UNSUPPORTED.
+     */
+    { $case: "raw"; value: string }
     | undefined;
 }
 
@@ -80,6 +74,9 @@ export interface InputResponse {
     | //
     /** There is no answer. Older revisions only: since 2026-07-28 a client that cannot answer does not call again. */
     { $case: "error"; value: InputError }
+    | //
+    /** Any other response, as a JSON object. */
+    { $case: "raw"; value: string }
     | undefined;
 }
 
@@ -119,6 +116,9 @@ export interface ElicitRequest {
     | //
     /** By a web page. Since 2025-11-25. */
     { $case: "url"; value: ElicitUrl }
+    | //
+    /** In any other mode, as a JSON object with `mode`. The bridge reads the modes above as those. */
+    { $case: "raw"; value: string }
     | undefined;
 }
 
@@ -155,9 +155,9 @@ export interface ElicitUrl {
 
 /** ElicitResult is the user's answer. MCP `ElicitResult`, since 2025-06-18. It is not checked against the form's schema. */
 export interface ElicitResult {
-  /** What the user did. */
-  action: ElicitAction;
-  /** What the user filled in, as a JSON object. Only with ELICIT_ACTION_ACCEPT of a form. */
+  /** What the user did: "accept", "decline" (refused) or "cancel" (closed the form without a choice). */
+  action: string;
+  /** What the user filled in, as a JSON object. Only with "accept" of a form. */
   content: string;
   /** MCP `_meta` as a JSON object. */
   meta: string;
@@ -237,8 +237,8 @@ export interface CreateMessageRequest {
 
 /** SamplingMessage is one turn of a conversation with a model. MCP `SamplingMessage`, every revision. */
 export interface SamplingMessage {
-  /** Whose turn it is. */
-  role: Role;
+  /** The role of the sender: "user" or "assistant". MCP `Role`. */
+  role: string;
   /** What is said: one block up to 2025-06-18, any number since 2025-11-25. */
   content: ContentBlock[];
   /** MCP `_meta` as a JSON object. Since 2025-11-25. */
@@ -292,8 +292,8 @@ export interface ToolChoice {
 
 /** CreateMessageResult is the model's answer. MCP `CreateMessageResult`, every revision. */
 export interface CreateMessageResult {
-  /** Whose turn it is; the assistant's. */
-  role: Role;
+  /** The role of the sender: "assistant". MCP `Role`. */
+  role: string;
   /** What is said: one block up to 2025-06-18, any number since 2025-11-25. */
   content: ContentBlock[];
   /** The model that answered. */
@@ -495,6 +495,9 @@ export const InputRequest: MessageFns<InputRequest> = {
       case "listRoots":
         ListRootsRequest.encode(message.request.value, writer.uint32(26).fork()).join();
         break;
+      case "raw":
+        writer.uint32(34).string(message.request.value);
+        break;
     }
     return writer;
   },
@@ -536,6 +539,14 @@ export const InputRequest: MessageFns<InputRequest> = {
             message.request = { $case: "listRoots", value: ListRootsRequest.decode(reader, reader.uint32()) };
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.request = { $case: "raw", value: reader.string() };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -572,6 +583,12 @@ export const InputRequest: MessageFns<InputRequest> = {
         }
         break;
       }
+      case "raw": {
+        if (object.request?.value !== undefined && object.request?.value !== null) {
+          message.request = { $case: "raw", value: object.request.value };
+        }
+        break;
+      }
     }
     return message;
   },
@@ -595,6 +612,9 @@ export const InputResponse: MessageFns<InputResponse> = {
         break;
       case "error":
         InputError.encode(message.response.value, writer.uint32(34).fork()).join();
+        break;
+      case "raw":
+        writer.uint32(42).string(message.response.value);
         break;
     }
     return writer;
@@ -645,6 +665,14 @@ export const InputResponse: MessageFns<InputResponse> = {
             message.response = { $case: "error", value: InputError.decode(reader, reader.uint32()) };
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.response = { $case: "raw", value: reader.string() };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -684,6 +712,12 @@ export const InputResponse: MessageFns<InputResponse> = {
       case "error": {
         if (object.response?.value !== undefined && object.response?.value !== null) {
           message.response = { $case: "error", value: InputError.fromPartial(object.response.value) };
+        }
+        break;
+      }
+      case "raw": {
+        if (object.response?.value !== undefined && object.response?.value !== null) {
+          message.response = { $case: "raw", value: object.response.value };
         }
         break;
       }
@@ -796,6 +830,9 @@ export const ElicitRequest: MessageFns<ElicitRequest> = {
       case "url":
         ElicitUrl.encode(message.mode.value, writer.uint32(18).fork()).join();
         break;
+      case "raw":
+        writer.uint32(26).string(message.mode.value);
+        break;
     }
     return writer;
   },
@@ -829,6 +866,14 @@ export const ElicitRequest: MessageFns<ElicitRequest> = {
             message.mode = { $case: "url", value: ElicitUrl.decode(reader, reader.uint32()) };
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.mode = { $case: "raw", value: reader.string() };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -856,6 +901,12 @@ export const ElicitRequest: MessageFns<ElicitRequest> = {
       case "url": {
         if (object.mode?.value !== undefined && object.mode?.value !== null) {
           message.mode = { $case: "url", value: ElicitUrl.fromPartial(object.mode.value) };
+        }
+        break;
+      }
+      case "raw": {
+        if (object.mode?.value !== undefined && object.mode?.value !== null) {
+          message.mode = { $case: "raw", value: object.mode.value };
         }
         break;
       }
@@ -1059,13 +1110,13 @@ export const ElicitUrl: MessageFns<ElicitUrl> = {
 };
 
 function createBaseElicitResult(): ElicitResult {
-  return { action: 0, content: "", meta: "", extra: "" };
+  return { action: "", content: "", meta: "", extra: "" };
 }
 
 export const ElicitResult: MessageFns<ElicitResult> = {
   encode(message: ElicitResult, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.action !== 0) {
-      writer.uint32(8).int32(message.action);
+    if (message.action !== "") {
+      writer.uint32(10).string(message.action);
     }
     if (message.content !== "") {
       writer.uint32(18).string(message.content);
@@ -1093,11 +1144,11 @@ export const ElicitResult: MessageFns<ElicitResult> = {
         const tag = reader.uint32();
         switch (tag >>> 3) {
           case 1: {
-            if (tag !== 8) {
+            if (tag !== 10) {
               break;
             }
 
-            message.action = reader.int32() as any;
+            message.action = reader.string();
             continue;
           }
           case 2: {
@@ -1141,7 +1192,7 @@ export const ElicitResult: MessageFns<ElicitResult> = {
   },
   fromPartial(object: DeepPartial<ElicitResult>): ElicitResult {
     const message = createBaseElicitResult();
-    message.action = object.action ?? 0;
+    message.action = object.action ?? "";
     message.content = object.content ?? "";
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
@@ -1591,13 +1642,13 @@ export const CreateMessageRequest: MessageFns<CreateMessageRequest> = {
 };
 
 function createBaseSamplingMessage(): SamplingMessage {
-  return { role: 0, content: [], meta: "", extra: "" };
+  return { role: "", content: [], meta: "", extra: "" };
 }
 
 export const SamplingMessage: MessageFns<SamplingMessage> = {
   encode(message: SamplingMessage, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.role !== 0) {
-      writer.uint32(8).int32(message.role);
+    if (message.role !== "") {
+      writer.uint32(10).string(message.role);
     }
     for (const v of message.content) {
       ContentBlock.encode(v!, writer.uint32(18).fork()).join();
@@ -1625,11 +1676,11 @@ export const SamplingMessage: MessageFns<SamplingMessage> = {
         const tag = reader.uint32();
         switch (tag >>> 3) {
           case 1: {
-            if (tag !== 8) {
+            if (tag !== 10) {
               break;
             }
 
-            message.role = reader.int32() as any;
+            message.role = reader.string();
             continue;
           }
           case 2: {
@@ -1673,7 +1724,7 @@ export const SamplingMessage: MessageFns<SamplingMessage> = {
   },
   fromPartial(object: DeepPartial<SamplingMessage>): SamplingMessage {
     const message = createBaseSamplingMessage();
-    message.role = object.role ?? 0;
+    message.role = object.role ?? "";
     message.content = object.content?.map((e) => ContentBlock.fromPartial(e)) || [];
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
@@ -1919,13 +1970,13 @@ export const ToolChoice: MessageFns<ToolChoice> = {
 };
 
 function createBaseCreateMessageResult(): CreateMessageResult {
-  return { role: 0, content: [], model: "", stopReason: undefined, meta: "", extra: "" };
+  return { role: "", content: [], model: "", stopReason: undefined, meta: "", extra: "" };
 }
 
 export const CreateMessageResult: MessageFns<CreateMessageResult> = {
   encode(message: CreateMessageResult, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.role !== 0) {
-      writer.uint32(8).int32(message.role);
+    if (message.role !== "") {
+      writer.uint32(10).string(message.role);
     }
     for (const v of message.content) {
       ContentBlock.encode(v!, writer.uint32(18).fork()).join();
@@ -1959,11 +2010,11 @@ export const CreateMessageResult: MessageFns<CreateMessageResult> = {
         const tag = reader.uint32();
         switch (tag >>> 3) {
           case 1: {
-            if (tag !== 8) {
+            if (tag !== 10) {
               break;
             }
 
-            message.role = reader.int32() as any;
+            message.role = reader.string();
             continue;
           }
           case 2: {
@@ -2023,7 +2074,7 @@ export const CreateMessageResult: MessageFns<CreateMessageResult> = {
   },
   fromPartial(object: DeepPartial<CreateMessageResult>): CreateMessageResult {
     const message = createBaseCreateMessageResult();
-    message.role = object.role ?? 0;
+    message.role = object.role ?? "";
     message.content = object.content?.map((e) => ContentBlock.fromPartial(e)) || [];
     message.model = object.model ?? "";
     message.stopReason = object.stopReason ?? undefined;

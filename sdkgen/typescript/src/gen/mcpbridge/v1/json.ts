@@ -17,7 +17,7 @@ export interface JsonField {
   nullable: boolean;
   /** The field is `bytes` that are written as a JSON string of the same UTF-8 text, instead of in base64. */
   text: boolean;
-  /** The member is written even when the field is not set: a list as `[]`, a message as `{}`. */
+  /** The member is written even when the field is not set: a list as `[]`, a message as `{}`. Text must not be empty. */
   required: boolean;
   /** JSON text written for a field that is not set, in the revisions that have the member. */
   fallback: string;

@@ -23,7 +23,6 @@ import {
 import { ClientCapabilities, ServerCapabilities } from "./capability.js";
 import {
   Annotations,
-  CacheScope,
   ContentBlock,
   Icon,
   Implementation,
@@ -32,7 +31,6 @@ import {
   Progress,
   Resource,
   ResourceContents,
-  Role,
 } from "./common.js";
 import { InputRequired, InputResponse } from "./input.js";
 import { CallToolResult, Tool } from "./tool.js";
@@ -116,10 +114,11 @@ export interface DiscoverResponse {
   ttlMs?:
     | number
     | undefined;
-  /** Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28. */
-  cacheScope?:
-    | CacheScope
-    | undefined;
+  /**
+   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+   * `cacheScope`, since 2026-07-28.
+   */
+  cacheScope: string;
   /** MCP `_meta` as a JSON object. */
   meta: string;
   /** What the backend wants of the bridge. */
@@ -165,10 +164,11 @@ export interface ListToolsResponse {
   ttlMs?:
     | number
     | undefined;
-  /** Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28. */
-  cacheScope?:
-    | CacheScope
-    | undefined;
+  /**
+   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+   * `cacheScope`, since 2026-07-28.
+   */
+  cacheScope: string;
   /** MCP `_meta` as a JSON object. */
   meta: string;
   /** Members this contract has no field for, as one JSON object. */
@@ -254,10 +254,11 @@ export interface ListResourcesResponse {
   ttlMs?:
     | number
     | undefined;
-  /** Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28. */
-  cacheScope?:
-    | CacheScope
-    | undefined;
+  /**
+   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+   * `cacheScope`, since 2026-07-28.
+   */
+  cacheScope: string;
   /** MCP `_meta` as a JSON object. */
   meta: string;
   /** Members this contract has no field for, as one JSON object. */
@@ -293,10 +294,11 @@ export interface ListResourceTemplatesResponse {
   ttlMs?:
     | number
     | undefined;
-  /** Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28. */
-  cacheScope?:
-    | CacheScope
-    | undefined;
+  /**
+   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+   * `cacheScope`, since 2026-07-28.
+   */
+  cacheScope: string;
   /** MCP `_meta` as a JSON object. */
   meta: string;
   /** Members this contract has no field for, as one JSON object. */
@@ -370,10 +372,11 @@ export interface ReadResourceResult {
   ttlMs?:
     | number
     | undefined;
-  /** Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28. */
-  cacheScope?:
-    | CacheScope
-    | undefined;
+  /**
+   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+   * `cacheScope`, since 2026-07-28.
+   */
+  cacheScope: string;
   /** MCP `_meta` as a JSON object. */
   meta: string;
   /** Members this contract has no field for, as one JSON object. */
@@ -428,10 +431,11 @@ export interface ListPromptsResponse {
   ttlMs?:
     | number
     | undefined;
-  /** Who may share it. Absent: nobody. MCP `cacheScope`, since 2026-07-28. */
-  cacheScope?:
-    | CacheScope
-    | undefined;
+  /**
+   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
+   * `cacheScope`, since 2026-07-28.
+   */
+  cacheScope: string;
   /** MCP `_meta` as a JSON object. */
   meta: string;
   /** Members this contract has no field for, as one JSON object. */
@@ -529,8 +533,8 @@ export interface GetPromptResult {
 
 /** PromptMessage is one turn of a prompt. MCP `PromptMessage`, every revision. */
 export interface PromptMessage {
-  /** Whose turn it is. */
-  role: Role;
+  /** The role of the sender: "user" or "assistant". MCP `Role`. */
+  role: string;
   /** What is said. */
   content?:
     | ContentBlock
@@ -593,6 +597,9 @@ export interface CompletionReference {
     | //
     /** A resource template: `ref/resource`. */
     { $case: "resource"; value: ResourceReference }
+    | //
+    /** Any other reference, as a JSON object with `type`. */
+    { $case: "raw"; value: string }
     | undefined;
 }
 
@@ -1189,7 +1196,7 @@ function createBaseDiscoverResponse(): DiscoverResponse {
     instructions: undefined,
     supportedVersions: [],
     ttlMs: undefined,
-    cacheScope: undefined,
+    cacheScope: "",
     meta: "",
     limits: undefined,
     extra: "",
@@ -1213,8 +1220,8 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
     if (message.ttlMs !== undefined) {
       writer.uint32(40).int64(message.ttlMs);
     }
-    if (message.cacheScope !== undefined) {
-      writer.uint32(48).int32(message.cacheScope);
+    if (message.cacheScope !== "") {
+      writer.uint32(50).string(message.cacheScope);
     }
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
@@ -1282,11 +1289,11 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
             continue;
           }
           case 6: {
-            if (tag !== 48) {
+            if (tag !== 50) {
               break;
             }
 
-            message.cacheScope = reader.int32() as any;
+            message.cacheScope = reader.string();
             continue;
           }
           case 14: {
@@ -1339,7 +1346,7 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
     message.instructions = object.instructions ?? undefined;
     message.supportedVersions = object.supportedVersions?.map((e) => e) || [];
     message.ttlMs = object.ttlMs ?? undefined;
-    message.cacheScope = object.cacheScope ?? undefined;
+    message.cacheScope = object.cacheScope ?? "";
     message.meta = object.meta ?? "";
     message.limits = (object.limits !== undefined && object.limits !== null)
       ? BackendLimits.fromPartial(object.limits)
@@ -1486,7 +1493,7 @@ export const ListToolsRequest: MessageFns<ListToolsRequest> = {
 };
 
 function createBaseListToolsResponse(): ListToolsResponse {
-  return { tools: [], nextCursor: undefined, ttlMs: undefined, cacheScope: undefined, meta: "", extra: "" };
+  return { tools: [], nextCursor: undefined, ttlMs: undefined, cacheScope: "", meta: "", extra: "" };
 }
 
 export const ListToolsResponse: MessageFns<ListToolsResponse> = {
@@ -1500,8 +1507,8 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
     if (message.ttlMs !== undefined) {
       writer.uint32(24).int64(message.ttlMs);
     }
-    if (message.cacheScope !== undefined) {
-      writer.uint32(32).int32(message.cacheScope);
+    if (message.cacheScope !== "") {
+      writer.uint32(34).string(message.cacheScope);
     }
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
@@ -1550,11 +1557,11 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
             continue;
           }
           case 4: {
-            if (tag !== 32) {
+            if (tag !== 34) {
               break;
             }
 
-            message.cacheScope = reader.int32() as any;
+            message.cacheScope = reader.string();
             continue;
           }
           case 14: {
@@ -1593,7 +1600,7 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
     message.tools = object.tools?.map((e) => Tool.fromPartial(e)) || [];
     message.nextCursor = object.nextCursor ?? undefined;
     message.ttlMs = object.ttlMs ?? undefined;
-    message.cacheScope = object.cacheScope ?? undefined;
+    message.cacheScope = object.cacheScope ?? "";
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
     return message;
@@ -1999,7 +2006,7 @@ export const ListResourcesRequest: MessageFns<ListResourcesRequest> = {
 };
 
 function createBaseListResourcesResponse(): ListResourcesResponse {
-  return { resources: [], nextCursor: undefined, ttlMs: undefined, cacheScope: undefined, meta: "", extra: "" };
+  return { resources: [], nextCursor: undefined, ttlMs: undefined, cacheScope: "", meta: "", extra: "" };
 }
 
 export const ListResourcesResponse: MessageFns<ListResourcesResponse> = {
@@ -2013,8 +2020,8 @@ export const ListResourcesResponse: MessageFns<ListResourcesResponse> = {
     if (message.ttlMs !== undefined) {
       writer.uint32(24).int64(message.ttlMs);
     }
-    if (message.cacheScope !== undefined) {
-      writer.uint32(32).int32(message.cacheScope);
+    if (message.cacheScope !== "") {
+      writer.uint32(34).string(message.cacheScope);
     }
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
@@ -2063,11 +2070,11 @@ export const ListResourcesResponse: MessageFns<ListResourcesResponse> = {
             continue;
           }
           case 4: {
-            if (tag !== 32) {
+            if (tag !== 34) {
               break;
             }
 
-            message.cacheScope = reader.int32() as any;
+            message.cacheScope = reader.string();
             continue;
           }
           case 14: {
@@ -2106,7 +2113,7 @@ export const ListResourcesResponse: MessageFns<ListResourcesResponse> = {
     message.resources = object.resources?.map((e) => Resource.fromPartial(e)) || [];
     message.nextCursor = object.nextCursor ?? undefined;
     message.ttlMs = object.ttlMs ?? undefined;
-    message.cacheScope = object.cacheScope ?? undefined;
+    message.cacheScope = object.cacheScope ?? "";
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
     return message;
@@ -2195,7 +2202,7 @@ export const ListResourceTemplatesRequest: MessageFns<ListResourceTemplatesReque
 };
 
 function createBaseListResourceTemplatesResponse(): ListResourceTemplatesResponse {
-  return { resourceTemplates: [], nextCursor: undefined, ttlMs: undefined, cacheScope: undefined, meta: "", extra: "" };
+  return { resourceTemplates: [], nextCursor: undefined, ttlMs: undefined, cacheScope: "", meta: "", extra: "" };
 }
 
 export const ListResourceTemplatesResponse: MessageFns<ListResourceTemplatesResponse> = {
@@ -2209,8 +2216,8 @@ export const ListResourceTemplatesResponse: MessageFns<ListResourceTemplatesResp
     if (message.ttlMs !== undefined) {
       writer.uint32(24).int64(message.ttlMs);
     }
-    if (message.cacheScope !== undefined) {
-      writer.uint32(32).int32(message.cacheScope);
+    if (message.cacheScope !== "") {
+      writer.uint32(34).string(message.cacheScope);
     }
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
@@ -2259,11 +2266,11 @@ export const ListResourceTemplatesResponse: MessageFns<ListResourceTemplatesResp
             continue;
           }
           case 4: {
-            if (tag !== 32) {
+            if (tag !== 34) {
               break;
             }
 
-            message.cacheScope = reader.int32() as any;
+            message.cacheScope = reader.string();
             continue;
           }
           case 14: {
@@ -2302,7 +2309,7 @@ export const ListResourceTemplatesResponse: MessageFns<ListResourceTemplatesResp
     message.resourceTemplates = object.resourceTemplates?.map((e) => ResourceTemplate.fromPartial(e)) || [];
     message.nextCursor = object.nextCursor ?? undefined;
     message.ttlMs = object.ttlMs ?? undefined;
-    message.cacheScope = object.cacheScope ?? undefined;
+    message.cacheScope = object.cacheScope ?? "";
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
     return message;
@@ -2656,7 +2663,7 @@ export const ReadResourceRequest_InputResponsesEntry: MessageFns<ReadResourceReq
 };
 
 function createBaseReadResourceResult(): ReadResourceResult {
-  return { contents: [], ttlMs: undefined, cacheScope: undefined, meta: "", extra: "" };
+  return { contents: [], ttlMs: undefined, cacheScope: "", meta: "", extra: "" };
 }
 
 export const ReadResourceResult: MessageFns<ReadResourceResult> = {
@@ -2667,8 +2674,8 @@ export const ReadResourceResult: MessageFns<ReadResourceResult> = {
     if (message.ttlMs !== undefined) {
       writer.uint32(16).int64(message.ttlMs);
     }
-    if (message.cacheScope !== undefined) {
-      writer.uint32(24).int32(message.cacheScope);
+    if (message.cacheScope !== "") {
+      writer.uint32(26).string(message.cacheScope);
     }
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
@@ -2709,11 +2716,11 @@ export const ReadResourceResult: MessageFns<ReadResourceResult> = {
             continue;
           }
           case 3: {
-            if (tag !== 24) {
+            if (tag !== 26) {
               break;
             }
 
-            message.cacheScope = reader.int32() as any;
+            message.cacheScope = reader.string();
             continue;
           }
           case 14: {
@@ -2751,7 +2758,7 @@ export const ReadResourceResult: MessageFns<ReadResourceResult> = {
     const message = createBaseReadResourceResult();
     message.contents = object.contents?.map((e) => ResourceContents.fromPartial(e)) || [];
     message.ttlMs = object.ttlMs ?? undefined;
-    message.cacheScope = object.cacheScope ?? undefined;
+    message.cacheScope = object.cacheScope ?? "";
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
     return message;
@@ -2955,7 +2962,7 @@ export const ListPromptsRequest: MessageFns<ListPromptsRequest> = {
 };
 
 function createBaseListPromptsResponse(): ListPromptsResponse {
-  return { prompts: [], nextCursor: undefined, ttlMs: undefined, cacheScope: undefined, meta: "", extra: "" };
+  return { prompts: [], nextCursor: undefined, ttlMs: undefined, cacheScope: "", meta: "", extra: "" };
 }
 
 export const ListPromptsResponse: MessageFns<ListPromptsResponse> = {
@@ -2969,8 +2976,8 @@ export const ListPromptsResponse: MessageFns<ListPromptsResponse> = {
     if (message.ttlMs !== undefined) {
       writer.uint32(24).int64(message.ttlMs);
     }
-    if (message.cacheScope !== undefined) {
-      writer.uint32(32).int32(message.cacheScope);
+    if (message.cacheScope !== "") {
+      writer.uint32(34).string(message.cacheScope);
     }
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
@@ -3019,11 +3026,11 @@ export const ListPromptsResponse: MessageFns<ListPromptsResponse> = {
             continue;
           }
           case 4: {
-            if (tag !== 32) {
+            if (tag !== 34) {
               break;
             }
 
-            message.cacheScope = reader.int32() as any;
+            message.cacheScope = reader.string();
             continue;
           }
           case 14: {
@@ -3062,7 +3069,7 @@ export const ListPromptsResponse: MessageFns<ListPromptsResponse> = {
     message.prompts = object.prompts?.map((e) => Prompt.fromPartial(e)) || [];
     message.nextCursor = object.nextCursor ?? undefined;
     message.ttlMs = object.ttlMs ?? undefined;
-    message.cacheScope = object.cacheScope ?? undefined;
+    message.cacheScope = object.cacheScope ?? "";
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
     return message;
@@ -3664,13 +3671,13 @@ export const GetPromptResult: MessageFns<GetPromptResult> = {
 };
 
 function createBasePromptMessage(): PromptMessage {
-  return { role: 0, content: undefined, extra: "" };
+  return { role: "", content: undefined, extra: "" };
 }
 
 export const PromptMessage: MessageFns<PromptMessage> = {
   encode(message: PromptMessage, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.role !== 0) {
-      writer.uint32(8).int32(message.role);
+    if (message.role !== "") {
+      writer.uint32(10).string(message.role);
     }
     if (message.content !== undefined) {
       ContentBlock.encode(message.content, writer.uint32(18).fork()).join();
@@ -3695,11 +3702,11 @@ export const PromptMessage: MessageFns<PromptMessage> = {
         const tag = reader.uint32();
         switch (tag >>> 3) {
           case 1: {
-            if (tag !== 8) {
+            if (tag !== 10) {
               break;
             }
 
-            message.role = reader.int32() as any;
+            message.role = reader.string();
             continue;
           }
           case 2: {
@@ -3735,7 +3742,7 @@ export const PromptMessage: MessageFns<PromptMessage> = {
   },
   fromPartial(object: DeepPartial<PromptMessage>): PromptMessage {
     const message = createBasePromptMessage();
-    message.role = object.role ?? 0;
+    message.role = object.role ?? "";
     message.content = (object.content !== undefined && object.content !== null)
       ? ContentBlock.fromPartial(object.content)
       : undefined;
@@ -3983,6 +3990,9 @@ export const CompletionReference: MessageFns<CompletionReference> = {
       case "resource":
         ResourceReference.encode(message.reference.value, writer.uint32(18).fork()).join();
         break;
+      case "raw":
+        writer.uint32(26).string(message.reference.value);
+        break;
     }
     return writer;
   },
@@ -4016,6 +4026,14 @@ export const CompletionReference: MessageFns<CompletionReference> = {
             message.reference = { $case: "resource", value: ResourceReference.decode(reader, reader.uint32()) };
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reference = { $case: "raw", value: reader.string() };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4043,6 +4061,12 @@ export const CompletionReference: MessageFns<CompletionReference> = {
       case "resource": {
         if (object.reference?.value !== undefined && object.reference?.value !== null) {
           message.reference = { $case: "resource", value: ResourceReference.fromPartial(object.reference.value) };
+        }
+        break;
+      }
+      case "raw": {
+        if (object.reference?.value !== undefined && object.reference?.value !== null) {
+          message.reference = { $case: "raw", value: object.reference.value };
         }
         break;
       }

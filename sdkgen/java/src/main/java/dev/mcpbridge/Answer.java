@@ -1,6 +1,5 @@
 package dev.mcpbridge;
 
-import dev.mcpbridge.v1.ElicitAction;
 import dev.mcpbridge.v1.ElicitResult;
 import dev.mcpbridge.v1.InputResponse;
 import java.util.Optional;
@@ -29,12 +28,12 @@ public final class Answer<T> extends Question {
 
   /** The user filled in the form, or agreed to visit the page. */
   public boolean accepted() {
-    return result().getAction() == ElicitAction.ELICIT_ACTION_ACCEPT;
+    return result().getAction().equals("accept");
   }
 
   /** The user declined. */
   public boolean declined() {
-    return result().getAction() == ElicitAction.ELICIT_ACTION_DECLINE;
+    return result().getAction().equals("decline");
   }
 
   /** The user closed the question without an answer. */
@@ -63,7 +62,7 @@ public final class Answer<T> extends Question {
 
   private ElicitResult result() {
     ElicitResult result = response().getElicit();
-    if (!read && form != null && result.getAction() == ElicitAction.ELICIT_ACTION_ACCEPT) {
+    if (!read && form != null && result.getAction().equals("accept")) {
       data = form.parse(result.getContent());
     }
     read = true;

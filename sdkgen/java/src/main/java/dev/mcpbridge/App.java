@@ -2,7 +2,6 @@ package dev.mcpbridge;
 
 import com.google.protobuf.ByteString;
 import com.google.protobuf.MessageLite;
-import dev.mcpbridge.v1.CacheScope;
 import dev.mcpbridge.v1.Capability;
 import dev.mcpbridge.v1.CompleteRequest;
 import dev.mcpbridge.v1.CompleteResponse;
@@ -93,7 +92,7 @@ public final class App {
   private final Implementation.Builder info = Implementation.newBuilder();
   private String instructions;
   private Long cacheTtl; // Milliseconds.
-  private CacheScope cacheScope;
+  private String cacheScope;
   private int threads;
   final Changes changes = new Changes();
 
@@ -129,8 +128,8 @@ public final class App {
     return this;
   }
 
-  /** Sets whether clients may share cached lists. If not set, the bridge decides. */
-  public App cacheScope(CacheScope scope) {
+  /** Sets who may share cached lists: "public" (anybody) or "private" (callers with the same authorization, the default). */
+  public App cacheScope(String scope) {
     cacheScope = scope;
     return this;
   }
@@ -350,7 +349,7 @@ public final class App {
     return page.build();
   }
 
-  private void cached(LongConsumer ttl, Consumer<CacheScope> scope) {
+  private void cached(LongConsumer ttl, Consumer<String> scope) {
     if (cacheTtl != null) {
       ttl.accept(cacheTtl);
     }

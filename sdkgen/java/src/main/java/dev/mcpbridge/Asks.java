@@ -39,9 +39,7 @@ public interface Asks {
    * Like {@link #sample(CreateMessageRequest)}, with parameters in MCP's format: {@code Map.of("messages", List.of(Map.of("role",
    * "user", "content", Map.of("type", "text", "text", "Hi"))), "maxTokens", 100)}.
    */
-  default Sample sample(Map<String, ?> params) {
-    return sample(Mcp.read(params, CreateMessageRequest.newBuilder()).build());
-  }
+  Sample sample(Map<String, ?> params);
 
   /** Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead. */
   Roots roots();

@@ -12,6 +12,7 @@ import dev.mcpbridge.v1.Implementation;
 import dev.mcpbridge.v1.InputRequest;
 import dev.mcpbridge.v1.InputRequired;
 import dev.mcpbridge.v1.InputResponse;
+import dev.mcpbridge.v1.InputResponse.ResponseCase;
 import dev.mcpbridge.v1.ListRootsRequest;
 import dev.mcpbridge.v1.LogLevel;
 import dev.mcpbridge.v1.LogMessage;
@@ -21,11 +22,13 @@ import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -226,6 +229,11 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   @Override
+  public Sample sample(Map<String, ?> params) {
+    return now.sample(params);
+  }
+
+  @Override
   public Roots roots() {
     return now.roots();
   }
@@ -290,7 +298,14 @@ public final class Context implements Asks, Progress, Cancellation {
 
     @Override
     public Sample sample(CreateMessageRequest request) {
-      return looked(askModel(key, request));
+      return looked(askModel(key, InputRequest.newBuilder().setCreateMessage(request).build(), request.getToolsCount() > 0));
+    }
+
+    @Override
+    public Sample sample(Map<String, ?> params) {
+      boolean tools = params.get("tools") instanceof Collection<?> all && !all.isEmpty();
+      String raw = Json.sorted(Map.of("method", "sampling/createMessage", "params", params));
+      return looked(askModel(key, InputRequest.newBuilder().setRaw(raw).build(), tools));
     }
 
     @Override
@@ -359,7 +374,7 @@ public final class Context implements Asks, Progress, Cancellation {
     Schema.Form<T> form = of.get();
     var request = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(form.schema);
     var elicit = ElicitRequest.newBuilder().setForm(request);
-    return new Answer<>(this, ask(key, InputRequest.newBuilder().setElicit(elicit).build()), message, form);
+    return new Answer<>(this, ask(key, ResponseCase.ELICIT, InputRequest.newBuilder().setElicit(elicit).build()), message, form);
   }
 
   private Answer<Void> askUrl(String key, String message, String url) {
@@ -367,20 +382,20 @@ public final class Context implements Asks, Progress, Cancellation {
       throw new UnsupportedException(askYourself("open a web page for its user", message + " " + url));
     }
     var elicit = ElicitRequest.newBuilder().setUrl(ElicitUrl.newBuilder().setMessage(message).setUrl(url));
-    return new Answer<>(this, ask(key, InputRequest.newBuilder().setElicit(elicit).build()), message, null);
+    return new Answer<>(this, ask(key, ResponseCase.ELICIT, InputRequest.newBuilder().setElicit(elicit).build()), message, null);
   }
 
-  private Sample askModel(String key, CreateMessageRequest request) {
+  private Sample askModel(String key, InputRequest request, boolean tools) {
     ClientCapabilities can = clientCapabilities();
     if (!can.hasSampling()) {
       throw new UnsupportedException(
           "This client does not let tools ask its model. Answer this yourself and go on without the tool.");
     }
-    if (request.getToolsCount() > 0 && !can.getSampling().hasTools()) {
+    if (tools && !can.getSampling().hasTools()) {
       throw new UnsupportedException(
           "This client does not give its model tools. Answer this yourself and go on without the tool.");
     }
-    return new Sample(this, ask(key, InputRequest.newBuilder().setCreateMessage(request).build()));
+    return new Sample(this, ask(key, ResponseCase.CREATE_MESSAGE, request));
   }
 
   private Roots askRoots(String key) {
@@ -388,20 +403,19 @@ public final class Context implements Asks, Progress, Cancellation {
       throw new UnsupportedException(askYourself("tell which folders it works in", "Which folder is meant?"));
     }
     var request = InputRequest.newBuilder().setListRoots(ListRootsRequest.getDefaultInstance()).build();
-    return new Roots(this, ask(key, request));
+    return new Roots(this, ask(key, ResponseCase.LIST_ROOTS, request));
   }
 
   private static String askYourself(String cannot, String question) {
     return "This client cannot " + cannot + ". Ask the user yourself: \"" + question + "\", and call the tool again with the answer.";
   }
 
-  /** The answer to a question, or null. */
-  private synchronized InputResponse ask(String given, InputRequest request) {
+  /** The answer of a kind to a question, or null. */
+  private synchronized InputResponse ask(String given, ResponseCase kind, InputRequest request) {
     load();
-    String kind = request.getRequestCase().name().toLowerCase(java.util.Locale.ROOT);
     String key = given;
     if (key == null) {
-      String digest = kind + "-" + digest(request.toByteArray());
+      String digest = kind.name().toLowerCase(Locale.ROOT) + "-" + digest(request.toByteArray());
       int count = counts.merge(digest, 1, Integer::sum);
       key = count == 1 ? digest : digest + "-" + count;
     }
@@ -409,7 +423,7 @@ public final class Context implements Asks, Progress, Cancellation {
     InputResponse answer = answers.get(key);
     repeated |= sent && answer != null;
     // An answer of another kind is ignored: the question is asked again.
-    if (answer == null || !(answer.hasError() || answer.getResponseCase().name().toLowerCase(java.util.Locale.ROOT).equals(kind))) {
+    if (answer == null || !(answer.hasError() || answer.getResponseCase() == kind)) {
       questions.put(key, request);
       return null;
     }

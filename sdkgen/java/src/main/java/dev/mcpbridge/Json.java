@@ -161,6 +161,11 @@ final class Json {
     return MAPPER.writeValueAsString(value);
   }
 
+  /** Like {@link #text}, with the entries of maps sorted: the order of Map.of varies, and a question that changes is asked again. */
+  static String sorted(Object value) {
+    return MAPPER.writer().with(SerializationFeature.ORDER_MAP_ENTRIES_BY_KEYS).writeValueAsString(value);
+  }
+
   /** Like {@link #text}, for any value: a value that JSON cannot represent becomes a string. */
   static String anything(Object value) {
     try {

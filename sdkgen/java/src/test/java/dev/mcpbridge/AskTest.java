@@ -10,7 +10,6 @@ import dev.mcpbridge.v1.CallContext;
 import dev.mcpbridge.v1.CallToolRequest;
 import dev.mcpbridge.v1.ContentBlock;
 import dev.mcpbridge.v1.CreateMessageResult;
-import dev.mcpbridge.v1.ElicitAction;
 import dev.mcpbridge.v1.ElicitResult;
 import dev.mcpbridge.v1.InputError;
 import dev.mcpbridge.v1.InputRequired;
@@ -232,7 +231,7 @@ class AskTest {
     assertTrue(caller(error(InputError.Reason.REASON_UNSUPPORTED)).tool("form").text().startsWith("This client cannot be asked this"));
     assertEquals(
         "the answer does not fit the form:\n- n: must have a maximum value of 9, got 10", caller(new Limited(10)).tool("form").text());
-    var accept = InputResponse.newBuilder().setElicit(ElicitResult.newBuilder().setAction(ElicitAction.ELICIT_ACTION_ACCEPT));
+    var accept = InputResponse.newBuilder().setElicit(ElicitResult.newBuilder().setAction("accept"));
     assertEquals("true", caller(accept.build()).tool("url").text());
     tool("nested", (in, ctx) -> ctx.elicit("?", Nested.class).data());
     assertTrue(caller().tool("nested").text().startsWith("a form cannot ask for \"colour\" of Nested"));

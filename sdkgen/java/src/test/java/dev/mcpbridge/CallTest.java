@@ -15,7 +15,6 @@ import dev.mcpbridge.v1.CallToolResult;
 import dev.mcpbridge.v1.LogLevel;
 import dev.mcpbridge.v1.Principal;
 import dev.mcpbridge.v1.PromptMessage;
-import dev.mcpbridge.v1.Role;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.nio.file.Files;
@@ -358,7 +357,7 @@ class CallTest {
   void promptsAreFilledIn() {
     app.add(new Library());
     List<PromptMessage> messages = caller.prompt("review", Map.of("code", "x=1", "style", "old")).result().getMessagesList();
-    assertEquals(List.of(Role.ROLE_USER, Role.ROLE_USER, Role.ROLE_ASSISTANT), messages.stream().map(PromptMessage::getRole).toList());
+    assertEquals(List.of("user", "user", "assistant"), messages.stream().map(PromptMessage::getRole).toList());
     assertEquals("In old style?", messages.get(2).getContent().getText().getText());
     var e = assertThrows(CallStatus.class, () -> caller.prompt("review", Map.of()));
     assertEquals("prompt \"review\" needs code", e.getMessage());

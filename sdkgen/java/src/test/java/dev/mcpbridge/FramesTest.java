@@ -8,7 +8,6 @@ import com.google.protobuf.ByteString;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.v1.CallToolRequest;
 import dev.mcpbridge.v1.CallToolResponse;
-import dev.mcpbridge.v1.ElicitAction;
 import dev.mcpbridge.v1.ElicitResult;
 import dev.mcpbridge.v1.InputResponse;
 import dev.mcpbridge.v1.JsonRpcError;
@@ -395,7 +394,7 @@ class FramesTest {
             (key, request) -> {
               Object value = request.getElicit().getForm().getMessage().equals("Name?") ? "Ada" : 36;
               var content = InProcess.json(Map.of("value", value));
-              var accepted = ElicitResult.newBuilder().setAction(ElicitAction.ELICIT_ACTION_ACCEPT).setContent(content);
+              var accepted = ElicitResult.newBuilder().setAction("accept").setContent(content);
               answers.put(key, InputResponse.newBuilder().setElicit(accepted).build());
             });
     peer.send(Frames.CALL, 1, Peer.request("ask", Map.of(), answers, asked.response()));

@@ -130,10 +130,10 @@ public final class Client {
     var answer = InputResponse.newBuilder();
     if (question.hasCreateMessage()) {
       String said = ask("model", question.getCreateMessage().getMessages(0).getContent(0).getText().getText());
-      answer.getCreateMessageBuilder().setRole(Role.ROLE_ASSISTANT).setModel("you").addContentBuilder().getTextBuilder().setText(said);
+      answer.getCreateMessageBuilder().setRole("assistant").setModel("you").addContentBuilder().getTextBuilder().setText(said);
     } else {
       String form = ask("question", question.getElicit().getForm().getMessage());
-      answer.getElicitBuilder().setAction(ElicitAction.ELICIT_ACTION_ACCEPT).setContent(form);
+      answer.getElicitBuilder().setAction("accept").setContent(form);
     }
     return answer.build();
   }

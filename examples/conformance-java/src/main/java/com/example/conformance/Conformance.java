@@ -20,7 +20,6 @@ import dev.mcpbridge.ResourceTemplate;
 import dev.mcpbridge.Tool;
 import dev.mcpbridge.ToolArg;
 import dev.mcpbridge.ToolException;
-import dev.mcpbridge.v1.CacheScope;
 import dev.mcpbridge.v1.CreateMessageRequest;
 import dev.mcpbridge.v1.Root;
 import java.nio.ByteBuffer;
@@ -66,7 +65,7 @@ public final class Conformance {
         Bridge.app("conformance-java", "1")
             .instructions("Answers the official MCP conformance suite.")
             .cacheTtl(Duration.ZERO)
-            .cacheScope(CacheScope.CACHE_SCOPE_PUBLIC);
+            .cacheScope("public");
     app.add(new Conformance(app));
     // Their schemas say what no class can.
     app.tool("test_x_mcp_header")

@@ -17,18 +17,17 @@ import dev.mcpbridge.Resource;
 import dev.mcpbridge.ResourceTemplate;
 import dev.mcpbridge.ToolException;
 import dev.mcpbridge.UnsupportedException;
+import dev.mcpbridge.v1.Annotations;
 import dev.mcpbridge.v1.CallToolRequest;
 import dev.mcpbridge.v1.CallToolResult;
 import dev.mcpbridge.v1.ContentBlock;
 import dev.mcpbridge.v1.CreateMessageRequest;
-import dev.mcpbridge.v1.ElicitAction;
 import dev.mcpbridge.v1.ElicitForm;
 import dev.mcpbridge.v1.ElicitRequest;
 import dev.mcpbridge.v1.InputRequest;
 import dev.mcpbridge.v1.InputRequired;
 import dev.mcpbridge.v1.ListRootsRequest;
 import dev.mcpbridge.v1.LogLevel;
-import dev.mcpbridge.v1.Role;
 import dev.mcpbridge.v1.SamplingMessage;
 import dev.mcpbridge.v1.TextContent;
 import java.util.List;
@@ -93,7 +92,7 @@ public final class Kit {
         return InputRequired.newBuilder().putRequests("name", form("who are you?", "name")).build();
       }
       var name = answers.get("name").getElicit();
-      if (name.getAction() != ElicitAction.ELICIT_ACTION_ACCEPT) {
+      if (!name.getAction().equals("accept")) {
         return "the user said " + name.getAction();
       }
       ByteString state = ByteString.copyFromUtf8("name=" + name.getContent());
@@ -137,7 +136,7 @@ public final class Kit {
     tool("many", (in, ctx) -> {
       var answers = ctx.inputResponses();
       if (answers.isEmpty()) {
-        var message = SamplingMessage.newBuilder().setRole(Role.ROLE_USER).addContent(text("2+2?"));
+        var message = SamplingMessage.newBuilder().setRole("user").addContent(text("2+2?"));
         var model = CreateMessageRequest.newBuilder().setMaxTokens(10).addMessages(message);
         return InputRequired.newBuilder()
             .putRequests("form", form("q", "a"))
@@ -209,6 +208,11 @@ public final class Kit {
         return "invalid";
       }
     });
+    tool("unknown", (in, ctx) -> {
+      var text = TextContent.newBuilder().setText("x").setAnnotations(Annotations.newBuilder().addAudience("judge"));
+      var acme = ContentBlock.newBuilder().setRaw("{\"type\":\"acme\",\"n\":9007199254740993}");
+      return CallToolResult.newBuilder().addContent(acme).addContent(ContentBlock.newBuilder().setText(text)).build();
+    });
     tool("update", (in, ctx) -> {
       app.notifyUpdated(in.get("uri").asString());
       return "updated";
@@ -260,7 +264,7 @@ public final class Kit {
       return "x is " + x.get();
     }
     var answer = ctx.inputResponses().get("x");
-    if (answer == null || answer.getElicit().getAction() != ElicitAction.ELICIT_ACTION_ACCEPT) {
+    if (answer == null || !answer.getElicit().getAction().equals("accept")) {
       return InputRequired.newBuilder().putRequests("x", form("which x?", "x")).build();
     }
     return "x is " + answer.getElicit().getContent();

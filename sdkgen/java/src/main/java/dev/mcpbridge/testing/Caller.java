@@ -14,7 +14,6 @@ import dev.mcpbridge.v1.CompletionContext;
 import dev.mcpbridge.v1.CompletionReference;
 import dev.mcpbridge.v1.ContentBlock;
 import dev.mcpbridge.v1.CreateMessageResult;
-import dev.mcpbridge.v1.ElicitAction;
 import dev.mcpbridge.v1.ElicitResult;
 import dev.mcpbridge.v1.ElicitationCapability;
 import dev.mcpbridge.v1.GetPromptResult;
@@ -29,7 +28,6 @@ import dev.mcpbridge.v1.Progress;
 import dev.mcpbridge.v1.PromptReference;
 import dev.mcpbridge.v1.ReadResourceResult;
 import dev.mcpbridge.v1.ResourceReference;
-import dev.mcpbridge.v1.Role;
 import dev.mcpbridge.v1.Root;
 import dev.mcpbridge.v1.RootsCapability;
 import dev.mcpbridge.v1.SamplingCapability;
@@ -73,10 +71,10 @@ public final class Caller {
           .build();
 
   /** An answer to a question: the user declined. */
-  public static final Object DECLINE = InputResponse.newBuilder().setElicit(action(ElicitAction.ELICIT_ACTION_DECLINE)).build();
+  public static final Object DECLINE = InputResponse.newBuilder().setElicit(action("decline")).build();
 
   /** An answer to a question: the user closed it. */
-  public static final Object CANCEL = InputResponse.newBuilder().setElicit(action(ElicitAction.ELICIT_ACTION_CANCEL)).build();
+  public static final Object CANCEL = InputResponse.newBuilder().setElicit(action("cancel")).build();
 
   /** What a call of a tool came to, and what happened on the way. */
   public record Called<R extends MessageLite>(
@@ -207,9 +205,9 @@ public final class Caller {
     if (answer instanceof InputResponse response) {
       return response;
     }
-    if (question.hasCreateMessage()) {
+    if (question.hasCreateMessage() || question.hasRaw()) { // Only sampling is sent in MCP's format.
       var text = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText((String) answer));
-      var said = CreateMessageResult.newBuilder().setRole(Role.ROLE_ASSISTANT).addContent(text).setModel("test");
+      var said = CreateMessageResult.newBuilder().setRole("assistant").addContent(text).setModel("test");
       return InputResponse.newBuilder().setCreateMessage(said).build();
     }
     if (question.hasListRoots()) {
@@ -219,10 +217,10 @@ public final class Caller {
     }
     String json = InProcess.json(answer);
     String content = json.startsWith("{") ? json : InProcess.json(Map.of("value", answer));
-    return InputResponse.newBuilder().setElicit(action(ElicitAction.ELICIT_ACTION_ACCEPT).setContent(content)).build();
+    return InputResponse.newBuilder().setElicit(action("accept").setContent(content)).build();
   }
 
-  private static ElicitResult.Builder action(ElicitAction action) {
+  private static ElicitResult.Builder action(String action) {
     return ElicitResult.newBuilder().setAction(action);
   }
 }
