@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -40,13 +39,14 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {
 		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
 	}
-	cc.Principal, cc.Headers = who, nil
+	cc.Principal, cc.Headers = nil, nil
 	if err := checkJSON(m, l, ""); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
 	if err := mcpjson.ReadRaw(call.Request, l); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
+	cc.Principal = who
 	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
 	if l, ok := call.Request.(*pb.ListenRequest); ok {
 		return feed.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
@@ -110,14 +110,14 @@ var leaves = func() map[protoreflect.FieldDescriptor]leaf {
 			if fd.IsMap() {
 				value = fd.MapValue()
 			}
-			opts, _ := proto.GetExtension(fd.Options(), pb.E_Json).(*pb.JsonField)
+			holds, object := mcpjson.HoldsJSON(fd)
 			switch {
 			case value.Message() != nil:
 				found[fd] = further
 				walk(value.Message())
-			case opts.GetExtra(), opts.GetRaw() && (fd.Name() == "meta" || fd.Name() == "arguments"):
+			case object:
 				found[fd] = anObject
-			case opts.GetRaw():
+			case holds:
 				found[fd] = anyValue
 			}
 		}

@@ -200,6 +200,9 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	answer := func(e *pb.ElicitResult) *pb.CallToolRequest {
 		return &pb.CallToolRequest{InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: e}}}}
 	}
+	noAnswer := func(e *pb.InputError) *pb.CallToolRequest {
+		return &pb.CallToolRequest{InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Error{Error: e}}}}
+	}
 	for want, req := range map[string]*pb.CallToolRequest{
 		`protocol_version "1999-01-01"`:                cc(func(c *pb.CallContext) { c.ProtocolVersion = "1999-01-01" }),
 		`protocol_version "` + strings.Repeat("9", 20): cc(func(c *pb.CallContext) { c.ProtocolVersion = strings.Repeat("9", 1<<20) }),
@@ -215,6 +218,8 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		"arguments is not JSON that everybody reads the same:": {Arguments: []byte(strings.Repeat(`{"a":`, 1_000) + "1" + strings.Repeat("}", 1_000))},
 		"extra is not a JSON object":                           {Extra: `"x"`},
 		"input_responses[k].elicit.content is not JSON":        answer(&pb.ElicitResult{Content: `{"a":}`}),
+		"input_responses[k].elicit.content is not a JSON":      answer(&pb.ElicitResult{Content: `[]`}),
+		"input_responses[k].error.data is not JSON":            noAnswer(&pb.InputError{Data: `{"a":1,"a":2}`}),
 		"requestState was not issued":                          {State: []byte("forged")},
 	} {
 		_, err := call(t.Context(), c, req)

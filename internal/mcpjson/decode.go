@@ -50,7 +50,7 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 			unknown = appendUnknown(unknown, name, value)
 			continue
 		}
-		if !f.nullable && rawjson.IsNull(value) {
+		if f.json != anyValue && rawjson.IsNull(value) {
 			continue
 		}
 		to := m
@@ -143,14 +143,14 @@ func (u *union) choose(data []byte) (*field, error) {
 	if !ok {
 		return nil, at(typeError("a string", tag), u.tag)
 	}
-	f := u.names[string(name)]
+	f := u.values[string(name)]
 	if f == nil && u.raw != nil {
 		return u.raw, u.checkCase(data)
 	}
 	if f == nil {
 		names := make([]string, len(u.fields))
 		for i, f := range u.fields {
-			names[i] = f.name
+			names[i] = f.tagValue
 		}
 		return nil, at(fmt.Errorf("unknown value %s, known are %s", rawjson.Shorten(tag), strings.Join(names, ", ")), u.tag)
 	}
@@ -232,7 +232,7 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 	case kindMessage:
 		v := empty()
 		return v, d.message(data, v.Message(), f.message, "")
-	case kindString, kindWord:
+	case kindString:
 		s, ok := rawjson.String(data)
 		if !ok {
 			return protoreflect.Value{}, typeError("a string", data)
@@ -247,7 +247,7 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 	case kindBytes:
 		return readBase64(data)
 	case kindRaw:
-		if !f.nullable && !rawjson.IsObject(data) {
+		if f.json == anObject && !rawjson.IsObject(data) {
 			return protoreflect.Value{}, typeError("an object", data)
 		}
 		if f.fd.Kind() == protoreflect.BytesKind {

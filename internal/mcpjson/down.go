@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// json.proto defines which members a revision lacks. This file converts what an older revision expresses differently,
+// The table has the members that a revision lacks. This file converts what an older revision expresses differently,
 // and rejects what it cannot express.
 
 // A downFunc converts a message to a revision. It returns the message itself if there is nothing to convert, and does
@@ -192,18 +192,6 @@ func downCompletion(c *pb.Completion, _ bridge.Revision) (*pb.Completion, error)
 	}
 	c.Values, c.HasMore = c.Values[:maxCompletions], proto.Bool(true)
 	return c, nil
-}
-
-// hopMembers are members between two peers that are not forwarded: tokens, and those of `initialize`. The bridge
-// drops the request for a task, since it has no tasks, and a receiver that declares none must ignore it (2025-11-25:
-// basic/utilities/tasks, task support and handling).
-var hopMembers = map[protoreflect.FullName][]string{
-	"mcpbridge.v1.Progress":             {"progressToken"},
-	"mcpbridge.v1.DiscoverResponse":     {"protocolVersion", "serverInfo"},
-	"mcpbridge.v1.CallToolRequest":      {"task"},
-	"mcpbridge.v1.ElicitForm":           {"task"},
-	"mcpbridge.v1.ElicitUrl":            {"task"},
-	"mcpbridge.v1.CreateMessageRequest": {"task"},
 }
 
 // downInputRequest rejects requests that legacy clients cannot have declared support for.

@@ -101,7 +101,7 @@ func (e *encoder) union(m protoreflect.Message, u *union, o object) error {
 		return e.raw(rawjson.AsBytes(m.Get(f.fd).String()), f)
 	}
 	if !f.definedIn(e.rev) {
-		return fmt.Errorf("%q cannot be said in %s", f.name, e.rev)
+		return fmt.Errorf("%q cannot be said in %s", f.tagValue, e.rev)
 	}
 	o.tag = u.tag
 	if e.rev.Within(u.tagSince, bridge.NoRevision) {
@@ -155,7 +155,7 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 		}
 		return nil
 	}
-	if f.kind == kindWord && v.String() == "" {
+	if f.notEmpty && v.String() == "" {
 		return errors.New("is not set")
 	}
 	e.key(f.key)
@@ -203,7 +203,7 @@ func (e *encoder) value(v protoreflect.Value, f *field) error {
 	switch f.kind {
 	case kindMessage:
 		return e.message(v.Message(), f.message, object{})
-	case kindString, kindWord:
+	case kindString:
 		e.dst = rawjson.AppendString(e.dst, v.String())
 	case kindText:
 		if !utf8.Valid(v.Bytes()) {
@@ -240,7 +240,7 @@ func (e *encoder) value(v protoreflect.Value, f *field) error {
 
 // raw writes JSON text. A value that cannot be null must be an object, as all such members of MCP are.
 func (e *encoder) raw(text []byte, f *field) error {
-	if !f.nullable && !rawjson.IsObject(text) {
+	if f.json == anObject && !rawjson.IsObject(text) {
 		return fmt.Errorf("must be a JSON object, not %s", rawjson.Shorten(text))
 	}
 	if err := rawjson.CheckWithin(text, e.limits); err != nil {

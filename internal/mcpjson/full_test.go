@@ -15,8 +15,7 @@ func fill(m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		opts := optionsOf(fd)
-		if opts.GetInternal() {
+		if rowOf(fd).internal {
 			continue
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() && m.WhichOneof(o) != nil {
@@ -58,19 +57,19 @@ func fill(m protoreflect.Message, depth int) {
 
 // some returns a value that any field of the kind can have.
 func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
-	opts := optionsOf(fd)
+	r := rowOf(fd)
 	switch fd.Kind() {
 	case protoreflect.StringKind:
 		switch {
-		case opts.GetExtra():
+		case r.extra:
 			return protoreflect.ValueOfString("{\"x-unknown\":\n{\"n\":9007199254740993}}")
-		case opts.GetRaw() && opts.GetFallback() != "" && opts.GetFallback() != "null":
+		case r.fallback != "" && r.json == anObject:
 			return protoreflect.ValueOfString(`{"type":"object","properties":{"x":{"type":"string"}}}`)
 		case fd.JSONName() == "outputSchema":
 			return protoreflect.ValueOfString(`{"type":"object","properties":{"x":{"type":"string"}}}`)
 		case fd.FullName() == "mcpbridge.v1.ElicitResult.content":
 			return protoreflect.ValueOfString(`{"x":"y"}`)
-		case opts.GetRaw():
+		case r.json != notJSON:
 			return protoreflect.ValueOfString("{\"x\":{\"n\":\r\n150}}")
 		}
 		switch fd.JSONName() {
@@ -99,7 +98,7 @@ func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 		}
 		return protoreflect.ValueOfString("some \"text\"\n\u00e9\U0001F600")
 	case protoreflect.BytesKind:
-		if opts.GetRaw() {
+		if r.json != notJSON {
 			return protoreflect.ValueOfBytes([]byte("{\"x\":{\"n\":\r\n150}}"))
 		}
 		return protoreflect.ValueOfBytes([]byte("some bytes"))

@@ -1,6 +1,6 @@
-// Package mcpjson converts between the JSON of MCP's revisions and the messages of the contract. The options of
-// json.proto define the mapping, from which each message gets a plan. Only down.go depends on particular messages: it
-// converts what an older revision cannot express.
+// Package mcpjson converts between the JSON of MCP's revisions and the messages of the contract. A table defines
+// the mapping, from which each message gets a plan. Only down.go depends on particular messages besides: it converts
+// what an older revision cannot express.
 package mcpjson
 
 import (

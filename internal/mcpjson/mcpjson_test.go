@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -101,7 +102,7 @@ func TestWhatIsRefusedWhenWriting(t *testing.T) {
 		{"state that is no text", &pb.InputRequired{State: []byte{0xff}}, latest, `requestState: must be UTF-8`},
 		{"infinity", &pb.Progress{Progress: inf}, latest, `progress: +Inf is not a number of JSON`},
 		{"tools within tools", tool(nested(100)), latest, `nested deeper than 64`},
-		{"message of another contract", &pb.JsonField{}, latest, `mcpbridge.v1.JsonField is not a message of the contract`},
+		{"message of another contract", &emptypb.Empty{}, latest, `google.protobuf.Empty is not a message of the contract`},
 		{"tool use", tool(&pb.ContentBlock{Block: &pb.ContentBlock_ToolUse{ToolUse: &pb.ToolUseContent{}}}), bridge.Rev20250618, `content[0]: "tool_use" cannot be said in 2025-06-18`},
 		{"URL", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{}}}, bridge.Rev20250618, `"url" cannot be said in 2025-06-18`},
 		{"multi-select", formOf(`{"type":"object","properties":{"x":{"type":"array"}}}`), bridge.Rev20250618, `requestedSchema.properties["x"]: a choice of several values cannot be said in 2025-06-18`},

@@ -1,6 +1,7 @@
 package mcpjson
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,26 +66,18 @@ type field struct {
 	fd protoreflect.FieldDescriptor
 	// via is the field of the inlined message that contains the field, or nil.
 	via protoreflect.FieldDescriptor
-	// name is the JSON name, or the value of the tag in a union.
-	name string
 	// key is the encoded name with its colon.
 	key string
 	// head is the encoded tag of a union.
-	head         string
-	kind         kind
-	message      *plan
-	enum         *enum
-	since, until bridge.Revision
-	// always reports whether an unset field is written.
-	always   bool
-	fallback string
-	nullable bool
-	single   bool
+	head    string
+	kind    kind
+	message *plan
+	enum    *enum
 	// oneof is the oneof of which at most one field may be set.
 	oneof protoreflect.OneofDescriptor
-	// when is, in a union without a tag, the member that selects this field.
-	when string
-	bit  uint64
+	bit   uint64
+	// fieldRow has the name, and whether the field is required and always written by the rules for fields without a row.
+	fieldRow
 }
 
 func (f *field) definedIn(rev bridge.Revision) bool { return rev.Within(f.since, f.until) }
@@ -100,7 +93,8 @@ type union struct {
 	raw      *field
 	tagSince bridge.Revision
 	fields   []*field
-	names    map[string]*field
+	// values are the fields by the value of the tag.
+	values map[string]*field
 }
 
 // set returns the field that is set in m, or nil.
@@ -125,7 +119,6 @@ type kind uint8
 
 const (
 	kindString kind = iota
-	kindWord        // a string that must not be empty, such as a value of an open set
 	kindBytes       // base64
 	kindText        // bytes that are text
 	kindRaw         // JSON text
@@ -146,7 +139,7 @@ type enum struct {
 // planOf returns the plan for m, or nil if m is not a message of the contract.
 func planOf(m proto.Message) *plan { return plans()[m.ProtoReflect().Descriptor()] }
 
-// plans are the plans for all messages of the contract. It panics on invalid options in a .proto file.
+// plans are the plans for all messages of the contract. It panics on an invalid row of the table.
 var plans = sync.OnceValue(func() map[protoreflect.MessageDescriptor]*plan {
 	all := map[protoreflect.MessageDescriptor]*plan{}
 	for _, file := range []protoreflect.FileDescriptor{
@@ -184,15 +177,12 @@ func newPlan(md protoreflect.MessageDescriptor, all map[protoreflect.MessageDesc
 	if p := all[md]; p != nil {
 		return p
 	}
-	opts, _ := proto.GetExtension(md.Options(), pb.E_JsonMessage).(*pb.JsonMessage)
-	p := &plan{
-		members: map[string]*field{}, resultType: opts.GetResultType(),
-		hop: hopMembers[md.FullName()], down: downs[md.FullName()],
-	}
+	r := table[md.Name()]
+	p := &plan{members: map[string]*field{}, resultType: r.resultType, hop: r.hop, down: downs[md.FullName()]}
 	p.request = strings.HasSuffix(string(md.Name()), "Request")
 	all[md] = p // before the nested messages, which may be recursive
-	if opts.GetTag() != "" || opts.GetUntagged() {
-		p.union = newUnion(md, opts, all)
+	if r.tag != "" || r.untagged {
+		p.union = newUnion(md, r, all)
 		return p
 	}
 	p.add(md, nil, all)
@@ -203,21 +193,21 @@ func newPlan(md protoreflect.MessageDescriptor, all map[protoreflect.MessageDesc
 func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDescriptor, all plansByMessage) {
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
-		opts := optionsOf(fd)
+		r := rowOf(fd)
 		switch {
-		case opts.GetInternal():
-		case opts.GetExtra():
+		case r.internal:
+		case r.extra:
 			p.extra = fd
-		case opts.GetInline():
+		case r.inline:
 			p.add(fd.Message(), fd, all)
 		default:
-			f := newField(fd, opts, all)
+			f := newField(fd, r, all)
 			f.via = via
 			f.bit = 1 << len(p.fields)
 			if len(p.fields) == 64 || p.members[f.name] != nil {
 				panic(fmt.Sprintf("%s: member %q is there already, or one too many", fd.FullName(), f.name))
 			}
-			if f.always && !fd.IsList() {
+			if f.required {
 				p.required |= f.bit
 			}
 			p.fields = append(p.fields, f)
@@ -226,40 +216,36 @@ func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDesc
 	}
 }
 
-func newUnion(md protoreflect.MessageDescriptor, opts *pb.JsonMessage, all plansByMessage) *union {
+func newUnion(md protoreflect.MessageDescriptor, r row, all plansByMessage) *union {
 	u := &union{
-		oneof: md.Oneofs().Get(0), tag: opts.GetTag(), content: opts.GetContent(), names: map[string]*field{},
-		tagSince: revision(md, opts.GetTagSince()),
+		oneof: md.Oneofs().Get(0), tag: r.tag, content: r.content, values: map[string]*field{}, tagSince: r.tagSince,
 	}
 	for i := range u.oneof.Fields().Len() {
 		fd := u.oneof.Fields().Get(i)
-		if optionsOf(fd).GetInternal() {
+		if rowOf(fd).internal {
 			continue
 		}
-		f := newField(fd, optionsOf(fd), all)
+		f := newField(fd, rowOf(fd), all)
 		if f.kind == kindRaw {
 			u.raw = f
 			continue
 		}
-		f.when = optionsOf(fd).GetWhen()
+		f.tagValue = cmp.Or(f.tagValue, string(fd.Name()))
 		if u.tag != "" {
-			f.head = quote(u.tag) + ":" + quote(f.name)
+			f.head = quote(u.tag) + ":" + quote(f.tagValue)
+		}
+		if fd.Name() == r.tagDefault {
+			u.missing = f
 		}
 		u.fields = append(u.fields, f)
-		u.names[f.name] = f
+		u.values[f.tagValue] = f
 	}
-	u.missing = u.names[opts.GetTagDefault()]
 	return u
 }
 
-func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all plansByMessage) *field {
-	f := &field{
-		fd: fd, name: fd.JSONName(), fallback: opts.GetFallback(), nullable: opts.GetNullable(), single: opts.GetSingle(),
-		since: revision(fd, opts.GetSince()), until: revision(fd, opts.GetUntil()),
-	}
-	if opts.GetName() != "" {
-		f.name = opts.GetName()
-	}
+func newField(fd protoreflect.FieldDescriptor, r fieldRow, all plansByMessage) *field {
+	f := &field{fd: fd, fieldRow: r}
+	f.name = cmp.Or(r.name, fd.JSONName())
 	f.key = quote(f.name) + ":"
 	value := fd
 	if fd.IsMap() {
@@ -267,19 +253,15 @@ func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all plansByMe
 	}
 	switch value.Kind() {
 	case protoreflect.StringKind:
-		switch {
-		case opts.GetRaw():
+		f.kind = kindString
+		if r.json != notJSON {
 			f.kind = kindRaw
-		case opts.GetRequired():
-			f.kind = kindWord
-		default:
-			f.kind = kindString
 		}
 	case protoreflect.BytesKind:
 		switch {
-		case opts.GetRaw():
+		case r.json != notJSON:
 			f.kind = kindRaw
-		case opts.GetText():
+		case r.text:
 			f.kind = kindText
 		default:
 			f.kind = kindBytes
@@ -299,8 +281,9 @@ func newField(fd protoreflect.FieldDescriptor, opts *pb.JsonField, all plansByMe
 	default:
 		// Only messages that never are JSON have such fields. A field that could not be read would panic there.
 	}
-	scalar := f.kind != kindMessage && f.kind != kindRaw && !fd.IsList() && !fd.IsMap() && !fd.HasPresence()
-	f.always = scalar && f.fallback == "" || opts.GetRequired() && f.kind != kindRaw
+	if f.kind != kindRaw && fd.Cardinality() == protoreflect.Optional && !fd.HasPresence() && f.fallback == "" {
+		f.required, f.always = true, true
+	}
 	if oneof := fd.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
 		f.oneof = oneof
 	}
@@ -321,19 +304,6 @@ func newEnum(ed protoreflect.EnumDescriptor) *enum {
 	}
 	e.list = strings.Join(names, ", ")
 	return e
-}
-
-func optionsOf(fd protoreflect.FieldDescriptor) *pb.JsonField {
-	opts, _ := proto.GetExtension(fd.Options(), pb.E_Json).(*pb.JsonField)
-	return opts
-}
-
-func revision(d protoreflect.Descriptor, name string) bridge.Revision {
-	rev, ok := bridge.ParseRevision(name)
-	if !ok && name != "" {
-		panic(fmt.Sprintf("%s: no revision %q", d.FullName(), name))
-	}
-	return rev
 }
 
 func quote(s string) string { return string(rawjson.AppendString(nil, s)) }

@@ -649,69 +649,58 @@ var File_mcpbridge_v1_capability_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_capability_proto_rawDesc = "" +
 	"\n" +
-	"\x1dmcpbridge/v1/capability.proto\x12\fmcpbridge.v1\x1a\x17mcpbridge/v1/json.proto\"*\n" +
+	"\x1dmcpbridge/v1/capability.proto\x12\fmcpbridge.v1\"\"\n" +
 	"\n" +
-	"Capability\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x88\x03\n" +
-	"\x12ClientCapabilities\x12W\n" +
-	"\velicitation\x18\x01 \x01(\v2#.mcpbridge.v1.ElicitationCapabilityB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18R\velicitation\x12<\n" +
+	"Capability\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xbe\x02\n" +
+	"\x12ClientCapabilities\x12E\n" +
+	"\velicitation\x18\x01 \x01(\v2#.mcpbridge.v1.ElicitationCapabilityR\velicitation\x12<\n" +
 	"\bsampling\x18\x02 \x01(\v2 .mcpbridge.v1.SamplingCapabilityR\bsampling\x123\n" +
-	"\x05roots\x18\x03 \x01(\v2\x1d.mcpbridge.v1.RootsCapabilityR\x05roots\x124\n" +
-	"\x05tasks\x18\x04 \x01(\tB\x1e\xa2\x8b#\x1a\x10\x01B\n" +
-	"2025-11-25J\n" +
-	"2026-07-28R\x05tasks\x12&\n" +
+	"\x05roots\x18\x03 \x01(\v2\x1d.mcpbridge.v1.RootsCapabilityR\x05roots\x12\x14\n" +
+	"\x05tasks\x18\x04 \x01(\tR\x05tasks\x12\x1e\n" +
 	"\n" +
-	"extensions\x18\x05 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\n" +
-	"extensions\x12*\n" +
-	"\fexperimental\x18\x06 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\fexperimental\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xb3\x01\n" +
-	"\x15ElicitationCapability\x12>\n" +
-	"\x04form\x18\x01 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x04form\x12<\n" +
-	"\x03url\x18\x02 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x03url\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xba\x01\n" +
-	"\x12SamplingCapability\x12D\n" +
-	"\acontext\x18\x01 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\acontext\x12@\n" +
-	"\x05tools\x18\x02 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x05tools\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"z\n" +
-	"\x0fRootsCapability\x128\n" +
-	"\flist_changed\x18\x01 \x01(\bB\x10\xa2\x8b#\fJ\n" +
-	"2026-07-28H\x00R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
-	"\r_list_changed\"\xef\x03\n" +
+	"extensions\x18\x05 \x01(\tR\n" +
+	"extensions\x12\"\n" +
+	"\fexperimental\x18\x06 \x01(\tR\fexperimental\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\x87\x01\n" +
+	"\x15ElicitationCapability\x12,\n" +
+	"\x04form\x18\x01 \x01(\v2\x18.mcpbridge.v1.CapabilityR\x04form\x12*\n" +
+	"\x03url\x18\x02 \x01(\v2\x18.mcpbridge.v1.CapabilityR\x03url\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\x8e\x01\n" +
+	"\x12SamplingCapability\x122\n" +
+	"\acontext\x18\x01 \x01(\v2\x18.mcpbridge.v1.CapabilityR\acontext\x12.\n" +
+	"\x05tools\x18\x02 \x01(\v2\x18.mcpbridge.v1.CapabilityR\x05tools\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"`\n" +
+	"\x0fRootsCapability\x12&\n" +
+	"\flist_changed\x18\x01 \x01(\bH\x00R\vlistChanged\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
+	"\r_list_changed\"\xa5\x03\n" +
 	"\x12ServerCapabilities\x123\n" +
 	"\x05tools\x18\x01 \x01(\v2\x1d.mcpbridge.v1.ToolsCapabilityR\x05tools\x12?\n" +
 	"\tresources\x18\x02 \x01(\v2!.mcpbridge.v1.ResourcesCapabilityR\tresources\x129\n" +
-	"\aprompts\x18\x03 \x01(\v2\x1f.mcpbridge.v1.PromptsCapabilityR\aprompts\x12L\n" +
-	"\vcompletions\x18\x04 \x01(\v2\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\fB\n" +
-	"2025-03-26R\vcompletions\x122\n" +
-	"\alogging\x18\x05 \x01(\v2\x18.mcpbridge.v1.CapabilityR\alogging\x124\n" +
-	"\x05tasks\x18\x06 \x01(\tB\x1e\xa2\x8b#\x1a\x10\x01B\n" +
-	"2025-11-25J\n" +
-	"2026-07-28R\x05tasks\x12&\n" +
+	"\aprompts\x18\x03 \x01(\v2\x1f.mcpbridge.v1.PromptsCapabilityR\aprompts\x12:\n" +
+	"\vcompletions\x18\x04 \x01(\v2\x18.mcpbridge.v1.CapabilityR\vcompletions\x122\n" +
+	"\alogging\x18\x05 \x01(\v2\x18.mcpbridge.v1.CapabilityR\alogging\x12\x14\n" +
+	"\x05tasks\x18\x06 \x01(\tR\x05tasks\x12\x1e\n" +
 	"\n" +
-	"extensions\x18\a \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\n" +
-	"extensions\x12*\n" +
-	"\fexperimental\x18\b \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\fexperimental\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"h\n" +
+	"extensions\x18\a \x01(\tR\n" +
+	"extensions\x12\"\n" +
+	"\fexperimental\x18\b \x01(\tR\fexperimental\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"`\n" +
 	"\x0fToolsCapability\x12&\n" +
-	"\flist_changed\x18\x01 \x01(\bH\x00R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
-	"\r_list_changed\"\x9d\x01\n" +
+	"\flist_changed\x18\x01 \x01(\bH\x00R\vlistChanged\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
+	"\r_list_changed\"\x95\x01\n" +
 	"\x13ResourcesCapability\x12!\n" +
 	"\tsubscribe\x18\x01 \x01(\bH\x00R\tsubscribe\x88\x01\x01\x12&\n" +
-	"\flist_changed\x18\x02 \x01(\bH\x01R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\f\n" +
+	"\flist_changed\x18\x02 \x01(\bH\x01R\vlistChanged\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\f\n" +
 	"\n" +
 	"_subscribeB\x0f\n" +
-	"\r_list_changed\"j\n" +
+	"\r_list_changed\"b\n" +
 	"\x11PromptsCapability\x12&\n" +
-	"\flist_changed\x18\x01 \x01(\bH\x00R\vlistChanged\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
+	"\flist_changed\x18\x01 \x01(\bH\x00R\vlistChanged\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
 	"\r_list_changedB\xac\x01\n" +
 	"\x10dev.mcpbridge.v1B\x0fCapabilityProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
@@ -764,7 +753,6 @@ func file_mcpbridge_v1_capability_proto_init() {
 	if File_mcpbridge_v1_capability_proto != nil {
 		return
 	}
-	file_mcpbridge_v1_json_proto_init()
 	file_mcpbridge_v1_capability_proto_msgTypes[4].OneofWrappers = []any{}
 	file_mcpbridge_v1_capability_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mcpbridge_v1_capability_proto_msgTypes[7].OneofWrappers = []any{}

@@ -361,7 +361,7 @@ type TextContent struct {
 	// How to use it.
 	Annotations *Annotations `protobuf:"bytes,2,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -436,7 +436,7 @@ type ImageContent struct {
 	// How to use it.
 	Annotations *Annotations `protobuf:"bytes,3,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -518,7 +518,7 @@ type AudioContent struct {
 	// How to use it.
 	Annotations *Annotations `protobuf:"bytes,3,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -598,7 +598,7 @@ type EmbeddedResource struct {
 	// How to use them.
 	Annotations *Annotations `protobuf:"bytes,2,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -673,7 +673,7 @@ type ToolUseContent struct {
 	// The tool's arguments as a JSON object.
 	Input string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -757,7 +757,7 @@ type ToolResultContent struct {
 	// Whether the tool failed. Absent means no. MCP `isError`.
 	IsError *bool `protobuf:"varint,4,opt,name=is_error,json=isError,proto3,oneof" json:"is_error,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1038,7 +1038,7 @@ type Progress struct {
 	// What is being done, for people. Since 2025-03-26.
 	Message *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1121,7 +1121,7 @@ type LogMessage struct {
 	// What is said: any JSON value, often a string or an object.
 	Data string `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1209,7 +1209,7 @@ type ResourceContents struct {
 	//	*ResourceContents_Blob
 	Body isResourceContents_Body `protobuf_oneof:"body"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1337,7 +1337,7 @@ type Resource struct {
 	// Pictures of it. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,8,rep,name=icons,proto3" json:"icons,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1448,145 +1448,120 @@ var File_mcpbridge_v1_common_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_common_proto_rawDesc = "" +
 	"\n" +
-	"\x19mcpbridge/v1/common.proto\x12\fmcpbridge.v1\x1a\x17mcpbridge/v1/json.proto\"\xa1\x01\n" +
+	"\x19mcpbridge/v1/common.proto\x12\fmcpbridge.v1\"\x99\x01\n" +
 	"\x04Icon\x12\x10\n" +
 	"\x03src\x18\x01 \x01(\tR\x03src\x12 \n" +
 	"\tmime_type\x18\x02 \x01(\tH\x00R\bmimeType\x88\x01\x01\x12\x14\n" +
 	"\x05sizes\x18\x03 \x03(\tR\x05sizes\x12\x19\n" +
-	"\x05theme\x18\x04 \x01(\tH\x01R\x05theme\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\f\n" +
+	"\x05theme\x18\x04 \x01(\tH\x01R\x05theme\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\f\n" +
 	"\n" +
 	"_mime_typeB\b\n" +
-	"\x06_theme\"\xe0\x02\n" +
+	"\x06_theme\"\x90\x02\n" +
 	"\x0eImplementation\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x00R\x05title\x88\x01\x01\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\x127\n" +
-	"\vdescription\x18\x04 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25H\x01R\vdescription\x88\x01\x01\x126\n" +
-	"\vwebsite_url\x18\x05 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25H\x02R\n" +
-	"websiteUrl\x88\x01\x01\x12:\n" +
-	"\x05icons\x18\x06 \x03(\v2\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x05icons\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12%\n" +
+	"\vdescription\x18\x04 \x01(\tH\x01R\vdescription\x88\x01\x01\x12$\n" +
+	"\vwebsite_url\x18\x05 \x01(\tH\x02R\n" +
+	"websiteUrl\x88\x01\x01\x12(\n" +
+	"\x05icons\x18\x06 \x03(\v2\x12.mcpbridge.v1.IconR\x05icons\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
-	"\f_website_url\"\xc3\x01\n" +
+	"\f_website_url\"\xa9\x01\n" +
 	"\vAnnotations\x12\x1a\n" +
 	"\baudience\x18\x01 \x03(\tR\baudience\x12\x1f\n" +
-	"\bpriority\x18\x02 \x01(\x01H\x00R\bpriority\x88\x01\x01\x12:\n" +
-	"\rlast_modified\x18\x03 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x01R\flastModified\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\v\n" +
+	"\bpriority\x18\x02 \x01(\x01H\x00R\bpriority\x88\x01\x01\x12(\n" +
+	"\rlast_modified\x18\x03 \x01(\tH\x01R\flastModified\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\v\n" +
 	"\t_priorityB\x10\n" +
-	"\x0e_last_modified\"\xa5\x01\n" +
+	"\x0e_last_modified\"\x88\x01\n" +
 	"\vTextContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12;\n" +
-	"\vannotations\x18\x02 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xc3\x01\n" +
+	"\vannotations\x18\x02 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa6\x01\n" +
 	"\fImageContent\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1b\n" +
 	"\tmime_type\x18\x02 \x01(\tR\bmimeType\x12;\n" +
-	"\vannotations\x18\x03 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xc3\x01\n" +
+	"\vannotations\x18\x03 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa6\x01\n" +
 	"\fAudioContent\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1b\n" +
 	"\tmime_type\x18\x02 \x01(\tR\bmimeType\x12;\n" +
-	"\vannotations\x18\x03 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xda\x01\n" +
-	"\x10EmbeddedResource\x12B\n" +
-	"\bresource\x18\x01 \x01(\v2\x1e.mcpbridge.v1.ResourceContentsB\x06\xa2\x8b#\x02(\x01R\bresource\x12;\n" +
-	"\vannotations\x18\x02 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x91\x01\n" +
+	"\vannotations\x18\x03 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xb5\x01\n" +
+	"\x10EmbeddedResource\x12:\n" +
+	"\bresource\x18\x01 \x01(\v2\x1e.mcpbridge.v1.ResourceContentsR\bresource\x12;\n" +
+	"\vannotations\x18\x02 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"t\n" +
 	"\x0eToolUseContent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
-	"\x05input\x18\x03 \x01(\tB\n" +
-	"\xa2\x8b#\x06\x10\x012\x02{}R\x05input\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x92\x02\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05input\x18\x03 \x01(\tR\x05input\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xef\x01\n" +
 	"\x11ToolResultContent\x12\x1e\n" +
-	"\vtool_use_id\x18\x01 \x01(\tR\ttoolUseId\x12<\n" +
-	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\x06\xa2\x8b#\x02(\x01R\acontent\x127\n" +
-	"\x12structured_content\x18\x03 \x01(\tB\b\xa2\x8b#\x04\x10\x01\x18\x01R\x11structuredContent\x12\x1e\n" +
-	"\bis_error\x18\x04 \x01(\bH\x00R\aisError\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\v\n" +
-	"\t_is_error\"\xc2\x04\n" +
+	"\vtool_use_id\x18\x01 \x01(\tR\ttoolUseId\x124\n" +
+	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockR\acontent\x12-\n" +
+	"\x12structured_content\x18\x03 \x01(\tR\x11structuredContent\x12\x1e\n" +
+	"\bis_error\x18\x04 \x01(\bH\x00R\aisError\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\v\n" +
+	"\t_is_error\"\xc0\x03\n" +
 	"\fContentBlock\x12/\n" +
 	"\x04text\x18\x01 \x01(\v2\x19.mcpbridge.v1.TextContentH\x00R\x04text\x122\n" +
-	"\x05image\x18\x02 \x01(\v2\x1a.mcpbridge.v1.ImageContentH\x00R\x05image\x12D\n" +
-	"\x05audio\x18\x03 \x01(\v2\x1a.mcpbridge.v1.AudioContentB\x10\xa2\x8b#\fB\n" +
-	"2025-03-26H\x00R\x05audio\x12<\n" +
-	"\bresource\x18\x04 \x01(\v2\x1e.mcpbridge.v1.EmbeddedResourceH\x00R\bresource\x12^\n" +
-	"\rresource_link\x18\x05 \x01(\v2\x16.mcpbridge.v1.ResourceB\x1f\xa2\x8b#\x1b\n" +
-	"\rresource_linkB\n" +
-	"2025-06-18H\x00R\fresourceLink\x12U\n" +
-	"\btool_use\x18\x06 \x01(\v2\x1c.mcpbridge.v1.ToolUseContentB\x1a\xa2\x8b#\x16\n" +
-	"\btool_useB\n" +
-	"2025-11-25H\x00R\atoolUse\x12a\n" +
-	"\vtool_result\x18\a \x01(\v2\x1f.mcpbridge.v1.ToolResultContentB\x1d\xa2\x8b#\x19\n" +
-	"\vtool_resultB\n" +
-	"2025-11-25H\x00R\n" +
-	"toolResult\x12\x1a\n" +
-	"\x03raw\x18\b \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\n" +
-	"\xa2\x8b#\x06\n" +
-	"\x04typeB\a\n" +
-	"\x05block\"\xc3\x01\n" +
+	"\x05image\x18\x02 \x01(\v2\x1a.mcpbridge.v1.ImageContentH\x00R\x05image\x122\n" +
+	"\x05audio\x18\x03 \x01(\v2\x1a.mcpbridge.v1.AudioContentH\x00R\x05audio\x12<\n" +
+	"\bresource\x18\x04 \x01(\v2\x1e.mcpbridge.v1.EmbeddedResourceH\x00R\bresource\x12=\n" +
+	"\rresource_link\x18\x05 \x01(\v2\x16.mcpbridge.v1.ResourceH\x00R\fresourceLink\x129\n" +
+	"\btool_use\x18\x06 \x01(\v2\x1c.mcpbridge.v1.ToolUseContentH\x00R\atoolUse\x12B\n" +
+	"\vtool_result\x18\a \x01(\v2\x1f.mcpbridge.v1.ToolResultContentH\x00R\n" +
+	"toolResult\x12\x12\n" +
+	"\x03raw\x18\b \x01(\tH\x00R\x03rawB\a\n" +
+	"\x05block\"\xa0\x01\n" +
 	"\bProgress\x12\x1a\n" +
 	"\bprogress\x18\x01 \x01(\x01R\bprogress\x12\x19\n" +
-	"\x05total\x18\x02 \x01(\x01H\x00R\x05total\x88\x01\x01\x12/\n" +
-	"\amessage\x18\x03 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-03-26H\x01R\amessage\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x05total\x18\x02 \x01(\x01H\x00R\x05total\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\x03 \x01(\tH\x01R\amessage\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_totalB\n" +
 	"\n" +
-	"\b_message\"\xc1\x01\n" +
+	"\b_message\"\xa0\x01\n" +
 	"\n" +
 	"LogMessage\x12,\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x16.mcpbridge.v1.LogLevelR\x05level\x12\x1b\n" +
-	"\x06logger\x18\x02 \x01(\tH\x00R\x06logger\x88\x01\x01\x12\"\n" +
-	"\x04data\x18\x03 \x01(\tB\x0e\xa2\x8b#\n" +
-	"\x10\x01\x18\x012\x04nullR\x04data\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_logger\"\xcf\x01\n" +
+	"\x06logger\x18\x02 \x01(\tH\x00R\x06logger\x88\x01\x01\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\tR\x04data\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\t\n" +
+	"\a_logger\"\xb2\x01\n" +
 	"\x10ResourceContents\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12 \n" +
 	"\tmime_type\x18\x02 \x01(\tH\x01R\bmimeType\x88\x01\x01\x12\x14\n" +
 	"\x04text\x18\x03 \x01(\tH\x00R\x04text\x12\x14\n" +
-	"\x04blob\x18\x04 \x01(\fH\x00R\x04blob\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x06\n" +
+	"\x04blob\x18\x04 \x01(\fH\x00R\x04blob\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x06\n" +
 	"\x04bodyB\f\n" +
 	"\n" +
-	"_mime_type\"\xb0\x03\n" +
+	"_mime_type\"\xef\x02\n" +
 	"\bResource\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
-	"\x05title\x18\x03 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x00R\x05title\x88\x01\x01\x12%\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
+	"\x05title\x18\x03 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x04 \x01(\tH\x01R\vdescription\x88\x01\x01\x12 \n" +
 	"\tmime_type\x18\x05 \x01(\tH\x02R\bmimeType\x88\x01\x01\x12;\n" +
 	"\vannotations\x18\x06 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12\x17\n" +
-	"\x04size\x18\a \x01(\x03H\x03R\x04size\x88\x01\x01\x12:\n" +
-	"\x05icons\x18\b \x03(\v2\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x05icons\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x04size\x18\a \x01(\x03H\x03R\x04size\x88\x01\x01\x12(\n" +
+	"\x05icons\x18\b \x03(\v2\x12.mcpbridge.v1.IconR\x05icons\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\f\n" +
 	"\n" +
@@ -1665,7 +1640,6 @@ func file_mcpbridge_v1_common_proto_init() {
 	if File_mcpbridge_v1_common_proto != nil {
 		return
 	}
-	file_mcpbridge_v1_json_proto_init()
 	file_mcpbridge_v1_common_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mcpbridge_v1_common_proto_msgTypes[1].OneofWrappers = []any{}
 	file_mcpbridge_v1_common_proto_msgTypes[2].OneofWrappers = []any{}

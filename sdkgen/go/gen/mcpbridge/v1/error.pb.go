@@ -212,11 +212,11 @@ var File_mcpbridge_v1_error_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x18mcpbridge/v1/error.proto\x12\fmcpbridge.v1\x1a\x17mcpbridge/v1/json.proto\"k\n" +
+	"\x18mcpbridge/v1/error.proto\x12\fmcpbridge.v1\"a\n" +
 	"\fJsonRpcError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x03R\x04code\x12\x1d\n" +
-	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x88\x01\x01\x12\x1c\n" +
-	"\x04data\x18\x03 \x01(\tB\b\xa2\x8b#\x04\x10\x01\x18\x01R\x04dataB\n" +
+	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x88\x01\x01\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\tR\x04dataB\n" +
 	"\n" +
 	"\b_message\"\x89\x02\n" +
 	"\vCallFailure\x12;\n" +
@@ -265,7 +265,6 @@ func file_mcpbridge_v1_error_proto_init() {
 	if File_mcpbridge_v1_error_proto != nil {
 		return
 	}
-	file_mcpbridge_v1_json_proto_init()
 	file_mcpbridge_v1_error_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mcpbridge_v1_error_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}

@@ -90,7 +90,7 @@ type InputRequired struct {
 	// seals it. It comes back only to the same caller, tool and arguments. MCP `requestState`.
 	State []byte `protobuf:"bytes,2,opt,name=state,proto3,oneof" json:"state,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -600,7 +600,7 @@ type ElicitForm struct {
 	// The form's fields: a JSON Schema with `type: object` and properties of primitive types. MCP `requestedSchema`.
 	RequestedSchema string `protobuf:"bytes,2,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -676,7 +676,7 @@ type ElicitUrl struct {
 	// where there is none.
 	ElicitationId *string `protobuf:"bytes,3,opt,name=elicitation_id,json=elicitationId,proto3,oneof" json:"elicitation_id,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -756,7 +756,7 @@ type ElicitResult struct {
 	// What the user filled in, as a JSON object. Only with "accept" of a form.
 	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -825,7 +825,7 @@ func (x *ElicitResult) GetExtra() string {
 type ListRootsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -882,7 +882,7 @@ type ListRootsResult struct {
 	// The folders.
 	Roots []*Root `protobuf:"bytes,1,rep,name=roots,proto3" json:"roots,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -948,7 +948,7 @@ type Root struct {
 	// Its name for people.
 	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1037,7 +1037,7 @@ type CreateMessageRequest struct {
 	// How the model uses the tools. Since 2025-11-25. MCP `toolChoice`.
 	ToolChoice *ToolChoice `protobuf:"bytes,10,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1166,7 +1166,7 @@ type SamplingMessage struct {
 	// What is said: one block up to 2025-06-18, any number since 2025-11-25.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-11-25.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1436,7 +1436,7 @@ type CreateMessageResult struct {
 	// Why the answer ends: "endTurn", "stopSequence", "maxTokens", "toolUse" or another. MCP `stopReason`.
 	StopReason *string `protobuf:"bytes,4,opt,name=stop_reason,json=stopReason,proto3,oneof" json:"stop_reason,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1519,38 +1519,30 @@ var File_mcpbridge_v1_input_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\n" +
-	"\x18mcpbridge/v1/input.proto\x12\fmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/json.proto\x1a\x17mcpbridge/v1/tool.proto\"\xd0\x02\n" +
-	"\rInputRequired\x12Z\n" +
-	"\brequests\x18\x01 \x03(\v2).mcpbridge.v1.InputRequired.RequestsEntryB\x13\xa2\x8b#\x0f\n" +
-	"\rinputRequestsR\brequests\x12/\n" +
-	"\x05state\x18\x02 \x01(\fB\x14\xa2\x8b#\x10\n" +
-	"\frequestState \x01H\x00R\x05state\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\x1aW\n" +
+	"\x18mcpbridge/v1/input.proto\x12\fmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/tool.proto\"\xfe\x01\n" +
+	"\rInputRequired\x12E\n" +
+	"\brequests\x18\x01 \x03(\v2).mcpbridge.v1.InputRequired.RequestsEntryR\brequests\x12\x19\n" +
+	"\x05state\x18\x02 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x1aW\n" +
 	"\rRequestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.mcpbridge.v1.InputRequestR\x05value:\x028\x01:\x14\xa2\x8b#\x102\x0einput_requiredB\b\n" +
-	"\x06_state\"\xda\x02\n" +
-	"\fInputRequest\x12O\n" +
-	"\x06elicit\x18\x01 \x01(\v2\x1b.mcpbridge.v1.ElicitRequestB\x18\xa2\x8b#\x14\n" +
-	"\x12elicitation/createH\x00R\x06elicit\x12i\n" +
-	"\x0ecreate_message\x18\x02 \x01(\v2\".mcpbridge.v1.CreateMessageRequestB\x1c\xa2\x8b#\x18\n" +
-	"\x16sampling/createMessageH\x00R\rcreateMessage\x12Q\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.mcpbridge.v1.InputRequestR\x05value:\x028\x01B\b\n" +
+	"\x06_state\"\xf2\x01\n" +
+	"\fInputRequest\x125\n" +
+	"\x06elicit\x18\x01 \x01(\v2\x1b.mcpbridge.v1.ElicitRequestH\x00R\x06elicit\x12K\n" +
+	"\x0ecreate_message\x18\x02 \x01(\v2\".mcpbridge.v1.CreateMessageRequestH\x00R\rcreateMessage\x12?\n" +
 	"\n" +
-	"list_roots\x18\x03 \x01(\v2\x1e.mcpbridge.v1.ListRootsRequestB\x10\xa2\x8b#\f\n" +
+	"list_roots\x18\x03 \x01(\v2\x1e.mcpbridge.v1.ListRootsRequestH\x00R\tlistRoots\x12\x12\n" +
+	"\x03raw\x18\x04 \x01(\tH\x00R\x03rawB\t\n" +
+	"\arequest\"\xa3\x02\n" +
+	"\rInputResponse\x124\n" +
+	"\x06elicit\x18\x01 \x01(\v2\x1a.mcpbridge.v1.ElicitResultH\x00R\x06elicit\x12J\n" +
+	"\x0ecreate_message\x18\x02 \x01(\v2!.mcpbridge.v1.CreateMessageResultH\x00R\rcreateMessage\x12>\n" +
 	"\n" +
-	"roots/listH\x00R\tlistRoots\x12\x1a\n" +
-	"\x03raw\x18\x04 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x14\xa2\x8b#\x10\n" +
-	"\x06method\x12\x06paramsB\t\n" +
-	"\arequest\"\xe2\x02\n" +
-	"\rInputResponse\x12B\n" +
-	"\x06elicit\x18\x01 \x01(\v2\x1a.mcpbridge.v1.ElicitResultB\f\xa2\x8b#\bj\x06actionH\x00R\x06elicit\x12V\n" +
-	"\x0ecreate_message\x18\x02 \x01(\v2!.mcpbridge.v1.CreateMessageResultB\n" +
-	"\xa2\x8b#\x06j\x04roleH\x00R\rcreateMessage\x12K\n" +
-	"\n" +
-	"list_roots\x18\x03 \x01(\v2\x1d.mcpbridge.v1.ListRootsResultB\v\xa2\x8b#\aj\x05rootsH\x00R\tlistRoots\x128\n" +
-	"\x05error\x18\x04 \x01(\v2\x18.mcpbridge.v1.InputErrorB\x06\xa2\x8b#\x02`\x01H\x00R\x05error\x12\x1a\n" +
-	"\x03raw\x18\x05 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x06\xa2\x8b#\x02(\x01B\n" +
+	"list_roots\x18\x03 \x01(\v2\x1d.mcpbridge.v1.ListRootsResultH\x00R\tlistRoots\x120\n" +
+	"\x05error\x18\x04 \x01(\v2\x18.mcpbridge.v1.InputErrorH\x00R\x05error\x12\x12\n" +
+	"\x03raw\x18\x05 \x01(\tH\x00R\x03rawB\n" +
 	"\n" +
 	"\bresponse\"\xf9\x01\n" +
 	"\n" +
@@ -1564,102 +1556,93 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\x12REASON_UNSUPPORTED\x10\x01\x12\x14\n" +
 	"\x10REASON_NO_ANSWER\x10\x02\x12\x12\n" +
 	"\x0eREASON_REFUSED\x10\x03B\a\n" +
-	"\x05_code\"\xc0\x01\n" +
+	"\x05_code\"\x88\x01\n" +
 	"\rElicitRequest\x12.\n" +
-	"\x04form\x18\x01 \x01(\v2\x18.mcpbridge.v1.ElicitFormH\x00R\x04form\x12=\n" +
-	"\x03url\x18\x02 \x01(\v2\x17.mcpbridge.v1.ElicitUrlB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25H\x00R\x03url\x12\x1a\n" +
-	"\x03raw\x18\x03 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\x1c\xa2\x8b#\x18\n" +
-	"\x04mode\x1a\x04form\"\n" +
-	"2025-11-25B\x06\n" +
-	"\x04mode\"\xb9\x01\n" +
+	"\x04form\x18\x01 \x01(\v2\x18.mcpbridge.v1.ElicitFormH\x00R\x04form\x12+\n" +
+	"\x03url\x18\x02 \x01(\v2\x17.mcpbridge.v1.ElicitUrlH\x00R\x03url\x12\x12\n" +
+	"\x03raw\x18\x03 \x01(\tH\x00R\x03rawB\x06\n" +
+	"\x04mode\"{\n" +
 	"\n" +
 	"ElicitForm\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\x12V\n" +
-	"\x10requested_schema\x18\x02 \x01(\tB+\xa2\x8b#'\x10\x01(\x012!{\"type\":\"object\",\"properties\":{}}R\x0frequestedSchema\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xcf\x01\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12)\n" +
+	"\x10requested_schema\x18\x02 \x01(\tR\x0frequestedSchema\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa0\x01\n" +
 	"\tElicitUrl\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x10\n" +
-	"\x03url\x18\x02 \x01(\tR\x03url\x12H\n" +
-	"\x0eelicitation_id\x18\x03 \x01(\tB\x1c\xa2\x8b#\x18B\n" +
-	"2025-11-25J\n" +
-	"2026-07-28H\x00R\relicitationId\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x11\n" +
-	"\x0f_elicitation_id\"\x8b\x01\n" +
-	"\fElicitResult\x12\x1e\n" +
-	"\x06action\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x06action\x12 \n" +
-	"\acontent\x18\x02 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\acontent\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"M\n" +
-	"\x10ListRootsRequest\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"~\n" +
-	"\x0fListRootsResult\x120\n" +
-	"\x05roots\x18\x01 \x03(\v2\x12.mcpbridge.v1.RootB\x06\xa2\x8b#\x02(\x01R\x05roots\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\x81\x01\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12*\n" +
+	"\x0eelicitation_id\x18\x03 \x01(\tH\x00R\relicitationId\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x11\n" +
+	"\x0f_elicitation_id\"j\n" +
+	"\fElicitResult\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"<\n" +
+	"\x10ListRootsRequest\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"e\n" +
+	"\x0fListRootsResult\x12(\n" +
+	"\x05roots\x18\x01 \x03(\v2\x12.mcpbridge.v1.RootR\x05roots\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"d\n" +
 	"\x04Root\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x17\n" +
-	"\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
-	"\x05_name\"\x89\x05\n" +
-	"\x14CreateMessageRequest\x12A\n" +
-	"\bmessages\x18\x01 \x03(\v2\x1d.mcpbridge.v1.SamplingMessageB\x06\xa2\x8b#\x02(\x01R\bmessages\x12K\n" +
+	"\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\a\n" +
+	"\x05_name\"\xc4\x04\n" +
+	"\x14CreateMessageRequest\x129\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1d.mcpbridge.v1.SamplingMessageR\bmessages\x12K\n" +
 	"\x11model_preferences\x18\x02 \x01(\v2\x1e.mcpbridge.v1.ModelPreferencesR\x10modelPreferences\x12(\n" +
 	"\rsystem_prompt\x18\x03 \x01(\tH\x00R\fsystemPrompt\x88\x01\x01\x12,\n" +
 	"\x0finclude_context\x18\x04 \x01(\tH\x01R\x0eincludeContext\x88\x01\x01\x12%\n" +
 	"\vtemperature\x18\x05 \x01(\x01H\x02R\vtemperature\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"max_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12%\n" +
-	"\x0estop_sequences\x18\a \x03(\tR\rstopSequences\x12\"\n" +
-	"\bmetadata\x18\b \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\bmetadata\x12:\n" +
-	"\x05tools\x18\t \x03(\v2\x12.mcpbridge.v1.ToolB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x05tools\x12K\n" +
+	"\x0estop_sequences\x18\a \x03(\tR\rstopSequences\x12\x1a\n" +
+	"\bmetadata\x18\b \x01(\tR\bmetadata\x12(\n" +
+	"\x05tools\x18\t \x03(\v2\x12.mcpbridge.v1.ToolR\x05tools\x129\n" +
 	"\vtool_choice\x18\n" +
-	" \x01(\v2\x18.mcpbridge.v1.ToolChoiceB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\n" +
-	"toolChoice\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x10\n" +
+	" \x01(\v2\x18.mcpbridge.v1.ToolChoiceR\n" +
+	"toolChoice\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x10\n" +
 	"\x0e_system_promptB\x12\n" +
 	"\x10_include_contextB\x0e\n" +
-	"\f_temperature\"\xb4\x01\n" +
-	"\x0fSamplingMessage\x12\x1a\n" +
-	"\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12>\n" +
-	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\b\xa2\x8b#\x04(\x018\x01R\acontent\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-11-25R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xae\x02\n" +
+	"\f_temperature\"\x85\x01\n" +
+	"\x0fSamplingMessage\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x124\n" +
+	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockR\acontent\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa6\x02\n" +
 	"\x10ModelPreferences\x12-\n" +
 	"\x05hints\x18\x01 \x03(\v2\x17.mcpbridge.v1.ModelHintR\x05hints\x12(\n" +
 	"\rcost_priority\x18\x02 \x01(\x01H\x00R\fcostPriority\x88\x01\x01\x12*\n" +
 	"\x0espeed_priority\x18\x03 \x01(\x01H\x01R\rspeedPriority\x88\x01\x01\x128\n" +
-	"\x15intelligence_priority\x18\x04 \x01(\x01H\x02R\x14intelligencePriority\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x10\n" +
+	"\x15intelligence_priority\x18\x04 \x01(\x01H\x02R\x14intelligencePriority\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x10\n" +
 	"\x0e_cost_priorityB\x11\n" +
 	"\x0f_speed_priorityB\x18\n" +
-	"\x16_intelligence_priority\"K\n" +
+	"\x16_intelligence_priority\"C\n" +
 	"\tModelHint\x12\x17\n" +
-	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
-	"\x05_name\"L\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\a\n" +
+	"\x05_name\"D\n" +
 	"\n" +
 	"ToolChoice\x12\x17\n" +
-	"\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\a\n" +
-	"\x05_mode\"\xf8\x01\n" +
-	"\x13CreateMessageResult\x12\x1a\n" +
-	"\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12>\n" +
-	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\b\xa2\x8b#\x04(\x018\x01R\acontent\x12\x14\n" +
+	"\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\a\n" +
+	"\x05_mode\"\xd5\x01\n" +
+	"\x13CreateMessageResult\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x124\n" +
+	"\acontent\x18\x02 \x03(\v2\x1a.mcpbridge.v1.ContentBlockR\acontent\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12$\n" +
 	"\vstop_reason\x18\x04 \x01(\tH\x00R\n" +
-	"stopReason\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0e\n" +
+	"stopReason\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
 	"\f_stop_reasonB\xa7\x01\n" +
 	"\x10dev.mcpbridge.v1B\n" +
 	"InputProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
@@ -1735,7 +1718,6 @@ func file_mcpbridge_v1_input_proto_init() {
 		return
 	}
 	file_mcpbridge_v1_common_proto_init()
-	file_mcpbridge_v1_json_proto_init()
 	file_mcpbridge_v1_tool_proto_init()
 	file_mcpbridge_v1_input_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mcpbridge_v1_input_proto_msgTypes[1].OneofWrappers = []any{

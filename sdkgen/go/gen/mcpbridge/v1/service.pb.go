@@ -36,7 +36,7 @@ type CallContext struct {
 	// Whether the caller wants to know the progress.
 	ProgressWanted bool `protobuf:"varint,5,opt,name=progress_wanted,json=progressWanted,proto3" json:"progress_wanted,omitempty"`
 	// MCP `_meta` of the request, as a JSON object, as the caller sent it.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Who the caller is. Checked. Absent: nobody was asked to say.
 	Principal *Principal `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
 	// HTTP headers of the request that the bridge is configured to pass on, by lower-case names.
@@ -277,7 +277,7 @@ type DiscoverResponse struct {
 	// `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,6,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// What the backend wants of the bridge.
 	Limits *BackendLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -503,7 +503,7 @@ type ListToolsResponse struct {
 	// `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -874,7 +874,7 @@ type ListResourcesResponse struct {
 	// `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1031,7 +1031,7 @@ type ListResourceTemplatesResponse struct {
 	// `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1128,7 +1128,7 @@ type ResourceTemplate struct {
 	// Pictures of them. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,7,rep,name=icons,proto3" json:"icons,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1323,7 +1323,7 @@ type ReadResourceResult struct {
 	// `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,3,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1594,7 +1594,7 @@ type ListPromptsResponse struct {
 	// `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1687,7 +1687,7 @@ type Prompt struct {
 	// Pictures of it. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,5,rep,name=icons,proto3" json:"icons,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1955,7 +1955,7 @@ type GetPromptResult struct {
 	// The prompt's text.
 	Messages []*PromptMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2637,7 +2637,7 @@ type CompleteResponse struct {
 	// The proposal.
 	Completion *Completion `protobuf:"bytes,1,opt,name=completion,proto3" json:"completion,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3102,7 +3102,7 @@ type ElicitationCompleted struct {
 	// The `elicitationId` that the error said.
 	ElicitationId string `protobuf:"bytes,1,opt,name=elicitation_id,json=elicitationId,proto3" json:"elicitation_id,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3164,7 +3164,7 @@ func (x *ElicitationCompleted) GetExtra() string {
 type ListenResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3222,7 +3222,7 @@ type SubscriptionsAcknowledged struct {
 	// What of the request will be told.
 	Notifications *SubscriptionFilter `protobuf:"bytes,1,opt,name=notifications,proto3" json:"notifications,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3284,7 +3284,7 @@ func (x *SubscriptionsAcknowledged) GetExtra() string {
 type ListChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3341,7 +3341,7 @@ type ResourceUpdated struct {
 	// Its URI, or that of a part of it.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3403,17 +3403,17 @@ var File_mcpbridge_v1_service_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/json.proto\x1a\x17mcpbridge/v1/tool.proto\"\xb2\x04\n" +
-	"\vCallContext\x121\n" +
-	"\x10protocol_version\x18\x01 \x01(\tB\x06\xa2\x8b#\x02`\x01R\x0fprotocolVersion\x12E\n" +
-	"\vclient_info\x18\x02 \x01(\v2\x1c.mcpbridge.v1.ImplementationB\x06\xa2\x8b#\x02`\x01R\n" +
-	"clientInfo\x12Y\n" +
-	"\x13client_capabilities\x18\x03 \x01(\v2 .mcpbridge.v1.ClientCapabilitiesB\x06\xa2\x8b#\x02`\x01R\x12clientCapabilities\x12;\n" +
-	"\tlog_level\x18\x04 \x01(\x0e2\x16.mcpbridge.v1.LogLevelB\x06\xa2\x8b#\x02`\x01R\blogLevel\x12/\n" +
-	"\x0fprogress_wanted\x18\x05 \x01(\bB\x06\xa2\x8b#\x02`\x01R\x0eprogressWanted\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12=\n" +
-	"\tprincipal\x18\x06 \x01(\v2\x17.mcpbridge.v1.PrincipalB\x06\xa2\x8b#\x02`\x01R\tprincipal\x12H\n" +
-	"\aheaders\x18\a \x03(\v2&.mcpbridge.v1.CallContext.HeadersEntryB\x06\xa2\x8b#\x02`\x01R\aheaders\x1a:\n" +
+	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/tool.proto\"\xf1\x03\n" +
+	"\vCallContext\x12)\n" +
+	"\x10protocol_version\x18\x01 \x01(\tR\x0fprotocolVersion\x12=\n" +
+	"\vclient_info\x18\x02 \x01(\v2\x1c.mcpbridge.v1.ImplementationR\n" +
+	"clientInfo\x12Q\n" +
+	"\x13client_capabilities\x18\x03 \x01(\v2 .mcpbridge.v1.ClientCapabilitiesR\x12clientCapabilities\x123\n" +
+	"\tlog_level\x18\x04 \x01(\x0e2\x16.mcpbridge.v1.LogLevelR\blogLevel\x12'\n" +
+	"\x0fprogress_wanted\x18\x05 \x01(\bR\x0eprogressWanted\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x125\n" +
+	"\tprincipal\x18\x06 \x01(\v2\x17.mcpbridge.v1.PrincipalR\tprincipal\x12@\n" +
+	"\aheaders\x18\a \x03(\v2&.mcpbridge.v1.CallContext.HeadersEntryR\aheaders\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
@@ -3421,60 +3421,50 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x16\n" +
 	"\x06issuer\x18\x02 \x01(\tR\x06issuer\x12\x16\n" +
 	"\x06scopes\x18\x03 \x03(\tR\x06scopes\x12\x16\n" +
-	"\x06claims\x18\x04 \x01(\tR\x06claims\"l\n" +
-	"\x0fDiscoverRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xa6\x04\n" +
-	"\x10DiscoverResponse\x12E\n" +
-	"\vserver_info\x18\x01 \x01(\v2\x1c.mcpbridge.v1.ImplementationB\x06\xa2\x8b#\x02`\x01R\n" +
-	"serverInfo\x12L\n" +
-	"\fcapabilities\x18\x02 \x01(\v2 .mcpbridge.v1.ServerCapabilitiesB\x06\xa2\x8b#\x02(\x01R\fcapabilities\x12'\n" +
-	"\finstructions\x18\x03 \x01(\tH\x00R\finstructions\x88\x01\x01\x12A\n" +
-	"\x12supported_versions\x18\x04 \x03(\tB\x12\xa2\x8b#\x0e(\x01B\n" +
-	"2026-07-28R\x11supportedVersions\x12/\n" +
-	"\x06ttl_ms\x18\x05 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
-	"\vcache_scope\x18\x06 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28R\n" +
-	"cacheScope\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12;\n" +
-	"\x06limits\x18\a \x01(\v2\x1b.mcpbridge.v1.BackendLimitsB\x06\xa2\x8b#\x02`\x01R\x06limits\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\x0f\n" +
+	"\x06claims\x18\x04 \x01(\tR\x06claims\"\\\n" +
+	"\x0fDiscoverRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa7\x03\n" +
+	"\x10DiscoverResponse\x12=\n" +
+	"\vserver_info\x18\x01 \x01(\v2\x1c.mcpbridge.v1.ImplementationR\n" +
+	"serverInfo\x12D\n" +
+	"\fcapabilities\x18\x02 \x01(\v2 .mcpbridge.v1.ServerCapabilitiesR\fcapabilities\x12'\n" +
+	"\finstructions\x18\x03 \x01(\tH\x00R\finstructions\x88\x01\x01\x12-\n" +
+	"\x12supported_versions\x18\x04 \x03(\tR\x11supportedVersions\x12\x1a\n" +
+	"\x06ttl_ms\x18\x05 \x01(\x03H\x01R\x05ttlMs\x88\x01\x01\x12\x1f\n" +
+	"\vcache_scope\x18\x06 \x01(\tR\n" +
+	"cacheScope\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x123\n" +
+	"\x06limits\x18\a \x01(\v2\x1b.mcpbridge.v1.BackendLimitsR\x06limits\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
 	"\r_instructionsB\t\n" +
 	"\a_ttl_ms\"_\n" +
 	"\rBackendLimits\x125\n" +
 	"\x14max_concurrent_calls\x18\x01 \x01(\rH\x00R\x12maxConcurrentCalls\x88\x01\x01B\x17\n" +
-	"\x15_max_concurrent_calls\"\x95\x01\n" +
-	"\x10ListToolsRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
-	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xc0\x02\n" +
-	"\x11ListToolsResponse\x120\n" +
-	"\x05tools\x18\x01 \x03(\v2\x12.mcpbridge.v1.ToolB\x06\xa2\x8b#\x02(\x01R\x05tools\x12$\n" +
+	"\x15_max_concurrent_calls\"\x85\x01\n" +
+	"\x10ListToolsRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x1b\n" +
+	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\t\n" +
+	"\a_cursor\"\xe5\x01\n" +
+	"\x11ListToolsResponse\x12(\n" +
+	"\x05tools\x18\x01 \x03(\v2\x12.mcpbridge.v1.ToolR\x05tools\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
-	"nextCursor\x88\x01\x01\x12/\n" +
-	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
-	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28R\n" +
-	"cacheScope\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\x0e\n" +
+	"nextCursor\x88\x01\x01\x12\x1a\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x03H\x01R\x05ttlMs\x88\x01\x01\x12\x1f\n" +
+	"\vcache_scope\x18\x04 \x01(\tR\n" +
+	"cacheScope\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_ms\"\xbb\x03\n" +
-	"\x0fCallToolRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12$\n" +
-	"\targuments\x18\x03 \x01(\fB\x06\xa2\x8b#\x02\x10\x01R\targuments\x12l\n" +
-	"\x0finput_responses\x18\x04 \x03(\v21.mcpbridge.v1.CallToolRequest.InputResponsesEntryB\x10\xa2\x8b#\fB\n" +
-	"2026-07-28R\x0einputResponses\x12;\n" +
-	"\x05state\x18\x05 \x01(\fB \xa2\x8b#\x1c\n" +
-	"\frequestState \x01B\n" +
-	"2026-07-28H\x00R\x05state\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\x1a^\n" +
+	"\a_ttl_ms\"\xef\x02\n" +
+	"\x0fCallToolRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\targuments\x18\x03 \x01(\fR\targuments\x12Z\n" +
+	"\x0finput_responses\x18\x04 \x03(\v21.mcpbridge.v1.CallToolRequest.InputResponsesEntryR\x0einputResponses\x12\x19\n" +
+	"\x05state\x18\x05 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a^\n" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\b\n" +
@@ -3484,231 +3474,196 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x126\n" +
 	"\x06result\x18\x03 \x01(\v2\x1c.mcpbridge.v1.CallToolResultH\x00R\x06result\x12D\n" +
 	"\x0einput_required\x18\x04 \x01(\v2\x1b.mcpbridge.v1.InputRequiredH\x00R\rinputRequiredB\a\n" +
-	"\x05event\"\x99\x01\n" +
-	"\x14ListResourcesRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
-	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xd0\x02\n" +
-	"\x15ListResourcesResponse\x12<\n" +
-	"\tresources\x18\x01 \x03(\v2\x16.mcpbridge.v1.ResourceB\x06\xa2\x8b#\x02(\x01R\tresources\x12$\n" +
+	"\x05event\"\x89\x01\n" +
+	"\x14ListResourcesRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x1b\n" +
+	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\t\n" +
+	"\a_cursor\"\xf5\x01\n" +
+	"\x15ListResourcesResponse\x124\n" +
+	"\tresources\x18\x01 \x03(\v2\x16.mcpbridge.v1.ResourceR\tresources\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
-	"nextCursor\x88\x01\x01\x12/\n" +
-	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
-	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28R\n" +
-	"cacheScope\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\x0e\n" +
+	"nextCursor\x88\x01\x01\x12\x1a\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x03H\x01R\x05ttlMs\x88\x01\x01\x12\x1f\n" +
+	"\vcache_scope\x18\x04 \x01(\tR\n" +
+	"cacheScope\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_ms\"\xa1\x01\n" +
-	"\x1cListResourceTemplatesRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
-	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xf1\x02\n" +
-	"\x1dListResourceTemplatesResponse\x12U\n" +
-	"\x12resource_templates\x18\x01 \x03(\v2\x1e.mcpbridge.v1.ResourceTemplateB\x06\xa2\x8b#\x02(\x01R\x11resourceTemplates\x12$\n" +
+	"\a_ttl_ms\"\x91\x01\n" +
+	"\x1cListResourceTemplatesRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x1b\n" +
+	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\t\n" +
+	"\a_cursor\"\x96\x02\n" +
+	"\x1dListResourceTemplatesResponse\x12M\n" +
+	"\x12resource_templates\x18\x01 \x03(\v2\x1e.mcpbridge.v1.ResourceTemplateR\x11resourceTemplates\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
-	"nextCursor\x88\x01\x01\x12/\n" +
-	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
-	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28R\n" +
-	"cacheScope\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\x0e\n" +
+	"nextCursor\x88\x01\x01\x12\x1a\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x03H\x01R\x05ttlMs\x88\x01\x01\x12\x1f\n" +
+	"\vcache_scope\x18\x04 \x01(\tR\n" +
+	"cacheScope\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_ms\"\xa7\x03\n" +
+	"\a_ttl_ms\"\xe6\x02\n" +
 	"\x10ResourceTemplate\x12!\n" +
 	"\furi_template\x18\x01 \x01(\tR\vuriTemplate\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
-	"\x05title\x18\x03 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x00R\x05title\x88\x01\x01\x12%\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
+	"\x05title\x18\x03 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x04 \x01(\tH\x01R\vdescription\x88\x01\x01\x12 \n" +
 	"\tmime_type\x18\x05 \x01(\tH\x02R\bmimeType\x88\x01\x01\x12;\n" +
-	"\vannotations\x18\x06 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12:\n" +
-	"\x05icons\x18\a \x03(\v2\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x05icons\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\vannotations\x18\x06 \x01(\v2\x19.mcpbridge.v1.AnnotationsR\vannotations\x12(\n" +
+	"\x05icons\x18\a \x03(\v2\x12.mcpbridge.v1.IconR\x05icons\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\f\n" +
 	"\n" +
-	"_mime_type\"\x9b\x03\n" +
-	"\x13ReadResourceRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x10\n" +
-	"\x03uri\x18\x02 \x01(\tR\x03uri\x12p\n" +
-	"\x0finput_responses\x18\x03 \x03(\v25.mcpbridge.v1.ReadResourceRequest.InputResponsesEntryB\x10\xa2\x8b#\fB\n" +
-	"2026-07-28R\x0einputResponses\x12;\n" +
-	"\x05state\x18\x04 \x01(\fB \xa2\x8b#\x1c\n" +
-	"\frequestState \x01B\n" +
-	"2026-07-28H\x00R\x05state\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\x1a^\n" +
+	"_mime_type\"\xd7\x02\n" +
+	"\x13ReadResourceRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x10\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri\x12^\n" +
+	"\x0finput_responses\x18\x03 \x03(\v25.mcpbridge.v1.ReadResourceRequest.InputResponsesEntryR\x0einputResponses\x12\x19\n" +
+	"\x05state\x18\x04 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a^\n" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\b\n" +
-	"\x06_state\"\x9d\x02\n" +
-	"\x12ReadResourceResult\x12B\n" +
-	"\bcontents\x18\x01 \x03(\v2\x1e.mcpbridge.v1.ResourceContentsB\x06\xa2\x8b#\x02(\x01R\bcontents\x12/\n" +
-	"\x06ttl_ms\x18\x02 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x00R\x05ttlMs\x88\x01\x01\x12<\n" +
-	"\vcache_scope\x18\x03 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28R\n" +
-	"cacheScope\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\t\n" +
+	"\x06_state\"\xc2\x01\n" +
+	"\x12ReadResourceResult\x12:\n" +
+	"\bcontents\x18\x01 \x03(\v2\x1e.mcpbridge.v1.ResourceContentsR\bcontents\x12\x1a\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03H\x00R\x05ttlMs\x88\x01\x01\x12\x1f\n" +
+	"\vcache_scope\x18\x03 \x01(\tR\n" +
+	"cacheScope\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\t\n" +
 	"\a_ttl_ms\"\x85\x02\n" +
 	"\x14ReadResourceResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.mcpbridge.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x12:\n" +
 	"\x06result\x18\x03 \x01(\v2 .mcpbridge.v1.ReadResourceResultH\x00R\x06result\x12D\n" +
 	"\x0einput_required\x18\x04 \x01(\v2\x1b.mcpbridge.v1.InputRequiredH\x00R\rinputRequiredB\a\n" +
-	"\x05event\"\x97\x01\n" +
-	"\x12ListPromptsRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x1b\n" +
-	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\t\n" +
-	"\a_cursor\"\xc8\x02\n" +
-	"\x13ListPromptsResponse\x126\n" +
-	"\aprompts\x18\x01 \x03(\v2\x14.mcpbridge.v1.PromptB\x06\xa2\x8b#\x02(\x01R\aprompts\x12$\n" +
+	"\x05event\"\x87\x01\n" +
+	"\x12ListPromptsRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x1b\n" +
+	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\t\n" +
+	"\a_cursor\"\xed\x01\n" +
+	"\x13ListPromptsResponse\x12.\n" +
+	"\aprompts\x18\x01 \x03(\v2\x14.mcpbridge.v1.PromptR\aprompts\x12$\n" +
 	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
-	"nextCursor\x88\x01\x01\x12/\n" +
-	"\x06ttl_ms\x18\x03 \x01(\x03B\x13\xa2\x8b#\x0f2\x010B\n" +
-	"2026-07-28H\x01R\x05ttlMs\x88\x01\x01\x12<\n" +
-	"\vcache_scope\x18\x04 \x01(\tB\x1b\xa2\x8b#\x172\t\"private\"B\n" +
-	"2026-07-28R\n" +
-	"cacheScope\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\x0e\n" +
+	"nextCursor\x88\x01\x01\x12\x1a\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x03H\x01R\x05ttlMs\x88\x01\x01\x12\x1f\n" +
+	"\vcache_scope\x18\x04 \x01(\tR\n" +
+	"cacheScope\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_ms\"\xc9\x02\n" +
+	"\a_ttl_ms\"\x88\x02\n" +
 	"\x06Prompt\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x00R\x05title\x88\x01\x01\x12%\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12:\n" +
-	"\targuments\x18\x04 \x03(\v2\x1c.mcpbridge.v1.PromptArgumentR\targuments\x12:\n" +
-	"\x05icons\x18\x05 \x03(\v2\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x05icons\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\targuments\x18\x04 \x03(\v2\x1c.mcpbridge.v1.PromptArgumentR\targuments\x12(\n" +
+	"\x05icons\x18\x05 \x03(\v2\x12.mcpbridge.v1.IconR\x05icons\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
-	"\f_description\"\xde\x01\n" +
+	"\f_description\"\xc4\x01\n" +
 	"\x0ePromptArgument\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x00R\x05title\x88\x01\x01\x12%\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12\x1f\n" +
-	"\brequired\x18\x04 \x01(\bH\x02R\brequired\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\brequired\x18\x04 \x01(\bH\x02R\brequired\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\v\n" +
-	"\t_required\"\xa2\x04\n" +
-	"\x10GetPromptRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12\x12\n" +
+	"\t_required\"\xde\x03\n" +
+	"\x10GetPromptRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12K\n" +
-	"\targuments\x18\x03 \x03(\v2-.mcpbridge.v1.GetPromptRequest.ArgumentsEntryR\targuments\x12m\n" +
-	"\x0finput_responses\x18\x04 \x03(\v22.mcpbridge.v1.GetPromptRequest.InputResponsesEntryB\x10\xa2\x8b#\fB\n" +
-	"2026-07-28R\x0einputResponses\x12;\n" +
-	"\x05state\x18\x05 \x01(\fB \xa2\x8b#\x1c\n" +
-	"\frequestState \x01B\n" +
-	"2026-07-28H\x00R\x05state\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\x1a<\n" +
+	"\targuments\x18\x03 \x03(\v2-.mcpbridge.v1.GetPromptRequest.ArgumentsEntryR\targuments\x12[\n" +
+	"\x0finput_responses\x18\x04 \x03(\v22.mcpbridge.v1.GetPromptRequest.InputResponsesEntryR\x0einputResponses\x12\x19\n" +
+	"\x05state\x18\x05 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a<\n" +
 	"\x0eArgumentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a^\n" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\b\n" +
-	"\x06_state\"\xd4\x01\n" +
+	"\x06_state\"\xab\x01\n" +
 	"\x0fGetPromptResult\x12%\n" +
-	"\vdescription\x18\x01 \x01(\tH\x00R\vdescription\x88\x01\x01\x12?\n" +
-	"\bmessages\x18\x02 \x03(\v2\x1b.mcpbridge.v1.PromptMessageB\x06\xa2\x8b#\x02(\x01R\bmessages\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\x0e\n" +
-	"\f_description\"\x87\x01\n" +
-	"\rPromptMessage\x12\x1a\n" +
-	"\x04role\x18\x01 \x01(\tB\x06\xa2\x8b#\x02(\x01R\x04role\x12<\n" +
-	"\acontent\x18\x02 \x01(\v2\x1a.mcpbridge.v1.ContentBlockB\x06\xa2\x8b#\x02(\x01R\acontent\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xff\x01\n" +
+	"\vdescription\x18\x01 \x01(\tH\x00R\vdescription\x88\x01\x01\x127\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1b.mcpbridge.v1.PromptMessageR\bmessages\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
+	"\f_description\"o\n" +
+	"\rPromptMessage\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x124\n" +
+	"\acontent\x18\x02 \x01(\v2\x1a.mcpbridge.v1.ContentBlockR\acontent\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xff\x01\n" +
 	"\x11GetPromptResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.mcpbridge.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x127\n" +
 	"\x06result\x18\x03 \x01(\v2\x1d.mcpbridge.v1.GetPromptResultH\x00R\x06result\x12D\n" +
 	"\x0einput_required\x18\x04 \x01(\v2\x1b.mcpbridge.v1.InputRequiredH\x00R\rinputRequiredB\a\n" +
-	"\x05event\"\xda\x02\n" +
-	"\x0fCompleteRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12;\n" +
-	"\x03ref\x18\x02 \x01(\v2!.mcpbridge.v1.CompletionReferenceB\x06\xa2\x8b#\x02(\x01R\x03ref\x12D\n" +
-	"\bargument\x18\x03 \x01(\v2 .mcpbridge.v1.CompletionArgumentB\x06\xa2\x8b#\x02(\x01R\bargument\x12i\n" +
-	"\x12completion_context\x18\x04 \x01(\v2\x1f.mcpbridge.v1.CompletionContextB\x19\xa2\x8b#\x15\n" +
-	"\acontextB\n" +
-	"2025-06-18R\x11completionContext\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xe8\x01\n" +
-	"\x13CompletionReference\x12I\n" +
-	"\x06prompt\x18\x01 \x01(\v2\x1d.mcpbridge.v1.PromptReferenceB\x10\xa2\x8b#\f\n" +
-	"\n" +
-	"ref/promptH\x00R\x06prompt\x12Q\n" +
-	"\bresource\x18\x02 \x01(\v2\x1f.mcpbridge.v1.ResourceReferenceB\x12\xa2\x8b#\x0e\n" +
-	"\fref/resourceH\x00R\bresource\x12\x1a\n" +
-	"\x03raw\x18\x03 \x01(\tB\x06\xa2\x8b#\x02\x10\x01H\x00R\x03raw:\n" +
-	"\xa2\x8b#\x06\n" +
-	"\x04typeB\v\n" +
-	"\treference\"z\n" +
+	"\x05event\"\x9f\x02\n" +
+	"\x0fCompleteRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x123\n" +
+	"\x03ref\x18\x02 \x01(\v2!.mcpbridge.v1.CompletionReferenceR\x03ref\x12<\n" +
+	"\bargument\x18\x03 \x01(\v2 .mcpbridge.v1.CompletionArgumentR\bargument\x12N\n" +
+	"\x12completion_context\x18\x04 \x01(\v2\x1f.mcpbridge.v1.CompletionContextR\x11completionContext\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xae\x01\n" +
+	"\x13CompletionReference\x127\n" +
+	"\x06prompt\x18\x01 \x01(\v2\x1d.mcpbridge.v1.PromptReferenceH\x00R\x06prompt\x12=\n" +
+	"\bresource\x18\x02 \x01(\v2\x1f.mcpbridge.v1.ResourceReferenceH\x00R\bresource\x12\x12\n" +
+	"\x03raw\x18\x03 \x01(\tH\x00R\x03rawB\v\n" +
+	"\treference\"`\n" +
 	"\x0fPromptReference\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x00R\x05title\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
-	"\x06_title\"C\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
+	"\x06_title\";\n" +
 	"\x11ResourceReference\x12\x10\n" +
-	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\\\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"T\n" +
 	"\x12CompletionArgument\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xbd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xb5\x01\n" +
 	"\x11CompletionContext\x12L\n" +
-	"\targuments\x18\x01 \x03(\v2..mcpbridge.v1.CompletionContext.ArgumentsEntryR\targuments\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\x1a<\n" +
+	"\targuments\x18\x01 \x03(\v2..mcpbridge.v1.CompletionContext.ArgumentsEntryR\targuments\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a<\n" +
 	"\x0eArgumentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9f\x01\n" +
-	"\x10CompleteResponse\x12@\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"v\n" +
+	"\x10CompleteResponse\x128\n" +
 	"\n" +
-	"completion\x18\x01 \x01(\v2\x18.mcpbridge.v1.CompletionB\x06\xa2\x8b#\x02(\x01R\n" +
-	"completion\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcomplete\"\x9c\x01\n" +
+	"completion\x18\x01 \x01(\v2\x18.mcpbridge.v1.CompletionR\n" +
+	"completion\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\x8c\x01\n" +
 	"\n" +
-	"Completion\x12\x1e\n" +
-	"\x06values\x18\x01 \x03(\tB\x06\xa2\x8b#\x02(\x01R\x06values\x12\x19\n" +
+	"Completion\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x03H\x00R\x05total\x88\x01\x01\x12\x1e\n" +
-	"\bhas_more\x18\x03 \x01(\bH\x01R\ahasMore\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\bhas_more\x18\x03 \x01(\bH\x01R\ahasMore\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_totalB\v\n" +
-	"\t_has_more\"\xba\x01\n" +
-	"\rListenRequest\x12;\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextB\x06\xa2\x8b#\x02X\x01R\acontext\x12N\n" +
-	"\rnotifications\x18\x02 \x01(\v2 .mcpbridge.v1.SubscriptionFilterB\x06\xa2\x8b#\x02(\x01R\rnotifications\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"\xb8\x03\n" +
+	"\t_has_more\"\xa2\x01\n" +
+	"\rListenRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12F\n" +
+	"\rnotifications\x18\x02 \x01(\v2 .mcpbridge.v1.SubscriptionFilterR\rnotifications\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa8\x03\n" +
 	"\x12SubscriptionFilter\x121\n" +
 	"\x12tools_list_changed\x18\x01 \x01(\bH\x00R\x10toolsListChanged\x88\x01\x01\x125\n" +
 	"\x14prompts_list_changed\x18\x02 \x01(\bH\x01R\x12promptsListChanged\x88\x01\x01\x129\n" +
 	"\x16resources_list_changed\x18\x03 \x01(\bH\x02R\x14resourcesListChanged\x88\x01\x01\x125\n" +
-	"\x16resource_subscriptions\x18\x04 \x03(\tR\x15resourceSubscriptions\x12B\n" +
-	"\x16elicitations_completed\x18\x05 \x01(\bB\x06\xa2\x8b#\x02`\x01H\x03R\x15elicitationsCompleted\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x15\n" +
+	"\x16resource_subscriptions\x18\x04 \x03(\tR\x15resourceSubscriptions\x12:\n" +
+	"\x16elicitations_completed\x18\x05 \x01(\bH\x03R\x15elicitationsCompleted\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x15\n" +
 	"\x13_tools_list_changedB\x17\n" +
 	"\x15_prompts_list_changedB\x19\n" +
 	"\x17_resources_list_changedB\x19\n" +
@@ -3721,26 +3676,25 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x10resource_updated\x18\x05 \x01(\v2\x1d.mcpbridge.v1.ResourceUpdatedH\x00R\x0fresourceUpdated\x124\n" +
 	"\x06result\x18\x06 \x01(\v2\x1a.mcpbridge.v1.ListenResultH\x00R\x06result\x12Y\n" +
 	"\x15elicitation_completed\x18\a \x01(\v2\".mcpbridge.v1.ElicitationCompletedH\x00R\x14elicitationCompletedB\a\n" +
-	"\x05event\"x\n" +
+	"\x05event\"g\n" +
 	"\x14ElicitationCompleted\x12%\n" +
-	"\x0eelicitation_id\x18\x01 \x01(\tR\relicitationId\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"Y\n" +
-	"\fListenResult\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcomplete\"\xa6\x01\n" +
-	"\x19SubscriptionsAcknowledged\x12N\n" +
-	"\rnotifications\x18\x01 \x01(\v2 .mcpbridge.v1.SubscriptionFilterB\x06\xa2\x8b#\x02(\x01R\rnotifications\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"H\n" +
-	"\vListChanged\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra\"^\n" +
+	"\x0eelicitation_id\x18\x01 \x01(\tR\relicitationId\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"8\n" +
+	"\fListenResult\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\x8d\x01\n" +
+	"\x19SubscriptionsAcknowledged\x12F\n" +
+	"\rnotifications\x18\x01 \x01(\v2 .mcpbridge.v1.SubscriptionFilterR\rnotifications\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"7\n" +
+	"\vListChanged\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"M\n" +
 	"\x0fResourceUpdated\x12\x10\n" +
-	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra2\xcd\x06\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra2\xcd\x06\n" +
 	"\n" +
 	"McpService\x12I\n" +
 	"\bDiscover\x12\x1d.mcpbridge.v1.DiscoverRequest\x1a\x1e.mcpbridge.v1.DiscoverResponse\x12L\n" +
@@ -3932,7 +3886,6 @@ func file_mcpbridge_v1_service_proto_init() {
 	file_mcpbridge_v1_capability_proto_init()
 	file_mcpbridge_v1_common_proto_init()
 	file_mcpbridge_v1_input_proto_init()
-	file_mcpbridge_v1_json_proto_init()
 	file_mcpbridge_v1_tool_proto_init()
 	file_mcpbridge_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[4].OneofWrappers = []any{}

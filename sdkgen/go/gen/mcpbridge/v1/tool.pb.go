@@ -42,7 +42,7 @@ type Tool struct {
 	// How it runs as a task. 2025-11-25 only.
 	Execution *ToolExecution `protobuf:"bytes,8,opt,name=execution,proto3" json:"execution,omitempty"`
 	// MCP `_meta` as a JSON object. Since 2025-06-18.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -309,7 +309,7 @@ type CallToolResult struct {
 	// Whether it failed. Absent means no. MCP `isError`.
 	IsError *bool `protobuf:"varint,3,opt,name=is_error,json=isError,proto3,oneof" json:"is_error,omitempty"`
 	// MCP `_meta` as a JSON object.
-	Meta string `protobuf:"bytes,14,opt,name=meta,json=_meta,proto3" json:"meta,omitempty"`
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -385,51 +385,42 @@ var File_mcpbridge_v1_tool_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x17mcpbridge/v1/tool.proto\x12\fmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/json.proto\"\xb0\x04\n" +
+	"\x17mcpbridge/v1/tool.proto\x12\fmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\"\x8e\x03\n" +
 	"\x04Tool\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\fB\n" +
-	"2025-06-18H\x00R\x05title\x88\x01\x01\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12>\n" +
-	"\finput_schema\x18\x04 \x01(\tB\x1b\xa2\x8b#\x17\x10\x01(\x012\x11{\"type\":\"object\"}R\vinputSchema\x127\n" +
-	"\routput_schema\x18\x05 \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\foutputSchema\x12Q\n" +
-	"\vannotations\x18\x06 \x01(\v2\x1d.mcpbridge.v1.ToolAnnotationsB\x10\xa2\x8b#\fB\n" +
-	"2025-03-26R\vannotations\x12:\n" +
-	"\x05icons\x18\a \x03(\v2\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\fB\n" +
-	"2025-11-25R\x05icons\x12W\n" +
-	"\texecution\x18\b \x01(\v2\x1b.mcpbridge.v1.ToolExecutionB\x1c\xa2\x8b#\x18B\n" +
-	"2025-11-25J\n" +
-	"2026-07-28R\texecution\x12'\n" +
-	"\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01B\n" +
-	"2025-06-18R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
+	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12!\n" +
+	"\finput_schema\x18\x04 \x01(\tR\vinputSchema\x12#\n" +
+	"\routput_schema\x18\x05 \x01(\tR\foutputSchema\x12?\n" +
+	"\vannotations\x18\x06 \x01(\v2\x1d.mcpbridge.v1.ToolAnnotationsR\vannotations\x12(\n" +
+	"\x05icons\x18\a \x03(\v2\x12.mcpbridge.v1.IconR\x05icons\x129\n" +
+	"\texecution\x18\b \x01(\v2\x1b.mcpbridge.v1.ToolExecutionR\texecution\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
-	"\f_description\"\xda\x02\n" +
+	"\f_description\"\xd2\x02\n" +
 	"\x0fToolAnnotations\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12)\n" +
 	"\x0eread_only_hint\x18\x02 \x01(\bH\x01R\freadOnlyHint\x88\x01\x01\x12.\n" +
 	"\x10destructive_hint\x18\x03 \x01(\bH\x02R\x0fdestructiveHint\x88\x01\x01\x12,\n" +
 	"\x0fidempotent_hint\x18\x04 \x01(\bH\x03R\x0eidempotentHint\x88\x01\x01\x12+\n" +
-	"\x0fopen_world_hint\x18\x05 \x01(\bH\x04R\ropenWorldHint\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\b\n" +
+	"\x0fopen_world_hint\x18\x05 \x01(\bH\x04R\ropenWorldHint\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x11\n" +
 	"\x0f_read_only_hintB\x13\n" +
 	"\x11_destructive_hintB\x12\n" +
 	"\x10_idempotent_hintB\x12\n" +
-	"\x10_open_world_hint\"f\n" +
+	"\x10_open_world_hint\"^\n" +
 	"\rToolExecution\x12&\n" +
-	"\ftask_support\x18\x01 \x01(\tH\x00R\vtaskSupport\x88\x01\x01\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extraB\x0f\n" +
-	"\r_task_support\"\x8b\x02\n" +
-	"\x0eCallToolResult\x12<\n" +
-	"\acontent\x18\x01 \x03(\v2\x1a.mcpbridge.v1.ContentBlockB\x06\xa2\x8b#\x02(\x01R\acontent\x12C\n" +
-	"\x12structured_content\x18\x02 \x01(\fB\x14\xa2\x8b#\x10\x10\x01\x18\x01B\n" +
-	"2025-06-18R\x11structuredContent\x12\x1e\n" +
-	"\bis_error\x18\x03 \x01(\bH\x00R\aisError\x88\x01\x01\x12\x1b\n" +
-	"\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n" +
-	"\x05extra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05extra:\x0e\xa2\x8b#\n" +
-	"2\bcompleteB\v\n" +
+	"\ftask_support\x18\x01 \x01(\tH\x00R\vtaskSupport\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
+	"\r_task_support\"\xcc\x01\n" +
+	"\x0eCallToolResult\x124\n" +
+	"\acontent\x18\x01 \x03(\v2\x1a.mcpbridge.v1.ContentBlockR\acontent\x12-\n" +
+	"\x12structured_content\x18\x02 \x01(\fR\x11structuredContent\x12\x1e\n" +
+	"\bis_error\x18\x03 \x01(\bH\x00R\aisError\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\v\n" +
 	"\t_is_errorB\xa6\x01\n" +
 	"\x10dev.mcpbridge.v1B\tToolProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
@@ -472,7 +463,6 @@ func file_mcpbridge_v1_tool_proto_init() {
 		return
 	}
 	file_mcpbridge_v1_common_proto_init()
-	file_mcpbridge_v1_json_proto_init()
 	file_mcpbridge_v1_tool_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mcpbridge_v1_tool_proto_msgTypes[1].OneofWrappers = []any{}
 	file_mcpbridge_v1_tool_proto_msgTypes[2].OneofWrappers = []any{}

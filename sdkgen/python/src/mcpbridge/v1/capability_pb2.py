@@ -22,10 +22,9 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from mcpbridge.v1 import json_pb2 as mcpbridge_dot_v1_dot_json__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmcpbridge/v1/capability.proto\x12\x0cmcpbridge.v1\x1a\x17mcpbridge/v1/json.proto\"*\n\nCapability\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\x88\x03\n\x12\x43lientCapabilities\x12W\n\x0b\x65licitation\x18\x01 \x01(\x0b\x32#.mcpbridge.v1.ElicitationCapabilityB\x10\xa2\x8b#\x0c\x42\n2025-06-18R\x0b\x65licitation\x12<\n\x08sampling\x18\x02 \x01(\x0b\x32 .mcpbridge.v1.SamplingCapabilityR\x08sampling\x12\x33\n\x05roots\x18\x03 \x01(\x0b\x32\x1d.mcpbridge.v1.RootsCapabilityR\x05roots\x12\x34\n\x05tasks\x18\x04 \x01(\tB\x1e\xa2\x8b#\x1a\x10\x01\x42\n2025-11-25J\n2026-07-28R\x05tasks\x12&\n\nextensions\x18\x05 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\nextensions\x12*\n\x0c\x65xperimental\x18\x06 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x0c\x65xperimental\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\xb3\x01\n\x15\x45licitationCapability\x12>\n\x04\x66orm\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\x04\x66orm\x12<\n\x03url\x18\x02 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\x03url\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"\xba\x01\n\x12SamplingCapability\x12\x44\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\x07\x63ontext\x12@\n\x05tools\x18\x02 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\x05tools\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"z\n\x0fRootsCapability\x12\x38\n\x0clist_changed\x18\x01 \x01(\x08\x42\x10\xa2\x8b#\x0cJ\n2026-07-28H\x00R\x0blistChanged\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x0f\n\r_list_changed\"\xef\x03\n\x12ServerCapabilities\x12\x33\n\x05tools\x18\x01 \x01(\x0b\x32\x1d.mcpbridge.v1.ToolsCapabilityR\x05tools\x12?\n\tresources\x18\x02 \x01(\x0b\x32!.mcpbridge.v1.ResourcesCapabilityR\tresources\x12\x39\n\x07prompts\x18\x03 \x01(\x0b\x32\x1f.mcpbridge.v1.PromptsCapabilityR\x07prompts\x12L\n\x0b\x63ompletions\x18\x04 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityB\x10\xa2\x8b#\x0c\x42\n2025-03-26R\x0b\x63ompletions\x12\x32\n\x07logging\x18\x05 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityR\x07logging\x12\x34\n\x05tasks\x18\x06 \x01(\tB\x1e\xa2\x8b#\x1a\x10\x01\x42\n2025-11-25J\n2026-07-28R\x05tasks\x12&\n\nextensions\x18\x07 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\nextensions\x12*\n\x0c\x65xperimental\x18\x08 \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x0c\x65xperimental\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra\"h\n\x0fToolsCapability\x12&\n\x0clist_changed\x18\x01 \x01(\x08H\x00R\x0blistChanged\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x0f\n\r_list_changed\"\x9d\x01\n\x13ResourcesCapability\x12!\n\tsubscribe\x18\x01 \x01(\x08H\x00R\tsubscribe\x88\x01\x01\x12&\n\x0clist_changed\x18\x02 \x01(\x08H\x01R\x0blistChanged\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x0c\n\n_subscribeB\x0f\n\r_list_changed\"j\n\x11PromptsCapability\x12&\n\x0clist_changed\x18\x01 \x01(\x08H\x00R\x0blistChanged\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x0f\n\r_list_changedB\xac\x01\n\x10\x64\x65v.mcpbridge.v1B\x0f\x43\x61pabilityProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmcpbridge/v1/capability.proto\x12\x0cmcpbridge.v1\"\"\n\nCapability\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"\xbe\x02\n\x12\x43lientCapabilities\x12\x45\n\x0b\x65licitation\x18\x01 \x01(\x0b\x32#.mcpbridge.v1.ElicitationCapabilityR\x0b\x65licitation\x12<\n\x08sampling\x18\x02 \x01(\x0b\x32 .mcpbridge.v1.SamplingCapabilityR\x08sampling\x12\x33\n\x05roots\x18\x03 \x01(\x0b\x32\x1d.mcpbridge.v1.RootsCapabilityR\x05roots\x12\x14\n\x05tasks\x18\x04 \x01(\tR\x05tasks\x12\x1e\n\nextensions\x18\x05 \x01(\tR\nextensions\x12\"\n\x0c\x65xperimental\x18\x06 \x01(\tR\x0c\x65xperimental\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"\x87\x01\n\x15\x45licitationCapability\x12,\n\x04\x66orm\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityR\x04\x66orm\x12*\n\x03url\x18\x02 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityR\x03url\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"\x8e\x01\n\x12SamplingCapability\x12\x32\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityR\x07\x63ontext\x12.\n\x05tools\x18\x02 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityR\x05tools\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"`\n\x0fRootsCapability\x12&\n\x0clist_changed\x18\x01 \x01(\x08H\x00R\x0blistChanged\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0f\n\r_list_changed\"\xa5\x03\n\x12ServerCapabilities\x12\x33\n\x05tools\x18\x01 \x01(\x0b\x32\x1d.mcpbridge.v1.ToolsCapabilityR\x05tools\x12?\n\tresources\x18\x02 \x01(\x0b\x32!.mcpbridge.v1.ResourcesCapabilityR\tresources\x12\x39\n\x07prompts\x18\x03 \x01(\x0b\x32\x1f.mcpbridge.v1.PromptsCapabilityR\x07prompts\x12:\n\x0b\x63ompletions\x18\x04 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityR\x0b\x63ompletions\x12\x32\n\x07logging\x18\x05 \x01(\x0b\x32\x18.mcpbridge.v1.CapabilityR\x07logging\x12\x14\n\x05tasks\x18\x06 \x01(\tR\x05tasks\x12\x1e\n\nextensions\x18\x07 \x01(\tR\nextensions\x12\"\n\x0c\x65xperimental\x18\x08 \x01(\tR\x0c\x65xperimental\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"`\n\x0fToolsCapability\x12&\n\x0clist_changed\x18\x01 \x01(\x08H\x00R\x0blistChanged\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0f\n\r_list_changed\"\x95\x01\n\x13ResourcesCapability\x12!\n\tsubscribe\x18\x01 \x01(\x08H\x00R\tsubscribe\x88\x01\x01\x12&\n\x0clist_changed\x18\x02 \x01(\x08H\x01R\x0blistChanged\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0c\n\n_subscribeB\x0f\n\r_list_changed\"b\n\x11PromptsCapability\x12&\n\x0clist_changed\x18\x01 \x01(\x08H\x00R\x0blistChanged\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0f\n\r_list_changedB\xac\x01\n\x10\x64\x65v.mcpbridge.v1B\x0f\x43\x61pabilityProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,66 +32,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'mcpbridge.v1.capability_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\020dev.mcpbridge.v1B\017CapabilityProtoP\001ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\242\002\003MCB\252\002\014McpBridge.V1\272\002\tMCPBridge\312\002\014McpBridge\\V1\352\002\rMcpBridge::V1'
-  _globals['_CAPABILITY'].fields_by_name['extra']._loaded_options = None
-  _globals['_CAPABILITY'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['elicitation']._loaded_options = None
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['elicitation']._serialized_options = b'\242\213#\014B\n2025-06-18'
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['tasks']._loaded_options = None
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['tasks']._serialized_options = b'\242\213#\032\020\001B\n2025-11-25J\n2026-07-28'
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['extensions']._loaded_options = None
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['extensions']._serialized_options = b'\242\213#\002\020\001'
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['experimental']._loaded_options = None
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['experimental']._serialized_options = b'\242\213#\002\020\001'
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['extra']._loaded_options = None
-  _globals['_CLIENTCAPABILITIES'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_ELICITATIONCAPABILITY'].fields_by_name['form']._loaded_options = None
-  _globals['_ELICITATIONCAPABILITY'].fields_by_name['form']._serialized_options = b'\242\213#\014B\n2025-11-25'
-  _globals['_ELICITATIONCAPABILITY'].fields_by_name['url']._loaded_options = None
-  _globals['_ELICITATIONCAPABILITY'].fields_by_name['url']._serialized_options = b'\242\213#\014B\n2025-11-25'
-  _globals['_ELICITATIONCAPABILITY'].fields_by_name['extra']._loaded_options = None
-  _globals['_ELICITATIONCAPABILITY'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_SAMPLINGCAPABILITY'].fields_by_name['context']._loaded_options = None
-  _globals['_SAMPLINGCAPABILITY'].fields_by_name['context']._serialized_options = b'\242\213#\014B\n2025-11-25'
-  _globals['_SAMPLINGCAPABILITY'].fields_by_name['tools']._loaded_options = None
-  _globals['_SAMPLINGCAPABILITY'].fields_by_name['tools']._serialized_options = b'\242\213#\014B\n2025-11-25'
-  _globals['_SAMPLINGCAPABILITY'].fields_by_name['extra']._loaded_options = None
-  _globals['_SAMPLINGCAPABILITY'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_ROOTSCAPABILITY'].fields_by_name['list_changed']._loaded_options = None
-  _globals['_ROOTSCAPABILITY'].fields_by_name['list_changed']._serialized_options = b'\242\213#\014J\n2026-07-28'
-  _globals['_ROOTSCAPABILITY'].fields_by_name['extra']._loaded_options = None
-  _globals['_ROOTSCAPABILITY'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_SERVERCAPABILITIES'].fields_by_name['completions']._loaded_options = None
-  _globals['_SERVERCAPABILITIES'].fields_by_name['completions']._serialized_options = b'\242\213#\014B\n2025-03-26'
-  _globals['_SERVERCAPABILITIES'].fields_by_name['tasks']._loaded_options = None
-  _globals['_SERVERCAPABILITIES'].fields_by_name['tasks']._serialized_options = b'\242\213#\032\020\001B\n2025-11-25J\n2026-07-28'
-  _globals['_SERVERCAPABILITIES'].fields_by_name['extensions']._loaded_options = None
-  _globals['_SERVERCAPABILITIES'].fields_by_name['extensions']._serialized_options = b'\242\213#\002\020\001'
-  _globals['_SERVERCAPABILITIES'].fields_by_name['experimental']._loaded_options = None
-  _globals['_SERVERCAPABILITIES'].fields_by_name['experimental']._serialized_options = b'\242\213#\002\020\001'
-  _globals['_SERVERCAPABILITIES'].fields_by_name['extra']._loaded_options = None
-  _globals['_SERVERCAPABILITIES'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_TOOLSCAPABILITY'].fields_by_name['extra']._loaded_options = None
-  _globals['_TOOLSCAPABILITY'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_RESOURCESCAPABILITY'].fields_by_name['extra']._loaded_options = None
-  _globals['_RESOURCESCAPABILITY'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_PROMPTSCAPABILITY'].fields_by_name['extra']._loaded_options = None
-  _globals['_PROMPTSCAPABILITY'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_CAPABILITY']._serialized_start=72
-  _globals['_CAPABILITY']._serialized_end=114
-  _globals['_CLIENTCAPABILITIES']._serialized_start=117
-  _globals['_CLIENTCAPABILITIES']._serialized_end=509
-  _globals['_ELICITATIONCAPABILITY']._serialized_start=512
-  _globals['_ELICITATIONCAPABILITY']._serialized_end=691
-  _globals['_SAMPLINGCAPABILITY']._serialized_start=694
-  _globals['_SAMPLINGCAPABILITY']._serialized_end=880
-  _globals['_ROOTSCAPABILITY']._serialized_start=882
-  _globals['_ROOTSCAPABILITY']._serialized_end=1004
-  _globals['_SERVERCAPABILITIES']._serialized_start=1007
-  _globals['_SERVERCAPABILITIES']._serialized_end=1502
-  _globals['_TOOLSCAPABILITY']._serialized_start=1504
-  _globals['_TOOLSCAPABILITY']._serialized_end=1608
-  _globals['_RESOURCESCAPABILITY']._serialized_start=1611
-  _globals['_RESOURCESCAPABILITY']._serialized_end=1768
-  _globals['_PROMPTSCAPABILITY']._serialized_start=1770
-  _globals['_PROMPTSCAPABILITY']._serialized_end=1876
+  _globals['_CAPABILITY']._serialized_start=47
+  _globals['_CAPABILITY']._serialized_end=81
+  _globals['_CLIENTCAPABILITIES']._serialized_start=84
+  _globals['_CLIENTCAPABILITIES']._serialized_end=402
+  _globals['_ELICITATIONCAPABILITY']._serialized_start=405
+  _globals['_ELICITATIONCAPABILITY']._serialized_end=540
+  _globals['_SAMPLINGCAPABILITY']._serialized_start=543
+  _globals['_SAMPLINGCAPABILITY']._serialized_end=685
+  _globals['_ROOTSCAPABILITY']._serialized_start=687
+  _globals['_ROOTSCAPABILITY']._serialized_end=783
+  _globals['_SERVERCAPABILITIES']._serialized_start=786
+  _globals['_SERVERCAPABILITIES']._serialized_end=1207
+  _globals['_TOOLSCAPABILITY']._serialized_start=1209
+  _globals['_TOOLSCAPABILITY']._serialized_end=1305
+  _globals['_RESOURCESCAPABILITY']._serialized_start=1308
+  _globals['_RESOURCESCAPABILITY']._serialized_end=1457
+  _globals['_PROMPTSCAPABILITY']._serialized_start=1459
+  _globals['_PROMPTSCAPABILITY']._serialized_end=1557
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,3 @@
-from mcpbridge.v1 import json_pb2 as _json_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping

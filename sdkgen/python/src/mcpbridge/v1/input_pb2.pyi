@@ -1,5 +1,4 @@
 from mcpbridge.v1 import common_pb2 as _common_pb2
-from mcpbridge.v1 import json_pb2 as _json_pb2
 from mcpbridge.v1 import tool_pb2 as _tool_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper

@@ -1,7 +1,6 @@
 from mcpbridge.v1 import capability_pb2 as _capability_pb2
 from mcpbridge.v1 import common_pb2 as _common_pb2
 from mcpbridge.v1 import input_pb2 as _input_pb2
-from mcpbridge.v1 import json_pb2 as _json_pb2
 from mcpbridge.v1 import tool_pb2 as _tool_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

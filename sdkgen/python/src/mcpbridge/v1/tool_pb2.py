@@ -23,10 +23,9 @@ _sym_db = _symbol_database.Default()
 
 
 from mcpbridge.v1 import common_pb2 as mcpbridge_dot_v1_dot_common__pb2
-from mcpbridge.v1 import json_pb2 as mcpbridge_dot_v1_dot_json__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17mcpbridge/v1/tool.proto\x12\x0cmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/json.proto\"\xb0\x04\n\x04Tool\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12+\n\x05title\x18\x02 \x01(\tB\x10\xa2\x8b#\x0c\x42\n2025-06-18H\x00R\x05title\x88\x01\x01\x12%\n\x0b\x64\x65scription\x18\x03 \x01(\tH\x01R\x0b\x64\x65scription\x88\x01\x01\x12>\n\x0cinput_schema\x18\x04 \x01(\tB\x1b\xa2\x8b#\x17\x10\x01(\x01\x32\x11{\"type\":\"object\"}R\x0binputSchema\x12\x37\n\routput_schema\x18\x05 \x01(\tB\x12\xa2\x8b#\x0e\x10\x01\x42\n2025-06-18R\x0coutputSchema\x12Q\n\x0b\x61nnotations\x18\x06 \x01(\x0b\x32\x1d.mcpbridge.v1.ToolAnnotationsB\x10\xa2\x8b#\x0c\x42\n2025-03-26R\x0b\x61nnotations\x12:\n\x05icons\x18\x07 \x03(\x0b\x32\x12.mcpbridge.v1.IconB\x10\xa2\x8b#\x0c\x42\n2025-11-25R\x05icons\x12W\n\texecution\x18\x08 \x01(\x0b\x32\x1b.mcpbridge.v1.ToolExecutionB\x1c\xa2\x8b#\x18\x42\n2025-11-25J\n2026-07-28R\texecution\x12\'\n\x04meta\x18\x0e \x01(\tB\x12\xa2\x8b#\x0e\x10\x01\x42\n2025-06-18R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x08\n\x06_titleB\x0e\n\x0c_description\"\xda\x02\n\x0fToolAnnotations\x12\x19\n\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12)\n\x0eread_only_hint\x18\x02 \x01(\x08H\x01R\x0creadOnlyHint\x88\x01\x01\x12.\n\x10\x64\x65structive_hint\x18\x03 \x01(\x08H\x02R\x0f\x64\x65structiveHint\x88\x01\x01\x12,\n\x0fidempotent_hint\x18\x04 \x01(\x08H\x03R\x0eidempotentHint\x88\x01\x01\x12+\n\x0fopen_world_hint\x18\x05 \x01(\x08H\x04R\ropenWorldHint\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x08\n\x06_titleB\x11\n\x0f_read_only_hintB\x13\n\x11_destructive_hintB\x12\n\x10_idempotent_hintB\x12\n\x10_open_world_hint\"f\n\rToolExecution\x12&\n\x0ctask_support\x18\x01 \x01(\tH\x00R\x0btaskSupport\x88\x01\x01\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtraB\x0f\n\r_task_support\"\x8b\x02\n\x0e\x43\x61llToolResult\x12<\n\x07\x63ontent\x18\x01 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockB\x06\xa2\x8b#\x02(\x01R\x07\x63ontent\x12\x43\n\x12structured_content\x18\x02 \x01(\x0c\x42\x14\xa2\x8b#\x10\x10\x01\x18\x01\x42\n2025-06-18R\x11structuredContent\x12\x1e\n\x08is_error\x18\x03 \x01(\x08H\x00R\x07isError\x88\x01\x01\x12\x1b\n\x04meta\x18\x0e \x01(\tB\x06\xa2\x8b#\x02\x10\x01R\x05_meta\x12\x1c\n\x05\x65xtra\x18\x0f \x01(\tB\x06\xa2\x8b#\x02P\x01R\x05\x65xtra:\x0e\xa2\x8b#\n2\x08\x63ompleteB\x0b\n\t_is_errorB\xa6\x01\n\x10\x64\x65v.mcpbridge.v1B\tToolProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17mcpbridge/v1/tool.proto\x12\x0cmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\"\x8e\x03\n\x04Tool\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n\x0b\x64\x65scription\x18\x03 \x01(\tH\x01R\x0b\x64\x65scription\x88\x01\x01\x12!\n\x0cinput_schema\x18\x04 \x01(\tR\x0binputSchema\x12#\n\routput_schema\x18\x05 \x01(\tR\x0coutputSchema\x12?\n\x0b\x61nnotations\x18\x06 \x01(\x0b\x32\x1d.mcpbridge.v1.ToolAnnotationsR\x0b\x61nnotations\x12(\n\x05icons\x18\x07 \x03(\x0b\x32\x12.mcpbridge.v1.IconR\x05icons\x12\x39\n\texecution\x18\x08 \x01(\x0b\x32\x1b.mcpbridge.v1.ToolExecutionR\texecution\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x08\n\x06_titleB\x0e\n\x0c_description\"\xd2\x02\n\x0fToolAnnotations\x12\x19\n\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12)\n\x0eread_only_hint\x18\x02 \x01(\x08H\x01R\x0creadOnlyHint\x88\x01\x01\x12.\n\x10\x64\x65structive_hint\x18\x03 \x01(\x08H\x02R\x0f\x64\x65structiveHint\x88\x01\x01\x12,\n\x0fidempotent_hint\x18\x04 \x01(\x08H\x03R\x0eidempotentHint\x88\x01\x01\x12+\n\x0fopen_world_hint\x18\x05 \x01(\x08H\x04R\ropenWorldHint\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x08\n\x06_titleB\x11\n\x0f_read_only_hintB\x13\n\x11_destructive_hintB\x12\n\x10_idempotent_hintB\x12\n\x10_open_world_hint\"^\n\rToolExecution\x12&\n\x0ctask_support\x18\x01 \x01(\tH\x00R\x0btaskSupport\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0f\n\r_task_support\"\xcc\x01\n\x0e\x43\x61llToolResult\x12\x34\n\x07\x63ontent\x18\x01 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockR\x07\x63ontent\x12-\n\x12structured_content\x18\x02 \x01(\x0cR\x11structuredContent\x12\x1e\n\x08is_error\x18\x03 \x01(\x08H\x00R\x07isError\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0b\n\t_is_errorB\xa6\x01\n\x10\x64\x65v.mcpbridge.v1B\tToolProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,42 +33,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'mcpbridge.v1.tool_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\020dev.mcpbridge.v1B\tToolProtoP\001ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\242\002\003MCB\252\002\014McpBridge.V1\272\002\tMCPBridge\312\002\014McpBridge\\V1\352\002\rMcpBridge::V1'
-  _globals['_TOOL'].fields_by_name['title']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['title']._serialized_options = b'\242\213#\014B\n2025-06-18'
-  _globals['_TOOL'].fields_by_name['input_schema']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['input_schema']._serialized_options = b'\242\213#\027\020\001(\0012\021{\"type\":\"object\"}'
-  _globals['_TOOL'].fields_by_name['output_schema']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['output_schema']._serialized_options = b'\242\213#\016\020\001B\n2025-06-18'
-  _globals['_TOOL'].fields_by_name['annotations']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['annotations']._serialized_options = b'\242\213#\014B\n2025-03-26'
-  _globals['_TOOL'].fields_by_name['icons']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['icons']._serialized_options = b'\242\213#\014B\n2025-11-25'
-  _globals['_TOOL'].fields_by_name['execution']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['execution']._serialized_options = b'\242\213#\030B\n2025-11-25J\n2026-07-28'
-  _globals['_TOOL'].fields_by_name['meta']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['meta']._serialized_options = b'\242\213#\016\020\001B\n2025-06-18'
-  _globals['_TOOL'].fields_by_name['extra']._loaded_options = None
-  _globals['_TOOL'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_TOOLANNOTATIONS'].fields_by_name['extra']._loaded_options = None
-  _globals['_TOOLANNOTATIONS'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_TOOLEXECUTION'].fields_by_name['extra']._loaded_options = None
-  _globals['_TOOLEXECUTION'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_CALLTOOLRESULT'].fields_by_name['content']._loaded_options = None
-  _globals['_CALLTOOLRESULT'].fields_by_name['content']._serialized_options = b'\242\213#\002(\001'
-  _globals['_CALLTOOLRESULT'].fields_by_name['structured_content']._loaded_options = None
-  _globals['_CALLTOOLRESULT'].fields_by_name['structured_content']._serialized_options = b'\242\213#\020\020\001\030\001B\n2025-06-18'
-  _globals['_CALLTOOLRESULT'].fields_by_name['meta']._loaded_options = None
-  _globals['_CALLTOOLRESULT'].fields_by_name['meta']._serialized_options = b'\242\213#\002\020\001'
-  _globals['_CALLTOOLRESULT'].fields_by_name['extra']._loaded_options = None
-  _globals['_CALLTOOLRESULT'].fields_by_name['extra']._serialized_options = b'\242\213#\002P\001'
-  _globals['_CALLTOOLRESULT']._loaded_options = None
-  _globals['_CALLTOOLRESULT']._serialized_options = b'\242\213#\n2\010complete'
-  _globals['_TOOL']._serialized_start=94
-  _globals['_TOOL']._serialized_end=654
-  _globals['_TOOLANNOTATIONS']._serialized_start=657
-  _globals['_TOOLANNOTATIONS']._serialized_end=1003
-  _globals['_TOOLEXECUTION']._serialized_start=1005
-  _globals['_TOOLEXECUTION']._serialized_end=1107
-  _globals['_CALLTOOLRESULT']._serialized_start=1110
-  _globals['_CALLTOOLRESULT']._serialized_end=1377
+  _globals['_TOOL']._serialized_start=69
+  _globals['_TOOL']._serialized_end=467
+  _globals['_TOOLANNOTATIONS']._serialized_start=470
+  _globals['_TOOLANNOTATIONS']._serialized_end=808
+  _globals['_TOOLEXECUTION']._serialized_start=810
+  _globals['_TOOLEXECUTION']._serialized_end=904
+  _globals['_CALLTOOLRESULT']._serialized_start=907
+  _globals['_CALLTOOLRESULT']._serialized_end=1111
 # @@protoc_insertion_point(module_scope)

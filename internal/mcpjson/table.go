@@ -1,0 +1,324 @@
+package mcpjson
+
+import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+)
+
+// This file defines how the messages of the contract are written in MCP's JSON, where that differs from these rules:
+//
+//   - A field is a member with the field's name in lowerCamelCase.
+//   - A string, number, bool or enum without `optional` is required and always written, unless it has a fallback. Other
+//     fields are written if they are set.
+//   - `meta` is the object `_meta`, and `extra` contains the members without a field.
+
+// A row describes the JSON of a message.
+type row struct {
+	// tag, if not empty, makes the message a union: this member of the JSON object selects the field of the only oneof.
+	// The members of the field's message are beside it.
+	tag string
+	// content is the member of a union that contains the field's message instead.
+	content string
+	// tagDefault is the field that is meant if there is no tag.
+	tagDefault protoreflect.Name
+	// tagSince is the first revision that writes the tag. Older ones have only tagDefault.
+	tagSince bridge.Revision
+	// untagged makes the message a union without a tag: fieldRow.when selects the field.
+	untagged bool
+	// resultType is the value of `resultType` since 2026-07-28, if the message is a result.
+	resultType string
+	// hop are members between two peers that are not forwarded.
+	hop    []string
+	fields fields
+}
+
+type fields map[protoreflect.Name]fieldRow
+
+// A fieldRow describes the JSON of a field.
+type fieldRow struct {
+	// name is the name of the member, if it is not the field's name in lowerCamelCase.
+	name string
+	// tagValue is the value of the tag that selects the field of a union, if it is not the field's name.
+	tagValue string
+	// when is the member that selects the field of a union without a tag.
+	when string
+	// json is set if the field holds JSON text. If the text is empty, there is no member.
+	json jsonText
+	// text means that the bytes are written as a string of the same UTF-8 text, not in base64.
+	text bool
+	// required means that a JSON object without the member is invalid.
+	required bool
+	// always means that the member is written even if the field is not set, as an empty list or message.
+	always bool
+	// notEmpty means that a message with an empty string is invalid.
+	notEmpty bool
+	// fallback is the JSON text that is written if the field is not set.
+	fallback string
+	// single means that a list of one element is written as the element, and may be read so.
+	single bool
+	// since is the first revision that has the member, and until the first that no longer has it.
+	since, until bridge.Revision
+	// inline means that the members of the field's message are members of the message around it.
+	inline bool
+	// internal means that there is no member: the field is between the bridge and the backend.
+	internal bool
+	// extra means that the field is the JSON object of the members without a field.
+	extra bool
+}
+
+// A jsonText is the JSON text that a field holds.
+type jsonText uint8
+
+const (
+	notJSON  jsonText = iota
+	anObject          // null is the same as no member
+	anyValue          // null is a value like any other
+)
+
+// everywhere are the rows of fields that are the same in every message.
+var everywhere = fields{
+	"meta":  metaSince(bridge.NoRevision),
+	"extra": {extra: true, json: anObject},
+}
+
+func metaSince(rev bridge.Revision) fieldRow {
+	return fieldRow{name: "_meta", json: anObject, since: rev}
+}
+
+// rowOf returns the row of a field.
+func rowOf(fd protoreflect.FieldDescriptor) fieldRow {
+	if r, ok := table[fd.ContainingMessage().Name()].fields[fd.Name()]; ok {
+		return r
+	}
+	return everywhere[fd.Name()]
+}
+
+// HoldsJSON reports whether a field of the contract holds JSON text, and whether that must be an object.
+func HoldsJSON(fd protoreflect.FieldDescriptor) (holds, object bool) {
+	text := rowOf(fd).json
+	return text != notJSON, text == anObject
+}
+
+// table has the rows of the messages by name.
+var table = map[protoreflect.Name]row{
+	"Annotations":  {fields: fields{"last_modified": {since: bridge.Rev20250618}}},
+	"AudioContent": {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
+	"CallContext": {fields: fields{
+		"protocol_version":    {internal: true},
+		"client_info":         {internal: true},
+		"client_capabilities": {internal: true},
+		"log_level":           {internal: true},
+		"progress_wanted":     {internal: true},
+		"principal":           {internal: true},
+		"headers":             {internal: true},
+	}},
+	"CallToolRequest": {hop: []string{"task"}, fields: fields{
+		"context":         {inline: true},
+		"arguments":       {json: anObject},
+		"input_responses": {since: bridge.Rev20260728},
+		"state":           {name: "requestState", text: true, since: bridge.Rev20260728},
+	}},
+	"CallToolResult": {resultType: "complete", fields: fields{
+		"content":            {always: true},
+		"structured_content": {json: anyValue, since: bridge.Rev20250618},
+	}},
+	"ClientCapabilities": {fields: fields{
+		"elicitation":  {since: bridge.Rev20250618},
+		"tasks":        {json: anObject, since: bridge.Rev20251125, until: bridge.Rev20260728},
+		"extensions":   {json: anObject},
+		"experimental": {json: anObject},
+	}},
+	"CompleteRequest": {fields: fields{
+		"context":            {inline: true},
+		"ref":                {required: true, always: true},
+		"argument":           {required: true, always: true},
+		"completion_context": {name: "context", since: bridge.Rev20250618},
+	}},
+	"CompleteResponse": {resultType: "complete", fields: fields{"completion": {required: true, always: true}}},
+	"Completion":       {fields: fields{"values": {always: true}}},
+	"CompletionReference": {tag: "type", fields: fields{
+		"prompt":   {tagValue: "ref/prompt"},
+		"resource": {tagValue: "ref/resource"},
+		"raw":      {json: anObject},
+	}},
+	"ContentBlock": {tag: "type", fields: fields{
+		"audio":         {since: bridge.Rev20250326},
+		"resource_link": {since: bridge.Rev20250618},
+		"tool_use":      {since: bridge.Rev20251125},
+		"tool_result":   {since: bridge.Rev20251125},
+		"raw":           {json: anObject},
+	}},
+	"CreateMessageRequest": {hop: []string{"task"}, fields: fields{
+		"messages":    {always: true},
+		"metadata":    {json: anObject},
+		"tools":       {since: bridge.Rev20251125},
+		"tool_choice": {since: bridge.Rev20251125},
+	}},
+	"CreateMessageResult": {fields: fields{
+		"role":    {notEmpty: true},
+		"content": {always: true, single: true},
+	}},
+	"DiscoverRequest": {fields: fields{"context": {inline: true}}},
+	"DiscoverResponse": {resultType: "complete", hop: []string{"protocolVersion", "serverInfo"}, fields: fields{
+		"server_info":        {internal: true},
+		"capabilities":       {required: true, always: true},
+		"supported_versions": {always: true, since: bridge.Rev20260728},
+		"ttl_ms":             {fallback: `0`, since: bridge.Rev20260728},
+		"cache_scope":        {fallback: `"private"`, since: bridge.Rev20260728},
+		"limits":             {internal: true},
+	}},
+	"ElicitForm": {hop: []string{"task"}, fields: fields{
+		"requested_schema": {json: anObject, fallback: `{"type":"object","properties":{}}`},
+	}},
+	"ElicitRequest": {tag: "mode", tagDefault: "form", tagSince: bridge.Rev20251125, fields: fields{
+		"url": {since: bridge.Rev20251125},
+		"raw": {json: anObject},
+	}},
+	"ElicitResult": {fields: fields{
+		"action":  {notEmpty: true},
+		"content": {json: anObject},
+	}},
+	"ElicitUrl": {hop: []string{"task"}, fields: fields{
+		"elicitation_id": {since: bridge.Rev20251125, until: bridge.Rev20260728},
+	}},
+	"ElicitationCapability": {fields: fields{
+		"form": {since: bridge.Rev20251125},
+		"url":  {since: bridge.Rev20251125},
+	}},
+	"EmbeddedResource": {fields: fields{
+		"resource": {required: true, always: true},
+		"meta":     metaSince(bridge.Rev20250618),
+	}},
+	"GetPromptRequest": {fields: fields{
+		"context":         {inline: true},
+		"input_responses": {since: bridge.Rev20260728},
+		"state":           {name: "requestState", text: true, since: bridge.Rev20260728},
+	}},
+	"GetPromptResult": {resultType: "complete", fields: fields{"messages": {always: true}}},
+	"ImageContent":    {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
+	"Implementation": {fields: fields{
+		"title":       {since: bridge.Rev20250618},
+		"description": {since: bridge.Rev20251125},
+		"website_url": {since: bridge.Rev20251125},
+		"icons":       {since: bridge.Rev20251125},
+	}},
+	"InputError": {fields: fields{"data": {json: anyValue}}},
+	"InputRequest": {tag: "method", content: "params", fields: fields{
+		"elicit":         {tagValue: "elicitation/create"},
+		"create_message": {tagValue: "sampling/createMessage"},
+		"list_roots":     {tagValue: "roots/list"},
+		"raw":            {json: anObject},
+	}},
+	"InputRequired": {resultType: "input_required", fields: fields{
+		"requests": {name: "inputRequests"},
+		"state":    {name: "requestState", text: true},
+	}},
+	"InputResponse": {untagged: true, fields: fields{
+		"elicit":         {when: "action"},
+		"create_message": {when: "role"},
+		"list_roots":     {when: "roots"},
+		"error":          {internal: true},
+		"raw":            {json: anObject},
+	}},
+	"JsonRpcError":       {fields: fields{"data": {json: anyValue}}},
+	"ListPromptsRequest": {fields: fields{"context": {inline: true}}},
+	"ListPromptsResponse": {resultType: "complete", fields: fields{
+		"prompts":     {always: true},
+		"ttl_ms":      {fallback: `0`, since: bridge.Rev20260728},
+		"cache_scope": {fallback: `"private"`, since: bridge.Rev20260728},
+	}},
+	"ListResourceTemplatesRequest": {fields: fields{"context": {inline: true}}},
+	"ListResourceTemplatesResponse": {resultType: "complete", fields: fields{
+		"resource_templates": {always: true},
+		"ttl_ms":             {fallback: `0`, since: bridge.Rev20260728},
+		"cache_scope":        {fallback: `"private"`, since: bridge.Rev20260728},
+	}},
+	"ListResourcesRequest": {fields: fields{"context": {inline: true}}},
+	"ListResourcesResponse": {resultType: "complete", fields: fields{
+		"resources":   {always: true},
+		"ttl_ms":      {fallback: `0`, since: bridge.Rev20260728},
+		"cache_scope": {fallback: `"private"`, since: bridge.Rev20260728},
+	}},
+	"ListRootsResult":  {fields: fields{"roots": {always: true}}},
+	"ListToolsRequest": {fields: fields{"context": {inline: true}}},
+	"ListToolsResponse": {resultType: "complete", fields: fields{
+		"tools":       {always: true},
+		"ttl_ms":      {fallback: `0`, since: bridge.Rev20260728},
+		"cache_scope": {fallback: `"private"`, since: bridge.Rev20260728},
+	}},
+	"ListenRequest": {fields: fields{
+		"context":       {inline: true},
+		"notifications": {required: true, always: true},
+	}},
+	"ListenResult": {resultType: "complete"},
+	"LogMessage":   {fields: fields{"data": {json: anyValue, fallback: `null`}}},
+	"Principal":    {fields: fields{"claims": {json: anObject}}},
+	"Progress":     {hop: []string{"progressToken"}, fields: fields{"message": {since: bridge.Rev20250326}}},
+	"Prompt": {fields: fields{
+		"title": {since: bridge.Rev20250618},
+		"icons": {since: bridge.Rev20251125},
+		"meta":  metaSince(bridge.Rev20250618),
+	}},
+	"PromptArgument": {fields: fields{"title": {since: bridge.Rev20250618}}},
+	"PromptMessage": {fields: fields{
+		"role":    {notEmpty: true},
+		"content": {required: true, always: true},
+	}},
+	"PromptReference": {fields: fields{"title": {since: bridge.Rev20250618}}},
+	"ReadResourceRequest": {fields: fields{
+		"context":         {inline: true},
+		"input_responses": {since: bridge.Rev20260728},
+		"state":           {name: "requestState", text: true, since: bridge.Rev20260728},
+	}},
+	"ReadResourceResult": {resultType: "complete", fields: fields{
+		"contents":    {always: true},
+		"ttl_ms":      {fallback: `0`, since: bridge.Rev20260728},
+		"cache_scope": {fallback: `"private"`, since: bridge.Rev20260728},
+	}},
+	"Resource": {fields: fields{
+		"title": {since: bridge.Rev20250618},
+		"icons": {since: bridge.Rev20251125},
+		"meta":  metaSince(bridge.Rev20250618),
+	}},
+	"ResourceContents": {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
+	"ResourceTemplate": {fields: fields{
+		"title": {since: bridge.Rev20250618},
+		"icons": {since: bridge.Rev20251125},
+		"meta":  metaSince(bridge.Rev20250618),
+	}},
+	"Root":            {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
+	"RootsCapability": {fields: fields{"list_changed": {until: bridge.Rev20260728}}},
+	"SamplingCapability": {fields: fields{
+		"context": {since: bridge.Rev20251125},
+		"tools":   {since: bridge.Rev20251125},
+	}},
+	"SamplingMessage": {fields: fields{
+		"role":    {notEmpty: true},
+		"content": {always: true, single: true},
+		"meta":    metaSince(bridge.Rev20251125),
+	}},
+	"ServerCapabilities": {fields: fields{
+		"completions":  {since: bridge.Rev20250326},
+		"tasks":        {json: anObject, since: bridge.Rev20251125, until: bridge.Rev20260728},
+		"extensions":   {json: anObject},
+		"experimental": {json: anObject},
+	}},
+	"SubscriptionFilter":        {fields: fields{"elicitations_completed": {internal: true}}},
+	"SubscriptionsAcknowledged": {fields: fields{"notifications": {required: true, always: true}}},
+	"TextContent":               {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
+	"Tool": {fields: fields{
+		"title":         {since: bridge.Rev20250618},
+		"input_schema":  {json: anObject, fallback: `{"type":"object"}`},
+		"output_schema": {json: anObject, since: bridge.Rev20250618},
+		"annotations":   {since: bridge.Rev20250326},
+		"icons":         {since: bridge.Rev20251125},
+		"execution":     {since: bridge.Rev20251125, until: bridge.Rev20260728},
+		"meta":          metaSince(bridge.Rev20250618),
+	}},
+	"ToolResultContent": {fields: fields{
+		"content":            {always: true},
+		"structured_content": {json: anyValue},
+	}},
+	"ToolUseContent": {fields: fields{"input": {json: anObject, fallback: `{}`}}},
+}
