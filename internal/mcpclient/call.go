@@ -35,7 +35,7 @@ func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return c.handle(limited, call, emit)
 }
 
-// handle makes a call.
+// handle executes a call.
 func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	return c.super.Do(ctx, call, func(ctx context.Context, l *connection) supervise.Attempt {
 		if l.peer.rev().Modern() && call.Era() == bridge.LegacyEra {
@@ -62,7 +62,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	})
 }
 
-// failed says what became of a call that has no result.
+// failed returns the error of a call without a result.
 func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a *attempt) supervise.Attempt {
 	out := supervise.Attempt{Err: a.err, Shown: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
 	gone, isLost := errors.AsType[*lost](a.err)
@@ -78,21 +78,21 @@ func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a
 		} else if gone.renew && a.peer != nil {
 			c.pool.forget(a.peer.key, a.at)
 		}
-		// A server may do the work and then answer with any status. Only 404 for a session is proof that the call was
-		// not executed: it means that the session is not known.
+		// A server may execute a call and then respond with any status. Only 404 with a session proves that it did not:
+		// the session is unknown.
 		out.Outcome = supervise.Lost
 		if !a.sent || gone.forgot && !a.shown && !bridge.IsRetry(call.Request) {
 			out.Outcome = supervise.Refused
 		}
 		out.Fail = func(sent bool) error { return c.refused(gone, sent) }
 	case a.prepare != nil:
-		// The server says that it did not execute the call, and what is wrong with it.
+		// The server states that it did not execute the call, and why.
 		out.Outcome, out.Prepare, out.Fail = supervise.Refused, a.prepare, func(bool) error { return a.err }
 	}
 	return out
 }
 
-// An attempt is what became of a call when it was made once.
+// An attempt is the result of sending a call once.
 type attempt struct {
 	peer   *peer
 	at     time.Time // when it got the peer, if that is exclusive
@@ -100,11 +100,11 @@ type attempt struct {
 	err    error
 	sent   bool // the server may have executed the call
 	shown  bool // events were emitted
-	// prepare does something about an error after which the call can be made again. It reports whether that is of use.
+	// prepare removes the cause of an error, so that the call can be retried. It reports whether a retry is useful.
 	prepare func(context.Context) bool
 }
 
-// attempt makes a call once.
+// attempt sends a call once.
 func (c *Client) attempt(ctx context.Context, l *connection, call *bridge.Call, emit bridge.Emit) attempt {
 	p := l.peer
 	if p.rev().Modern() {
@@ -113,7 +113,7 @@ func (c *Client) attempt(ctx context.Context, l *connection, call *bridge.Call, 
 	return c.legacy(ctx, p, call, emit)
 }
 
-// modern makes a call of the modern era.
+// modern sends a call to a modern server.
 func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
 	a := attempt{peer: p}
 	if e := inputError(call.Request); e != nil {
@@ -135,7 +135,7 @@ func wantsLogs(caller *pb.CallContext) bool {
 	return caller.GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
 }
 
-// converse waits for the response to a call that was started, or until the server asks: then the call is suspended.
+// converse waits for the response to a call, or for requests of the server: then the call is suspended.
 func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (a attempt) {
 	a.peer = x.p
 	suspended, clean := false, false
@@ -165,7 +165,7 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (
 	return a
 }
 
-// inputError returns why one of the input requests of a call has no answer, or nil. The first by its key counts.
+// inputError returns the first error among the responses to input requests, ordered by key, or nil.
 func inputError(r bridge.Request) *pb.InputError {
 	in, ok := r.(interface {
 		GetInputResponses() map[string]*pb.InputResponse
@@ -183,7 +183,7 @@ func inputError(r bridge.Request) *pb.InputError {
 	return responses[first].GetError()
 }
 
-// withoutInput ends a call whose caller has no answer to an input request: 2026-07-28 has no way to tell the server.
+// withoutInput ends a call with an unanswered input request, which 2026-07-28 cannot report to the server.
 func withoutInput(call *bridge.Call, e *pb.InputError) (*bridge.Result, error) {
 	why := cmp.Or(e.GetMessage(), "an input request has no answer")
 	if call.Method == bridge.CallTool {
@@ -197,7 +197,7 @@ func withoutInput(call *bridge.Call, e *pb.InputError) (*bridge.Result, error) {
 	}
 }
 
-// setHeaders sets what the headers of a request of the modern era say of its body.
+// setHeaders sets the headers that repeat parts of the body of a modern request.
 func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 	if c.url == nil {
 		return
@@ -214,20 +214,20 @@ func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 	}
 }
 
-// remedy returns what to do about an error of the modern era after which a call can be made again, or nil.
+// remedy returns how to remove the cause of a modern error before a retry, or nil.
 func (c *Client) remedy(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
 	switch e.GetCode() {
 	case codeHeaderMismatch:
 		if call.Method != bridge.CallTool || c.url == nil {
 			return nil
 		}
-		// What the headers must repeat is in the list of tools, which has changed or was never read.
+		// The list of tools, which determines the headers, has changed or was never read.
 		return func(ctx context.Context) bool { return c.relist(ctx, call) }
 	case codeUnsupportedVersion:
 		modern, _ := supportedBy(e)
 		return func(context.Context) bool {
 			if !modern {
-				// It is another server by now.
+				// The server has been replaced.
 				if l := c.super.Live(); l != nil {
 					l.end()
 				}
@@ -238,8 +238,8 @@ func (c *Client) remedy(call *bridge.Call, e *pb.JsonRpcError) func(context.Cont
 	return nil
 }
 
-// modernMeta returns what a request of the modern era says in its `_meta`: all that the server is to know of its client
-// (2026-07-28: basic/index, _meta).
+// modernMeta returns the `_meta` of a modern request: everything that the server learns about its client (2026-07-28:
+// basic/index, _meta).
 func (c *Client) modernMeta(x *exchange, caller *pb.CallContext) ([]mcpjson.Member, error) {
 	rev := modernRev
 	can, err := mcpjson.Append(nil, effective(caller.GetClientCapabilities(), rev), rev)
@@ -264,13 +264,13 @@ func (c *Client) modernMeta(x *exchange, caller *pb.CallContext) ([]mcpjson.Memb
 	if level := caller.GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
 		meta[3].Value = quoted(levelName(level))
 	}
-	if caller.GetProgressWanted() && !x.listens { // a subscription makes no progress
+	if caller.GetProgressWanted() && !x.listens { // subscriptions report no progress
 		meta[4].Value = []byte(x.id)
 	}
 	return meta, nil
 }
 
-// legacyMeta returns what a request of the legacy era says in its `_meta`.
+// legacyMeta returns the `_meta` of a legacy request.
 func legacyMeta(x *exchange, caller *pb.CallContext) []mcpjson.Member {
 	if len(caller.GetMeta()) == 0 && !caller.GetProgressWanted() {
 		return nil
@@ -290,7 +290,7 @@ func levelName(l pb.LogLevel) string {
 	return strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
 }
 
-// beginRequest returns an exchange for a request of the method m, which is yet to be started.
+// beginRequest returns an exchange for a request of the method m. The caller must start it.
 func (p *peer) beginRequest(m *bridge.Method, r bridge.Request, u use) (*exchange, error) {
 	x, err := p.begin(m.Name, u)
 	if err != nil {
@@ -319,7 +319,7 @@ func (p *peer) beginRequest(m *bridge.Method, r bridge.Request, u use) (*exchang
 	return x, nil
 }
 
-// cannotEncode is the error of a call that cannot be said in the server's revision.
+// cannotEncode is the error of a call that the server's revision cannot express.
 func cannotEncode(m *bridge.Method, rev bridge.Revision, err error) error {
 	return bridge.Errorf(codes.InvalidArgument, "%s cannot be said in MCP %s: %w", m.Name, rev, err)
 }
@@ -327,7 +327,7 @@ func cannotEncode(m *bridge.Method, rev bridge.Revision, err error) error {
 // noProgress is less than any progress.
 var noProgress = math.Inf(-1)
 
-// taker returns what becomes of the messages that come before the response of a call.
+// taker returns the handler of the messages before the response of a call.
 func (c *Client) taker(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) taker {
 	return func(m *jsonrpc.Message) error {
 		var e bridge.Event
@@ -351,7 +351,7 @@ func (c *Client) taker(ctx context.Context, x *exchange, call *bridge.Call, emit
 	}
 }
 
-// progressed returns what a notification says, if it is progress: it only ever increases.
+// progressed returns the event of a progress notification. Progress only increases.
 func (x *exchange) progressed(m *jsonrpc.Message, caller *pb.CallContext) *pb.Progress {
 	if !caller.GetProgressWanted() {
 		return nil
@@ -364,7 +364,7 @@ func (x *exchange) progressed(m *jsonrpc.Message, caller *pb.CallContext) *pb.Pr
 	return p
 }
 
-// logged returns what a notification says, if the caller wants to see it.
+// logged returns the event of a log notification, if the caller requested its level.
 func (x *exchange) logged(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMessage {
 	level := caller.GetLogLevel()
 	if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
@@ -377,9 +377,9 @@ func (x *exchange) logged(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMes
 	return l
 }
 
-// effective returns what of a caller's capabilities a server is told: not what the bridge cannot carry. Tasks need a store,
-// and roots are asked for when they are needed, so that their changes need not be told. In a revision that elicits forms only, a
-// caller that shows none has no elicitation.
+// effective returns the caller's capabilities as declared to the server, without those that the bridge cannot forward.
+// Tasks need a store. Roots are requested when needed, so that their changes need not be reported. In a revision with
+// form elicitation only, a caller without forms has no elicitation.
 func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabilities {
 	if can == nil {
 		return &pb.ClientCapabilities{}

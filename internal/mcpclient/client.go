@@ -1,17 +1,14 @@
-// Package mcpclient is the back that is one MCP server: a program that it launches and talks to over stdio, or one that
-// is reached over Streamable HTTP or HTTP+SSE, of any revision. It makes MCP of bridge.Calls, and tells what the server
-// answers.
-//
-// Which era the server is of is found out by asking it (probe.go) and remembered. One that offers both is spoken to in
-// the era of each caller (eras.go). To a server of the modern era (2026-07-28) every call goes by itself, with all that
-// it needs. A server of the legacy era is told once, in initialize, what its client can do: so a caller with
-// capabilities has sessions of its own (lease.go), one for each call that goes on, and a call in the middle of which
-// the server asks is suspended until its caller comes back with the answers (pending.go). All callers without
-// capabilities share one session. What a program remembers from call to call it remembers for those of one session
-// only.
-//
-// What it promises of every call is the delivery law, as package plugin does: a call that was sent is never sent again
-// unless it is read-only by protocol, and every failure says whether the call may have been executed.
+// Package mcpclient connects the bridge to one MCP server: a program that it starts and talks to over stdio, or an
+// endpoint of Streamable HTTP or HTTP+SSE, of any revision. It translates bridge.Calls to MCP requests, and responses
+// and notifications back.
+// A probe determines the server's era (probe.go), which is cached. If a server supports both eras, each caller is
+// served in its own era (eras.go). To a modern server (2026-07-28) every request is self-contained. A legacy server
+// learns the capabilities of its client once, in initialize. So a caller with capabilities has sessions of its own
+// (lease.go), one for each call in flight, and a call during which the server sends a request is suspended until its
+// caller returns with the responses (pending.go). All callers without capabilities share one session. State that a
+// program keeps between calls is kept per session.
+// The delivery law holds for every call, as in package plugin: a call that was sent is sent again only if it is
+// read-only by protocol, and every error reports whether the call may have been executed.
 package mcpclient
 
 import (
@@ -38,68 +35,69 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options say which server it is and how to keep it. Exactly one of Command and URL is set.
+// Options configure the server and the connection to it. Exactly one of Command and URL must be set.
 type Options struct {
-	// Name is the server's name in logs and errors. Empty: the program, or the URL without its query.
+	// Name is the server's name in logs and errors. If empty, it is the program, or the URL without its query.
 	Name string
 
-	// Command is the program to launch and its arguments. No shell is involved.
+	// Command is the program and its arguments. No shell is involved.
 	Command []string
-	// Dir is the directory it runs in. Empty: ours.
+	// Dir is the program's working directory. If empty, the current one is used.
 	Dir string
-	// Env is what its environment has besides, as "K=V". It wins over what is passed on.
+	// Env has additional environment variables, as "K=V". They override those that are passed on.
 	Env []string
-	// PassEnv names variables of our environment that are passed on, besides those that every child gets
-	// (internal/child, env.go). A trailing * stands for any ending.
+	// PassEnv names environment variables that are passed on, in addition to those that every child process gets
+	// (internal/child, env.go). A trailing * matches any suffix.
 	PassEnv []string
-	// Machine is how much of the machine it may take, with all that it starts.
+	// Machine limits the memory and processors of the program and its children.
 	Machine limits.Machine
-	// StartTimeout is the maximum time until the server has answered for the first time. If it is zero, or ProbeTimeout or
-	// HangTimeout is, the default of limits.Timeouts is used.
+	// StartTimeout is the maximum time until the first response of the server. If it, ProbeTimeout or HangTimeout is
+	// zero, the default of limits.Timeouts is used.
 	StartTimeout time.Duration
-	// StopTimeout is the maximum time for a program to exit before it is killed: half of it after its standard input was
+	// StopTimeout is the maximum time for a program to exit before it is killed: half of it after its standard input is
 	// closed, half after SIGTERM. If zero, limits.StopTimeout is used.
 	StopTimeout time.Duration
 
-	// URL is the server's endpoint, http or https: of Streamable HTTP, or the event stream of HTTP+SSE.
+	// URL is the http or https endpoint of Streamable HTTP, or the event stream of HTTP+SSE.
 	URL string
-	// Transport makes the HTTP requests, and adds the credentials. Nil: one that follows the environment's proxy settings.
+	// Transport sends the HTTP requests and adds credentials. If nil, one with the environment's proxy settings is
+	// used.
 	Transport http.RoundTripper
 	// Header is sent with every HTTP request.
 	Header http.Header
 
-	// Revision is the only revision to speak. If NoRevision, the server is probed, and if it offers both eras, a caller is served in
-	// its own.
+	// Revision is the only revision to use. If NoRevision, the server is probed, and if it supports both eras, each
+	// caller is served in its own.
 	Revision bridge.Revision
-	// Stray gets every line that the program prints and that is no MCP. One that it does not expect is logged: perhaps the program is
-	// something else than a server. It must not block, nor keep the line. Nil: nobody is told.
+	// Stray receives every line on standard output that is not MCP. Unexpected lines are logged as well: the program
+	// may not be an MCP server. Stray must not block or retain the line. It may be nil.
 	Stray func(line []byte) (expected bool)
 
-	// ClientInfo is what the server is told we are, where a caller does not say what it is. Nil: mcpbridge.
+	// ClientInfo is sent to the server for callers without client info. If nil, it describes mcpbridge.
 	ClientInfo *pb.Implementation
-	// Log is where the server's own output and what happens to it goes. The zero value logs nothing.
+	// Log receives the server's output and the events of the connection. The zero value logs nothing.
 	Log zerolog.Logger
-	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	// Panics counts panics. If nil, those of this package are counted separately.
 	Panics *contain.Panics
-	// Limits are the limits of calls, messages and output. Zero fields are the defaults. The time of a call with its
-	// caller, while the caller answers what the server asks, does not count for CallTotal.
+	// Limits apply to calls, messages and output. Defaults replace zero fields. CallTotal does not count the time
+	// during which a call waits for its caller's responses to input requests.
 	Limits limits.Limits
 
-	// ProbeTimeout is how long a server may take to answer server/discover before initialize is sent as well; a later answer still
-	// counts. With a Transport, which may have to get credentials first, StartTimeout is used.
+	// ProbeTimeout is the maximum time for a response to server/discover before initialize is sent as well. A later
+	// response still counts. With a Transport, which may have to obtain credentials first, StartTimeout is used.
 	ProbeTimeout time.Duration
-	// HangTimeout is how long a program may print nothing while calls wait, and leave a ping unanswered, until it is killed and started
-	// again.
+	// HangTimeout is the maximum time without output, while calls wait and a ping is unanswered, before a program is
+	// killed and restarted.
 	HangTimeout time.Duration
 	// MaxCalls is the maximum number of calls in flight, and of subscriptions. If zero, limits.UpstreamCalls is used.
 	MaxCalls int
-	// MaxSessions is how many sessions with a legacy server there may be for callers with capabilities: programs of
-	// their own, if it is one. A call has a session to itself, so this many can go on at a time; and a session is only
-	// ever one caller's, so that when more callers take turns, programs are ended and started. If zero, the default of
-	// limits.Pool is used, which is enough for ten callers that ask for three lists at once, as editors do at their
-	// start.
+	// MaxSessions is the maximum number of sessions with a legacy server for callers with capabilities. Over stdio,
+	// each is a process. A call has its session exclusively, so this is the maximum of concurrent calls. A session is
+	// never shared between callers: if there are more callers, idle programs are stopped and new ones started. If zero,
+	// the default of limits.Pool is used, which is enough for ten callers that request three lists at once, as editors
+	// do at startup.
 	MaxSessions int
-	// SessionIdle is how long such a session is kept that nobody uses. If zero, the default of limits.Pool is used.
+	// SessionIdle is how long an unused session is kept. If zero, the default of limits.Pool is used.
 	SessionIdle time.Duration
 }
 
@@ -119,17 +117,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// pace is how fast things happen. Tests are faster.
+// pace has the intervals of a Client. Tests use shorter ones.
 type pace struct {
 	supervise.Intervals
-	settled time.Duration // a subscription that lasted so long begins with the first backoff again
-	useful  time.Duration // a program that lived so long and has answered a call is wanted back at once
-	gather  time.Duration // what a server asks within so long of one another is asked of the caller at once
-	digest  time.Duration // what a server is told before a call, it has so long to take in
-	sweep   time.Duration // between looks at what has waited too long
-	look    time.Duration // between looks at whether a program hangs
-	quiet   time.Duration // one that has been silent for so long while a call waited is asked whether it is there
-	stopped int           // one that somebody has stopped hangs, if it is so in as many looks in a row
+	settled time.Duration // a subscription that lasted this long resets the backoff
+	useful  time.Duration // a program that has answered a call and lived this long is restarted at once
+	gather  time.Duration // requests of the server within this time are sent to the caller together
+	digest  time.Duration // time for the server to process notifications before a call
+	sweep   time.Duration // interval between checks for expired calls and sessions
+	look    time.Duration // interval between checks for hanging programs
+	quiet   time.Duration // a program that was silent for this long while a call waited is pinged
+	stopped int           // number of consecutive checks after which a stopped process counts as hanging
 }
 
 var usualPace = pace{
@@ -142,7 +140,7 @@ var usualPace = pace{
 	look: time.Second, quiet: 2 * time.Second, stopped: 3,
 }
 
-// A Client is one MCP server. It implements bridge.Handler.
+// A Client is a bridge.Handler for one MCP server.
 type Client struct {
 	o      Options
 	log    zerolog.Logger
@@ -152,20 +150,20 @@ type Client struct {
 	pace   pace
 	info   *pb.Implementation
 
-	unreadWarnings rate.Sometimes // paces what is logged of it
+	unreadWarnings rate.Sometimes // limits the rate of these warnings
 	super          *supervise.Supervisor[*connection]
 
-	// ctx ends when Run is to; everything that outlives a call is derived from it.
+	// ctx ends when Run is about to return. The contexts of background work derive from it.
 	ctx    context.Context
 	cancel context.CancelFunc
 	// work are the goroutines that outlive a call.
 	work sync.WaitGroup
-	// spawn passes what starts a program to the thread that lives as long as they do.
+	// spawn runs a function that starts a program on a thread that lives as long as the program.
 	spawn chan func()
-	// launch starts the program; tests have another one.
+	// launch starts the program. Tests replace it.
 	launch func(*peer) error
 
-	// calls and listening are how many calls and subscriptions are going on.
+	// calls and listening are the numbers of calls and subscriptions in flight.
 	calls, listening atomic.Int64
 	params           paramTable
 	pending          pendingCalls
@@ -174,59 +172,58 @@ type Client struct {
 	isTwin           bool // this is the twin of another Client
 
 	mu   sync.Mutex // guards the rest
-	era  era        // what is remembered of the server
-	over bool       // nothing more is begun in the background
+	era  era        // what is known about the server
+	over bool       // no more background work starts
 }
 
 var _ bridge.Handler = (*Client)(nil)
 
-// A connection is an established connection to the server, from its first answer to its loss. It implements
-// supervise.Connection.
+// A connection is a connection to the server, from its first response to its loss. It implements supervise.Connection.
 type connection struct {
-	// peer is what calls are sent to whose callers have no capabilities, and in the modern era all calls.
+	// peer receives the calls of callers without capabilities, and in the modern era all calls.
 	peer *peer
-	// known is what the server says it is. It is not changed, but replaced.
+	// known is the server's declaration. It is replaced, never modified.
 	known  atomic.Pointer[pb.DiscoverResponse]
-	asking atomic.Bool  // somebody asks what it is now
-	called atomic.Bool  // it has answered a call
-	came   atomic.Int64 // when it said what it is, in nanoseconds of the Unix epoch
-	until  atomic.Int64 // when that is to be asked again
+	asking atomic.Bool  // a refresh of known is in progress
+	called atomic.Bool  // the server has answered a call
+	came   atomic.Int64 // when known was received, in nanoseconds of the Unix epoch
+	until  atomic.Int64 // when known expires
 
-	began, ready time.Time // when it was begun to connect, and when the server had answered
+	began, ready time.Time // when connecting began, and when the server had answered
 
 	once sync.Once
-	gone chan struct{} // closed at its loss
+	gone chan struct{} // closed when the connection is lost
 }
 
-// newConnection returns the connection to a server whose discovery is d.
+// newConnection returns the connection to a server with the declaration d.
 func newConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	l := &connection{peer: p, gone: make(chan struct{})}
 	l.learn(d)
 	return l
 }
 
-// A server of the modern era is asked again what it is when that has ceased to be true, and after maxKnown if that is earlier. One
-// that does not say for how long it is true, or does not answer, is asked again after unsaid. One of the legacy era says it once.
+// The declaration of a modern server is refreshed when its TTL has expired, after maxKnown at the latest, and after
+// unsaid if it has no TTL or a refresh failed. A legacy server declares itself once.
 const (
 	unsaid   = time.Minute
 	maxKnown = time.Hour
-	// replyTimeout is how long it may take to answer; after that, the previous answer is used.
+	// replyTimeout is the maximum time of a refresh. After that, the previous declaration is used.
 	replyTimeout = 3 * time.Second
 )
 
-// learn replaces what the server says it is.
+// learn replaces the server's declaration.
 func (l *connection) learn(d *pb.DiscoverResponse) {
 	ttl := unsaid
 	if d.TtlMs != nil {
 		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxKnown.Milliseconds())) * time.Millisecond
 	}
 	now := time.Now()
-	l.known.Store(mcpjson.Clone(d)) // and not the text that it came in
+	l.known.Store(mcpjson.Clone(d)) // does not retain the message
 	l.came.Store(now.UnixNano())
 	l.until.Store(now.Add(ttl).UnixNano())
 }
 
-// tell returns what the server says it is, for a caller that may change it: with what is left of the time for which that is true.
+// tell returns a copy of the server's declaration with the remaining TTL.
 func (l *connection) tell() *pb.DiscoverResponse {
 	d := proto.CloneOf(l.known.Load())
 	if d.GetTtlMs() > 0 {
@@ -239,15 +236,15 @@ func (l *connection) tell() *pb.DiscoverResponse {
 // Gone implements supervise.Connection.
 func (l *connection) Gone() <-chan struct{} { return l.gone }
 
-// end closes the connection for new calls: the server is to be found again.
+// end closes the connection for new calls, so that the server is probed again.
 func (l *connection) end() { l.once.Do(func() { close(l.gone) }) }
 
-// warnUnread logs, once a minute at most, that the server does not read what it is sent.
+// warnUnread logs, at most once a minute, that the server does not read its input.
 func (c *Client) warnUnread() {
 	c.unreadWarnings.Do(func() { c.log.Warn().Msg("server is not reading responses; dropping messages") })
 }
 
-// New returns the Client that o describes. It starts nothing.
+// New returns a Client. It starts nothing.
 func New(o Options) (*Client, error) {
 	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo, unreadWarnings: rate.Sometimes{First: 1, Interval: time.Minute}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -301,11 +298,11 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Ready waits until the server has answered. It returns an error if Run has returned, or ctx ends, before.
+// Ready waits for the first response of the server. It returns an error if Run has returned or ctx has ended before.
 func (c *Client) Ready(ctx context.Context) error { return c.super.Ready(ctx) }
 
-// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its start
-// has failed. It returns an error if ctx ends before. A server that is reached by a URL does not start.
+// Started waits while the program for clients of an era starts. It returns nil when the program has answered or failed
+// to start, and an error if ctx ends before. A server with a URL does not start.
 func (c *Client) Started(ctx context.Context, era bridge.Era) error {
 	if err := c.super.Started(ctx); err != nil {
 		return err
@@ -321,9 +318,9 @@ func (c *Client) Started(ctx context.Context, era bridge.Era) error {
 	return t.Started(ctx, era)
 }
 
-// Run launches or finds the server and keeps it until ctx ends, and then stops it and returns nil. A server that is lost is
-// launched or found again; only if a program does not start the first time does Run return why. Nothing that it started is
-// left when it returns. Run is to be called once.
+// Run connects to the server until ctx ends, then stops it and returns nil. A lost server is restarted or reconnected.
+// Run returns an error only if a program fails to start the first time. When Run returns, nothing that it started is
+// left. Run must be called once.
 func (c *Client) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, c.cancel)
 	defer stop()
@@ -347,7 +344,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return err
 }
 
-// A connector connects a Client to its server. It implements supervise.Backend.
+// A connector implements supervise.Backend.
 type connector struct{ *Client }
 
 func (c connector) Connect(ctx context.Context) (*connection, error) {
@@ -377,8 +374,8 @@ func (connector) Watch(ctx context.Context, l *connection) bool {
 	return false
 }
 
-// Release returns true for a session that has ended, which is no sign that a server is unwell, and for a program that
-// was of use.
+// Release reports whether the loss of a connection is no sign of an unhealthy server: a session has ended, or a program
+// had been useful.
 func (c connector) Release(ctx context.Context, l *connection) bool {
 	l.end()
 	if ctx.Err() != nil {
@@ -397,7 +394,7 @@ func (c connector) Release(ctx context.Context, l *connection) bool {
 	return l.called.Load() && time.Since(l.ready) >= c.pace.useful && !errors.Is(l.peer.why(), errTrash)
 }
 
-// background runs f beside everything else, unless the client is at its end.
+// background runs f in a goroutine, unless the client is stopping.
 func (c *Client) background(f func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -409,7 +406,7 @@ func (c *Client) background(f func(context.Context)) {
 	}
 }
 
-// sweep ends what has waited too long, from time to time.
+// sweep periodically ends expired calls and sessions.
 func (c *Client) sweep() {
 	tick := time.NewTicker(c.pace.sweep)
 	defer tick.Stop()
@@ -429,7 +426,7 @@ func (c *Client) sweepOnce(now time.Time) {
 	c.pool.sweep(now)
 }
 
-// discovery returns what the server says it is. Whoever wants to know it while it is being asked is told what it was.
+// discovery returns the server's declaration. During a refresh by another caller, it returns the previous one.
 func (c *Client) discovery(ctx context.Context, l *connection) *bridge.Result {
 	if l.peer.rev().Modern() && time.Now().UnixNano() >= l.until.Load() && l.asking.CompareAndSwap(false, true) {
 		defer l.asking.Store(false)
@@ -439,8 +436,8 @@ func (c *Client) discovery(ctx context.Context, l *connection) *bridge.Result {
 		switch {
 		case err == nil:
 			l.learn(d)
-		case ctx.Err() != nil: // whoever comes next asks
-		default: // what it said before may still be so
+		case ctx.Err() != nil: // the next caller retries
+		default: // the previous declaration may still be valid
 			c.log.Debug().Err(err).Msg("the server does not say again what it is")
 			l.until.Store(time.Now().Add(unsaid).UnixNano())
 		}

@@ -12,21 +12,21 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// eras is the state of a server that was found to be of the modern era and may offer the legacy era as well. Most SDKs offer both, and
-// not all of them list both. A tool that sends its client a request in the middle of a call works in the legacy era only, so legacy
-// callers are served in that era, by a Client of their own, the twin: a connection is of one era (2026-07-28: basic/versioning), and
-// over stdio it is a process. The twin is created for the first legacy caller.
+// eras is the state of a modern server that may support the legacy era as well. Most SDKs support both eras, and not
+// all of them list both. A tool that sends a request to its client during a call works in the legacy era only, so
+// legacy callers are served in that era, by a Client of their own, the twin: a connection has one era (2026-07-28:
+// basic/versioning), and over stdio it is a process. The twin is created for the first legacy caller.
 type eras struct {
 	mu      sync.Mutex
 	twin    *Client
 	created chan struct{} // closed when a twin is created, and then replaced
-	modern  *connection   // the connection on which the server refused initialize
+	modern  *connection   // the connection on which the server rejected initialize
 	failed  error         // why there is no twin
 	retryAt time.Time     // when another twin may be created
 }
 
-// legacyTwin returns the Client that serves legacy callers while l lasts, or nil if the server refuses initialize. It waits for the first
-// connection as long as a start may take.
+// legacyTwin returns the Client for legacy callers of the connection l, or nil if the server rejects initialize. It
+// waits at most the start timeout for the first connection.
 func (c *Client) legacyTwin(ctx context.Context, l *connection) (*Client, error) {
 	t, err := c.getTwin(l)
 	if t == nil || err != nil {
@@ -51,8 +51,8 @@ func (c *Client) legacyTwin(ctx context.Context, l *connection) (*Client, error)
 	}
 }
 
-// getTwin returns the twin, which it creates if there is none. It returns nil if the configuration says which era the
-// server is of, or if the server refused initialize on this connection.
+// getTwin returns the twin, which it creates if necessary. It returns nil if the configuration sets the era, or if the
+// server rejected initialize on this connection.
 func (c *Client) getTwin(l *connection) (*Client, error) {
 	if c.o.Revision != bridge.NoRevision {
 		return nil, nil //nolint:nilnil // there is one era
@@ -74,14 +74,15 @@ func (c *Client) getTwin(l *connection) (*Client, error) {
 	}
 	t.http, t.pace, t.launch, t.isTwin = c.http, c.pace, c.launch, true
 	c.log.Debug().Msg("connecting to the server in the legacy era as well, for a client of that era")
-	c.background(func(ctx context.Context) { _ = t.Run(ctx) }) // the twin's state says why it ended
+	c.background(func(ctx context.Context) { _ = t.Run(ctx) }) // the twin's state has the reason for its end
 	e.twin = t
 	close(e.created)
 	e.created = make(chan struct{})
 	return t, nil
 }
 
-// dropTwin removes a twin that has ended. It reports whether the server refuses initialize: then no other twin is created while l lasts.
+// dropTwin removes an ended twin. It reports whether the server rejects initialize: then no other twin is created for
+// l.
 func (c *Client) dropTwin(t *Client, l *connection, err error) (refused bool) {
 	refused = refusesInitialize(err)
 	e := &c.eras
@@ -100,7 +101,7 @@ func (c *Client) dropTwin(t *Client, l *connection, err error) (refused bool) {
 	return false
 }
 
-// endTwin ends the twin, if there is one: the server itself is of the legacy era now.
+// endTwin ends the twin, if there is one: the server itself is a legacy server now.
 func (c *Client) endTwin() {
 	c.eras.mu.Lock()
 	defer c.eras.mu.Unlock()
@@ -110,13 +111,13 @@ func (c *Client) endTwin() {
 	}
 }
 
-// twinUnavailable is the error of a legacy caller's call for which there is no connection of its era.
+// twinUnavailable returns the error of a legacy call without a connection of its era.
 func (c *Client) twinUnavailable(cause error) error {
 	return c.super.Unavailable("offers 2026-07-28, and is not reached in the era of this client, which is older; "+
 		"if it cannot serve both, set mcp.revision to modern or legacy", c.pace.Hopeless, cause)
 }
 
-// listenToTwin reports the changes that the twin reports until ctx ends, and those that later twins report.
+// listenToTwin reports the changes of the twin, and of later twins, until ctx ends.
 func (s *subscription) listenToTwin(ctx context.Context) {
 	defer time.AfterFunc(replyTimeout, s.twin.Omit).Stop()
 	for ctx.Err() == nil {
@@ -136,8 +137,9 @@ func (s *subscription) listenToTwin(ctx context.Context) {
 	}
 }
 
-// fromTwin takes an event of the twin. Programs have lists and resources of their own, so all of it is reported. The
-// sessions of an HTTP server report the same changes as its modern era: what both acknowledged is taken from that.
+// fromTwin handles an event of the twin. Programs have separate lists and resources, so all of it is reported. The
+// sessions of an HTTP server report the same changes as its modern era: what both acknowledged is taken from the
+// latter.
 func (s *subscription) fromTwin(event *pb.ListenResponse) {
 	if ack := event.GetAcknowledged(); ack != nil {
 		s.twin.Acknowledge(ack.GetNotifications())
@@ -157,14 +159,14 @@ func (c *Client) currentTwin() (*Client, <-chan struct{}) {
 	return c.eras.twin, c.eras.created
 }
 
-// twinOnly is a subscription to a server that has no subscriptions/listen in the modern era, so that only the twin
-// reports changes: it waits until the connection is lost.
+// twinOnly is a subscription to a server without subscriptions/listen in the modern era, so that only the twin reports
+// changes: it waits until the connection is lost.
 func (s *subscription) twinOnly(ctx context.Context, l *connection) error {
 	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}})
 	return l.lost(ctx)
 }
 
-// isUnimplemented reports whether the server has no such method.
+// isUnimplemented reports whether the server lacks the method.
 func isUnimplemented(err error) bool {
 	return err != nil && bridge.AsError(err).Code == codes.Unimplemented
 }

@@ -13,133 +13,133 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An exchange is one request of ours from begin to end. It has one reader: the goroutine of its call, which takes the
-// messages that belong to it in order, and is the only one that emits events.
+// An exchange is one request to the server and its response. Its only reader is the goroutine of its call, which takes
+// the messages of the exchange in order and is the only one that emits events.
 //
 //	transport --put--> inbox --await--> each --> emit
 //
-// The transports put messages into the inbox, which is a channel with a bound in bytes, and with room for the response
-// at any time.
+// The transports put messages into the inbox, whose size in bytes is limited. There is always room for the response.
 //
-// The state says how far the exchange has come:
+// The state is the progress of the exchange:
 //
-//	idle -> inFlight <-> suspended      the server asked something, and the caller has yet to come back with the answers
+// idle -> inFlight <-> suspended      the server has sent a request, and the caller has yet to return with the response
+//
 //	        inFlight, suspended -> answered, answeredElsewhere, failed
 //	idle, inFlight, suspended -> abandoned      the call has ended without the response
 //
-// Whether the server may have executed the request is another question, which sending answers.
+// Whether the server may have executed the request is a separate question, which sending answers.
 type exchange struct {
 	use
 	p *peer
-	// id is the request's id and its progress token: a number.
+	// id is the request's id, a number, and its progress token.
 	id     string
 	method string
-	// body is the whole request, and header what its headers say of it (2026-07-28).
+	// body is the complete request, and header its headers (2026-07-28).
 	body   []byte
 	header [][2]string
-	// ctx ends when the response, and the stream that it comes on, is no longer needed.
+	// ctx ends when the response and its stream are no longer needed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// sent says whether the server may have the whole request.
+	// sent records whether the server may have the complete request.
 	sent sending
-	// each gets what comes before the response.
+	// each handles the messages before the response.
 	each taker
 
 	inbox
 	questions
 	shown    bool    // events were emitted
-	progress float64 // the last that was emitted
+	progress float64 // last emitted progress
 }
 
-// A state says how far an exchange has come.
+// A state is the progress of an exchange.
 type state uint8
 
 const (
-	idle              state = iota // the request was not given to the transport
-	inFlight                       // the server is to answer
-	suspended                      // the server waits for an answer of the caller
-	answered                       // the response has come in the response to a POST, whose reader ends the context
-	answeredElsewhere              // the response has come in another way
+	idle              state = iota // the request was not passed to the transport
+	inFlight                       // the server has the request, or may have it
+	suspended                      // the server waits for a response of the caller
+	answered                       // the response arrived in the response to the POST, whose reader ends the context
+	answeredElsewhere              // the response arrived on another stream
 	failed                         // there will be no response
-	abandoned                      // nobody waits for the response any more
+	abandoned                      // the call ended without the response
 )
 
-// isAnswered reports whether the response has come.
+// isAnswered reports whether the response has arrived.
 func (s state) isAnswered() bool { return s == answered || s == answeredElsewhere }
 
-// An inbox is what has come of an exchange and its call has not taken yet.
+// An inbox holds the received messages of an exchange until its call takes them.
 type inbox struct {
-	ready chan struct{} // has an element when there is something to take
-	room  chan struct{} // has an element when something was taken
+	ready chan struct{} // has an element if there are messages
+	room  chan struct{} // has an element if messages were taken
 
 	mu    sync.Mutex // guards the rest
 	state state
 	msgs  []jsonrpc.Message
-	size  int   // of those of msgs that are no response, in bytes
+	size  int   // of the messages that are not responses, in bytes
 	err   error // why there will be no more messages
 }
 
-// questions are the requests of the server in the middle of an exchange. They are for the goroutine of the call.
+// questions are the server's requests during an exchange. Only the goroutine of the call uses them.
 type questions struct {
-	asks  []ask // those that are not answered
-	asked int   // how many there were
+	asks  []ask // unanswered requests
+	asked int   // number of all requests
 }
 
-// An ask is a request of the server in the middle of ours.
+// An ask is a request of the server during an exchange.
 type ask struct {
 	id   []byte
 	key  string
 	req  *pb.InputRequest
-	size int // of its text, in bytes
+	size int // in bytes
 }
 
-// A sending is how far a request has got. Who sends it, and who says that it was not sent, agree by it: one of them is
-// first.
+// A sending records whether a request was sent. The goroutine that sends it and the one that cancels it both change it:
+// the first change decides.
 type sending struct{ stage atomic.Int32 }
 
 const (
-	unsentYet = iota // the server does not have all of it
-	underway         // the server may have all of it before we know that
-	left             // the server may have it, whatever we learn later
-	dropped          // the server does not have it, and will not: somebody may have been told so
+	unsentYet = iota // the server does not have the complete request
+	underway         // the server may have the complete request before the write returns
+	left             // the server may have the complete request
+	dropped          // the server does not have the complete request and never will; this may have been reported
 )
 
-// Load reports whether the server may have the whole request.
+// Load reports whether the server may have the complete request.
 func (s *sending) Load() bool {
 	stage := s.stage.Load()
 	return stage == underway || stage == left
 }
 
-// begin is called before any of a request is sent. It reports whether that may be.
+// begin must be called before a request is sent. It reports whether the request may be sent.
 func (s *sending) begin() bool {
 	s.stage.CompareAndSwap(unsentYet, underway)
 	return s.Load()
 }
 
-// end says that a request was sent.
+// end records that a request was sent.
 func (s *sending) end() { s.stage.Store(left) }
 
-// takeBack says that not all of a request was sent, and that what was is of no use.
+// takeBack records that a request was sent only in part, which has no effect.
 func (s *sending) takeBack() { s.stage.CompareAndSwap(underway, unsentYet) }
 
-// settle returns whether the server may have the whole request, of which nothing is sent from then on if it does not.
+// settle returns whether the server may have the complete request. If not, nothing more of it is sent.
 func (s *sending) settle() bool {
 	s.stage.CompareAndSwap(unsentYet, dropped)
 	return s.Load()
 }
 
-// The bounds of an inbox. A transport that can make the server wait does so; another one drops notifications that have
-// no room.
+// The limits of an inbox. If possible, the transport makes the server wait; otherwise notifications above a limit are
+// dropped.
 const (
 	maxWaiting     = 1024
 	maxWaitingSize = 1 << 20
 )
 
-// put adds a message that is not the response to a POST of ours. It reports false if there is no room for it, which
-// there always is for the response, and for a request also when it is too late.
+// put adds a message that is not the response to a POST of x. It returns false if there is no room. There always is for
+// the response; a request is also rejected if it is too late.
 func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, answeredElsewhere) }
 
-// putOwn adds a message that came in the response to the POST of x, by whoever reads that. It waits for room.
+// putOwn adds a message that arrived in the response to the POST of x. It waits for room.
 func (x *exchange) putOwn(m *jsonrpc.Message) {
 	for !x.add(m, answered) {
 		select {
@@ -150,13 +150,13 @@ func (x *exchange) putOwn(m *jsonrpc.Message) {
 	}
 }
 
-// add adds a message to the inbox. A response makes it so that the state is then.
+// add adds a message to the inbox. A response changes the state to then.
 func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.state.isAnswered() || x.state == abandoned || x.state == failed && !m.IsResponse():
-		return !m.IsRequest() // which somebody else has to answer
+		return !m.IsRequest() // another call has to answer it
 	case m.IsResponse():
 		x.state = then
 		x.msgs = append(x.msgs, *m)
@@ -170,17 +170,16 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	return true
 }
 
-// kept returns what is kept of a message that is no response. It is no slice of the text that the message came in,
-// which may be far longer. Meta is left out: it is a part of Params, and says whose the message is, which is known by
-// then.
+// kept returns the retained parts of a message that is not a response, as copies: the text of the message may be far
+// longer. Meta is not kept because it is a part of Params, and the message is already assigned to its call.
 func kept(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.Message{ID: bytes.Clone(m.ID), Method: m.Method, Params: bytes.Clone(m.Params)}
 }
 
-// fail ends the exchange: there will be no response, for the reason that is given first.
+// fail ends the exchange without a response. The first error counts.
 func (x *exchange) fail(err error) { x.finish(failed, err) }
 
-// abandon ends the exchange, whose response nobody waits for any more. It returns the state before.
+// abandon ends the exchange because the response is no longer needed. It returns the previous state.
 func (x *exchange) abandon(err error) (was state) { return x.finish(abandoned, err) }
 
 func (x *exchange) finish(as state, err error) (was state) {
@@ -200,7 +199,7 @@ func (x *exchange) finish(as state, err error) (was state) {
 	return was
 }
 
-// move changes the state, if it is from.
+// move changes the state from one to another, and reports whether it did.
 func (x *exchange) move(from, to state) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -216,14 +215,14 @@ func (x *exchange) now() state {
 	return x.state
 }
 
-// failure returns why there will be no response, if that is so.
+// failure returns why there will be no response, or nil.
 func (x *exchange) failure() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.err
 }
 
-// take returns what has come, and why nothing more will.
+// take returns the received messages, and why there will be no more.
 func (x *exchange) take() ([]jsonrpc.Message, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -240,11 +239,11 @@ func signal(c chan struct{}) {
 	}
 }
 
-// A taker gets what comes before the response, in order. An error ends the exchange.
+// A taker handles the messages before the response, in order. An error ends the exchange.
 type taker func(m *jsonrpc.Message) error
 
-// await returns the response. If the server asks something it returns nil instead, once what is asked together has
-// come.
+// await returns the response. If the server sends requests, it returns nil instead, after a short time in which further
+// ones are collected.
 func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 	var gather <-chan time.Time
 	for {
@@ -267,7 +266,7 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 }
 
-// deliver passes on what has come. It returns the response if that is there, and why it will not come.
+// deliver passes received messages to the call. It returns the response if it has arrived, and why it will not arrive.
 func (x *exchange) deliver() (*jsonrpc.Message, error) {
 	msgs, err := x.take()
 	for i := range msgs {
@@ -285,12 +284,10 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 	return nil, err
 }
 
-// errBehind is why a subscription ends that has missed a change. Who listens again is told that everything may have
-// changed.
+// errBehind ends a subscription that missed a change. Its next Listen reports that everything may have changed.
 var errBehind = fmt.Errorf("the subscriber is %d changes behind, or %d bytes of them", maxWaiting, maxWaitingSize)
 
-// isRefusal reports whether err says that the server has ended an exchange by something else than a response: a status,
-// or what is no message.
+// isRefusal reports whether the server ended an exchange without a response, by a status or an invalid message.
 func isRefusal(err error) bool {
 	l, isLost := errors.AsType[*lost](err)
 	return err != nil && (!isLost || l.answered && !l.gateway || l.refused)

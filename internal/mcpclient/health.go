@@ -10,24 +10,22 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A hangWatch is what is known of whether a program hangs.
-//
-// That it says nothing is no sign: many servers do one thing at a time, and read nothing meanwhile. So while a call
-// waits and nothing at all is heard, not even on standard error, the program is asked what every server answers, and
-// only once: what it does not read it does not read twice. It then has as long to say anything as a call may last. Only
-// one that somebody has stopped cannot be at work.
+// A hangWatch detects a hanging program. Silence alone is no sign: many servers execute one call at a time and read
+// nothing meanwhile. So if the program prints nothing at all, not even on standard error, while a call waits, it is
+// pinged once: a second ping would not be read either. Then it has as long to print anything as a call may take. Only a
+// process that is stopped by a signal cannot be working.
 type hangWatch struct {
-	at       time.Time     // of the last look
-	heard    int64         // how much had been heard by then
-	silent   time.Duration // how long nothing has been, while calls waited
-	stopped  int           // in how many looks in a row it was stopped
-	question *exchange     // what it was asked
+	at       time.Time     // of the last check
+	heard    int64         // number of lines by then
+	silent   time.Duration // how long the program was silent while calls waited
+	stopped  int           // number of consecutive checks in which it was stopped
+	question *exchange     // the pending ping
 }
 
-// errStoppedBySignal is that a program is stopped.
+// errStoppedBySignal means that a process is stopped.
 var errStoppedBySignal = errors.New("the program hangs: it has been stopped (SIGSTOP), and answers nothing")
 
-// watch ends a program that hangs.
+// watch ends a hanging program.
 func (s *stdio) watch() {
 	tick := time.NewTicker(s.p.c.pace.look)
 	defer tick.Stop()
@@ -37,7 +35,7 @@ func (s *stdio) watch() {
 		select {
 		case now := <-tick.C:
 			if err := s.look(&v, now); err != nil {
-				s.p.lose(err) // at once: who waits learns it before the end of the program does
+				s.p.lose(err) // calls fail before the program has ended
 				s.kill()
 				return
 			}
@@ -47,10 +45,10 @@ func (s *stdio) watch() {
 	}
 }
 
-// look returns why the program is to be ended, if it is.
+// look returns why the program must be ended, or nil.
 func (s *stdio) look(v *hangWatch, now time.Time) error {
 	pace := &s.p.c.pace
-	passed := min(now.Sub(v.at), 2*pace.look) // not what passed while we were stopped ourselves
+	passed := min(now.Sub(v.at), 2*pace.look) // without the time during which the bridge itself was stopped
 	v.at = now
 	if n := s.heard.Load(); n != v.heard {
 		v.heard, v.silent, v.stopped = n, 0, 0
@@ -85,10 +83,10 @@ func (s *stdio) look(v *hangWatch, now time.Time) error {
 	return nil
 }
 
-// ask asks the program what every server answers: ping, or in the modern era, which has none, server/discover. It
+// ask sends a request that every server answers: ping, or server/discover in the modern era, which has no ping. It
 // returns nil if the server is gone.
 func (s *stdio) ask() *exchange {
-	none := use{listens: true} // of what the server says, nothing is meant for it
+	none := use{listens: true} // all other messages are ignored
 	var x *exchange
 	var err error
 	if s.p.rev().Modern() {
@@ -104,7 +102,7 @@ func (s *stdio) ask() *exchange {
 	return x
 }
 
-// dismiss forgets what the program was asked.
+// dismiss removes the pending ping.
 func (s *stdio) dismiss(v *hangWatch) {
 	if v.question != nil {
 		s.p.end(v.question)
@@ -112,8 +110,8 @@ func (s *stdio) dismiss(v *hangWatch) {
 	}
 }
 
-// waited reports whether a call waits for what the server does, and whether the peer is to be left. One that waits for
-// what its caller answers does not, and while the session begins, the start timeout holds.
+// waited reports whether a call waits for the server, and whether the peer must be left. A call that waits for its
+// caller's responses does not count, nor a session that is starting, which has the start timeout.
 func (p *peer) waited() (waiting, leaving bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +122,7 @@ func (p *peer) waited() (waiting, leaving bool) {
 	return waiting, p.leaving
 }
 
-// waits reports whether the exchange waits for what the server does.
+// waits reports whether the exchange waits for the server.
 func (x *exchange) waits() bool {
 	s := x.now()
 	return s != suspended && !s.isAnswered()

@@ -24,7 +24,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// parseURL reads the URL of a server.
+// parseURL parses the URL of a server.
 func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
@@ -41,10 +41,10 @@ func parseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// maxRedirects is how many redirections are followed for a request.
+// maxRedirects is the maximum number of redirects per request.
 const maxRedirects = 1
 
-// newHTTPClient returns a client that keeps to the server it was told: credentials must not go anywhere else.
+// newHTTPClient returns a client that never leaves the server's origin: others must not receive the credentials.
 func newHTTPClient(t http.RoundTripper) *http.Client {
 	if t == nil {
 		t = &http.Transport{
@@ -70,27 +70,27 @@ func newHTTPClient(t http.RoundTripper) *http.Client {
 
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host) }
 
-// An httpWire is what the wires over HTTP have in common.
+// An httpWire is the common part of the HTTP transports.
 type httpWire struct {
 	p *peer
 	// ctx ends when the connection is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // what goes on until then
+	wg     sync.WaitGroup // background work of the connection
 
-	mu     sync.Mutex // guards closed, and what is added to posts before
+	mu     sync.Mutex // guards closed, and additions to posts before it is set
 	closed bool
 	posts  sync.WaitGroup // of requests
 }
 
-// attach makes w, whose messages without a response are sent by notify, a wire of p.
+// attach makes w a wire of p. notify sends its messages without a response.
 func (w *httpWire) attach(p *peer, notify func(context.Context, []byte) error) {
 	w.p = p
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	p.out = newOutbox(func(m outgoing) error { p.c.post(w.ctx, m, notify); return nil }, nil, p.c.warnUnread)
 }
 
-// spawn runs f, which posts the request of x, unless the connection is closed: x has failed by then.
+// spawn runs f, which posts the request of x, unless the connection is closed. Then x has failed.
 func (w *httpWire) spawn(x *exchange, f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *httpWire) spawn(x *exchange, f func()) {
 	})
 }
 
-// wait returns when all posts have ended. None begins after that.
+// wait returns when all posts have ended. No post starts after that.
 func (w *httpWire) wait() {
 	w.mu.Lock()
 	w.closed = true
@@ -111,13 +111,13 @@ func (w *httpWire) wait() {
 	w.posts.Wait()
 }
 
-// A streamable is an endpoint of Streamable HTTP: every message of ours is a POST, and what comes of it is its
-// response. In the legacy era it has a session, and the server can say more by a response to a GET.
+// A streamable is an endpoint of Streamable HTTP: each message is a POST, and its response contains the result. In the
+// legacy era the endpoint has a session, and sends further messages in the response to a GET.
 type streamable struct {
 	httpWire
-	// session is the session's id, set once by the answer to initialize.
+	// session is the session's id, set once by the response to initialize.
 	session string
-	// heard is closed when the first GET is answered, in whatever way.
+	// heard is closed after the first response to a GET, whatever its status.
 	heard chan struct{}
 }
 
@@ -128,11 +128,11 @@ func (c *Client) newStreamable(p *peer) {
 	p.wire = w
 }
 
-// tellTimeout is how long a server may take to accept a message that has no answer.
+// tellTimeout is the maximum time for a server to accept a message without a response.
 const tellTimeout = 10 * time.Second
 
-// post posts a message that has no answer, by notify, unless ctx ends. That it is not accepted ends nothing but the
-// call that waits for it: the others learn by their own responses.
+// post posts a message without a response with notify, until ctx ends. A failure affects only the call that waits for
+// it: other calls learn of it from their own responses.
 func (c *Client) post(ctx context.Context, m outgoing, notify func(context.Context, []byte) error) {
 	var left atomic.Bool
 	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -145,7 +145,7 @@ func (c *Client) post(ctx context.Context, m outgoing, notify func(context.Conte
 	}
 	c.log.Debug().Err(err).Msg("the server did not take a message")
 	switch late := errors.Is(err, context.DeadlineExceeded); {
-	case late && left.Load(): // it has it, and may be at work with it
+	case late && left.Load(): // the server has it, and may be executing it
 	case late:
 		m.failed(fmt.Errorf("it could not be reached within %s", tellTimeout))
 	default:
@@ -162,7 +162,7 @@ func (w *streamable) notify(ctx context.Context, msg []byte) error {
 	return err
 }
 
-// send sends a request whose response has no message of MCP. The status is 0 if there was no response.
+// send sends a request that has no MCP message as its response. The status is 0 without a response.
 func (c *Client) send(req *http.Request) (status int, err error) {
 	res, err := c.http.Do(req) //nolint:gosec // the operator configures which server it is
 	if err != nil {
@@ -170,14 +170,14 @@ func (c *Client) send(req *http.Request) (status int, err error) {
 	}
 	defer res.Body.Close()
 	text := textOf(res)
-	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be reused
 	if res.StatusCode >= 300 {
 		return res.StatusCode, statusError(res, text)
 	}
 	return res.StatusCode, nil
 }
 
-// request returns a request with the headers that all have.
+// request returns a request with the headers of all requests.
 func (w *streamable) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
 	return w.p.c.request(ctx, method, w.p.c.url, body, func(h http.Header) {
 		if w.p.rev().SendsVersionHeader() {
@@ -189,7 +189,7 @@ func (w *streamable) request(ctx context.Context, method string, body []byte) (*
 	})
 }
 
-// request returns an HTTP request with the headers that all have.
+// request returns an HTTP request with the headers of all requests.
 func (c *Client) request(ctx context.Context, method string, to *url.URL, body []byte, more func(http.Header)) (*http.Request, error) {
 	var r io.Reader
 	if body != nil {
@@ -199,10 +199,10 @@ func (c *Client) request(ctx context.Context, method string, to *url.URL, body [
 	if err != nil {
 		return nil, err
 	}
-	req.URL, req.Host = to, to.Host // which was parsed once
+	req.URL, req.Host = to, to.Host // it was parsed once
 	maps.Copy(req.Header, c.o.Header)
 	req.Header.Set("Accept", mcphttp.JSON+", "+mcphttp.EventStream)
-	req.Header.Set("Accept-Encoding", "identity") // what is compressed can be of any size
+	req.Header.Set("Accept-Encoding", "identity") // a compressed body can expand to any size
 	if body != nil {
 		req.Header.Set("Content-Type", mcphttp.JSON)
 	}
@@ -221,11 +221,12 @@ func (w *streamable) start(x *exchange) {
 
 func (w *streamable) stop(x *exchange) {
 	if !w.p.rev().Modern() {
-		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). That the request was sent,
-		// a Transport may not tell us before its response.
+		// A broken connection is no cancellation (2025-11-25: basic/utilities/cancellation). A Transport may report
+		// only with the response that the request was sent.
 		w.p.out.post(cancelled(x), nil)
 	}
-	// In the modern era it is (2026-07-28: streamable-http, cancellation); whoever ends x cancels its context.
+	// In the modern era it is one (2026-07-28: streamable-http, cancellation). The caller that ends x cancels its
+	// context.
 }
 
 // post sends the request of x and reads the response.
@@ -249,20 +250,20 @@ func (w *streamable) post(x *exchange) {
 		return
 	}
 
-	x.sent.end() // whatever the trace has said until now
+	x.sent.end() // whatever the trace has reported
 	w.answer(x, res)
 }
 
-// traced returns ctx for the request of x over HTTP, which learns from it how far it has got. WroteRequest may be
-// called after the server has executed it, and WroteHeaders is before any of the body has left. With an error,
-// WroteRequest says that the end of the body has not. Guard makes the body of the request one that is not sent any more
-// once somebody was told that it was not: net/http may have yet to write it when nobody waits for the answer.
+// traced returns ctx with a trace that records how much of the request of x was sent. WroteRequest may be called after
+// the server has executed the request, and WroteHeaders before any of the body was sent. With an error, WroteRequest
+// reports that the end of the body was not sent. Guard gives the request a body that is not sent once the request was
+// reported as unsent: net/http may still write it after the caller has left.
 func (x *exchange) traced(ctx context.Context) (traced context.Context, guard func(*http.Request)) {
-	var unread *bytes.Reader // what of the body net/http has not read yet
+	var unread *bytes.Reader // the part of the body that net/http has not read
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			WroteHeaders: func() {
 				if !x.sent.begin() {
-					_, _ = unread.Seek(0, io.SeekEnd) // a body that is too short is not sent, and its connection ends
+					_, _ = unread.Seek(0, io.SeekEnd) // a body that is too short ends its connection
 				}
 			},
 			WroteRequest: func(i httptrace.WroteRequestInfo) {
@@ -275,7 +276,7 @@ func (x *exchange) traced(ctx context.Context) (traced context.Context, guard fu
 		}), func(req *http.Request) {
 			req.GetBody = func() (io.ReadCloser, error) {
 				unread = bytes.NewReader(x.body)
-				return io.NopCloser(unread), nil // net/http knows what is inside, and sends it together with the headers
+				return io.NopCloser(unread), nil // net/http detects the type, and sends it together with the headers
 			}
 			req.Body, _ = req.GetBody()
 		}
@@ -326,7 +327,7 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 	}
 }
 
-// message takes the only message of a response.
+// message reads the only message of a response.
 func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	if jsonrpc.IsBatch(data) && res.StatusCode == http.StatusOK {
 		if err := w.p.receive(data, x); err != nil {
@@ -348,7 +349,7 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 		x.fail(w.misbehaved("answered the request %s with another message", x.id))
 	case w.session != "" && x.method != methodInitialize && msg.Error != nil && string(msg.ID) != x.id &&
 		(res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
-		// The session is not known any more. Some servers say so by 400, against the specification.
+		// The session is unknown. Some servers report this with 400, in violation of the specification.
 		x.fail(w.status(res, msg.Error.GetMessage()))
 	case w.session != "" && res.StatusCode == http.StatusNotFound && msg.Error.GetCode() != codeMethodNotFound:
 		x.fail(w.status(res, msg.Error.GetMessage()))
@@ -359,8 +360,8 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	}
 }
 
-// deniedBy reports whether a response with an error of the id says that we may not ask that, which is decided before
-// anything is done. What answers a call, and asks for no credentials, the server may have said when it had begun.
+// deniedBy reports whether a response with an error of the id denies access, which a server decides before execution.
+// An error for a call without a request for credentials may have been sent after the server had begun to execute it.
 func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return false
@@ -369,8 +370,7 @@ func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
 	return !call || string(id) != x.id || res.Header.Get("Www-Authenticate") != ""
 }
 
-// farewell returns a context for what is still to be said when a connection is closed: that a call is cancelled, for
-// instance.
+// farewell returns a context for the last messages of a connection, such as the cancellation of a call.
 func (c *Client) farewell() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), min(2*time.Second, c.o.StopTimeout))
 }
@@ -383,7 +383,7 @@ func (w *streamable) close() {
 	if w.session != "" {
 		if req, err := w.request(ctx, http.MethodDelete, nil); err == nil {
 			if res, err := w.p.c.http.Do(req); err == nil {
-				_ = res.Body.Close() // it may not allow that, or have forgotten it, which is fine
+				_ = res.Body.Close() // the server may not allow it, or the session may be unknown
 			}
 		}
 	}
@@ -393,9 +393,9 @@ func (w *streamable) close() {
 	w.wg.Wait()
 }
 
-// readAll reads a body of at most so many bytes. What it announces is not believed further than it goes. It is read
-// where others were read before and then copied: memory that grows with a body is four times as much, and new memory is
-// what reading one spends most on.
+// readAll reads a body of at most most bytes. A Content-Length is not trusted beyond that. The body is read into a
+// pooled buffer and then copied: growing a new buffer allocates four times the size of the body, and allocation is the
+// main cost of reading one.
 func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
 	if announced > int64(most) {
 		return nil, fmt.Errorf("%w: %d bytes, and the limit is %d", errTooLarge, announced, most)
@@ -420,8 +420,8 @@ func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
 	return data, nil
 }
 
-// maxRoom is how long a buffer may be that the next body is read into.
+// maxRoom is the maximum capacity of a pooled buffer.
 const maxRoom = 1 << 20
 
-// rooms are buffers that bodies were read into.
+// rooms is the pool of these buffers.
 var rooms sync.Pool // of *bytes.Buffer

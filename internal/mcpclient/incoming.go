@@ -15,9 +15,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// receive takes a text that the server sent: a message, or in 2025-03-26 several, each of which is for itself (JSON-RPC
-// 2.0, 6). Via is the exchange whose stream it came on, or nil where everything comes on one. The error is about what
-// is no message, if nobody who waits was told.
+// receive handles a text from the server: a message, or in 2025-03-26 a batch of independent ones (JSON-RPC 2.0, 6).
+// Via is the exchange of the stream, or nil for a stream of all messages. The error reports an invalid message, unless
+// an exchange has failed with it.
 func (p *peer) receive(data []byte, via *exchange) error {
 	if !jsonrpc.IsBatch(data) {
 		return p.receiveOne(data, via)
@@ -34,7 +34,7 @@ func (p *peer) receive(data []byte, via *exchange) error {
 	return first
 }
 
-// receiveAll receives what comes as events until there are no more. The error says why.
+// receiveAll receives events until the stream ends. The error reports why.
 func (p *peer) receiveAll(events *eventReader) error {
 	for {
 		data, err := events.message()
@@ -47,7 +47,7 @@ func (p *peer) receiveAll(events *eventReader) error {
 	}
 }
 
-// receiveOne takes a message. If what is none was to be a response, nobody shall wait for another one.
+// receiveOne handles a message. An invalid response ends its exchange.
 func (p *peer) receiveOne(text []byte, via *exchange) error {
 	msg, err := jsonrpc.Parse(text, &p.c.o.Limits)
 	if err == nil {
@@ -65,7 +65,7 @@ func (p *peer) receiveOne(text []byte, via *exchange) error {
 	return nil
 }
 
-// incoming passes a message on to those it is for.
+// incoming passes a message to its receiver.
 func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	switch {
 	case m.IsResponse():
@@ -78,7 +78,7 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 		}
 		if via == nil {
 			p.mu.Lock()
-			delete(p.orphans, string(m.ID)) // it may have been given up since
+			delete(p.orphans, string(m.ID)) // the call may have been canceled since
 			p.mu.Unlock()
 		}
 	case m.IsRequest():
@@ -88,8 +88,8 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	}
 }
 
-// exchangeOf returns the exchange with the given id. On a stream of its own no other can be meant: who answers there to
-// the id of another request must not be believed.
+// exchangeOf returns the exchange with the id. On a stream of its own it can only be that exchange: responses to others
+// are not trusted there.
 func (p *peer) exchangeOf(id []byte, via *exchange) *exchange {
 	if via != nil {
 		if string(id) == via.id {
@@ -102,7 +102,7 @@ func (p *peer) exchangeOf(id []byte, via *exchange) *exchange {
 	return p.running[string(id)]
 }
 
-// exclusiveCall returns the call that has the peer to itself, if there is one.
+// exclusiveCall returns the call that uses the peer exclusively, or nil.
 func (p *peer) exclusiveCall() *exchange {
 	if !p.exclusive {
 		return nil
@@ -117,8 +117,8 @@ func (p *peer) exclusiveCall() *exchange {
 	return nil
 }
 
-// logReceiver returns the call that a log message without any sign of whose it is may be shown to: the only one that
-// the server can be at work at, but for those that its caller has given up.
+// logReceiver returns the call that may receive a log message without a reference to a call: the only one that the
+// server can be executing, apart from canceled ones of the same owner.
 func (p *peer) logReceiver() *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,11 +138,11 @@ func (p *peer) logReceiver() *exchange {
 	return only
 }
 
-// requested takes a request of the server. Only the call that has the peer to itself is asked; over stdio nothing says
-// which call a request is about.
+// requested handles a request of the server. Only a call that uses the peer exclusively receives it: over stdio, a
+// request does not refer to its call.
 func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	if p.rev().Modern() {
-		p.ignored("a request", m) // 2026-07-28: servers never send any, and clients never responses
+		p.ignored("a request", m) // 2026-07-28: servers send no requests, and clients no responses
 		return
 	}
 	if m.Method == "ping" {
@@ -159,8 +159,8 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	p.refuse(m)
 }
 
-// hold keeps what is not about a call, so that the next one is asked before it is sent: servers ask for the roots when
-// a session begins. It reports false for what no call can be asked.
+// hold stores a request without a call for the next call: servers request the roots when a session starts. It returns
+// false for requests that no call can answer.
 func (p *peer) hold(m *jsonrpc.Message) bool {
 	if !p.exclusive || m.Method != methodRoots || p.can.GetRoots() == nil {
 		return false
@@ -181,7 +181,7 @@ func (p *peer) hold(m *jsonrpc.Message) bool {
 	return true
 }
 
-// takeHeld returns what was held, and forgets it.
+// takeHeld removes and returns the stored requests.
 func (p *peer) takeHeld() []jsonrpc.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,24 +194,23 @@ func askable(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == methodRoots
 }
 
-// maxAsks is how much a server can ask at a time. All of that together has as many bytes as one message may have.
+// maxAsks is the maximum number of pending requests of a server. Together, they may have as many bytes as one message.
 const maxAsks = 32
 
-// fits reports whether one more request fits those that wait to be answered, so that they have size bytes.
+// fits reports whether one more pending request is allowed, for a total of size bytes.
 func (p *peer) fits(waiting, size int) bool { return waiting < maxAsks && size <= p.c.o.Limits.Message }
 
-// asksTooMuch answers a request that does not fit.
+// asksTooMuch rejects a request above these limits.
 func (p *peer) asksTooMuch(m *jsonrpc.Message) {
 	p.answerError(m.ID, codeInternal, fmt.Sprintf(
 		"%s: too much is asked at once: %d requests of together %d bytes can wait for their answers; ask again when some are answered",
 		m.Method, maxAsks, p.c.o.Limits.Message))
 }
 
-// maxRefusals is how many requests a second are answered by an error. A server that sends more gets no answer.
+// maxRefusals is the maximum number of error responses per second. Further requests get no response.
 const maxRefusals = 10
 
-// refuse answers a request that nobody can be asked: a session has a client that can do what it was told in initialize,
-// but between calls there is nobody there.
+// refuse rejects a request that no caller can answer: between the calls of a session there is no caller.
 func (p *peer) refuse(m *jsonrpc.Message) {
 	p.mu.Lock()
 	if now := time.Now().Unix(); now != p.second {
@@ -236,12 +235,12 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 	}
 }
 
-// answerError answers a request of the server with an error.
+// answerError responds to a request of the server with an error.
 func (p *peer) answerError(id []byte, code int64, message string) {
 	p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false), nil)
 }
 
-// ignored logs what is ignored, but not each time.
+// ignored logs an ignored message, at a limited rate.
 func (p *peer) ignored(what string, m *jsonrpc.Message) {
 	p.mu.Lock()
 	now := time.Now()
@@ -255,7 +254,7 @@ func (p *peer) ignored(what string, m *jsonrpc.Message) {
 	}
 }
 
-// notified takes a notification of the server.
+// notified handles a notification of the server.
 func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 	x := via
 	switch m.Method {
@@ -296,12 +295,12 @@ func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 	case x == nil:
 	case via != nil:
 		x.putOwn(m)
-	case !x.put(m) && x.listens: // others share the connection, and must not be kept waiting by one slow caller
+	case !x.put(m) && x.listens: // the connection is shared: a slow caller must not block the others
 		x.fail(&lost{err: errBehind})
 	}
 }
 
-// withdrawn takes back what the server asked and nobody was asked yet.
+// withdrawn removes a canceled request of the server that was not passed on yet.
 func (p *peer) withdrawn(m *jsonrpc.Message) {
 	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
 	p.mu.Lock()
@@ -309,9 +308,9 @@ func (p *peer) withdrawn(m *jsonrpc.Message) {
 	p.held = slices.DeleteFunc(p.held, func(h jsonrpc.Message) bool { return bytes.Equal(jsonrpc.Key(h.ID), id) })
 }
 
-// changed tells those who listen, who do so to the session that is nobody's in particular. Of the others, programs may
-// each have lists of their own; the sessions of one HTTP server all say the same, except that a visit to a web page has
-// ended.
+// changed reports a change to the listeners of the shared session. The sessions of one HTTP server all report the same
+// changes, and separate programs may have separate lists, so those of other sessions are ignored, except the completion
+// of a URL elicitation.
 func (p *peer) changed(m *jsonrpc.Message) {
 	h := &p.subs
 	if p.exclusive {
@@ -324,7 +323,7 @@ func (p *peer) changed(m *jsonrpc.Message) {
 	h.report(m, p.rev())
 }
 
-// logged logs what the server logs and no call can be shown.
+// logged logs a log message that no call may receive.
 func (p *peer) logged(m *jsonrpc.Message) {
 	var l pb.LogMessage
 	if err := mcpjson.Unmarshal(m.Params, &l, p.rev()); err != nil {

@@ -11,38 +11,38 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A pool has the sessions of a legacy server for callers with capabilities, by who they are and what they can do. The one that
-// was used last is used first, so that a caller whose calls come one after the other meets the same session each time.
+// A pool has the sessions of a legacy server for callers with capabilities, by key. The most recently used one is
+// reused first, so that sequential calls of a caller reach the same session.
 type pool struct {
 	c *Client
 
-	opening sync.WaitGroup // those who open or close a session
+	opening sync.WaitGroup // goroutines that open or close a session
 
 	mu       sync.Mutex            // guards the rest
-	idle     map[string][]*peer    // by their keys; none of the lists is empty
-	deserted map[string][]*opening // that nobody waits for any more, by their keys
+	idle     map[string][]*peer    // by key; no list is empty
+	deserted map[string][]*opening // openings without a waiting caller, by key
 	all      []*peer
-	total    int // of all, those being opened, and programs that have yet to end
-	ending   int // programs and openings that have yet to end
-	waiting  int // those who wait for room
+	total    int // all sessions, including those being opened, and programs that have not ended
+	ending   int // programs and openings that have not ended
+	waiting  int // callers that wait for a session
 	closed   bool
 	changed  chan struct{} // closed when there may be room
 }
 
-// An opening is a session that is being opened. That goes on when who waits for it leaves: a program that takes long to start would never
-// be there for callers who do not wait as long.
+// An opening is a session that is being opened. It continues when its caller leaves: otherwise a program that starts
+// slowly would never be ready for callers with a shorter deadline.
 type opening struct {
 	key    string
 	cancel context.CancelFunc
-	since  time.Time     // when it was deserted, if it is
-	over   bool          // it ends, for others
-	done   chan struct{} // closed when it is known what became of it: one of these
+	since  time.Time     // when its last caller left, or zero
+	over   bool          // it is being ended for other callers
+	done   chan struct{} // closed when the result is known: one of these
 	got    *peer
 	err    error
 }
 
-// lease returns a session of the key, which is the owner's, that nobody else uses until it is released. It waits for one, but not long:
-// for a program that ends to make room for it as long as one may take to start.
+// lease returns a session with the key for exclusive use by the owner until release. If there is none, it waits for a
+// short time, or for at most one start timeout while another program ends.
 func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner string) (*peer, error) {
 	limit := time.Now().Add(p.c.o.StartTimeout)
 	timer := time.NewTimer(p.c.pace.Patience)
@@ -66,7 +66,7 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 			break
 		}
 		changed := p.changed
-		if p.ending <= p.waiting && p.evict() && p.ending > 0 && !evicted { // else one ends for each who waits
+		if p.ending <= p.waiting && p.evict() && p.ending > 0 && !evicted { // one ends for each waiting caller
 			evicted = true
 			timer.Reset(time.Until(limit))
 		}
@@ -83,18 +83,18 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 	p.total++
 	opens, cancel := context.WithCancel(p.c.ctx)
 	o := &opening{key: key, cancel: cancel, done: make(chan struct{})}
-	can = mcpjson.Clone(can) // it is the call's, which may end before
+	can = mcpjson.Clone(can) // it belongs to the call, which may end before
 	p.opening.Go(func() { p.open(opens, o, can) })
 	p.mu.Unlock()
 	return p.join(ctx, o)
 }
 
-// await waits until there may be room for a session of the owner's. It waits until limit for a program that ends.
+// await waits until there may be room for a session of the owner. It waits until limit for a program that ends.
 func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.Timer, limit time.Time, owner string) error {
 	select {
 	case <-changed:
 	case <-timer.C:
-		switch { // somebody else may be faster, so it may have to be made again
+		switch { // another caller may be faster, so there may be no room again
 		case p.abandon():
 			timer.Reset(time.Until(limit))
 		case p.c.pending.makeRoom(owner):
@@ -108,7 +108,7 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 	return nil
 }
 
-// open opens a session, for which there is room.
+// open opens a session. There must be room for it.
 func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities) {
 	defer o.cancel()
 	began := time.Now()
@@ -148,7 +148,7 @@ func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities)
 	}
 }
 
-// join waits for a session that is being opened. Who leaves leaves it to others.
+// join waits for an opening. When its caller leaves, others can join it.
 func (p *pool) join(ctx context.Context, o *opening) (*peer, error) {
 	select {
 	case <-o.done:
@@ -170,7 +170,7 @@ func (p *pool) join(ctx context.Context, o *opening) (*peer, error) {
 	return nil, ctx.Err()
 }
 
-// adopt returns a session that is being opened and that nobody waits for, or nil. Whoever has it joins it.
+// adopt returns an opening without a caller, or nil. Its new caller must join it.
 func (p *pool) adopt(key string) *opening {
 	if len(p.deserted[key]) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (p *pool) adopt(key string) *opening {
 	return o
 }
 
-// remove takes a session that is being opened out of the deserted ones.
+// remove removes an opening from the deserted ones.
 func (p *pool) remove(o *opening) {
 	list := slices.DeleteFunc(p.deserted[o.key], func(other *opening) bool { return other == o })
 	if len(list) == 0 {
@@ -190,7 +190,7 @@ func (p *pool) remove(o *opening) {
 	p.deserted[o.key] = list
 }
 
-// notBegun returns why a session did not begin, as the error of a call that was not sent.
+// notBegun returns the error of a session that did not start, as that of a call that was not sent.
 func notBegun(err error) error {
 	switch e := err.(type) { //nolint:errorlint // what is around it would be lost
 	case *bridge.Error:
@@ -201,7 +201,7 @@ func notBegun(err error) error {
 	return &lost{err: err, refused: true}
 }
 
-// pick takes the session out that was used last. Those that are over go.
+// pick removes and returns the most recently used session. Ended ones are dropped.
 func (p *pool) pick(key string) *peer {
 	for list := p.idle[key]; len(list) > 0; list = p.idle[key] {
 		last := list[len(list)-1]
@@ -214,7 +214,7 @@ func (p *pool) pick(key string) *peer {
 	return nil
 }
 
-// evict closes the session that has been idle for longest. It reports false if there is none.
+// evict closes the session that has been idle longest. It returns false if there is none.
 func (p *pool) evict() bool {
 	var oldest *peer
 	for _, list := range p.idle {
@@ -230,8 +230,9 @@ func (p *pool) evict() bool {
 	return true
 }
 
-// abandon ends the opening that was deserted first. It reports false if there is none. That is for those who would be refused else: callers
-// who come in turn, and wait for less than a start takes, would have each end the other's, and none would ever be there.
+// abandon ends the opening that was deserted first. It returns false if there is none. It is used only if a caller
+// would be rejected otherwise: callers with deadlines shorter than a start would end each other's openings, and no
+// session would ever be ready.
 func (p *pool) abandon() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,7 +252,7 @@ func (p *pool) abandon() bool {
 	return true
 }
 
-// take takes a session out of the idle ones.
+// take removes a session from the idle ones.
 func (p *pool) take(s *peer) {
 	list := slices.DeleteFunc(p.idle[s.key], func(o *peer) bool { return o == s })
 	if len(list) == 0 {
@@ -261,14 +262,14 @@ func (p *pool) take(s *peer) {
 	p.idle[s.key] = list
 }
 
-// drop closes a session that nobody uses.
+// drop closes an unused session.
 func (p *pool) drop(s *peer) {
 	p.all = slices.DeleteFunc(p.all, func(o *peer) bool { return o == s })
 	p.end(s)
 }
 
-// end closes a session, beside everything else. A program takes its room until nothing is left of it: else there would be any number
-// of those that do not end when they are told to.
+// end closes a session in the background. A program counts toward the limit until it has ended: otherwise the number of
+// programs that ignore signals would be unlimited.
 func (p *pool) end(s *peer) {
 	if p.c.url != nil {
 		p.room()
@@ -285,30 +286,30 @@ func (p *pool) end(s *peer) {
 	})
 }
 
-// room says that there is room for one session more.
+// room frees a place for a session.
 func (p *pool) room() {
 	p.total--
 	p.tell()
 }
 
-// tell tells those who wait that there may be room.
+// tell wakes the waiting callers.
 func (p *pool) tell() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// release gives a session back. One that is not clean may still say something on behalf of the call that it was leased for, so
-// nobody else gets it.
+// release returns a session to the pool. A session that is not clean may still send messages for its last call, so no
+// other caller gets it.
 func (p *pool) release(s *peer, clean bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.giveBack(s, clean)
 }
 
-// giveBack is release by somebody who holds mu.
+// giveBack is release for callers that hold mu.
 func (p *pool) giveBack(s *peer, clean bool) {
 	switch {
-	case p.closed: // who closed the pool closes all that is in it
+	case p.closed: // the closed pool closes its sessions
 	case !clean || s.isOver():
 		p.drop(s)
 	default:
@@ -318,8 +319,8 @@ func (p *pool) giveBack(s *peer, clean bool) {
 	}
 }
 
-// forget closes the idle sessions of the key that began before the given time: a server that has forgotten one of them has forgotten all,
-// as it was started anew.
+// forget closes the idle sessions with the key that started before the given time: a server that does not know one of
+// them has restarted and knows none.
 func (p *pool) forget(key string, before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,7 +335,7 @@ func (p *pool) forget(key string, before time.Time) {
 	}
 }
 
-// sweep closes the sessions that nobody has used for long.
+// sweep closes expired sessions.
 func (p *pool) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -355,7 +356,7 @@ func (p *pool) sweep(now time.Time) {
 	}
 }
 
-// empty closes every session, whoever uses it, and waits for that.
+// empty closes every session, and waits until they have ended.
 func (p *pool) empty() {
 	p.mu.Lock()
 	p.closed = true

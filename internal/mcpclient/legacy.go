@@ -17,10 +17,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// legacy makes a call of the legacy era. One whose caller can do anything has a session to itself while it runs, so
-// that the server is told just that, and what it asks in it can only be meant for that caller: over stdio nothing else
-// says whose call a question is about. That is so for lists, too: some servers have other tools for clients that can do
-// more.
+// legacy executes a call in the legacy era. A caller with capabilities uses a session exclusively, which was
+// initialized with exactly these capabilities. So requests of the server in it can only be meant for that caller: over
+// stdio nothing else relates a request to a call. This holds for lists, too: some servers offer more tools to clients
+// with more capabilities.
 func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit bridge.Emit) attempt {
 	if call.Method.MayRequireInput && bridge.State(call.Request) != nil {
 		return c.resume(ctx, call, emit)
@@ -46,7 +46,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		}
 		return attempt{peer: p, at: at, err: err}
 	}
-	if len(x.asks) > 0 { // since the session began
+	if len(x.asks) > 0 { // since the session started
 		a := attempt{peer: p}
 		if a.result, a.err = c.pending.suspend(x, call); a.err != nil {
 			c.leave(x, true)
@@ -59,15 +59,15 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 	return a
 }
 
-// sessionKey says who can have the same sessions: callers who can do the same and are the same. A server may remember
-// what it was told in a session, such as the roots, and shall not use it for somebody else. Callers of whom nothing is
-// known can have the same ones as long as the server has learned nothing.
+// sessionKey identifies the callers that can use the same sessions: those with the same identity and capabilities. A
+// server may remember what it learned in a session, such as the roots, and must not use it for another caller.
+// Unidentified callers share sessions as long as the server has learned nothing.
 func sessionKey(can []byte, call *bridge.Call) string {
 	who := call.Context().GetPrincipal()
 	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + call.Session
 }
 
-// ownerOf says whose calls are counted together: those of a caller, or if it is not known who that is, of its session.
+// ownerOf returns the owner of a call for limits: the caller, or if that is unknown, its session.
 func ownerOf(call *bridge.Call) string {
 	who := call.Context().GetPrincipal()
 	if who.GetSubject() == "" {
@@ -76,7 +76,7 @@ func ownerOf(call *bridge.Call) string {
 	return who.GetIssuer() + "\x00" + who.GetSubject()
 }
 
-// startLegacy begins a call, which is then to be sent.
+// startLegacy returns the exchange of a call. The caller must send it.
 func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
 	if p.logs {
 		if err := p.setLevel(ctx, call.Context().GetLogLevel()); err != nil {
@@ -98,8 +98,8 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 	return x, nil
 }
 
-// leave ends an exchange, and gives back the session that it had to itself. It can be used again if nothing more can
-// come of the call.
+// leave ends an exchange and releases its exclusive session. The session can be reused if no further messages of the
+// call can arrive.
 func (c *Client) leave(x *exchange, clean bool) {
 	for _, a := range x.asks {
 		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.hold(&m) {
@@ -123,7 +123,7 @@ func methodOf(r *pb.InputRequest) string {
 	return methodRoots
 }
 
-// asking takes what the server asks in the middle of the call.
+// asking handles a request of the server during the call.
 func (x *exchange) asking(m *jsonrpc.Message) {
 	params := m.Params
 	if params == nil {
@@ -155,18 +155,18 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 	x.asks = append(x.asks, ask{id: m.ID, key: "ask" + strconv.Itoa(x.asked), req: req, size: len(params)})
 }
 
-// answerError answers what the server asked in the middle of the call with an error.
+// answerError responds with an error to a request of the server during the call.
 func (x *exchange) answerError(id []byte, code int64, message string) {
 	x.p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false), x)
 }
 
-// withdrawn takes back what the server asked.
+// withdrawn handles the cancellation of a request of the server.
 func (x *exchange) withdrawn(m *jsonrpc.Message) {
 	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
 	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
 }
 
-// resume goes on with a suspended call: the server gets the answers, and the caller what comes of it.
+// resume continues a suspended call: it sends the responses to the server, and waits.
 func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit) attempt {
 	x := c.pending.take(call)
 	if x == nil {
@@ -188,14 +188,14 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	}
 	x.asks = open
 	x.move(suspended, inFlight)
-	if len(open) > 0 { // what is answered is answered; the rest is asked for again
+	if len(open) > 0 { // what has a response is done; the rest is requested again
 		res, err := c.pending.suspend(x, call)
 		if err == nil {
 			return attempt{peer: x.p, result: res, sent: true}
 		}
 	}
 	x.each = c.taker(ctx, x, call, emit)
-	if x.now() == idle { // it was asked about before: a server that was told its roots looks at them before it uses them
+	if x.now() == idle { // it was suspended before it was sent: the server must process the roots first
 		c.catchUp(ctx, x.p)
 		if !sleep(ctx, c.pace.digest) {
 			c.leave(x, true)
@@ -203,7 +203,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
 			c.leave(x, false)
-			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)} // it cannot be made again: its state is used
+			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)} // it cannot be retried: its state is used
 		}
 		x.p.start(x)
 	}
@@ -212,7 +212,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return a
 }
 
-// answer returns the message that tells the server what was answered.
+// answer returns the message with the response to a request of the server.
 func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
 	if e := r.GetError(); e != nil {
 		return jsonrpc.AppendError(nil, a.id, rpcOf(e), false), nil
@@ -234,8 +234,7 @@ func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
 	return append(dst, '}'), err
 }
 
-// rpcOf returns the JSON-RPC error that says why there is no answer (every legacy revision: client features, error
-// handling).
+// rpcOf returns the JSON-RPC error for a missing response (every legacy revision: client features, error handling).
 func rpcOf(e *pb.InputError) *pb.JsonRpcError {
 	out := &pb.JsonRpcError{Code: codeInternal, Data: e.GetData()}
 	message := e.GetMessage()

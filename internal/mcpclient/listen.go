@@ -19,19 +19,19 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A subscription is one call of subscriptions/listen, over all the connections that it takes.
+// A subscription is one call of subscriptions/listen, across the connections that it uses.
 type subscription struct {
 	c     *Client
 	call  *bridge.Call
 	asked *pb.SubscriptionFilter
-	// own is the connection of the Client itself, and twin that of legacy callers, if there may be one.
+	// own is the connection of the Client itself, and twin that of legacy callers, if any.
 	own, twin *feed.Source
-	ack       *pb.SubscriptionsAcknowledged // what the server acknowledged first
-	acked     bool                          // it has acknowledged on this connection
+	ack       *pb.SubscriptionsAcknowledged // the server's first acknowledgment
+	acked     bool                          // acknowledged on this connection
 }
 
-// listen tells what changes until ctx ends. When the server is lost and found again, everything may have changed meanwhile, and
-// that is told.
+// listen reports changes until ctx ends. After the server was lost and reconnected, it reports that everything may have
+// changed.
 func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	if n := c.listening.Add(1); n > int64(c.o.MaxCalls) {
 		c.listening.Add(-1)
@@ -70,7 +70,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	if failed != nil && !ended {
 		return nil, failed
 	}
-	for _, change := range stream.Take() { // a subscription that has ended well has reported these before
+	for _, change := range stream.Take() { // a subscription that ended normally has reported these before
 		if err == nil {
 			err = report(change)
 		}
@@ -81,7 +81,7 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return res, nil
 }
 
-// listen reports what changes, over all the connections that it takes, until ctx ends or the server ends the subscription.
+// listen reports changes, across connections, until ctx ends or the server ends the subscription.
 func (s *subscription) listen(ctx context.Context) (*bridge.Result, error) {
 	c := s.c
 	delay := c.pace.Backoff
@@ -125,7 +125,7 @@ func (s *subscription) listen(ctx context.Context) (*bridge.Result, error) {
 	}
 }
 
-// acknowledge notes what the server reports from now on.
+// acknowledge records what the server reports from now on.
 func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) {
 	if s.acked {
 		return
@@ -137,7 +137,7 @@ func (s *subscription) acknowledge(ack *pb.SubscriptionsAcknowledged) {
 	s.own.Acknowledge(ack.GetNotifications())
 }
 
-// acknowledgment returns the event with what the server has acknowledged, or together with its twin.
+// acknowledgment returns the event with what the server, or the server and its twin, acknowledged.
 func (s *subscription) acknowledgment(together *pb.SubscriptionFilter) *pb.ListenResponse {
 	ack := s.ack
 	if s.twin != nil && s.twin.Acknowledged() != nil {
@@ -148,7 +148,7 @@ func (s *subscription) acknowledgment(together *pb.SubscriptionFilter) *pb.Liste
 	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}
 }
 
-// modern listens by a request of its own (2026-07-28: basic/patterns/subscriptions).
+// modern listens with a request of its own (2026-07-28: basic/patterns/subscriptions).
 func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Result, error) {
 	p := l.peer
 	x, err := p.beginRequest(bridge.Listen, s.call.Request, use{listens: true})
@@ -170,7 +170,7 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	if msg.Error != nil {
 		return nil, bridge.FromJSONRPC(msg.Error, p.rev(), bridge.Listen)
 	}
-	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}) // some end before they begin
+	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}) // some end before the acknowledgment
 	out := &pb.ListenResult{}
 	if err := mcpjson.Unmarshal(msg.Result, out, p.rev()); err != nil {
 		return nil, s.c.misbehaved("answered %s with what is not its result: %v", bridge.Listen.Name, err)
@@ -179,7 +179,7 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	return &bridge.Result{Complete: out}, nil
 }
 
-// take takes a notification.
+// take handles a notification.
 func (s *subscription) take(m *jsonrpc.Message, rev bridge.Revision) error {
 	event, err := eventOf(m, rev)
 	switch ack := event.GetAcknowledged(); {
@@ -193,7 +193,7 @@ func (s *subscription) take(m *jsonrpc.Message, rev bridge.Revision) error {
 	return nil
 }
 
-// eventOf returns the event that a notification reports, or nil if it reports none.
+// eventOf returns the event of a notification, or nil if it is not a change.
 func eventOf(m *jsonrpc.Message, rev bridge.Revision) (*pb.ListenResponse, error) {
 	event, inner := feed.FromNotification(m.Method)
 	if event == nil {
@@ -207,10 +207,10 @@ func eventOf(m *jsonrpc.Message, rev bridge.Revision) (*pb.ListenResponse, error
 		return nil, err
 	}
 	clean(inner)
-	return mcpjson.Clone(event), nil // it is kept, and the text that it came in, which may be far longer, is not
+	return mcpjson.Clone(event), nil // a copy: the text of the message may be far longer
 }
 
-// legacy listens to what a session is told anyway, and subscribes to resources. It returns when the session is lost.
+// legacy listens to the notifications of a session, and subscribes to resources. It returns when the session is lost.
 func (s *subscription) legacy(ctx context.Context, l *connection) error {
 	h := &l.peer.subs
 	honoured := feed.Supported(s.asked, l.known.Load().GetCapabilities(), l.peer.rev().HasURLElicitationError())
@@ -236,7 +236,7 @@ func (s *subscription) legacy(ctx context.Context, l *connection) error {
 	return l.lost(ctx)
 }
 
-// lost waits until the connection is lost, and returns that, or the error of ctx.
+// lost waits until the connection is lost, and returns the reason, or the error of ctx.
 func (l *connection) lost(ctx context.Context) error {
 	select {
 	case <-l.gone:
@@ -247,24 +247,24 @@ func (l *connection) lost(ctx context.Context) error {
 	return &lost{err: errClosed}
 }
 
-// subscriptions are those of a legacy session. They get the changes that the server reports.
+// subscriptions are the listeners of a legacy session. They receive the server's changes.
 type subscriptions struct {
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
-	topics    map[string]*topic // by their URIs
+	topics    map[string]*topic // by URI
 }
 
-// A topic is a resource that somebody listens to, or did until just now.
+// A topic is a resource with listeners, or that had some until recently.
 type topic struct {
-	wanted int // how many listen to it, or are about to; the lock of subscriptions guards it
-	// turn has an element while one of them, or who was the last, has the server tell of it or not.
+	wanted int // number of current and future listeners; guarded by the lock of subscriptions
+	// turn has an element while a goroutine subscribes to or unsubscribes from the resource.
 	turn       chan struct{}
-	subscribed bool // the server tells of it; for whose turn it is
+	subscribed bool // the server reports the resource; guarded by turn
 }
 
 // A listener is a subscription to a legacy session.
 type listener struct {
-	filter *pb.SubscriptionFilter // the lock of subscriptions guards it: resources come one by one
+	filter *pb.SubscriptionFilter // guarded by the lock of subscriptions: resources are added one at a time
 	source *feed.Source
 }
 
@@ -283,14 +283,14 @@ func (h *subscriptions) remove(l *listener) {
 	delete(h.listeners, l)
 }
 
-// watch makes a listener be told of a resource.
+// watch adds a resource to a listener.
 func (h *subscriptions) watch(l *listener, uri string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
 }
 
-// want counts by more, or fewer, who listen to a resource, and returns how many do.
+// want adds n, which may be negative, to the number of listeners of a resource, and returns the sum.
 func (h *subscriptions) want(uri string, by int) (*topic, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -303,8 +303,8 @@ func (h *subscriptions) want(uri string, by int) (*topic, int) {
 	return t, t.wanted
 }
 
-// isWanted reports whether anybody listens to a topic, or is about to. If not, and the server does not report it, it is
-// forgotten. It must be the caller's turn.
+// isWanted reports whether a topic has listeners. If not, and the server does not report it, it is removed. The caller
+// must hold turn.
 func (h *subscriptions) isWanted(uri string, t *topic) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -314,7 +314,7 @@ func (h *subscriptions) isWanted(uri string, t *topic) bool {
 	return t.wanted > 0
 }
 
-// subscribe has the server report when a resource changes. Whoever has subscribed is to unsubscribe.
+// subscribe subscribes to a resource. The caller must call unsubscribe.
 func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) error {
 	t, _ := h.want(uri, 1)
 	err := h.sync(ctx, p, uri, t)
@@ -324,7 +324,7 @@ func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) erro
 	return err
 }
 
-// unsubscribe has the server no longer report the resources that nobody else listens to.
+// unsubscribe unsubscribes from the resources without other listeners.
 func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 	last := map[string]*topic{}
 	for _, uri := range uris {
@@ -344,8 +344,8 @@ func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 	})
 }
 
-// sync has the server report a topic if it is wanted, and otherwise not. When ctx has ended, a server is not asked to stop,
-// and what it reports then is ignored. Who waits for another's turn tries again what failed for that one.
+// sync subscribes to a topic with listeners, or unsubscribes from one without. When ctx has ended it does not
+// unsubscribe, and further changes are ignored. A caller that waits for the turn repeats a failed request.
 func (h *subscriptions) sync(ctx context.Context, p *peer, uri string, t *topic) error {
 	select {
 	case t.turn <- struct{}{}:
@@ -353,7 +353,7 @@ func (h *subscriptions) sync(ctx context.Context, p *peer, uri string, t *topic)
 		select {
 		case t.turn <- struct{}{}:
 		case <-ctx.Done():
-			return ctx.Err() // who is at it wants it, or is about to end it
+			return ctx.Err() // the goroutine that holds turn subscribes, or is about to end
 		}
 	}
 	defer func() { <-t.turn }()
@@ -377,7 +377,7 @@ func (h *subscriptions) sync(ctx context.Context, p *peer, uri string, t *topic)
 	return err
 }
 
-// report reports a change to the listeners that asked for it.
+// report sends a change to the listeners that requested it.
 func (h *subscriptions) report(m *jsonrpc.Message, rev bridge.Revision) {
 	change, _ := eventOf(m, rev)
 	h.mu.Lock()
@@ -389,7 +389,7 @@ func (h *subscriptions) report(m *jsonrpc.Message, rev bridge.Revision) {
 	}
 }
 
-// reportAll reports to every listener that everything it asked for may have changed.
+// reportAll reports to every listener that everything it requested may have changed.
 func (h *subscriptions) reportAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,37 +6,37 @@ import (
 	"sync"
 )
 
-// maxQueued is how many messages without an answer may wait to be sent. What a server makes us say by asking is bounded
-// so.
+// maxQueued is the maximum number of queued messages without a response, most of which are responses to the server's
+// requests.
 const maxQueued = 256
 
-// An outbox sends messages one after the other, so that nobody waits for a server that does not read.
+// An outbox sends messages one after the other, so that no caller is blocked by a server that does not read.
 type outbox struct {
-	// send sends a message. An error is the end.
+	// send sends a message. An error ends the outbox.
 	send func(m outgoing) error
-	// failed is told why nothing can be sent any more.
+	// failed is called with the reason when nothing can be sent any more.
 	failed func(error)
 	// full is called when there is no room for a message.
 	full func()
 
 	mu     sync.Mutex // guards the rest
 	queue  []outgoing
-	queued int // messages without an answer, of the queue
+	queued int // number of queued messages without a response
 	closed bool
 	wake   chan struct{}
 
 	done chan struct{} // closed when run has returned
 }
 
-// An outgoing is a message to send: the request of an exchange, if it has one.
+// An outgoing is a message to send, with its exchange if it is a request.
 type outgoing struct {
 	msg []byte
 	x   *exchange
-	// asker is the exchange that the server has asked something in, if this answers it.
+	// asker is the exchange of the server's request that this message answers, if any.
 	asker *exchange
 }
 
-// failed says why a message is not sent. If the server waits for it, perhaps for ever, the call does not.
+// failed returns why a message is not sent. Its exchange fails, because the server may wait for the message for ever.
 func (m *outgoing) failed(why error) {
 	if m.asker != nil {
 		m.asker.fail(&lost{err: fmt.Errorf("was not told the answer to what it asked: %w", why), unanswered: true})
@@ -47,7 +47,7 @@ func newOutbox(send func(outgoing) error, failed func(error), full func()) *outb
 	return &outbox{send: send, failed: failed, full: full, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// add queues a message. It reports false if there is no room for it.
+// add queues a message. It returns false if there is no room.
 func (o *outbox) add(m outgoing) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,19 +62,19 @@ func (o *outbox) add(m outgoing) bool {
 	return true
 }
 
-// remove forgets the request of x, which is not sent any more.
+// remove removes the request of x from the queue.
 func (o *outbox) remove(x *exchange) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queue = slices.DeleteFunc(o.queue, func(m outgoing) bool { return m.x == x })
 }
 
-// errUnread is why a message is not sent to a server that does not read.
+// errUnread is the error of a message to a server that does not read.
 var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", maxQueued)
 
-// post queues a message that has no response, unless it is nil, and does not wait. Asker is the exchange in which the
-// server has asked what msg answers, or nil. If there is no room for msg, it is dropped, and asker fails: nothing more
-// may come of it.
+// post queues a message without a response, unless it is nil, and does not wait. Asker is the exchange of the server's
+// request that msg answers, or nil. If there is no room for msg, it is dropped, and asker fails, because no response
+// may follow.
 func (o *outbox) post(msg []byte, asker *exchange) {
 	m := outgoing{msg: msg, asker: asker}
 	if msg == nil || o.add(m) {
@@ -98,7 +98,7 @@ func (o *outbox) finish() {
 	<-o.done
 }
 
-// run sends until the outbox is closed, and everything in it is sent, or nothing can be.
+// run sends messages until the outbox is closed and empty, or sending fails.
 func (o *outbox) run() {
 	defer close(o.done)
 	for {

@@ -11,29 +11,29 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A paramTable knows which arguments of which tools are repeated in headers (2026-07-28: streamable-http, custom headers). It
-// learns it from the lists of tools that pass through.
+// A paramTable has the arguments of tools that headers must repeat (2026-07-28: streamable-http, custom headers). It
+// learns them from the tool lists that pass through.
 type paramTable struct {
 	mu     sync.Mutex
 	byName map[string][]mcphttp.Param
-	size   int // of what was added, in bytes
+	size   int // of all entries, in bytes
 }
 
 const (
-	// maxParamSize bounds how much of that is known. If there is more, it is learned again when it is needed.
+	// maxParamSize is the maximum size of the table. Dropped entries are read again when needed.
 	maxParamSize = 4 << 20
-	// maxToolPages bounds how many pages of a list are read.
+	// maxToolPages is the maximum number of pages of a list that are read.
 	maxToolPages = 1000
 )
 
-// of returns what of a tool's arguments goes into headers.
+// of returns the arguments of a tool that headers must repeat.
 func (t *paramTable) of(tool string) []mcphttp.Param {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byName[tool]
 }
 
-// learn reads a page of tools, and drops those from it whose annotations are wrong: clients must not offer them (2026-07-28:
+// learn reads a page of tools, and drops those with invalid annotations: clients must not offer them (2026-07-28:
 // server/tools, x-mcp-header).
 func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 	t.mu.Lock()
@@ -70,7 +70,7 @@ func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 	})
 }
 
-// relist reads the list of tools anew, as a caller sees it. It reports whether that went well.
+// relist reads the tool list again, as seen by a caller. It reports whether that succeeded.
 func (c *Client) relist(ctx context.Context, call *bridge.Call) bool {
 	caller := call.Context()
 	var cursor *string

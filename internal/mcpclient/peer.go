@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The keys of `_meta` that MCP itself uses, and the methods that are ours and the server's own business.
+// The keys of `_meta` that MCP itself defines, and the methods that are handled between the bridge and the server.
 const (
 	metaProgressToken  = "progressToken"
 	metaVersion        = bridge.MetaVersion
@@ -39,7 +39,7 @@ const (
 	notifyInitialized = "notifications/initialized"
 )
 
-// The JSON-RPC codes that decide about more than the error itself.
+// The JSON-RPC codes that affect more than the request that failed.
 const (
 	codeInvalidRequest     = -32600
 	codeMethodNotFound     = -32601
@@ -50,29 +50,30 @@ const (
 	codeUnsupportedVersion = -32022
 )
 
-// A wire carries messages to a server, and gives its peer what comes back. Its methods may be called concurrently.
+// A wire transfers messages to a server, and passes received messages to its peer. Its methods may be called
+// concurrently.
 type wire interface {
-	// start sends the request of x. What comes of it is put into x. It does not wait.
+	// start sends the request of x, without waiting. The messages of x go to its inbox.
 	start(x *exchange)
-	// stop tells the server that nobody wants the answer of x any more, which has been started. It does not wait.
+	// stop cancels the started request of x, without waiting.
 	stop(x *exchange)
-	// notify sends a message that has no response before any request that is started later.
+	// notify sends a message without a response before any request that is started later.
 	notify(ctx context.Context, msg []byte) error
-	// open begins to listen to what the server says besides its answers, once the session has begun. It returns when
-	// the server is heard, or when that cannot be known; or ctx has ended.
+	// open starts the standalone stream of a new session. It returns when the stream is open, when that cannot be
+	// determined, or when ctx has ended.
 	open(ctx context.Context)
-	// close ends the connection, and returns when nothing is left of it.
+	// close ends the connection. When it returns, nothing is left of it.
 	close()
 }
 
-// A peer is a server as one connection sees it: a session in the legacy era, or nothing but a way to it in the modern.
+// A peer is a server on one connection: a session in the legacy era, and only a route to the server in the modern era.
 type peer struct {
 	c    *Client
 	wire wire
-	out  *outbox // the wire's, for messages that have no response
-	// revision is what is spoken, as far as that is known.
+	out  *outbox // the wire's, for messages without a response
+	// revision is the negotiated revision, or NoRevision.
 	revision atomic.Uint32
-	// can is what the server has been told that its client can do, in the legacy era.
+	// can has the client capabilities that were declared to the server, in the legacy era.
 	can *pb.ClientCapabilities
 	tenancy
 	subs subscriptions
@@ -80,51 +81,50 @@ type peer struct {
 
 	mu      sync.Mutex // guards the rest
 	running map[string]*exchange
-	orphans map[string]orphan // by their ids
-	held    []jsonrpc.Message // what the server has asked and only the next call can be asked
+	orphans map[string]orphan // by id
+	held    []jsonrpc.Message // requests of the server that only the next call can answer
 	shutdown
 	logging
 	refusals
 }
 
-// A tenancy says whose calls a peer is used for. The pool sets it.
+// A tenancy records whose calls a peer is used for. The pool sets it.
 type tenancy struct {
-	// key identifies those who can have the session, if not everybody can.
+	// key identifies the callers that can use the session. If empty, every caller can.
 	key string
-	// exclusive says that one call at a time has the peer to itself, and owner whose call that is.
+	// exclusive means that the peer is used for one call at a time, and owner is the owner of that call.
 	exclusive bool
 	owner     string
-	// anonymous says that the peer is used for a caller of whom nothing is known, and informed that the server has
-	// learned something from it.
+	// anonymous means that the peer is used for an unidentified caller, and informed that the server has learned
+	// something from that caller.
 	anonymous, informed bool
-	// began is when its session was begun, and idle since when nobody uses it.
+	// began is when the session started, and idle since when it is unused.
 	began, idle time.Time
 }
 
-// A shutdown is how far a peer is from its end. The peer's lock guards leaving and reason.
+// A shutdown is the progress of a peer toward its end. The peer's lock guards leaving and reason.
 type shutdown struct {
-	leaving bool          // no exchange begins any more
-	drained chan struct{} // closed when the peer is leaving and has no exchange any more
+	leaving bool          // no exchange starts
+	drained chan struct{} // closed when the peer is leaving and has no exchange
 	drain   func()        // closes drained
 	reason  error         // why the server was lost
-	gone    chan struct{} // closed when the server cannot be reached by it any more
+	gone    chan struct{} // closed when the connection is lost
 	lost    sync.Once
 	closed  sync.Once
 }
 
-// A logging is what a server of the legacy era logs. The peer's lock guards the levels.
+// A logging is the log level of a legacy server. The peer's lock guards the levels.
 type logging struct {
-	logs   bool        // the server has log messages
-	level  pb.LogLevel // what the server has set
-	wanted pb.LogLevel // what it is to set, if that is less severe
+	logs   bool        // the server sends log messages
+	level  pb.LogLevel // the level of the server
+	wanted pb.LogLevel // the requested level, if that is less severe
 }
 
-// refusals bound what is answered and logged of requests and notifications that no call gets. The peer's lock guards
-// them.
+// refusals limit the error responses to, and the warnings about, messages without a call. The peer's lock guards them.
 type refusals struct {
-	refused int       // how many requests were refused in this second
-	second  int64     // of the Unix epoch
-	ignored time.Time // when it was last logged that something was ignored
+	refused int       // number of rejected requests in this second
+	second  int64     // in seconds of the Unix epoch
+	ignored time.Time // last warning about an ignored message
 }
 
 func (c *Client) newPeer() *peer {
@@ -142,13 +142,13 @@ func (p *peer) rev() bridge.Revision { return bridge.Revision(p.revision.Load())
 
 func (p *peer) setRev(r bridge.Revision) { p.revision.Store(uint32(r)) }
 
-// keep runs a loop of the connection. A bug in it is the end of the connection, and not of the bridge.
+// keep runs a loop of the connection. A panic ends the connection only.
 func (p *peer) keep(loop func()) {
 	defer p.c.panics.Recover("the connection to the server", func(e *bridge.Error) { p.lose(e) })
 	loop()
 }
 
-// lose says that the server cannot be reached any more. Whoever waits learns it.
+// lose marks the connection as lost, which ends everything that waits for it.
 func (p *peer) lose(err error) {
 	p.shutdown.lost.Do(func() {
 		p.mu.Lock()
@@ -176,31 +176,30 @@ func (p *peer) isGone() bool {
 	}
 }
 
-// why says why the peer was lost.
+// why returns why the peer was lost.
 func (p *peer) why() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reason
 }
 
-// expire has the peer left, whose session the server does not know any more: it may still answer what it was asked
-// there.
+// expire marks a peer as leaving because the server does not know its session. Earlier requests may still be answered.
 func (p *peer) expire() {
 	if l := p.c.super.Live(); l != nil && l.peer == p {
-		l.end() // whoever keeps it leaves it
+		l.end() // its user replaces it
 		return
 	}
 	p.c.background(p.leave)
 }
 
-// isOver reports whether the peer has been lost, or is to be left: nothing more is begun.
+// isOver reports whether the peer is lost or leaving: nothing more starts.
 func (p *peer) isOver() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leaving || p.reason != nil
 }
 
-// leave closes the peer once nobody uses it any more: what is wrong with it for one call need not be for another.
+// leave closes the peer once it is unused: an error of one call need not affect others.
 func (p *peer) leave(ctx context.Context) {
 	p.mu.Lock()
 	p.leaving = true
@@ -216,7 +215,7 @@ func (p *peer) leave(ctx context.Context) {
 	p.close()
 }
 
-// close ends the connection, and returns when nothing is left of it.
+// close ends the connection. When it returns, nothing is left of it.
 func (p *peer) close() {
 	p.closed.Do(func() {
 		defer p.c.panics.Recover("closing a connection to the server", nil)
@@ -229,22 +228,20 @@ func (p *peer) close() {
 
 var errClosed = errors.New("the connection was closed")
 
-// A lost is why an exchange has no answer: the connection broke or could not be made, or the server said so by a status
-// alone.
+// A lost is why an exchange has no response: the connection failed, or the server responded with a status only.
 type lost struct {
 	err error
-	// answered says that err is what the server has answered, by a status that no other field is about.
+	// answered means that err is the server's response, with a status that no other field describes.
 	answered bool
-	// gateway says that it was a gateway that has answered, behind which the server may be at work.
+	// gateway means that a gateway responded, behind which the server may be executing the request.
 	gateway bool
-	// refused says that the server does not take the request, by the status of its response.
+	// refused means that the server rejected the request with the status of its response.
 	refused bool
-	// forgot says that the status is the one of a session that is not known, which proves that the request was not
-	// executed.
+	// forgot means that the status reports an unknown session, which proves that the request was not executed.
 	forgot bool
-	// renew says that the server is to be found again: what is known of it does not fit any more.
+	// renew means that the server must be probed again.
 	renew bool
-	// unanswered says that the server has not got an answer that it waits for, of which err says why.
+	// unanswered means that the server did not receive a response that it waits for, because of err.
 	unanswered bool
 }
 
@@ -252,19 +249,19 @@ func (l *lost) Error() string { return l.err.Error() }
 
 func (l *lost) Unwrap() error { return l.err }
 
-// A use says what a request is for, as far as what the server says besides the answer depends on it.
+// A use describes the purpose of a request, as far as the handling of other messages depends on it.
 type use struct {
-	// canAsk says that the caller can be asked: what the server asks belongs to this exchange.
+	// canAsk means that the caller can receive the server's requests during this exchange.
 	canAsk bool
-	// logs says that the caller wants log messages.
+	// logs means that the caller requested log messages.
 	logs bool
-	// listens says that it is a subscription, which is told what changes.
+	// listens marks a subscription, which receives changes.
 	listens bool
-	// owner is whose call it is, or empty if that is not known.
+	// owner is the owner of the call, or empty if unknown.
 	owner string
 }
 
-// begin returns an exchange for a request, which is yet to be given a body and to be started.
+// begin returns an exchange for a request. The caller must set its body and start it.
 func (p *peer) begin(method string, u use) (*exchange, error) {
 	x := &exchange{
 		p: p, id: strconv.FormatInt(p.ids.Add(1), 10), method: method, use: u, progress: noProgress,
@@ -287,7 +284,7 @@ func (p *peer) start(x *exchange) {
 	p.wire.start(x)
 }
 
-// end forgets an exchange. If it has not been answered, the server is told that nobody waits any more.
+// end removes an exchange. If it has no response, it is canceled.
 func (p *peer) end(x *exchange) {
 	p.mu.Lock()
 	delete(p.running, x.id)
@@ -308,17 +305,17 @@ func (p *peer) end(x *exchange) {
 	}
 }
 
-// An orphan is a call that was given up and that the server may still work at.
+// An orphan is a canceled call that the server may still be executing.
 type orphan struct {
 	owner string // as in use
 	since time.Time
 }
 
-// maxOrphans is how many calls that were given up are told apart.
+// maxOrphans is the maximum number of canceled calls that are tracked individually.
 const maxOrphans = 1024
 
-// orphan keeps in mind that the server may still work at a call that was given up, and say something about it. An
-// exclusive peer is not used again after that. The caller holds mu.
+// orphan records that the server may still be executing a canceled call, and may send messages about it. An exclusive
+// peer is not used again after that. The caller holds mu.
 func (p *peer) orphan(x *exchange) {
 	if call := x.each != nil && !x.listens; !call || p.exclusive {
 		return
@@ -328,13 +325,13 @@ func (p *peer) orphan(x *exchange) {
 		maps.DeleteFunc(p.orphans, func(_ string, s orphan) bool { return p.isOld(s) })
 	}
 	if len(p.orphans) >= maxOrphans {
-		id, owner = "", "" // which no answer has: it stands for all that there is no room for, whosever they are
+		id, owner = "", "" // an id that no response has: it stands for all untracked calls, whoever their owners
 	}
 	p.orphans[id] = orphan{owner, time.Now()}
 }
 
-// hasOrphans reports whether the server may still work at a call that was given up and that is not the owner's, as far
-// as is known: it has not answered it, and no call takes as long. The caller holds mu.
+// hasOrphans reports whether the server may still be executing a canceled call of another owner: one without a response
+// that is not too old. The caller holds mu.
 func (p *peer) hasOrphans(owner string) bool {
 	for id, s := range p.orphans {
 		switch {
@@ -347,10 +344,10 @@ func (p *peer) hasOrphans(owner string) bool {
 	return false
 }
 
-// isOld reports whether no call takes as long as an orphan is ago.
+// isOld reports whether an orphan is older than any call can be.
 func (p *peer) isOld(s orphan) bool { return time.Since(s.since) >= p.c.o.Limits.CallTotal }
 
-// do makes a request of our own and returns the response, which may be an error.
+// do sends a request of the bridge's own and returns the response, which may be an error.
 func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {
 	x, err := p.begin(method, use{})
 	if err != nil {
@@ -362,15 +359,15 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 	return x.await(ctx)
 }
 
-// setLevel has a legacy server log what a caller wants to see. The level is the session's, so it only ever grows; what
-// is less severe than a caller wants is dropped here.
+// setLevel sets the log level of a legacy server for a caller. The level belongs to the session, so it only becomes
+// less severe; the bridge drops messages that are less severe than a caller's level.
 func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 	p.mu.Lock()
 	enough := level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || p.level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && p.level <= level
 	if !enough && (p.wanted == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || level < p.wanted) {
 		p.wanted = level
 	}
-	level = p.wanted // which somebody else may be telling the server just now
+	level = p.wanted // another call may be sending it just now
 	p.mu.Unlock()
 	if enough {
 		return nil
@@ -388,10 +385,10 @@ func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 	return nil
 }
 
-// asError says what a server answered to a request of our own.
+// asError returns the error in a response to a request of the bridge's own.
 func asError(method string, m *jsonrpc.Message) error { return &refusal{method, m.Error} }
 
-// A refusal is the error that a server answers a request of our own with.
+// A refusal is an error response to a request of the bridge's own.
 type refusal struct {
 	method string
 	rpc    *pb.JsonRpcError
@@ -401,7 +398,7 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("%s: the server answers with error %d: %s", r.method, r.rpc.GetCode(), rawjson.ShortenTo(r.rpc.GetMessage(), 500))
 }
 
-// isModern reports whether only a server of the modern era says so.
+// isModern reports whether only a modern server returns this error.
 func (r *refusal) isModern() bool {
 	switch r.rpc.GetCode() {
 	case codeHeaderMismatch, bridge.CodeMissingCapability:

@@ -10,32 +10,32 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// pendingCalls are the calls that are suspended, by the states that their callers come back with.
+// pendingCalls are the suspended calls, by the request state with which their callers return.
 type pendingCalls struct {
 	c *Client
 
 	mu    sync.Mutex
 	calls map[string]*pendingCall
-	full  bool // no call is suspended any more: the client is to end
+	full  bool // the client is stopping: no call is suspended any more
 }
 
-// A pendingCall waits for its caller to come back with the answers.
+// A pendingCall waits for its caller to return with responses.
 type pendingCall struct {
 	x       *exchange
 	binding []byte
 	until   time.Time
 }
 
-// unknownState is what is wrong with a state that stands for no call. Which of these it is must not be told to
-// everybody.
+// unknownState is the error of a state without a call. It does not reveal the reason, because the caller is not
+// authenticated as the owner.
 const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. " +
 	"The call may have been executed: make it again, without the state, only if that does no harm"
 
-// comesBack is how long it takes at most that who waits for a legacy client says that there is no answer.
+// comesBack is the maximum time after which a legacy client's front reports a missing response.
 const comesBack = 10 * time.Second
 
-// suspend keeps a call until its caller comes back, and returns what to ask the caller. How many there are is bounded
-// by the sessions: each has one to itself.
+// suspend keeps a call until its caller returns, and returns the input requests. The number of suspended calls is
+// limited by the sessions: each has one exclusively.
 func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, error) {
 	needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{}}
 	for _, a := range x.asks {
@@ -57,7 +57,7 @@ func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, 
 	return &bridge.Result{InputRequired: needs}, nil
 }
 
-// take returns the call that a state stands for, once and only for the same call of the same caller.
+// take returns the call of a state, once and only for the same call of the same caller.
 func (l *pendingCalls) take(call *bridge.Call) *exchange {
 	token := string(bridge.State(call.Request))
 	l.mu.Lock()
@@ -70,7 +70,7 @@ func (l *pendingCalls) take(call *bridge.Call) *exchange {
 	return held.x
 }
 
-// sweep gives up the calls that have waited too long. The server is told.
+// sweep cancels the expired calls.
 func (l *pendingCalls) sweep(now time.Time) {
 	for _, held := range l.remove(func(p *pendingCall) bool { return now.After(p.until) }) {
 		l.c.log.Info().Str("method", held.x.method).Msg("a call waited too long for its caller to answer, and is given up")
@@ -78,9 +78,8 @@ func (l *pendingCalls) sweep(now time.Time) {
 	}
 }
 
-// makeRoom gives up the call that has been suspended for longest of another owner than one, who keeps more than half of
-// all sessions by calls that wait for answers. It reports false if there is none: whoever keeps less has a right to
-// them.
+// makeRoom cancels the call that has been suspended longest among those of other owners with more than half of all
+// sessions suspended. It returns false if there is none: owners with fewer keep theirs.
 func (l *pendingCalls) makeRoom(but string) bool {
 	l.mu.Lock()
 	count := map[string]int{}
@@ -105,7 +104,7 @@ func (l *pendingCalls) makeRoom(but string) bool {
 	return true
 }
 
-// empty gives up every call, and lets none be suspended any more.
+// empty cancels every call, and prevents further ones.
 func (l *pendingCalls) empty() {
 	l.mu.Lock()
 	l.full = true

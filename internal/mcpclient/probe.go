@@ -16,14 +16,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An era is what is remembered of a server: how to speak to it. The zero value is that nothing is known.
+// An era is what is known about how to connect to a server. The zero value is nothing.
 type era struct {
-	// legacy says that the server wants initialize, and rev what it negotiated.
+	// legacy means that the server requires initialize, and rev is the negotiated revision.
 	legacy bool
 	rev    bridge.Revision
-	// sse says that it is HTTP+SSE.
+	// sse means HTTP+SSE.
 	sse bool
-	// frail says that server/discover ended the program: it must not be sent again.
+	// frail means that server/discover crashed the program: it must not be sent again.
 	frail bool
 }
 
@@ -39,10 +39,10 @@ func (c *Client) remembered() era {
 	return c.era
 }
 
-// modernRev is the revision of the modern era that we speak.
+// modernRev is the supported modern revision.
 const modernRev = bridge.Rev20260728
 
-// legacyRev returns the revision that is asked for in initialize.
+// legacyRev returns the revision to request in initialize.
 func (c *Client) legacyRev() bridge.Revision {
 	if c.o.Revision != bridge.NoRevision {
 		return c.o.Revision
@@ -50,7 +50,7 @@ func (c *Client) legacyRev() bridge.Revision {
 	return bridge.LatestLegacy
 }
 
-// told reports whether the user said that the server is of the legacy era, or that it is of the modern one.
+// told reports whether the configuration sets the legacy era, or the modern one.
 func (c *Client) told() (legacy, modern bool) {
 	if c.o.Revision == bridge.NoRevision {
 		return false, false
@@ -58,7 +58,7 @@ func (c *Client) told() (legacy, modern bool) {
 	return !c.o.Revision.Modern(), c.o.Revision.Modern()
 }
 
-// connect finds out how to speak to the server, and has it answer.
+// connect probes the server and connects to it.
 func (c *Client) connect(ctx context.Context) (l *connection, err error) {
 	defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })
 
@@ -70,7 +70,7 @@ func (c *Client) connect(ctx context.Context) (l *connection, err error) {
 	}
 	l, err = c.find(ctx, known)
 	if err != nil && known.legacy && ctx.Err() == nil {
-		c.remember(era{frail: known.frail}) // it may be another server by now: ask again the next time
+		c.remember(era{frail: known.frail}) // it may have been replaced: probe again the next time
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", c.o.Name, err)
@@ -85,13 +85,13 @@ func (c *Client) find(ctx context.Context, known era) (*connection, error) {
 	return c.findStdio(ctx, known)
 }
 
-// dial returns a new peer with a wire to the server, which has not been spoken to yet.
+// dial returns a new peer with a wire to the server.
 func (c *Client) dial(ctx context.Context, e era) (*peer, error) {
 	p := c.newPeer()
 	return p, c.connectTo(ctx, p, e)
 }
 
-// connectTo gives a peer its wire.
+// connectTo sets the wire of a peer.
 func (c *Client) connectTo(ctx context.Context, p *peer, e era) (err error) {
 	switch {
 	case c.url == nil:
@@ -124,7 +124,7 @@ func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) 
 	if ctx.Err() != nil || !errors.Is(err, errDied) {
 		return nil, c.lastWords(p, err)
 	}
-	// Some old servers end at what they do not know. A new one is not told of it.
+	// Some old servers exit on unknown messages. Modern servers need no cancellation.
 	c.log.Debug().Err(err).Msg("the server did not survive server/discover; it is started again, and sent initialize")
 	c.remember(era{frail: true})
 	if p, err = c.dial(ctx, known); err != nil {
@@ -133,10 +133,10 @@ func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) 
 	return c.beginLegacy(ctx, p)
 }
 
-// errDied is that a program ended, or went silent, on being probed.
+// errDied means that a program exited or became unresponsive during the probe.
 var errDied = errors.New("the program ended before it answered")
 
-// lastWords adds to err what the program said last.
+// lastWords adds the last output of the program to err.
 func (c *Client) lastWords(p *peer, err error) error {
 	if s, ok := p.wire.(*stdio); ok {
 		return fmt.Errorf("it did not start: %w\n  command: %s%s", err, child.Quote(c.o.Command), s.words())
@@ -144,7 +144,7 @@ func (c *Client) lastWords(p *peer, err error) error {
 	return err
 }
 
-// probeStdio asks a program by server/discover, and if that does not help by initialize.
+// probeStdio probes a program with server/discover, and if that fails with initialize.
 func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 	p.setRev(modernRev)
 	first, err := c.startDiscover(p)
@@ -184,11 +184,12 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 	return l, err
 }
 
-// late is the rest of a probe whose server/discover is not answered in time. Who does not know it may never answer, so initialize
-// is tried (2026-07-28: stdio, backward compatibility); who only takes long answers it in the meantime, and is of the modern
-// era. What answers initialize has a moment more to answer both, as a server of both eras does that had both to read. What refuses
-// it has as long again as before, and as long as there is if only a server of the modern era refuses so. Unknown says that the
-// answer to server/discover is that there is no such method.
+// late is the rest of a probe without a timely response to server/discover. A server that does not know the method may
+// never respond, so initialize is sent (2026-07-28: stdio, backward compatibility); a slow modern server responds to
+// server/discover in the meantime. After a response to initialize there is a short time for the other response, because
+// a server of both eras sends both. After an error there is the same time as before, and the rest of the start timeout
+// if only a modern server returns this error. Unknown means that the response to server/discover was that the method
+// does not exist.
 func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize func(context.Context) (*connection, error)) (l *connection, unknown bool, err error) {
 	trying, stop := context.WithCancel(ctx)
 	defer stop()
@@ -210,7 +211,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		}
 		time.AfterFunc(moment, enough)
 	}()
-	msg, _ := first.await(waiting) // why there is none, initialize says as well
+	msg, _ := first.await(waiting) // initialize reports the same error
 	if msg == nil {
 		<-tried
 		return legacy, false, failed
@@ -242,7 +243,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		if p, err = c.dial(ctx, era{}); err != nil {
 			return nil, false, err
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, c.o.StartTimeout) // it takes as long again
+		ctx, cancel := context.WithTimeout(c.ctx, c.o.StartTimeout) // the same time again
 		defer cancel()
 		l, err = c.beginModern(ctx, p)
 		return l, false, err
@@ -250,7 +251,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		l, err = c.beginModern(ctx, p)
 		return l, false, err
 	}
-	return c.modernConnection(p, l.known.Load()), false, nil // once more: initialize left other marks
+	return c.modernConnection(p, l.known.Load()), false, nil // connect again: initialize has changed the state of the connection
 }
 
 // startDiscover sends server/discover.
@@ -262,9 +263,9 @@ func (c *Client) startDiscover(p *peer) (*exchange, error) {
 	return x, err
 }
 
-// readProbe says what the answer to server/discover means. It returns a connection if that is a server of the modern
-// era, and an error if it is one whose revisions we do not speak; again says that it is to be asked once more; and none
-// of these that it is not one of the modern era.
+// readProbe interprets the response to server/discover. It returns a connection to a modern server, or an error if no
+// revision is supported in common; again means that the request must be repeated. If it returns none of these, the
+// server is not a modern one.
 func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again bool, err error) {
 	if e := msg.Error; e != nil {
 		switch e.GetCode() {
@@ -295,11 +296,11 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again 
 	if !ours {
 		return nil, false, nil
 	}
-	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
+	d.SupportedVersions = nil // the bridge's own server supports all of them
 	return c.modernConnection(p, d), false, nil
 }
 
-// supportedBy says whether the data of an unsupported version's error names our modern revision, or a legacy one.
+// supportedBy reports whether the data of an unsupported version error contains the modern revision, or a legacy one.
 func supportedBy(e *pb.JsonRpcError) (modern, legacy bool) {
 	for v := range rawjson.Elements(rawjson.Get(rawjson.AsBytes(e.GetData()), "supported")) {
 		name, _ := rawjson.String(v)
@@ -319,7 +320,7 @@ func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 	if info := rawjson.Get(rawjson.Get(result, "_meta"), metaServerInfo); info != nil {
 		d.ServerInfo = &pb.Implementation{}
 		if err := mcpjson.Unmarshal(info, d.ServerInfo, modernRev); err != nil {
-			d.ServerInfo = nil // nobody may rely on it
+			d.ServerInfo = nil // a server without valid serverInfo is accepted
 		}
 	}
 	d.Meta = withoutHop(d.GetMeta())
@@ -333,7 +334,7 @@ func (c *Client) modernConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	return newConnection(p, d)
 }
 
-// beginModern asks a server of the modern era once more what it is.
+// beginModern sends server/discover to a modern server again.
 func (c *Client) beginModern(ctx context.Context, p *peer) (l *connection, err error) {
 	defer func() {
 		if err != nil {
@@ -349,7 +350,7 @@ func (c *Client) beginModern(ctx context.Context, p *peer) (l *connection, err e
 	return c.modernConnection(p, d), nil
 }
 
-// discover asks a server of the modern era what it is.
+// discover sends server/discover to a modern server.
 func (c *Client) discover(ctx context.Context, p *peer) (*pb.DiscoverResponse, error) {
 	x, err := c.startDiscover(p)
 	if err != nil {
@@ -367,11 +368,12 @@ func (c *Client) discover(ctx context.Context, p *peer) (*pb.DiscoverResponse, e
 	if err != nil {
 		return nil, fmt.Errorf("server/discover: %w", err)
 	}
-	d.SupportedVersions = nil // what the bridge makes of the server speaks them all
+	d.SupportedVersions = nil // the bridge's own server supports all of them
 	return d, nil
 }
 
-// findHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports, the same).
+// findHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports, the
+// same).
 func (c *Client) findHTTP(ctx context.Context, known era) (*connection, error) {
 	if known.legacy && known.rev != bridge.NoRevision {
 		p, err := c.dial(ctx, known)
@@ -400,8 +402,8 @@ func (c *Client) findHTTP(ctx context.Context, known era) (*connection, error) {
 	return c.initializeHTTP(ctx, modern)
 }
 
-// initializeHTTP begins a session by initialize, over Streamable HTTP or else HTTP+SSE. Modern says that the endpoint is of the
-// modern era if there is no such thing as initialize.
+// initializeHTTP starts a session with initialize, over Streamable HTTP or else HTTP+SSE. Modern means that the
+// endpoint is modern if it does not know initialize.
 func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, error) {
 	p, err := c.dial(ctx, era{})
 	if err != nil {
@@ -412,7 +414,7 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, 
 		return l, nil
 	}
 	if modern && p.rev() == bridge.NoRevision && refusesInitialize(failed) {
-		// It is a server of the modern era that does not say what it is.
+		// It is a modern server that does not implement server/discover.
 		p, err := c.dial(ctx, era{})
 		if err != nil {
 			return nil, err
@@ -433,8 +435,8 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, 
 	return c.beginLegacy(ctx, p)
 }
 
-// probeHTTP asks an endpoint by server/discover. It returns neither a connection nor an error if that is to be decided
-// by initialize; modern says that the endpoint is of the modern era if initialize does not help either.
+// probeHTTP sends server/discover to an endpoint. It returns neither a connection nor an error if initialize has to
+// decide; modern means that the endpoint is modern if initialize fails too.
 func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern bool, err error) {
 	p.setRev(modernRev)
 	for range 2 {
@@ -472,7 +474,8 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern 
 	return nil, false, errors.New("server/discover: the server does not support the revision that it says it supports")
 }
 
-// probeFailed returns the error of a probe that says nothing of the era: the server cannot be reached, or wants credentials.
+// probeFailed returns the error of a probe that does not determine the era: the server is unreachable or requires
+// credentials.
 func probeFailed(err error) error {
 	if l, ok := errors.AsType[*lost](err); ok {
 		if l.refused {
@@ -481,7 +484,7 @@ func probeFailed(err error) error {
 		return err
 	}
 	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Internal {
-		return nil // what it answers is not MCP of this era
+		return nil // its response is not MCP of this era
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// read returns what the response to a call says.
+// read returns the result or error in the response to a call.
 func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revision) (*bridge.Result, error) {
 	m := call.Method
 	if msg.Error != nil {
@@ -36,7 +36,7 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 	}
 	clean(out)
 	if lists[m] != "" {
-		out = mcpjson.Clone(out) // it is kept, and the text that it came in, which may be far longer, is not
+		out = mcpjson.Clone(out) // a copy: the text of the message may be far longer
 	}
 	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
 		c.params.learn(c, tools)
@@ -44,12 +44,12 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 	return &bridge.Result{Complete: out}, nil
 }
 
-// lists are the results of which entries can be left out, and the members that have them.
+// lists are the results whose invalid entries are dropped, with the members that have the entries.
 var lists = map[*bridge.Method]string{
 	bridge.ListTools: "tools", bridge.ListPrompts: "prompts", bridge.ListResources: "resources", bridge.ListResourceTemplates: "resourceTemplates",
 }
 
-// cleanList returns the result of a list without the entries that cannot be read. The log has the first of them.
+// cleanList returns the result of a list without invalid entries. The first of them is logged.
 func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision) []byte {
 	entry := m.NewResult().ProtoReflect()
 	list := entry.NewField(entry.Descriptor().Fields().ByJSONName(lists[m])).List()
@@ -98,7 +98,7 @@ func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Rev
 	return &bridge.Result{InputRequired: needs}, nil
 }
 
-// clean takes out of a result what is between the server and us.
+// clean removes what is only between the server and the bridge from a result.
 func clean(m proto.Message) {
 	r := m.ProtoReflect()
 	fd := r.Descriptor().Fields().ByName("meta")
@@ -111,7 +111,7 @@ func clean(m proto.Message) {
 	}
 }
 
-// withoutHop returns `_meta` without what is between the server and us, or nothing if nothing is left.
+// withoutHop returns `_meta` without what is only between the server and the bridge, or nothing if it is empty then.
 func withoutHop(meta string) string {
 	object := rawjson.AsBytes(meta)
 	if rawjson.Get(object, metaServerInfo) == nil && rawjson.Get(object, metaSubscriptionID) == nil {
@@ -120,12 +120,13 @@ func withoutHop(meta string) string {
 	return rawjson.AsString(rawjson.Without(object, metaServerInfo, metaSubscriptionID))
 }
 
-// misbehaved is the error of an answer that no correct server gives.
+// misbehaved returns the error of a response that violates the protocol.
 func (c *Client) misbehaved(format string, args ...any) error {
 	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
 }
 
-// crashed is the error of a call whose server was lost after it had been sent, or has answered it by a status alone.
+// crashed returns the error of a call whose server was lost after the call had been sent, or responded with a status
+// only.
 func (c *Client) crashed(cause error) error {
 	if errors.Is(cause, errTooLarge) {
 		return c.tooLarge(cause)
@@ -143,7 +144,7 @@ func (c *Client) crashed(cause error) error {
 	return e
 }
 
-// tooLarge is the error of a call whose answer is too large.
+// tooLarge returns the error of a call whose response is too large.
 func (c *Client) tooLarge(cause error) error {
 	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
 		"server %q: %v (max message); the call may have been executed, and its answer is lost", c.o.Name, cause)
@@ -151,10 +152,10 @@ func (c *Client) tooLarge(cause error) error {
 	return e
 }
 
-// errTooLarge is that the server sent more than we take.
+// errTooLarge means that the server sent more than is allowed.
 var errTooLarge = errors.New("what the server sent is too large")
 
-// refused is the error of a call that a server does not take, as it says by the status of its response alone.
+// refused returns the error of a call that a server rejected with the status of its response only.
 func (c *Client) refused(cause error, sent bool) error {
 	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
 		"server %q does not take the call: %v; the call was not executed", c.o.Name, cause)
@@ -166,7 +167,7 @@ func (c *Client) refused(cause error, sent bool) error {
 	return e
 }
 
-// overloaded is the error of a call for which there is no room.
+// overloaded returns the error of a call above a limit.
 func (c *Client) overloaded(format string, args ...any) error {
 	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
 		"server %q: "+format+": wait for one of them; the call was not executed", append([]any{c.o.Name}, args...)...)

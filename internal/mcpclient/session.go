@@ -15,8 +15,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// declareLogging adds to what a server declares that it sends log messages. Many send them without declaring it; the
-// bridge filters them by the level that the caller wants.
+// declareLogging adds logging to a server's declaration. Many servers send log messages without declaring it; the
+// bridge filters them by the caller's level.
 func declareLogging(d *pb.DiscoverResponse) {
 	if d.Capabilities == nil {
 		d.Capabilities = &pb.ServerCapabilities{}
@@ -26,8 +26,8 @@ func declareLogging(d *pb.DiscoverResponse) {
 	}
 }
 
-// refusesInitialize reports whether a server has answered that it does not take initialize. One that fails to do so
-// says nothing of its era.
+// refusesInitialize reports whether a server has rejected initialize as such. Another failure does not determine the
+// era.
 func refusesInitialize(err error) bool {
 	if l, ok := errors.AsType[*lost](err); ok {
 		return l.refused
@@ -39,7 +39,7 @@ func refusesInitialize(err error) bool {
 	}, e.rpc.GetCode())
 }
 
-// beginLegacy begins a session whose client can do nothing.
+// beginLegacy starts a session without client capabilities.
 func (c *Client) beginLegacy(ctx context.Context, p *peer) (*connection, error) {
 	d, err := c.initialize(ctx, p, c.legacyRev())
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Client) legacyConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	return newConnection(p, d)
 }
 
-// startInitialize sends initialize, which says what the client can do.
+// startInitialize sends initialize, with the client's capabilities.
 func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error) {
 	params := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
 	params, err := mcpjson.Append(params, p.can, rev)
@@ -69,13 +69,13 @@ func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error
 	if err != nil {
 		return nil, err
 	}
-	p.setRev(bridge.NoRevision) // what is negotiated is not known yet, so no header says it
+	p.setRev(bridge.NoRevision) // the revision is not negotiated yet, so no header has it
 	x.body = jsonrpc.AppendRequest(nil, []byte(x.id), methodInitialize, append(params, '}'))
 	p.start(x)
 	return x, nil
 }
 
-// initialize begins the session of p.
+// initialize starts the session of p.
 func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (*pb.DiscoverResponse, error) {
 	for again := false; ; again = true {
 		x, err := c.startInitialize(p, rev)
@@ -90,7 +90,8 @@ func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (
 		if msg.Error == nil {
 			return c.initialized(ctx, p, msg.Result)
 		}
-		// A server may say what it speaks instead of speaking it (every legacy revision: basic/lifecycle, error handling).
+		// A server may reject the revision and name those that it supports (every legacy revision: basic/lifecycle,
+		// error handling).
 		older, ok := newestLegacy(rawjson.AsBytes(msg.Error.GetData()))
 		if again || !ok {
 			return nil, asError(methodInitialize, msg)
@@ -99,7 +100,7 @@ func (c *Client) initialize(ctx context.Context, p *peer, rev bridge.Revision) (
 	}
 }
 
-// newestLegacy returns the newest legacy revision that the data of an error names.
+// newestLegacy returns the newest legacy revision in the data of an error.
 func newestLegacy(data []byte) (bridge.Revision, bool) {
 	names := map[string]bool{}
 	for v := range rawjson.Elements(rawjson.Get(data, "supported")) {
@@ -115,7 +116,7 @@ func newestLegacy(data []byte) (bridge.Revision, bool) {
 	return newest, newest != bridge.NoRevision
 }
 
-// initialized takes the result of initialize, and lets the session begin.
+// initialized handles the result of initialize, and completes the start of the session.
 func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.DiscoverResponse, error) {
 	name, _ := rawjson.String(rawjson.Get(result, "protocolVersion"))
 	rev, ok := bridge.ParseRevision(name)
@@ -128,10 +129,10 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	}
 	d.ServerInfo = &pb.Implementation{}
 	if err := mcpjson.Unmarshal(rawjson.Get(result, "serverInfo"), d.ServerInfo, rev); err != nil {
-		d.ServerInfo = nil // nobody may rely on it
+		d.ServerInfo = nil // a server without valid serverInfo is accepted
 	}
 	if can := d.GetCapabilities(); !rev.DeclaresCompletions() && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
-		can.Completions = &pb.Capability{} // only asking shows whether the server has them
+		can.Completions = &pb.Capability{} // servers of 2024-11-05 do not declare completions
 	}
 	d.Meta = withoutHop(d.GetMeta())
 	p.setRev(rev)
@@ -144,21 +145,21 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	return d, nil
 }
 
-// noProgram is the error of a call for which a program of its own does not start. To try again and again is of no use.
+// noProgram returns the error of a call whose program does not start. A retry is useless.
 func (c *Client) noProgram(p *peer, err error) error {
 	if p.isGone() {
-		p.close() // which does not take long, and then it is known how it ended
+		p.close() // it soon ends, and then the reason is known
 	}
 	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
 		"server %q: the program does not start once more, for a caller with capabilities; the call was not executed. "+
 			"If it cannot run twice at a time, call it without elicitation, sampling, roots and extensions", c.o.Name)
-	e.Cause = errors.New(c.lastWords(p, err).Error()) // not what it is made of, which is not about the call
+	e.Cause = errors.New(c.lastWords(p, err).Error()) // not its parts, which do not concern the call
 	c.log.Error().Err(e.Cause).Msg("the program does not start once more")
 	return e
 }
 
-// openSession begins a session of a legacy server for callers who can do as much as can. With an error it returns what
-// is to be closed, or nil.
+// openSession starts a session of a legacy server for callers with the given capabilities. With an error, it returns
+// the peer to close, or nil.
 func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (p *peer, err error) {
 	defer c.panics.Recover("beginning a session", func(e *bridge.Error) { err = e })
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
@@ -179,14 +180,14 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 		return p, err
 	}
 	if can.GetRoots() != nil {
-		// Servers ask for the roots as soon as a session has begun. What comes before the answer to a later request can be
-		// asked before the first call is sent, which may need them.
+		// Servers request the roots as soon as a session has started. A request that arrives before the response to a
+		// later one can be answered before the first call is sent, which may need the roots.
 		c.catchUp(ctx, p)
 	}
 	return p, nil
 }
 
-// catchUp waits until a server has read what it was sent. That it does not answer, the call that follows says.
+// catchUp waits until a server has read its input. If it does not respond, the call that follows reports it.
 func (c *Client) catchUp(ctx context.Context, p *peer) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
 	defer cancel()

@@ -18,15 +18,14 @@ type event struct {
 	hasData  bool
 }
 
-// An eventReader reads server-sent events (HTML, 9.2), of which MCP uses the data, the id, the name and the time to wait
-// before one comes back.
+// An eventReader reads server-sent events (HTML, 9.2), of which MCP uses data, id, event and retry.
 type eventReader struct {
 	r    *bufio.Reader
 	most int
-	// retry is how long the server wants us to wait, or negative if it did not say.
+	// retry is the server's reconnection time in milliseconds, or negative if there is none.
 	retry time.Duration
 	begun bool   // the first line was read
-	last  string // the id of the last event, as message returned it or passed it over
+	last  string // the id of the last event, returned or skipped
 	came  bool   // there was an event
 }
 
@@ -34,10 +33,10 @@ func newEventReader(r io.Reader, most int) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(&lineReader{r: r}, 4<<10), most: most, retry: -1}
 }
 
-// A lineReader reads lines that end in LF, CRLF or CR (HTML, 9.2.5) as lines that end in LF.
+// A lineReader converts line ends CR and CRLF (HTML, 9.2.5) to LF.
 type lineReader struct {
 	r io.Reader
-	// cr says that what was read last was a CR, which was passed on as an LF: the LF that may follow belongs to it.
+	// cr means that the last byte was a CR, which was returned as LF: an LF that follows belongs to it.
 	cr bool
 }
 
@@ -75,7 +74,7 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	}
 }
 
-// message returns the data of the next event that is a message of MCP. It is the caller's.
+// message returns the data of the next event with an MCP message. The caller owns it.
 func (r *eventReader) message() ([]byte, error) {
 	for {
 		e, err := r.next()
@@ -92,18 +91,18 @@ func (r *eventReader) message() ([]byte, error) {
 	}
 }
 
-// maxEventID is how long the id of an event may be. It is kept for as long as its stream lives, and a header has to carry it; a longer one
-// is the same as none, so that the stream cannot be resumed there.
+// maxEventID is the maximum length of an event id, which is stored with its stream and sent in a header. A longer one
+// is ignored, so that the stream cannot be resumed there.
 const maxEventID = 8 << 10
 
-// maxRetry is the longest that a server can have us wait before we come back.
+// maxRetry is the maximum reconnection time that a server can set.
 const maxRetry = time.Minute
 
-// next returns the next event that has anything in it. The data is the caller's.
+// next returns the next event that is not empty. The caller owns the data.
 func (r *eventReader) next() (event, error) {
 	var e event
 	size := 0
-	var long []byte // the beginning of a line that does not fit the reader's buffer
+	var long []byte // the beginning of a line that is longer than the reader's buffer
 	for {
 		part, err := r.r.ReadSlice('\n')
 		if size += len(part); size > r.most+256 {
@@ -114,7 +113,7 @@ func (r *eventReader) next() (event, error) {
 			continue
 		}
 		if err != nil {
-			return event{}, err // an event without its end is none
+			return event{}, err // an incomplete event is ignored
 		}
 		line := part
 		owned := long != nil

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// An sse2024 is a server of HTTP+SSE: everything it says comes on one event stream, which begins with where our messages are
-// to be posted (2024-11-05: basic/transports, HTTP with SSE). The stream is the session.
+// An sse2024 is a wire to a server of HTTP+SSE: all its messages arrive on one event stream, whose first event is the
+// URL to which messages are posted (2024-11-05: basic/transports, HTTP with SSE). The stream is the session.
 type sse2024 struct {
 	httpWire
 	endpoint *url.URL
@@ -71,11 +71,10 @@ func (w *sse2024) connect() (*eventReader, io.Closer, error) {
 	return events, res.Body, nil
 }
 
-// maxEndpoint is how long the URL of an endpoint may be.
+// maxEndpoint is the maximum length of an endpoint's URL.
 const maxEndpoint = 8 << 10
 
-// endpointOf returns where the first event says that messages go. Only the origin of the server will do: what is posted there
-// has our credentials with it.
+// endpointOf returns the URL in the first event. It must have the server's origin, because messages carry credentials.
 func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
 	if e.name != "endpoint" {
 		return nil, fmt.Errorf("the event stream begins with %q: HTTP+SSE begins with endpoint", rawjson.ShortenTo(e.name, 40))
@@ -98,7 +97,7 @@ func (w *sse2024) notify(ctx context.Context, msg []byte) error {
 	return err
 }
 
-// post posts a message. If guard is not nil, it is called with the request. The status is 0 if there was none.
+// post posts a message. If guard is not nil, it is called with the request. The status is 0 without a response.
 func (w *sse2024) post(ctx context.Context, msg []byte, guard func(*http.Request)) (status int, err error) {
 	c := w.p.c
 	req, err := c.request(ctx, http.MethodPost, w.endpoint, msg, nil)
@@ -113,24 +112,24 @@ func (w *sse2024) post(ctx context.Context, msg []byte, guard func(*http.Request
 
 func (w *sse2024) start(x *exchange) {
 	w.spawn(x, func() {
-		// The answer may come before the response does. To cancel the request then would close a connection that net/http
-		// has given to another request already, which fails.
+		// The MCP response may arrive before the HTTP response. Canceling the request then would close a connection
+		// that net/http has already reused for another request, which would fail.
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		ctx, guard := x.traced(ctx)
 		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(tellTimeout, cancel) })()
 		status, err := w.post(ctx, x.body, guard)
 		if status != 0 {
-			x.sent.end() // whatever the trace has said until now
+			x.sent.end() // whatever the trace has reported
 		}
 		if x.now() == abandoned {
-			w.p.out.post(cancelled(x), nil) // it may have come before the request did
+			w.p.out.post(cancelled(x), nil) // it may have overtaken the request
 		}
 		switch {
 		case err == nil || x.ctx.Err() != nil:
 		case status == http.StatusNotFound || status == http.StatusGone:
 			x.fail(&lost{err: err, refused: true, forgot: status == http.StatusNotFound, renew: true})
-			w.p.expire() // its stream is there, and others may be answered on it
+			w.p.expire() // the stream may still have responses to other requests
 		case status == 0:
 			x.fail(unsent(err))
 		default:
@@ -139,18 +138,18 @@ func (w *sse2024) start(x *exchange) {
 	})
 }
 
-// stop tells of a request that may not have been sent, too: that it has been, a Transport may not tell us before its response.
+// stop also cancels a request that may not have been sent: a Transport may report only with the response that it was.
 func (w *sse2024) stop(x *exchange) { w.p.out.post(cancelled(x), nil) }
 
 func (w *sse2024) open(context.Context) {}
 
 func (w *sse2024) close() {
 	if !errors.Is(w.p.why(), errClosed) {
-		w.cancel() // nobody hears any more
+		w.cancel() // nothing is read any more
 	}
 	ctx, cancel := w.p.c.farewell()
 	defer context.AfterFunc(ctx, w.cancel)()
-	w.wait() // a server must have a request before its cancellation
+	w.wait() // a server must receive a request before its cancellation
 	w.p.out.finish()
 	cancel()
 	w.cancel()

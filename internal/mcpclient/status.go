@@ -18,8 +18,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// unsent returns the error of a request that has no response. A Transport may know better than we that it was not
-// executed: that the server wants credentials that there are not, for instance.
+// unsent returns the error of a request without a response. A Transport may know that it was not executed: that
+// credentials are missing, for instance.
 func unsent(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e
@@ -27,7 +27,7 @@ func unsent(err error) error {
 	return &lost{err: withoutURL(err)}
 }
 
-// withoutURL returns err without the URL, whose query may be a secret.
+// withoutURL returns err without the URL, whose query may contain secrets.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -37,18 +37,18 @@ func withoutURL(err error) error {
 
 var errSessionEnded = errors.New("the server does not know the session any more")
 
-// unread is why an answer could not be read.
+// unread returns why a response could not be read.
 func (w *streamable) unread(err error) error {
 	if errors.Is(err, errTooLarge) {
 		return w.p.c.tooLarge(err)
 	}
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
-		return e // it was read, and is none
+		return e // the response was read, and is invalid
 	}
 	return &lost{err: err}
 }
 
-// cut is why a stream ended without a response.
+// cut returns why a stream ended without a response.
 func (w *streamable) cut(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the server ended the stream without a response")
@@ -56,12 +56,12 @@ func (w *streamable) cut(err error) error {
 	return w.unread(err)
 }
 
-// misbehaved is the error of an answer that no correct server gives.
+// misbehaved returns the error of a response that violates the protocol.
 func (w *streamable) misbehaved(format string, args ...any) error {
 	return w.p.c.misbehaved(format, args...)
 }
 
-// status is the error of a response that is no answer.
+// status returns the error of a response with an unexpected status.
 func (w *streamable) status(res *http.Response, text string) error {
 	c := w.p.c
 	err := statusError(res, text)
@@ -75,9 +75,9 @@ func (w *streamable) status(res *http.Response, text string) error {
 	case code == http.StatusNotFound && w.session != "":
 		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, forgot: true, renew: true}
 	case code >= 300 && code < 400:
-		outcome := pb.CallFailure_OUTCOME_UNKNOWN // a POST that was executed may be answered so, mostly by 303, and by 301 and 302 before (RFC 9110, 15.4)
+		outcome := pb.CallFailure_OUTCOME_UNKNOWN // a server may execute a POST and then redirect, mostly with 303, earlier also with 301 and 302 (RFC 9110, 15.4)
 		if code == http.StatusTemporaryRedirect || code == http.StatusPermanentRedirect {
-			outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED // the same request is to be sent elsewhere
+			outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED // the same request must be sent elsewhere
 		}
 		return bridge.Failed(codes.FailedPrecondition, outcome, "UPSTREAM_REDIRECTS",
 			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url", c.o.Name, locationOf(res))
@@ -89,7 +89,7 @@ func (w *streamable) status(res *http.Response, text string) error {
 	case code == http.StatusTooManyRequests:
 		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED",
 			"server %q has too much to do (%s); the call was not executed", c.o.Name, res.Status)
-		if after, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil { // a date is of another clock
+		if after, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil { // a date would depend on another clock
 			e.Failure.RetryAfterMs = proto.Int64(int64(after) * 1_000)
 		}
 		return e
@@ -97,7 +97,7 @@ func (w *streamable) status(res *http.Response, text string) error {
 	return &lost{err: err, answered: true, gateway: isGateways(res.StatusCode)}
 }
 
-// isGateways reports whether a status says that a gateway has no answer of the server behind it.
+// isGateways reports whether a gateway sends the status when the server behind it did not respond.
 func isGateways(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout
 }
@@ -108,7 +108,7 @@ func textOf(res *http.Response) string {
 	return strings.TrimSpace(string(text))
 }
 
-// statusError says what a server has answered by a status and a text.
+// statusError describes a response by its status and text.
 func statusError(res *http.Response, text string) error {
 	if text != "" {
 		text = ": " + rawjson.ShortenTo(text, 300)
@@ -116,7 +116,7 @@ func statusError(res *http.Response, text string) error {
 	return fmt.Errorf("the server answered with %s%s", res.Status, text)
 }
 
-// locationOf says where a redirection leads, without what may be secret in it.
+// locationOf returns the target of a redirect, without its parts that may be secret.
 func locationOf(res *http.Response) string {
 	u, err := res.Location()
 	if err != nil {

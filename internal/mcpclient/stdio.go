@@ -21,8 +21,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// spawner starts programs for as long as the client runs, and then waits for end. Linux takes the end of the thread that
-// started a child for the end of its parent, so that thread must live as long as the children do.
+// spawner starts programs while the client runs, and then waits for end. On Linux, the end of the thread that started a
+// child counts as the end of its parent, so that thread must live as long as the children.
 func (c *Client) spawner(end <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -36,45 +36,46 @@ func (c *Client) spawner(end <-chan struct{}) {
 	}
 }
 
-// A stdio is a program that is talked to by its standard files, a line each message (every revision: basic/transports,
-// stdio).
+// A stdio is a wire to a program over its standard streams, with one message per line (every revision:
+// basic/transports, stdio).
 type stdio struct {
 	p  *peer
 	wg sync.WaitGroup
-	// end ends the program, and returns when nothing is left of it.
+	// end ends the program. When it returns, nothing is left of it.
 	end func()
-	// words says how the program ended and what it said last.
+	// words describes how the program ended, with its last output.
 	words func() string
-	// stopped reports whether somebody has stopped the program, and kill ends it, without waiting.
+	// stopped reports whether the process is stopped by a signal, and kill kills it, without waiting.
 	stopped func() bool
 	kill    func()
 
-	heard atomic.Int64 // how many lines the program has printed
+	heard atomic.Int64 // number of lines from the program
 
-	stray child.Tail // what was printed last that is not MCP
+	stray child.Tail // last output that is not MCP
 
 	mu    sync.Mutex // guards trash
 	trash trash
 }
 
-// newStdio returns the wire of a program, which is yet to be started: in gets its standard input.
+// newStdio returns the wire of a program that is about to start. in returns its standard input.
 func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
 	s := &stdio{p: p, trash: trash{log: &c.log}, stopped: func() bool { return false }, kill: func() {}}
 	p.out = newOutbox(func(m outgoing) error {
-		_, err := in().Write(append(m.msg, '\n')) // a message is ours, and so is what is behind it
+		_, err := in().Write(append(m.msg, '\n')) // the buffer of msg is not shared
 		return err
 	}, func(err error) { p.lose(fmt.Errorf("the program does not read its standard input: %w", err)) }, c.warnUnread)
 	p.wire = s
 	return s
 }
 
-// read takes what the program prints to its standard output.
+// read reads the program's standard output.
 func (s *stdio) read(r io.Reader) {
 	s.p.keep(func() { readLines(r, s.p.c.o.Limits.Message, s.line, s.tooLong) })
 	s.p.lose(errors.New("the program closed its standard output"))
 }
 
-// write writes to the program until the wire is closed, and then closes its standard input. It is watched meanwhile.
+// write writes messages to the program until the wire is closed, then closes its standard input. Meanwhile it watches
+// the program.
 func (s *stdio) write(in func() io.WriteCloser) {
 	s.wg.Go(func() {
 		s.p.keep(s.p.out.run)
@@ -117,7 +118,7 @@ func (c *Client) launchChild(p *peer) error {
 	return nil
 }
 
-// notStarted says why the program could not be launched, and what to do.
+// notStarted returns the error of a program that could not be started, with a fix.
 func (c *Client) notStarted(err error) error {
 	fix := "check that the program may be executed, and its #! line if it is a script"
 	if missing, ok := errors.AsType[*child.NotFoundError](err); ok {
@@ -132,7 +133,7 @@ func (c *Client) notStarted(err error) error {
 	return fmt.Errorf("server %q did not start: %w\n  command: %s\n  what to do: %s", c.o.Name, err, child.Quote(c.o.Command), fix)
 }
 
-// lastWords says how a program ended and what it said last, for an error about it.
+// lastWords describes how a program ended, with its last output.
 func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 	var b strings.Builder
 	if how := proc.ExitReason(); how != "" {
@@ -153,7 +154,7 @@ func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 	return b.String()
 }
 
-// line takes a line that the program printed.
+// line handles a line from the program.
 func (s *stdio) line(line []byte) {
 	s.heard.Add(1)
 	if err := s.p.receive(line, nil); err != nil {
@@ -165,7 +166,7 @@ func (s *stdio) tooLong(n int) {
 	s.p.lose(fmt.Errorf("%w: a line has more than %d bytes", errTooLarge, n))
 }
 
-// garbage counts a line that is no message: some programs print to their standard output what belongs on standard error.
+// garbage counts an invalid line: some programs print to standard output what belongs on standard error.
 func (s *stdio) garbage(line []byte, err error) {
 	if stray := s.p.c.o.Stray; stray != nil && stray(line) {
 		return
@@ -181,28 +182,28 @@ func (s *stdio) garbage(line []byte, err error) {
 	}
 }
 
-// A trash counts what is not MCP and logs the first of it, and then only now and then.
+// A trash counts invalid lines, and logs them at a limited rate.
 type trash struct {
 	log   *zerolog.Logger
 	count int
-	since int // of the last log
+	since int // since the last log line
 	at    time.Time
-	// last are when the last lines came: a ring that grows to mostTrash.
+	// last has the times of the last lines, as a ring of at most mostTrash.
 	last []time.Time
 }
 
 const (
-	// trashEvery is how often what is not MCP is logged at most.
+	// trashEvery is the minimum interval between logged lines.
 	trashEvery = 10 * time.Second
-	// mostTrash is how many lines that are not MCP a program may print within trashWithin. One that prints more is not well, and to
-	// read it costs more than to start it again.
+	// mostTrash is the maximum number of invalid lines within trashWithin. A program that prints more is restarted,
+	// which costs less than reading them.
 	mostTrash   = 1000
 	trashWithin = time.Minute
 )
 
 var errTrash = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", mostTrash, trashWithin)
 
-// add counts a line. It reports whether it is one too many.
+// add counts a line. It returns whether there are too many.
 func (t *trash) add(line []byte, err error) (full bool) {
 	now := time.Now()
 	if len(t.last) < mostTrash {
@@ -233,8 +234,8 @@ func (s *stdio) stop(x *exchange) {
 	s.p.out.post(cancelled(x), nil)
 }
 
-// cancelled is the notification that nobody wants the answer of x any more (every revision: basic/utilities/cancellation).
-// Only initialize must not be cancelled.
+// cancelled returns the notification that cancels x (every revision: basic/utilities/cancellation). Initialize must not
+// be canceled.
 func cancelled(x *exchange) []byte {
 	if x.method == methodInitialize {
 		return nil
@@ -250,13 +251,13 @@ func (s *stdio) notify(_ context.Context, msg []byte) error {
 func (s *stdio) open(context.Context) {}
 
 func (s *stdio) close() {
-	s.p.out.close() // what is still to be said is said, and then standard input ends
+	s.p.out.close() // pending messages are written before standard input is closed
 	s.end()
 	s.wg.Wait()
 }
 
-// endChild ends the program, whose standard input is about to end: it is told by that, then by SIGTERM, then killed (2025-11-25
-// and 2026-07-28: basic/transports, stdio, shutdown).
+// endChild ends the program: first by closing its standard input, then by SIGTERM, then by SIGKILL (2025-11-25 and
+// 2026-07-28: basic/transports, stdio, shutdown).
 func (c *Client) endChild(proc *child.Process) {
 	half := c.o.StopTimeout / 2
 	unread := time.AfterFunc(half, func() { _ = proc.Stdin().SetWriteDeadline(time.Now()) })
@@ -284,14 +285,13 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// readLines reads lines until the end. A line is its receiver's. One that is longer than most ends the reading, and so does
-// an error.
+// readLines reads lines until the end, an error, or a line that is longer than most. The receiver owns each line.
 func readLines(r io.Reader, most int, each func([]byte), tooLong func(int)) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
-		if len(line)+len(part) > most+1 { // the end of the line does not count
+		if len(line)+len(part) > most+1 { // without the end of the line
 			tooLong(most)
 			return
 		}

@@ -13,17 +13,17 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// A stream is the response to a request, or what is left of it, as events.
+// A stream is the response to a request, or the rest of it, as events.
 type stream struct {
 	w    *streamable
 	x    *exchange
 	body io.ReadCloser
 	r    *eventReader
-	// fatal says that there is no use in resuming.
+	// fatal prevents a resumption, which would be useless.
 	fatal bool
 }
 
-// from makes a response what is read next.
+// from makes res the response to read.
 func (s *stream) from(res *http.Response) {
 	before := s.r
 	s.body, s.r = res.Body, newEventReader(res.Body, s.w.p.c.o.Limits.Message)
@@ -32,8 +32,7 @@ func (s *stream) from(res *http.Response) {
 	}
 }
 
-// read takes the messages of a stream until the response has come, and goes on with one that was cut, where that is
-// possible.
+// read reads the messages of a stream up to the response. It resumes an interrupted stream if possible.
 func (s *stream) read() {
 	x := s.x
 	err := s.messages()
@@ -54,7 +53,7 @@ func (s *stream) read() {
 		if wait < 0 || tries > 1 { // one that is not there, or said nothing, may need longer
 			wait = max(wait, min(time.Duration(tries)*100*time.Millisecond, time.Second))
 		}
-		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second)) // one that wants us back at once, again and again
+		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second)) // a server that repeatedly asks for an immediate return
 		if !sleep(x.ctx, wait) {
 			return
 		}
@@ -63,7 +62,7 @@ func (s *stream) read() {
 	s.drain()
 }
 
-// drain reads the end, which is near: a connection read to its end can be used again.
+// drain reads the end of a response, so that its connection can be reused.
 func (s *stream) drain() {
 	t := time.AfterFunc(time.Second, s.x.cancel)
 	defer t.Stop()
@@ -71,7 +70,7 @@ func (s *stream) drain() {
 	s.body.Close()
 }
 
-// messages takes the messages of a connection until the response has come. The error says why it has not.
+// messages reads the messages of a connection up to the response. The error reports why there is none.
 func (s *stream) messages() error {
 	for !s.x.now().isAnswered() {
 		data, err := s.r.message()
@@ -89,11 +88,11 @@ func (s *stream) messages() error {
 	return nil
 }
 
-// maxResumes is how often in a row a stream is resumed on which nothing comes.
+// maxResumes is the maximum number of consecutive resumptions without a message.
 const maxResumes = 5
 
-// resume goes on after the last event (2025-11-25: basic/transports, resumability and redelivery). The error says why
-// there is no response.
+// resume continues after the last event (2025-11-25: basic/transports, resumability and redelivery). The error reports
+// why there is no response.
 func (s *stream) resume() error {
 	s.fatal, s.r.came = false, false
 	res, err := s.w.get(s.x.ctx, s.r.last)
@@ -102,7 +101,7 @@ func (s *stream) resume() error {
 	}
 	if res.StatusCode != http.StatusOK || mediaOf(res) != mcphttp.EventStream {
 		res.Body.Close()
-		// One that has not noticed yet that the stream has ended may say 409.
+		// A server that has not noticed the end of the stream may respond with 409.
 		s.fatal = res.StatusCode < 500 && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests
 		return fmt.Errorf("the stream cannot be resumed: %s", res.Status)
 	}
@@ -110,7 +109,7 @@ func (s *stream) resume() error {
 	return s.messages()
 }
 
-// get requests an event stream: what comes after the event last, if that is not empty.
+// get requests an event stream: the events after last, if that is not empty.
 func (w *streamable) get(ctx context.Context, last string) (*http.Response, error) {
 	req, err := w.request(ctx, http.MethodGet, nil)
 	if err != nil {
@@ -123,7 +122,7 @@ func (w *streamable) get(ctx context.Context, last string) (*http.Response, erro
 	return w.p.c.http.Do(req)
 }
 
-// sleep waits for d. It reports false if ctx ended before.
+// sleep waits for d. It returns false if ctx ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -135,12 +134,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hearTimeout is how long a server may take to answer the GET by which it can say more.
+// hearTimeout is the maximum time for a server to respond to the GET of its standalone stream.
 const hearTimeout = time.Second
 
-// open implements wire. Servers that ask in the middle of a call may do so on the stream of what is no answer, and what
-// they ask or tell before there is that stream gets lost in many of them, and the call hangs; or a server takes the GET
-// that comes late for one that resumes the call's stream.
+// open implements wire. A server may send requests during a call on the standalone stream. Without that stream, many
+// servers lose them and the call hangs; and some take a late GET for a resumption of the call's stream.
 func (w *streamable) open(ctx context.Context) {
 	w.wg.Go(func() { w.p.keep(w.unrelated) })
 	timer := time.NewTimer(hearTimeout)
@@ -152,9 +150,8 @@ func (w *streamable) open(ctx context.Context) {
 	}
 }
 
-// unrelated reads the stream of what is no answer to anything, if the server has one (2025-03-26 to 2025-11-25:
-// basic/transports, listening for messages). Once there was one, it is asked for again and again, ever more slowly:
-// whoever listens was told that changes are.
+// unrelated reads the standalone stream, if the server has one (2025-03-26 to 2025-11-25: basic/transports, listening
+// for messages). If it had one before, it is requested again with backoff, because subscribers rely on its changes.
 func (w *streamable) unrelated() {
 	last, delay, retry, opened := "", 100*time.Millisecond, time.Duration(-1), false
 	answered := sync.OnceFunc(func() { close(w.heard) })
@@ -196,8 +193,9 @@ func (w *streamable) unrelated() {
 	}
 }
 
-// listen reads one response to a GET. The error says that there is no such stream, or none after last; nil and nil that
-// there is none now. Again says that there was one before; answered is called when the server has answered, or cannot.
+// listen reads one response to a GET. The error reports that there is no such stream, or none after last; nil and nil
+// that there is none at present. Again means that there was one before. answered is called when the server has
+// responded, or cannot.
 func (w *streamable) listen(last string, again bool, answered func()) (*eventReader, error) {
 	res, err := w.get(w.ctx, last)
 	answered()
@@ -212,10 +210,10 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 	case last != "" && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict}, res.StatusCode):
 		return nil, nil //nolint:nilnil // nothing is said of the event: servers answer 409 while they take the old stream for open
 	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
-		return nil, errEventForgotten // the session may be known all the same
+		return nil, errEventForgotten // the session may still be known
 	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
-		// Without again, it is more likely that there is nothing to GET: many servers say so by 404, and the session
-		// has just begun.
+		// Without again, the session has just begun, and many servers report with 404 that they have no standalone
+		// stream.
 		w.p.expire()
 		return nil, errSessionEnded
 	case again && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
@@ -231,5 +229,5 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 	return events, nil
 }
 
-// errEventForgotten is that the server does not go on after an event.
+// errEventForgotten reports that the server cannot continue after an event.
 var errEventForgotten = errors.New("the server does not go on after the last event")

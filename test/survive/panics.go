@@ -142,7 +142,7 @@ var panicPoints = map[string]panicPoint{
 		file: "internal/mcpclient/http.go", line: "ctx, guard := x.traced(x.ctx)",
 	},
 	"mcpclientResponded": {
-		file: "internal/mcpclient/http.go", line: "x.sent.end() // whatever the trace has said until now",
+		file: "internal/mcpclient/http.go", line: "x.sent.end() // whatever the trace has reported",
 	},
 	"mcpclientReceived": {file: "internal/mcpclient/incoming.go", line: "if !jsonrpc.IsBatch(data) {"},
 	"mcpclientRead":     {file: "internal/mcpclient/result.go", line: "m := call.Method"},
