@@ -52,7 +52,7 @@ type App struct {
 	memory   *limit.Memory       // nil: as much as there is
 	streams  *limit.Streams      // of all clients
 	sessions *mcpserver.Sessions // of all endpoints
-	auth     *auth.Auth          // who may call over HTTP; nil: everybody
+	auth     *auth.Auth          // authenticates HTTP callers; nil without authentication
 	tls      *tls.Config         // of HTTP; nil: it is not protected
 	endpoint endpoint            // all backends as one
 	named    []endpoint          // each backend

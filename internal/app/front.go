@@ -66,7 +66,7 @@ func (a *App) newFronts() ([]front, error) {
 	return fronts, nil
 }
 
-// newHTTPFront serves all backends at the path that the configuration says, and each of them at its name below.
+// newHTTPFront serves all backends at the configured path, and each backend at a path below it.
 func (a *App) newHTTPFront() (*httpFront, error) {
 	f := &httpFront{
 		life: a.life, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
@@ -197,7 +197,7 @@ func (f *httpFront) closeSilent() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.silent {
-		_ = c.SetReadDeadline(time.Now().Add(silentTime)) // an error says that it is closed already
+		_ = c.SetReadDeadline(time.Now().Add(silentTime)) // an error means that it is closed already
 	}
 }
 
@@ -249,7 +249,7 @@ func (f *httpFront) end(now context.Context) {
 	defer cancel()
 	defer context.AfterFunc(now, func() { time.AfterFunc(lastWord, cancel) })()
 	closed := make(chan struct{})
-	go func() { // ends at the latest with the connections, below, or, for streams, when nobody has read them for as long as one may
+	go func() { // ends with the connections, below, or for unread streams after the write timeout
 		for _, s := range f.servers {
 			s.Close()
 		}
@@ -257,7 +257,7 @@ func (f *httpFront) end(now context.Context) {
 	}()
 	select {
 	case <-closed:
-	case <-ctx.Done(): // somebody does not read what is said
+	case <-ctx.Done(): // a client does not read
 	}
 	f.closeSilent()
 	if err := f.srv.Shutdown(ctx); err != nil {

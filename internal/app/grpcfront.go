@@ -34,7 +34,7 @@ func (a *App) newGRPCFront() (*grpcFront, error) {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}
 	}
 	if network, _ := config.GRPCNetwork(g.Addr); (network == "tcp" || g.TLS.ClientCA != "") && a.cfg.Serve.HTTP.Auth.Enabled() {
-		o.Principal = a.auth.Caller // whoever reaches one address could else do at the other what it may not
+		o.Principal = a.auth.Caller // both ports must require the same authentication
 		o.Until = auth.Until
 	}
 	var named []grpcserver.Backend
@@ -61,7 +61,7 @@ func (f *grpcFront) serve() error {
 	return f.srv.Serve(f.ln)
 }
 
-// watch tells the health service which backends answer.
+// watch updates the health service with the state of each backend.
 func (f *grpcFront) watch(ctx context.Context) {
 	tick := time.NewTicker(healthTime)
 	defer tick.Stop()

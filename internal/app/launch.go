@@ -37,7 +37,7 @@ func checkCommand(l *config.Launch, where string) error {
 			file = filepath.Join(l.Dir, file)
 		}
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			dir, _ := filepath.Abs(filepath.Dir(file)) // it is only told
+			dir, _ := filepath.Abs(filepath.Dir(file)) // for display only
 			return fail("it was looked for in "+dir, scriptFix(file), "there is no file %s", script)
 		}
 	}
@@ -56,7 +56,7 @@ func checkCommand(l *config.Launch, where string) error {
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		dir, _ := filepath.Abs(l.Dir) // it is only told
+		dir, _ := filepath.Abs(l.Dir) // for display only
 		fix := "check the path; --dir says where the backend is started"
 		if strings.Contains(name, " ") {
 			fix = severalWords
@@ -81,7 +81,7 @@ func checkCommand(l *config.Launch, where string) error {
 func hasInterpreter(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
-		return true // starting it will tell
+		return true // starting it reports the error
 	}
 	defer f.Close()
 	var begin [2]byte

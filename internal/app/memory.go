@@ -20,7 +20,7 @@ const memoryShare = .85
 func newMemory(given int, log zerolog.Logger) *limit.Memory {
 	said := int64(0)
 	if os.Getenv("GOMEMLIMIT") != "" {
-		said = debug.SetMemoryLimit(-1) // which only says what it is
+		said = debug.SetMemoryLimit(-1) // -1 only returns the limit
 	}
 	most := memoryOf(int64(given), said, containerMemory())
 	if most == math.MaxInt64 {
@@ -62,7 +62,7 @@ func ballastSize() int64 {
 
 // containerMemory returns the memory limit of the container, or math.MaxInt64.
 func containerMemory() int64 {
-	const unlimited = 1 << 60 // version 1 of cgroups says a large number
+	const unlimited = 1 << 60 // version 1 of cgroups has a large number
 	n, err := memlimit.FromCgroup()
 	if err != nil || n >= unlimited {
 		return math.MaxInt64

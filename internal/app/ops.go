@@ -20,7 +20,7 @@ type ops struct {
 	port conns.Port
 }
 
-// A health is what a probe is told.
+// A health is the response to a probe.
 type health struct {
 	Status   string            `json:"status"`
 	Backends map[string]string `json:"backends"`
@@ -57,7 +57,7 @@ func (o *ops) run(ctx context.Context) {
 	if o.app.ops == nil {
 		return
 	}
-	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe that is cut now learns what it wants to know
+	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe in progress receives the final state
 	if err := o.srv.Serve(o.port.Listener(o.app.ops)); ctx.Err() == nil {
 		o.app.Log.Error().Err(err).Msg("probes are answered no longer")
 	}

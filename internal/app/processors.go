@@ -23,7 +23,7 @@ const (
 
 // A scheduler sets the number of processors that Go uses (GOMAXPROCS).
 type scheduler struct {
-	count func() int  // says how many it uses
+	count func() int  // returns the number in use
 	use   func(n int) // has it use so many
 	all   func()      // has it use as many as the machine, or the container, has
 }
@@ -59,7 +59,7 @@ func TuneProcessors(ctx context.Context) {
 // look adjusts the number of processors to how many were in use since the last look.
 func (p *processors) look(inUse float64) {
 	now := p.count()
-	if inUse > crowded*float64(now) { // how many it wants is not known before it has them
+	if inUse > crowded*float64(now) { // the demand beyond them cannot be measured
 		p.all()
 		p.peak, p.looks = 0, 0
 		return

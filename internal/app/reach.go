@@ -132,7 +132,7 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 	if e.RPC != nil {
 		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", e.RPC.GetMessage(), e.RPC.GetCode())
 	}
-	f := e.Redacted().Failure // what became of the call, also where its backend does not say
+	f := e.Redacted().Failure // the outcome of the call, also if its backend does not report it
 	unknown := f != nil && f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN
 	switch e.Code {
 	case codes.Unauthenticated, codes.PermissionDenied:

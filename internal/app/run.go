@@ -33,7 +33,8 @@ func (a *App) Run(ctx, now context.Context) error {
 	if a.Reap != nil {
 		probing.Go(func() { a.Reap(probeCtx) })
 	}
-	// Not even when now ends, before clients have been told that their calls were cut: that is not the backend's fault.
+	// Not even when now ends: clients must first learn that their calls were interrupted, which is not the backend's
+	// fault.
 	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))
 	backendsDone := make(chan error, 1)
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
@@ -82,7 +83,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	for _, f := range fronts {
 		go func() { frontDone <- f.serve() }()
 	}
-	// endAll ends the fronts, and returns what the first of those that have not ended yet says.
+	// endAll shuts down the fronts, and returns the first error.
 	endAll := func(left int) (err error) {
 		var ending sync.WaitGroup
 		for _, f := range fronts {

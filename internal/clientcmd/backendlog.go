@@ -87,7 +87,7 @@ func (b *backendLog) Write(p []byte) (int, error) {
 		}
 		b.stderr = append(b.stderr, r.Message)
 		if b.level > zerolog.InfoLevel {
-			return len(p), nil // one line of several says little
+			return len(p), nil // one of several lines is not helpful
 		}
 	}
 	r.raw = p
@@ -98,7 +98,7 @@ func (b *backendLog) Write(p []byte) (int, error) {
 // pass writes a record to the command's log, if it has the level.
 func (b *backendLog) pass(r *logRecord) {
 	if level, err := zerolog.ParseLevel(r.Level); err == nil && level >= b.level {
-		_, _ = b.next.Write(r.raw) // when stderr is gone there is nobody left to tell
+		_, _ = b.next.Write(r.raw) // if stderr is closed, nothing can be reported
 	}
 }
 

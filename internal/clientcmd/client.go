@@ -162,7 +162,7 @@ func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCom
 	}
 	return c.with(ctx, cfg, func(ctx context.Context) error {
 		err := row.run(ctx, c, args)
-		if err == nil || c.called.Load() || len(c.asker.asked) > 0 { // else nobody could have asked
+		if err == nil || c.called.Load() || len(c.asker.asked) > 0 { // without input requests nothing was unanswered
 			c.asker.warnUnused(c.log)
 		}
 		return err

@@ -107,7 +107,7 @@ func (c *client) describeServer(d *pb.DiscoverResponse) error {
 		about += "\n" + url
 	}
 	revisions := ""
-	if all := d.GetSupportedVersions(); len(all) > 0 { // servers before 2026-07-28 do not say which
+	if all := d.GetSupportedVersions(); len(all) > 0 { // servers before 2026-07-28 do not list them
 		revisions = "Revisions: " + strings.Join(all, ", ") + "\n"
 	}
 	return c.sheet(strings.TrimSpace(i.GetName()+" "+i.GetVersion()), i.GetTitle(), about,

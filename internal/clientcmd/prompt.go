@@ -129,7 +129,7 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.Complete, Request: req})
 	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Unimplemented {
-		return completesNothing(err) // one of 2024-11-05 cannot say it before
+		return completesNothing(err) // a server of 2024-11-05 cannot declare it
 	}
 	if err != nil {
 		return err

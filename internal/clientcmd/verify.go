@@ -128,7 +128,7 @@ func (e *Env) whileNotMCP(ctx context.Context, o verify.Options) (both context.C
 			}
 			running, finish := context.WithCancel(probe)
 			defer finish()
-			wg.Go(func() { _ = server.Run(running) }) // Ready says so, too
+			wg.Go(func() { _ = server.Run(running) }) // Ready returns the error too
 			if server.Ready(probe) == nil {
 				end(errIsServer)
 			}
@@ -208,7 +208,7 @@ func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 // printCheck prints a check in one line, and what is wrong in some more.
 func printCheck(w io.Writer, c verify.Check) {
 	if c.Outcome == verify.LeftOut {
-		return // which is said at the end, in one line
+		return // the last line reports it
 	}
 	mark := map[verify.Outcome]string{verify.Passed: "ok    ", verify.Failed: "FAILED"}[c.Outcome]
 	fmt.Fprintf(w, "%s  %-15s  %s\n", mark, c.Name, c.Does)

@@ -86,7 +86,7 @@ func secondDocument(text []byte) (line string, ok bool) {
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	var first, second yaml.Node
 	if documents.Decode(&first) != nil {
-		return "", false // that is told elsewhere
+		return "", false // another check reports it
 	}
 	if err := documents.Decode(&second); err != nil {
 		return "", !errors.Is(err, io.EOF)

@@ -18,7 +18,7 @@ func (l *Config) Only(name string) error {
 			continue
 		}
 		l.Backends = []Backend{b}
-		if i > 0 && l.file != nil { // what is said of it has another place than its index has now
+		if i > 0 && l.file != nil { // its position differs from its index
 			from := "backends." + strconv.Itoa(i)
 			places := maps.Clone(l.file.places)
 			for path, n := range places {

@@ -222,7 +222,7 @@ func (f *file) textMap(n *yaml.Node, what string) (map[string]any, error) {
 func workingDir() string {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "." // the directory is gone, and starting anything there says so
+		return "." // the directory is gone, and starting a program there reports it
 	}
 	return dir
 }

@@ -34,7 +34,7 @@ type Attempt struct {
 	Result  *bridge.Result
 	// Err is why there is no result.
 	Err error
-	// Shown says that events were emitted.
+	// Shown means that events were emitted.
 	Shown bool
 	// Fail returns the error of a call that was Refused or Lost and is not sent again. Sent says that the backend may
 	// have executed it.
@@ -203,7 +203,7 @@ func (s *Supervisor[C]) Started(ctx context.Context) error {
 	}
 }
 
-// word says how things are while calls are not sent.
+// word describes the state of the backend while calls are not sent.
 func (st *State[C]) word(o *Options, now time.Time) string {
 	var none C
 	switch {

@@ -59,7 +59,7 @@ type Intervals struct {
 type Options struct {
 	// Name is the backend's name, and Noun what it is: "backend" or "server".
 	Name, Noun string
-	// IsProgram says that Connect starts a program.
+	// IsProgram means that Connect starts a program.
 	IsProgram bool
 	Log       zerolog.Logger
 	Panics    *contain.Panics // of the whole process; if nil, those of the Supervisor are counted alone

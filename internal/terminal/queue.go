@@ -70,7 +70,7 @@ func (q *Queue) Write(p []byte) (int, error) {
 func (q *Queue) pass() {
 	defer close(q.done)
 	for line := range q.lines {
-		_, _ = q.to.Write(line) // what cannot be written can be told nobody
+		_, _ = q.to.Write(line) // a write error cannot be reported
 		q.mu.Lock()
 		dropped := q.dropped
 		q.dropped = 0
