@@ -20,8 +20,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// check makes the request of a call by who one that Handlers can rely on, or says what is wrong with it. What the caller says of
-// itself is not believed.
+// check replaces the unverified parts of a request, so that Handlers can rely on them, or returns why the request is
+// invalid. Identity that the request claims is dropped.
 func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	m := call.Request.ProtoReflect()
 	cc := call.Request.GetContext()
@@ -62,7 +62,7 @@ var newest, revisions = func() (string, string) {
 	return names[len(names)-1], strings.Join(names, ", ")
 }()
 
-// principal returns who the caller has proved to be, or nil if it did not have to.
+// principal returns the authenticated principal, or nil without authentication.
 func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
 	if s.o.Principal != nil {
 		md, _ := metadata.FromIncomingContext(ctx)
@@ -76,7 +76,7 @@ func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
 	return nil, nil //nolint:nilnil // nobody was asked
 }
 
-// until returns until when a caller is let in; zero: for ever.
+// until returns when a caller's access ends, or zero.
 func (s *Server) until(p *pb.Principal) time.Time {
 	if s.o.Until == nil || p == nil {
 		return time.Time{}
@@ -84,17 +84,17 @@ func (s *Server) until(p *pb.Principal) time.Time {
 	return s.o.Until(p)
 }
 
-// A leaf is the kind of JSON that a field holds.
+// A leaf is the kind of JSON in a field.
 type leaf uint8
 
 const (
 	noLeaf leaf = iota
 	anyValue
 	anObject
-	further // there are leaves in the message
+	further // the message contains leaves
 )
 
-// leaves are the fields of requests that hold JSON text, or messages with such fields.
+// leaves are the fields of requests with JSON text, or with messages that contain such fields.
 var leaves = func() map[protoreflect.FieldDescriptor]leaf {
 	found := map[protoreflect.FieldDescriptor]leaf{}
 	seen := map[protoreflect.MessageDescriptor]bool{}
@@ -128,8 +128,8 @@ var leaves = func() map[protoreflect.FieldDescriptor]leaf {
 	return found
 }()
 
-// checkJSON returns what is wrong with the JSON text in a message. Backends and other servers are promised text that means the same
-// to every parser, as the MCP front promises them.
+// checkJSON validates the JSON text in a message. Backends and other servers may rely on text that every parser reads
+// in the same way, as with the MCP front.
 func checkJSON(m protoreflect.Message, l *limits.Limits, path string) (err error) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		kind := leaves[fd]

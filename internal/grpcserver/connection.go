@@ -38,19 +38,19 @@ func (l *listener) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// A connection is one of a client.
+// A connection is a connection of a client.
 type connection struct {
 	*conns.Conn
 	s     *Server
-	heard atomic.Bool // the client has said something
+	heard atomic.Bool // the client has sent something
 
-	most   int           // how many bytes may wait for the client before calls do
-	spare  int           // how many more, of answers
+	most   int           // maximum of unread bytes before calls wait
+	spare  int           // additional maximum for final messages
 	mu     sync.Mutex    // guards what follows
-	unread int           // how many do
-	moved  time.Time     // when enough had been written, or the first of them came
-	taken  int           // how many bytes were written since then
-	room   chan struct{} // is closed when there is room for more; nil: nobody waits for that
+	unread int           // number of unread bytes
+	moved  time.Time     // when the client last read enough, or the first unread bytes were sent
+	taken  int           // number of bytes written since then
+	room   chan struct{} // closed when there is room for more; nil if nothing waits
 }
 
 // connectionOf returns the connection of a call.
@@ -59,10 +59,10 @@ func connectionOf(ctx context.Context) *connection {
 	return from.Addr.(origin).conn //nolint:forcetypeassert // all connections are of our listener
 }
 
-// RemoteAddr returns where the client is. What gRPC says of who calls has it, and so calls find their connection.
+// RemoteAddr returns the client's address with the connection, by which calls find their connection.
 func (c *connection) RemoteAddr() net.Addr { return origin{c.Conn.RemoteAddr(), c} }
 
-// An origin is where a client is, and its connection.
+// An origin is the address of a client, with its connection.
 type origin struct {
 	net.Addr
 	conn *connection
@@ -81,7 +81,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. A client that takes nothing for as long as one may that says nothing has its connection closed as well.
+// Write implements net.Conn. A write that blocks for as long as an idle connection may live closes the connection.
 func (c *connection) Write(b []byte) (int, error) {
 	err := c.SetWriteDeadline(time.Now().Add(pingAfter + pingWithin))
 	n := 0
@@ -89,16 +89,16 @@ func (c *connection) Write(b []byte) (int, error) {
 		n, err = c.Conn.Write(b)
 	}
 	if err != nil {
-		c.cut() // gRPC would go on reading
+		c.cut() // gRPC would continue to read
 	}
 	c.takes(n)
 	return n, err
 }
 
-// cut closes the connection for whoever serves it, who sees that and removes it. Whoever has it may be faster.
+// cut closes the connection. Its serving goroutine notices and removes it.
 func (c *connection) cut() { _ = c.Conn.Conn.Close() }
 
-// A watched credentials does the handshake of connections, logs those that fail, and has their frames counted.
+// A watched credentials performs the TLS handshake of connections, logs failures, and counts their frames.
 type watched struct {
 	credentials.TransportCredentials
 	s *Server
@@ -123,8 +123,8 @@ func (w *watched) Clone() credentials.TransportCredentials {
 	return &watched{w.TransportCredentials.Clone(), w.s}
 }
 
-// refused logs why a TLS handshake has failed, such as for a certificate that is not good. Whoever only looks whether
-// the port is open leaves before it.
+// refused logs why a TLS handshake failed, such as for an untrusted certificate. A client that disconnects before, such
+// as a port scan, is not logged.
 func (s *Server) refused(of *connection, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) {
 		return
@@ -139,7 +139,7 @@ func (s *Server) refused(of *connection, err error) {
 	})
 }
 
-// A connections is those that there are.
+// A connections is the set of open connections.
 type connections struct {
 	mu  sync.Mutex
 	all map[*connection]struct{}
@@ -160,7 +160,7 @@ func (s *connections) remove(c *connection) {
 	delete(s.all, c)
 }
 
-// close closes all of them, or only those whose clients have said nothing.
+// close closes all connections, or only those whose clients have sent nothing.
 func (s *connections) close(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *connections) close(silent bool) {
 	}
 }
 
-// closeStuck closes those whose clients have left something unread for so long, and returns how many there were.
+// closeStuck closes the connections whose clients have not read for so long, and returns their number.
 func (s *connections) closeStuck(limit time.Duration) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

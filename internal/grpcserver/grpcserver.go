@@ -17,14 +17,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// MetadataServer is the metadata that names the backend that a call is for.
+// MetadataServer is the metadata key for the name of the backend.
 const MetadataServer = "mcpbridge-server"
 
-// register makes the gRPC server have the contract's service. Its methods are those of the table, so none can be forgotten.
+// register registers the contract's service. Its methods come from the method table, so none can be forgotten.
 func (s *Server) register() {
 	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: pb.McpService_ServiceDesc.Metadata}
 	for _, m := range bridge.Methods() {
-		// To gRPC, methods with one message are streams as well: only of these it is said what became of a message.
+		// gRPC handles all methods as streams; unary ones report the outcome of their message.
 		desc.Streams = append(desc.Streams, grpc.StreamDesc{
 			StreamName: m.GRPC[len("/"+desc.ServiceName+"/"):], ServerStreams: m.Streams,
 			Handler: func(_ any, ss grpc.ServerStream) error { return s.serve(m, ss) },
@@ -33,11 +33,11 @@ func (s *Server) register() {
 	s.grpc.RegisterService(&desc, s)
 }
 
-// serve answers a call. A client that is slow to read holds up its own call, and nothing else.
+// serve executes a call. A slow client delays only its own call.
 func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	req := m.NewRequest(nil)
 	if err := ss.RecvMsg(req); err != nil {
-		return err // gRPC has answered already, as where a request is larger than it may be
+		return err // gRPC has already set the status, such as for a request above the limit
 	}
 	ctx, out := ss.Context(), outboxOf(ss)
 	if err := out.await(ctx, s.life.Until(lifecycle.Closing), s.o.Limits.WriteTime); err != nil {
@@ -61,7 +61,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		return out.tell(ctx, ss, msg)
 	})
 	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.life.Phase() >= lifecycle.Draining {
-		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
+		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // a normal end
 	}
 	if err != nil {
 		return s.failed(m, err)
@@ -72,7 +72,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	return out.send(ss, msg)
 }
 
-// wanted reports whether a caller wants to know an event.
+// wanted reports whether the caller requested an event.
 func wanted(cc *pb.CallContext, e bridge.Event) bool {
 	switch {
 	case e.Progress != nil:
@@ -83,10 +83,10 @@ func wanted(cc *pb.CallContext, e bridge.Event) bool {
 	return e.Change.GetEvent() != nil
 }
 
-// longMessage is how many bytes a request may have that is not counted as one that takes memory.
+// longMessage is the size of a request in bytes from which it needs memory from Options.Memory.
 const longMessage = 128 << 10
 
-// takeMemory takes the memory that a request needs, until it is given back, or returns why there is none.
+// takeMemory reserves the memory for a request, and returns the function that frees it, or the error if memory is low.
 func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
 	n := int64(proto.Size(req))
 	if n <= longMessage {
@@ -95,8 +95,7 @@ func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
 	return func() { s.o.Memory.ReleaseBody(n) }, s.o.Memory.ReserveBody(n)
 }
 
-// answer has the Handler that a call is for answer it, and returns the message that ends the call, which is no larger than it may
-// be. A bug in the Handler must not end the bridge.
+// answer executes a call, and returns its final message, within the size limit. It recovers panics of the Handler.
 func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
 	defer s.panics.Recover(m.Name, func(e *bridge.Error) { msg, err = nil, e })
 	defer s.calls.Add(-1)
@@ -160,7 +159,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 
 	switch {
 	case err != nil && context.Cause(ctx) == errOver: //nolint:errorlint // the cause is set above, never wrapped
-		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // it ends in good order
+		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // a normal end
 	case err != nil:
 		return nil, err
 	case res.InputRequired != nil:
@@ -184,7 +183,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	return msg, nil
 }
 
-// call has h answer a call, which is in flight meanwhile.
+// call executes a call with h. Meanwhile it is in flight.
 func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	end, err := s.life.Begin(call)
 	if err != nil {
@@ -202,12 +201,12 @@ func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call, 
 		"%s was ended: %w; whether it was executed is not known", call.Method.Name, lifecycle.ErrClosing)
 }
 
-// notBegun returns the error of a call that the end of the server has kept from being executed.
+// notBegun returns the error of a call that was not executed because of the shutdown.
 func notBegun() error {
 	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", lifecycle.ErrClosing)
 }
 
-// handler returns what a call is for.
+// handler returns the backend of a call.
 func (s *Server) handler(ctx context.Context) (served, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	names := md.Get(MetadataServer)
@@ -224,7 +223,7 @@ func (s *Server) handler(ctx context.Context) (served, error) {
 	return served{}, bridge.Errorf(codes.InvalidArgument, "the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer, len(names))
 }
 
-// failed returns the error that a client is told. What it must not see of it is logged here, and only here.
+// failed returns the error for the client. Only here are the parts logged that clients must not see.
 func (s *Server) failed(m *bridge.Method, err error) error {
 	e := bridge.AsError(err)
 	log := s.log.Debug()
@@ -235,18 +234,18 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	told := e.Redacted()
 	switch {
 	case e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
-		told.Code = codes.Unknown // stock clients send again what is UNAVAILABLE
+		told.Code = codes.Unknown // stock clients retry UNAVAILABLE
 	case e.Code == codes.OK:
-		told.Code = codes.Internal // an error must not look like a call that went well
+		told.Code = codes.Internal // an error must not have the status OK
 	}
 	return fitting(told).Err()
 }
 
-// maxTrailer is how many bytes the error of a call may have in what ends the call, so that every client takes it: those in Java and
-// Python take headers of 8 KiB. One that is longer would not be told at all.
+// maxTrailer is the maximum size of an error in the trailers, in bytes, that every client accepts: those in Java and
+// Python allow 8 KiB of headers. They would drop a longer one.
 const maxTrailer = 15 << 9
 
-// fitting returns the status of an error, with as much of its texts as there is room for. Data for which there is none is left out.
+// fitting returns the status of an error, with its texts shortened to fit. Data that does not fit is dropped.
 func fitting(e *bridge.Error) *status.Status {
 	st := e.GRPCStatus()
 	for most := 4 << 10; trailer(st) > maxTrailer; most /= 2 {
@@ -263,8 +262,8 @@ func fitting(e *bridge.Error) *status.Status {
 	return st
 }
 
-// trailer returns how many bytes a status has in what ends the call: its text, where other bytes than those of ASCII are three, and, if
-// there are details, all of it in base64.
+// trailer returns the size of a status in the trailers: its text, with three bytes for each byte that is not ASCII,
+// and, if there are details, all of it in base64.
 func trailer(st *status.Status) int {
 	size := 0
 	for _, c := range []byte(st.Message()) {

@@ -16,42 +16,44 @@ import (
 )
 
 const (
-	// unreadOfCall is how many bytes of a call may wait for its client, before what the call says next waits in its Handler. With less, gRPC
-	// takes what is sent at once.
+	// unreadOfCall is the maximum number of unread bytes of a call before its next event waits. Below it, gRPC accepts
+	// messages without delay.
 	unreadOfCall = 64 << 10
-	// unreadMessages is how many of the longest messages may wait for the client of one connection, before no call of it begins and none
-	// says anything more: from leastUnread to mostUnread bytes, and one message in any case.
+	// unreadMessages is the number of messages of the maximum size that may be unread on one connection before its
+	// calls wait: between leastUnread and mostUnread bytes, and at least one message.
 	unreadMessages, leastUnread, mostUnread = 4, 1 << 20, 16 << 20
-	// unreadAnswers is how many bytes, and two of the longest messages, may wait besides of the answers of calls that had begun before.
+	// unreadAnswers is the additional number of unread bytes, besides two messages of the maximum size, for the final
+	// messages of calls in flight.
 	unreadAnswers = 16 << 20
-	// enough is how many bytes a client has to read within Options.WriteTimeout, or all that there are, while memory is short.
+	// enough is the number of bytes, or all if there are fewer, that a client must read within Options.WriteTimeout
+	// while memory is low.
 	enough = 256 << 10
-	// leastBuffer is how long memory has to be for gRPC to give it back.
+	// leastBuffer is the size from which gRPC returns a buffer to its pool.
 	leastBuffer = 2 << 10
-	// prefix is what gRPC puts before a message.
+	// prefix is the length of gRPC's message prefix.
 	prefix = 5
 )
 
-// An outbox is what one stream has sent and its client has not read: gRPC takes what is sent, whether the client reads or not.
+// An outbox has the unread messages of one stream: gRPC accepts messages whether or not the client reads.
 type outbox struct {
 	conn *connection
-	left chan struct{} // has an element when something has left
-	// claimed is how many of the unread bytes are of an answer that has yet to be encoded; of the one who sends.
+	left chan struct{} // has an element when bytes were written
+	// claimed is the part of unread for a final message that is not encoded yet; used by the sender.
 	claimed int
 
 	// The connection's lock guards what follows.
-	unread int  // bytes
-	lost   bool // gRPC has forgotten them
+	unread int  // in bytes
+	lost   bool // gRPC has discarded them
 }
 
-// outbox returns that of a stream.
+// outbox returns the outbox of a stream.
 func outboxOf(ss grpc.ServerStream) *outbox {
-	// What is packed would not be known to have left. It only fails where a message was sent already.
+	// The size of a compressed message would be unknown. This fails only after a message was sent.
 	_ = grpc.SetSendCompressor(ss.Context(), encoding.Identity)
 	return &outbox{conn: connectionOf(ss.Context()), left: make(chan struct{}, 1)}
 }
 
-// await waits until the client has read enough of other calls for one more. It is an error if it does not in time, or the server is cut.
+// await waits until the client has read enough for one more call. It returns an error on timeout or shutdown.
 func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 	room := b.conn.full()
 	if room == nil {
@@ -76,7 +78,7 @@ func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 	return nil
 }
 
-// tell sends a message before the last one, as soon as there is room for it, unless ctx ends.
+// tell sends an event as soon as there is room for it, unless ctx ends.
 func (b *outbox) tell(ctx context.Context, ss grpc.ServerStream, m any) error {
 	for {
 		var room <-chan struct{}
@@ -95,8 +97,8 @@ func (b *outbox) tell(ctx context.Context, ss grpc.ServerStream, m any) error {
 	}
 }
 
-// claim counts the last message of a call as one that waits for the client, before it is sent. It is an error if too much
-// waits already: for a client that never reads, the answers of all its calls would.
+// claim reserves room for the final message of a call before it is encoded. It returns an error if too much is unread:
+// otherwise a client that never reads would accumulate the final messages of all its calls.
 func (b *outbox) claim(m *bridge.Method, msg proto.Message) error {
 	size, c := proto.Size(msg), b.conn
 	c.mu.Lock()
@@ -111,14 +113,14 @@ func (b *outbox) claim(m *bridge.Method, msg proto.Message) error {
 	return nil
 }
 
-// send sends a message, the last one after claim. There must not be another one that is being sent.
+// send sends a message; a final one after claim. Calls must be sequential.
 func (b *outbox) send(ss grpc.ServerStream, m any) error {
 	err := ss.SendMsg(&parcel{message: m, box: b})
 	if b.claimed > 0 { // it was not even encoded
 		b.add(-b.unclaim())
 	}
 	if ss.Context().Err() != nil {
-		b.lose() // Where the client has ended the stream just before, gRPC forgets the message and tells nobody.
+		b.lose() // If the client has just ended the stream, gRPC drops the message without an error.
 	}
 	return err
 }
@@ -129,21 +131,21 @@ func (b *outbox) full() bool {
 	return b.unread >= unreadOfCall
 }
 
-// add notes that so many more bytes wait for the client, or have left.
+// add adds n, which may be negative, to the number of unread bytes.
 func (b *outbox) add(n int) {
 	b.conn.mu.Lock()
 	defer b.conn.mu.Unlock()
 	b.count(n)
 }
 
-// unclaim returns what is claimed, and claims it no longer.
+// unclaim cancels the reservation and returns its size.
 func (b *outbox) unclaim() int {
 	n := b.claimed
 	b.claimed = 0
 	return n
 }
 
-// count is add for who holds the connection's lock.
+// count is add for callers that hold the connection's lock.
 func (b *outbox) count(n int) {
 	c := b.conn
 	if b.lost {
@@ -156,7 +158,7 @@ func (b *outbox) count(n int) {
 	c.waits(n)
 }
 
-// lose says that nothing of the stream waits any more.
+// lose records that no bytes of the stream are unread.
 func (b *outbox) lose() {
 	b.conn.mu.Lock()
 	defer b.conn.mu.Unlock()
@@ -164,7 +166,7 @@ func (b *outbox) lose() {
 	b.unread, b.lost = 0, true
 }
 
-// waits notes that so many more bytes wait for the client. The caller holds mu.
+// waits adds n unread bytes. The caller holds mu.
 func (c *connection) waits(n int) {
 	if c.unread += n; c.room != nil && c.unread < c.most {
 		close(c.room)
@@ -172,7 +174,7 @@ func (c *connection) waits(n int) {
 	}
 }
 
-// full returns nil, or what is closed when the client has read enough for more to be sent.
+// full returns nil, or a channel that is closed when the client has read enough.
 func (c *connection) full() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,10 +187,10 @@ func (c *connection) full() <-chan struct{} {
 	return c.room
 }
 
-// moves notes that the client reads. The caller holds mu.
+// moves records that the client reads. The caller holds mu.
 func (c *connection) moves() { c.moved, c.taken = time.Now(), 0 }
 
-// takes notes that so many bytes were written to the client.
+// takes records that n bytes were written to the client.
 func (c *connection) takes(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,14 +199,14 @@ func (c *connection) takes(n int) {
 	}
 }
 
-// stuck reports whether there was something for the client for so long, and it has not read enough of it.
+// stuck reports whether bytes have been unread for so long, and the client has not read enough.
 func (c *connection) stuck(limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unread > 0 && time.Since(c.moved) > limit
 }
 
-// relieve closes connections whose clients do not read. It is for when memory is short.
+// relieve closes connections whose clients do not read. It is called when memory is low.
 func (s *Server) relieve() {
 	if n := s.conns.closeStuck(s.o.Limits.WriteTime); n > 0 {
 		s.log.Warn().Int("connections", n).Stringer("unread", s.o.Limits.WriteTime).
@@ -212,7 +214,7 @@ func (s *Server) relieve() {
 	}
 }
 
-// A parcel is a message that is sent. It is the pool of the memory that it is in as well: gRPC gives that back when all of it has left.
+// A parcel is a message to send. It is also the pool of its buffer: gRPC returns the buffer when it is written.
 type parcel struct {
 	message any
 	box     *outbox
@@ -235,7 +237,7 @@ func (p *parcel) Put(b *[]byte) {
 	wire.Buffers.Put(b)
 }
 
-// A codec is wire.Codec, for parcels as well.
+// A codec is a wire.Codec that also encodes parcels.
 type codec struct{ wire.Codec }
 
 // Marshal implements encoding.CodecV2.
@@ -245,6 +247,6 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return c.Codec.Marshal(v)
 	}
 	m := p.message
-	p.message = nil // it need not be kept with what was made of it
+	p.message = nil // the message need not live as long as its encoding
 	return wire.Marshal(m, p)
 }

@@ -1,11 +1,11 @@
-// Package grpcserver is the front for gRPC clients: it serves bridge.Handlers as mcpbridge.v1.McpService, the same service
-// that backends implement, with reflection (grpc.reflection.v1 and, for older clients, v1alpha) and health (grpc.health.v1).
-// Requests may be compressed by gzip; answers are not, so that it is known what of them waits for a client.
+// Package grpcserver serves bridge.Handlers to gRPC clients as mcpbridge.v1.McpService, the same service that backends
+// implement, with reflection (grpc.reflection.v1 and v1alpha) and health (grpc.health.v1). Requests may be compressed
+// with gzip; responses are not, so that the number of unread bytes is known.
 //
-// Which server a call is for is said by the metadata mcpbridge-server; without it, it is for all of them together. Errors are
-// those of bridge.Error.GRPCStatus, by the table of docs/errors.md. A client is not believed who it is: what a CallContext says
-// of the principal and of headers is dropped. A backend's state is sealed, as it is for MCP clients: the contract says that a
-// client can neither read nor change it, and backends rely on that whoever the client is.
+// The metadata mcpbridge-server selects the backend; without it, a call is for all of them together. Errors are those
+// of bridge.Error.GRPCStatus, as listed in docs/errors.md. Identity is never taken from a request: the principal and
+// headers in a CallContext are dropped. A backend's state is sealed, as for MCP clients: the contract guarantees that a
+// client can neither read nor change it.
 package grpcserver
 
 import (
@@ -48,21 +48,21 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options say how a Server behaves. The zero value is a server for clients on the same machine.
+// Options configure a Server. The zero value is a server for clients on the same machine.
 type Options struct {
-	// Log is where the server tells what happens. The zero value tells nobody.
+	// Log receives the events of the server. The zero value logs nothing.
 	Log zerolog.Logger
-	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	// Panics counts panics. If nil, those of this package are counted separately.
 	Panics *contain.Panics
-	// TLS is how connections are encrypted. Nil: they are not.
+	// TLS encrypts connections. If nil, they are not encrypted.
 	TLS *TLS
-	// Principal returns who makes a call with the given metadata, or why nobody may who it is: an error that the client is told. It
-	// may be called concurrently. Nil: who the client's certificate names, if it has one.
+	// Principal returns the principal of a call with the metadata, or the error for a client that is not authenticated.
+	// It may be called concurrently. If nil, the principal is that of the client's certificate, if any.
 	Principal func(context.Context, metadata.MD) (*pb.Principal, error)
-	// Until returns until when a principal is let in, by what it has shown; zero: for ever. Listens end then, and other calls do not. Nil:
-	// everybody is let in for ever.
+	// Until returns when a principal's access ends, or zero. Then Listen calls end, and other calls do not. If nil,
+	// access never ends.
 	Until func(*pb.Principal) time.Time
-	// Limits are the limits of what clients do and are sent. Zero fields are the defaults.
+	// Limits are the limits of requests and responses. Defaults replace zero fields.
 	Limits limits.Limits
 	// MaxStreams is the maximum number of calls in flight of one connection. If zero, limits.ConnectionCalls is used.
 	MaxStreams int
@@ -70,44 +70,43 @@ type Options struct {
 	MaxConns int
 	// MaxCalls is the maximum number of calls in flight of all clients. If zero, limits.GRPCCalls is used.
 	MaxCalls int
-	// Streams bounds Listen calls. Others may share it. Nil: it is of this server alone, with the Memory.
+	// Streams limits the number of Listen calls. It may be shared. If nil, the server has its own, with Memory.
 	Streams *limit.Streams
-	// Memory is how much there is: while it is short, long requests are refused. Nil: there is enough.
+	// Memory is the available memory: while it is low, long requests are rejected. If nil, it is not limited.
 	Memory *limit.Memory
-	// Lifecycle is the phase of the bridge and its calls in flight. If nil, the server has one of its own.
+	// Lifecycle is the phase of the bridge and its calls in flight. If nil, the server has its own.
 	Lifecycle *lifecycle.Lifecycle
-	// NoReflection says that clients are not told the contract.
+	// NoReflection disables the reflection service.
 	NoReflection bool
-	// StateKeys are those of mcpserver.Options: fronts and replicas that share keys can continue one another's calls.
+	// StateKeys are those of mcpserver.Options: fronts and replicas with the same keys can continue each other's calls.
 	StateKeys [][32]byte
 }
 
 const (
-	// maxMetadata bounds the metadata of a call, in bytes, of which an entry has 32 besides its name and its value (RFC 9113, 6.5.2).
-	// A call that has more is told so; one that has more than four times as much is not, for that is not even read.
+	// maxMetadata is the maximum size of a call's metadata in bytes, where each entry has 32 in addition to its name
+	// and value (RFC 9113, 6.5.2). A larger call receives an error, and one above four times the size is reset unread.
 	maxMetadata = 64 << 10
-	// greeting is how long a client may take until it speaks HTTP/2, TLS included.
+	// greeting is the maximum time for the TLS handshake and the HTTP/2 preface.
 	greeting = 5 * time.Second
-	// Clients may ping so often, and not more. gRPC's own minimum of 5 minutes ends connections of clients that look after
-	// them.
+	// The minimum interval of client pings. gRPC's default of 5 minutes disconnects clients with keepalive.
 	minPing = 10 * time.Second
-	// A connection that says nothing is pinged, and closed if that is not answered.
+	// An idle connection is pinged, and closed without a response.
 	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
-	// logEvery is how often it is logged at most what any client can cause.
+	// logEvery is the minimum interval between log lines that any client can cause.
 	logEvery = time.Second
-	// lastWord is how long those who watch the health have to hear that the server ends.
+	// lastWord is the time for health watchers to receive NOT_SERVING at shutdown.
 	lastWord = 250 * time.Millisecond
-	// lastAnswer is how long the answers of calls that were cut have to leave.
+	// lastAnswer is the time to write the responses of interrupted calls.
 	lastAnswer = 500 * time.Millisecond
-	// Windows as large as those of the bridge's own connections to backends: 64 KiB of arguments need not wait.
+	// Windows as large as those of connections to backends: 64 KiB of arguments fit.
 	streamWindow, connWindow = 1 << 20, 4 << 20
 )
 
-// A Backend is a server that clients can call by its name.
+// A Backend is a server that clients select by name.
 type Backend struct {
-	// Name is what the metadata mcpbridge-server and the health service call it.
+	// Name is its name in the metadata mcpbridge-server and in the health service.
 	Name string
-	// Handler answers what is for it.
+	// Handler is the server.
 	Handler bridge.Handler
 }
 
@@ -118,29 +117,29 @@ type Server struct {
 	panics *contain.Panics
 	merged served
 	byName map[string]served
-	names  string // all of them, for errors
+	names  string // for errors
 	grpc   *grpc.Server
 	health *health.Server
 	calls  atomic.Int64
 	port   conns.Port
 	conns  connections
 
-	refusals rate.Sometimes // paces what is logged of failed TLS handshakes
+	refusals rate.Sometimes // limits the log lines about failed TLS handshakes
 
 	life *lifecycle.Lifecycle
 }
 
-// A served is what answers calls, and what seals the states of its backend: one backend's are no good at another.
+// A served is a Handler with the Sealer for the states of its backend.
 type served struct {
 	bridge.Handler
 	seal *seal.Sealer
 }
 
-// errOver is the cause for which the context of a Listen ends whose caller is not let in any more.
+// errOver is the cause of the end of a Listen whose caller's access has ended.
 var errOver = errors.New("the caller is not let in any more")
 
-// New returns a Server of merged, which answers what is for no backend in particular, and of backends. With one backend only,
-// merged is its Handler.
+// New returns a Server of merged, for calls without a backend name, and of backends. With a single backend, merged is
+// its Handler.
 func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) {
 	o.Limits = o.Limits.OrDefaults()
 	o.MaxStreams = cmp.Or(o.MaxStreams, limits.ConnectionCalls)
@@ -177,7 +176,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	s.setOverall(len(backends) == 0)
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(o.Limits.ClientMessage),
-		grpc.MaxSendMsgSize(math.MaxInt32), // which is checked before, to say what became of the call
+		grpc.MaxSendMsgSize(math.MaxInt32), // it is checked before, to report the outcome
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
 		grpc.MaxHeaderListSize(4 * maxMetadata),
 		grpc.InTapHandle(weigh),
@@ -207,20 +206,21 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	return s, nil
 }
 
-// SetServing says whether a backend answers, for the health service. Until it is said, none does. The server as a whole, "" and
-// mcpbridge.v1.McpService, serves if any backend does, or if there are none with names. Once the server drains, nothing serves.
+// SetServing sets the health status of a backend, which initially is NOT_SERVING. The server as a whole, "" and
+// mcpbridge.v1.McpService, is SERVING if any backend is, or if there are no named ones. Once the server drains, nothing
+// is.
 func (s *Server) SetServing(name string, serving bool) {
 	if _, ok := s.byName[name]; !ok {
 		return
 	}
-	if s.serves(name) == serving { // as nearly always: with many backends, all of them need not be looked at again
+	if s.serves(name) == serving { // the usual case, in which not all backends need to be checked
 		return
 	}
 	s.health.SetServingStatus(name, servingStatus(serving))
 	s.setOverall(slices.ContainsFunc(slices.Collect(maps.Keys(s.byName)), s.serves))
 }
 
-// serves reports whether the health service says that a backend answers.
+// serves reports whether the health status of a backend is SERVING.
 func (s *Server) serves(name string) bool {
 	r, err := s.health.Check(context.Background(), &grpc_health_v1.HealthCheckRequest{Service: name})
 	return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
@@ -286,14 +286,14 @@ func (s *Server) Close() {
 	s.life.Advance(lifecycle.Closing)
 	s.health.Shutdown()
 	hard := time.AfterFunc(lastAnswer, func() {
-		s.conns.close(false) // gRPC would wait for those that have not greeted yet
+		s.conns.close(false) // gRPC would wait for connections before the preface
 		s.grpc.Stop()
 	})
 	defer hard.Stop()
 	s.grpc.GracefulStop()
 }
 
-// weigh refuses a call that has too much metadata, before anything else is done for it.
+// weigh rejects a call with too much metadata before any other work.
 func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
 	size := 0
 	for name, values := range call.Header {
@@ -307,7 +307,7 @@ func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
 	return ctx, nil
 }
 
-// containUnary and containStream are interceptors that keep a bug in what is around an answer from ending the bridge.
+// containUnary and containStream are interceptors that recover panics outside a Handler.
 func (s *Server) containUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.panics.Recover(info.FullMethod, func(e *bridge.Error) { resp, err = nil, e })
 	return handler(ctx, req)
@@ -318,13 +318,13 @@ func (s *Server) containStream(srv any, ss grpc.ServerStream, info *grpc.StreamS
 	return handler(srv, ss)
 }
 
-// hush is an interceptor that ends watches of the health and streams of reflection when the server drains, a moment
-// after the last message about that.
+// hush is an interceptor that ends health watches and reflection streams when the server drains, shortly after their
+// last message.
 func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
 		return handler(srv, ss)
 	}
-	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") { // probes are answered
+	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") { // health checks receive a response
 		if err := s.o.Memory.Admit(limit.NewStreams); err != nil {
 			return err
 		}
@@ -336,7 +336,7 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: s.panics, out: outboxOf(ss)})
 }
 
-// A hushed stream ends with its own context.
+// A hushed stream has its own context.
 type hushed struct {
 	grpc.ServerStream
 	ctx    context.Context //nolint:containedctx // it is the stream's
@@ -350,7 +350,7 @@ func (h *hushed) SendMsg(m any) error { return h.out.tell(h.ctx, h.ServerStream,
 
 func (h *hushed) RecvMsg(m any) error {
 	received := make(chan error, 1)
-	go func() { // ends with the stream, and that when the handler returns
+	go func() { // ends with the stream, which ends when the handler returns
 		defer h.panics.Recover("a message", func(e *bridge.Error) { received <- e })
 		received <- h.ServerStream.RecvMsg(m)
 	}()

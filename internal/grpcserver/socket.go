@@ -13,11 +13,12 @@ import (
 	"syscall"
 )
 
-// TLS names the files of encrypted connections, all of them PEM.
+// TLS names the PEM files for encrypted connections.
 type TLS struct {
-	// Cert and Key are our certificate, with what leads to its root, and its private key.
+	// Cert and Key are the server's certificate chain and private key.
 	Cert, Key string
-	// ClientCA is who vouches for clients, which then must have a certificate (mutual TLS). Empty: they need none.
+	// ClientCA has the authorities for client certificates, which are then required (mutual TLS). If empty, clients
+	// need none.
 	ClientCA string
 }
 
@@ -42,12 +43,12 @@ func (t *TLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// usualMode lets nobody but the user connect.
+// usualMode allows only the owner to connect.
 const usualMode = 0o600
 
-// Listen listens at an address: unix:PATH (also unix:///PATH), or HOST:PORT (also tcp:HOST:PORT). The file of a unix socket gets
-// the given mode, 0600 if it is 0; from the beginning on Linux. One that is left over from a process that has ended is replaced;
-// if somebody listens there, or it is no socket, that is an error.
+// Listen listens at an address: unix:PATH (also unix:///PATH), or HOST:PORT (also tcp:HOST:PORT). The file of a unix
+// socket has the given mode, 0600 if it is 0; on Linux from the beginning. An unused socket of a process that has ended
+// is replaced; a socket in use, or another kind of file, is an error.
 func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	path, ok := strings.CutPrefix(address, "unix:")
 	if !ok {
@@ -64,7 +65,7 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	if mode == 0 {
 		mode = usualMode
 	}
-	// Two that find the same socket left over must not both replace it, the second that of the first.
+	// Two processes that find the same unused socket must not both replace it.
 	unlock, err := lock(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -74,8 +75,8 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// On Linux a socket's file gets the mode of the socket, so that nobody else can connect even for a moment. Elsewhere
-		// this does nothing, and the mode is set below.
+		// On Linux a socket's file inherits the mode of the socket, so that no other user can connect even for a
+		// moment. Elsewhere this has no effect, and the mode is set below.
 		return c.Control(func(fd uintptr) { _ = restrict(fd, mode) })
 	}}
 	ln, err := lc.Listen(ctx, "unix", path)
@@ -89,10 +90,10 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	return ln, nil
 }
 
-// ErrInUse is the error of an address that somebody listens on.
+// ErrInUse is the error of an address in use.
 var ErrInUse = errors.New("another process listens there; end it, or choose another path")
 
-// makeRoom removes a socket that nobody listens on.
+// makeRoom removes an unused socket.
 func makeRoom(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -108,7 +109,7 @@ func makeRoom(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// alive reports whether somebody listens on a unix socket, or may.
+// alive reports whether a unix socket is, or may be, in use.
 func alive(ctx context.Context, path string) bool {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err == nil {

@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restrict sets the mode of a socket that has no file yet.
+// restrict sets the mode of a socket before it has a file.
 func restrict(fd uintptr, mode fs.FileMode) error { return unix.Fchmod(int(fd), uint32(mode.Perm())) }
 
 const (
-	// lockWithin is how long others may take who listen in the same directory, and lockAgain how soon that is looked at again.
+	// lockWithin is the maximum time to wait for the lock of the directory, and lockAgain the polling interval.
 	lockWithin = 2 * time.Second
 	lockAgain  = 5 * time.Millisecond
 )
 
-// lock keeps others of us from changing the sockets in the directory of a path, until the function that it returns is called.
+// lock prevents other bridges from changing the sockets in the directory of a path, until the returned function is
+// called.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// How much of what routes say of themselves is told, in bytes.
+// The maximum sizes in the merged declaration, in bytes.
 const (
-	maxInstructions    = 8 << 10 // of one
+	maxInstructions    = 8 << 10 // of one route
 	maxAllInstructions = 64 << 10
 	maxVersion         = 256
 )
 
-// discover tells what all routes are together. A route that does not answer is what it was when it last did.
+// discover merges the declarations of all routes. For a route that does not respond, its last declaration is used.
 func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Result, error) {
 	answers := r.ask(ctx, r.routes, func(*route) *bridge.Call { return call })
 	if err := ctx.Err(); err != nil {
@@ -72,7 +72,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	return &bridge.Result{Complete: out}, nil
 }
 
-// narrower returns who may share what is made of two answers.
+// narrower returns the cache scope of a merge of two results.
 func narrower(a, b string) string {
 	if a == b {
 		return a
@@ -80,7 +80,7 @@ func narrower(a, b string) string {
 	return "private"
 }
 
-// reported makes lists ones whose changes are reported, whatever the servers do: of one that was missing, the Router does.
+// reported sets listChanged of every list: the Router reports changes when a missing server is back.
 func reported(c *pb.ServerCapabilities) {
 	if c.Tools != nil {
 		c.Tools.ListChanged = proto.Bool(true)
@@ -93,7 +93,7 @@ func reported(c *pb.ServerCapabilities) {
 	}
 }
 
-// merge adds to all what c can do. Tasks are not added: they are 2025-11-25's, and belong to one server.
+// merge adds c to all. Tasks are not added: they exist in 2025-11-25 only, and belong to one server.
 func merge(all, c *pb.ServerCapabilities) {
 	if t := c.GetTools(); t != nil {
 		if all.Tools == nil {
@@ -128,7 +128,7 @@ func merge(all, c *pb.ServerCapabilities) {
 	all.Extra = union(all.GetExtra(), c.GetExtra())
 }
 
-// either makes a hint true if another one is, and says it if the other one does.
+// either sets a hint that is true in another declaration, or copies it if it is unset.
 func either(a **bool, b *bool) {
 	if b != nil && (*a == nil || *b) {
 		*a = proto.Bool(*b)

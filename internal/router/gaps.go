@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// maxGaps is how many gaps are remembered. Whoever receives another short list still receives the changes of the others.
+	// maxGaps is the maximum number of open gaps. Above it, a short list is reported only when another server's list
+	// changes.
 	maxGaps = 256
-	// fillTimeout bounds one request for a missing part. A server that hangs may answer the next one.
+	// fillTimeout bounds one request for a missing part. A hanging server may respond to the next one.
 	fillTimeout = time.Minute
 )
 
-// A gap is a list that was sent without the part of one route, or with the part that callers without capabilities get.
+// A gap is a list that was sent without the part of one route, or with the part for callers without capabilities.
 type gap struct {
 	route   *route
 	list    *bridge.Method
@@ -27,20 +28,20 @@ type gap struct {
 	session string
 }
 
-// gaps are the gaps that are open. While somebody listens, the missing parts are requested until they are there; then the lists are
-// reported to have changed. Without a listener there is nobody to report to, and nothing is requested.
+// gaps are the open gaps. While there are listeners, the missing parts are requested until they are available; then the
+// lists are reported as changed. Without listeners, nothing is requested.
 type gaps struct {
 	r *Router
 
 	mu        sync.Mutex
-	open      map[gap]*bridge.Call                     // that requests the missing part
-	listeners map[*feed.Pending]*pb.SubscriptionFilter // what each wants
+	open      map[gap]*bridge.Call                     // the calls that request the missing part
+	listeners map[*feed.Pending]*pb.SubscriptionFilter // by their filters
 	ctx       context.Context                          //nolint:containedctx // it ends when the last listener leaves; nil without one
 	cancel    context.CancelFunc
-	filling   *sync.WaitGroup // the requests under ctx
+	filling   *sync.WaitGroup // the requests with ctx
 }
 
-// add opens a gap in what the caller of call received.
+// add records a gap in the list that the caller of call received.
 func (g *gaps) add(rt *route, call *bridge.Call) {
 	caller := call.Context()
 	key := gap{rt, call.Method, bridge.AudienceOf(caller), call.Session}
@@ -58,7 +59,7 @@ func (g *gaps) add(rt *route, call *bridge.Call) {
 	}
 }
 
-// join adds a listener, which leaves by the function that is returned.
+// join adds a listener, and returns the function that removes it.
 func (g *gaps) join(changes *feed.Pending, lists *pb.SubscriptionFilter) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +84,7 @@ func (g *gaps) join(changes *feed.Pending, lists *pb.SubscriptionFilter) (leave 
 	}
 }
 
-// fill requests the missing part until it is there or ctx ends. The caller holds mu.
+// fill requests the missing part until it is available or ctx ends. The caller holds mu.
 func (g *gaps) fill(ctx context.Context, key gap) {
 	call := g.open[key]
 	g.filling.Go(func() {
@@ -104,7 +105,7 @@ func (g *gaps) fill(ctx context.Context, key gap) {
 	})
 }
 
-// filled closes a gap, and reports that the list has changed if the route has one.
+// filled removes a gap, and reports the list as changed if the route has one.
 func (g *gaps) filled(key gap, err error) {
 	has := err == nil || bridge.AsError(err).Code != codes.Unimplemented
 	if has {

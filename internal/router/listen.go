@@ -16,20 +16,20 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A part is the part of a Listen of the Router that one route answers.
+// A part is the part of a Listen of the Router for one route.
 type part struct {
 	r     *Router
 	route *route
 	call  *bridge.Call // the Listen of the Router
-	// want is what the route is asked for, and guessed are the URIs of it that may be the route's or another's.
+	// want is the filter for the route, and guessed are its URIs that may belong to another route.
 	want    *pb.SubscriptionFilter
 	guessed []string
 	source  *feed.Source
 }
 
-// listen reports what changes in any route, and when a route that was missing from a list is back. It acknowledges what any of the routes
-// does, and all lists, once all routes have acknowledged or have not for as long as the Router has patience. Of a route that comes later,
-// or comes back, everything is reported to have changed: nobody knows what has.
+// listen reports the changes of all routes, and when a route that was missing from a list is back. It acknowledges all
+// lists, and what any route acknowledged, once every route has acknowledged or Options.Patience has passed. For a route
+// that acknowledges later or reconnects, everything is reported as changed.
 func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRequest, emit bridge.Emit) (*bridge.Result, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -50,7 +50,7 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 			switch {
 			case inner.Err() != nil:
 			case int(silent.Add(1)) == len(parts) && feed.IsEmpty(lists):
-				cancel(err) // nobody reports anything
+				cancel(err) // no route reports changes
 			default:
 				p.source.Acknowledge(nil)
 			}
@@ -72,7 +72,7 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	return nil, cmp.Or(err, ctx.Err())
 }
 
-// parts returns a part for each route that may report something of what is wanted.
+// parts returns a part for each route that may report some of the requested changes.
 func (r *Router) parts(ctx context.Context, call *bridge.Call, want *pb.SubscriptionFilter) []*part {
 	parts := make([]*part, len(r.routes))
 	for i, rt := range r.routes {
@@ -97,7 +97,7 @@ func (r *Router) parts(ctx context.Context, call *bridge.Call, want *pb.Subscrip
 	return slices.DeleteFunc(parts, func(p *part) bool { return proto.Size(p.want) == 0 })
 }
 
-// listen listens to the route until ctx ends or the route has no Listen.
+// listen listens to the route until ctx ends or the route does not support Listen.
 func (p *part) listen(ctx context.Context) error {
 	filter := p.want
 	return feed.Follow(ctx, func(acknowledged func()) error {
@@ -112,7 +112,7 @@ func (p *part) listen(ctx context.Context) error {
 	})
 }
 
-// once makes one Listen call of the route.
+// once makes one Listen call to the route.
 func (p *part) once(ctx context.Context, filter *pb.SubscriptionFilter, acknowledged func()) error {
 	own := bridge.ShallowCopy(p.call.Request.(*pb.ListenRequest)) //nolint:forcetypeassert // it is a Listen
 	own.Notifications = filter
@@ -131,7 +131,7 @@ func (p *part) once(ctx context.Context, filter *pb.SubscriptionFilter, acknowle
 	return err
 }
 
-// certain returns what is asked of the route without what was guessed.
+// certain returns the filter for the route without the guessed URIs.
 func (p *part) certain() *pb.SubscriptionFilter {
 	filter := bridge.ShallowCopy(p.want)
 	filter.ResourceSubscriptions = slices.DeleteFunc(slices.Clone(p.want.GetResourceSubscriptions()), func(uri string) bool {

@@ -14,15 +14,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// maxCursor is how long a cursor of a route may be. Ours are a third longer, and its name.
+// maxCursor is the maximum length of a route's cursor. The Router's own is a third longer, and has the route's name.
 const maxCursor = 8 << 10
 
-// cursor returns the cursor that stands for a route's own one.
+// cursor returns the Router's cursor for a cursor of a route.
 func (rt *route) cursor(own string) *string {
 	return proto.String(base64.RawURLEncoding.EncodeToString([]byte(rt.Name + "\x00" + own)))
 }
 
-// start returns the routes whose lists are asked for a page, and the first one's own cursor.
+// start returns the routes that a page includes, and the first one's own cursor.
 func (r *Router) start(cursor *string) ([]*route, *string, error) {
 	if cursor == nil {
 		return r.routes, nil, nil
@@ -44,8 +44,8 @@ func (r *Router) start(cursor *string) ([]*route, *string, error) {
 	return nil, nil, bad
 }
 
-// list answers a call for a page. It is the routes' lists, one after the other: a page ends where a route's page does that is not its
-// last. The others' first pages are asked for at the same time, because most have no other.
+// list returns a page of the concatenated lists of the routes: it ends where a page of a route ends that is not the
+// last one. The first pages of the other routes are requested concurrently, because most lists have only one page.
 func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, error) {
 	routes, own, err := r.start(*bridge.Cursor(call.Request))
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 	b := binder{Page: bridge.PageOf(out), out: out, r: r, list: call.Method, seen: map[string]bool{}}
 	for i, a := range answers {
 		if a.err != nil && i == 0 && own != nil && bridge.AsError(a.err).Code == codes.InvalidArgument {
-			return nil, a.err // it is the cursor that is wrong
+			return nil, a.err // the cursor is invalid
 		}
 		b.add(a)
 		if a.shared || a.err != nil && down(a.err) {
@@ -83,19 +83,19 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 	return &bridge.Result{Complete: b.out}, nil
 }
 
-// A binder makes one page of those of several routes.
+// A binder merges the pages of several routes into one.
 type binder struct {
 	bridge.Page
-	out      proto.Message // has the Page, and gets the entries
+	out      proto.Message // the merged page
 	r        *Router
 	list     *bridge.Method
-	seen     map[string]bool // the URIs that are on the page
+	seen     map[string]bool // the URIs on the page
 	answered int
-	missing  error // why one of the routes has not answered
-	without  error // that of a route that does not have such a list
+	missing  error // the error of a route that did not respond
+	without  error // the error of a route without such a list
 }
 
-// worst returns why there is no page at all.
+// worst returns the error if there is no page at all.
 func (b *binder) worst() error {
 	if b.missing != nil {
 		return b.missing
@@ -103,7 +103,7 @@ func (b *binder) worst() error {
 	return b.without
 }
 
-// add adds what a route answers.
+// add adds the page or the error of a route.
 func (b *binder) add(a answer) {
 	if a.err != nil {
 		if bridge.AsError(a.err).Code == codes.Unimplemented {
@@ -113,13 +113,13 @@ func (b *binder) add(a answer) {
 		if b.missing == nil {
 			b.missing = a.err
 		}
-		if !down(a.err) || refused(a.err) { // of the others the log says more already
+		if !down(a.err) || refused(a.err) { // other errors are logged elsewhere
 			b.r.warn(a.route, "list is missing", b.list.Name, a.err.Error())
 		}
 		*b.TTL = proto.Int64(0)
 		return
 	}
-	p := bridge.PageOf(a.result) // may be shared, and is not changed
+	p := bridge.PageOf(a.result) // may be shared, and is not modified
 	ttl := *p.TTL
 	if a.shared {
 		b.r.warn(a.route, "list is that of callers without capabilities, until there is a connection for this caller", b.list.Name, "that takes long")
@@ -132,8 +132,8 @@ func (b *binder) add(a answer) {
 	} else {
 		*b.TTL = shorterTTL(*b.TTL, ttl)
 	}
-	// All pages of a list must have the same scope (2026-07-28: server/utilities/caching, pagination), and nobody knows that of a page
-	// that was not asked for. Private is what a page of any route can be.
+	// All pages of a list must have the same scope (2026-07-28: server/utilities/caching, pagination), and that of a
+	// page that was not requested yet is unknown. Private is always allowed.
 	if *b.CacheScope = *p.CacheScope; len(b.r.routes) > 1 {
 		*b.CacheScope = "private"
 	}
@@ -185,8 +185,8 @@ func (b *binder) add(a answer) {
 	*b.NextCursor = rt.cursor(**p.NextCursor)
 }
 
-// fresh reports whether no route before has listed a URI or template on this page. Clients take one of two that are the same, and it
-// must be known which.
+// fresh reports whether no earlier route has this URI or template on the page. Clients use one of two equal ones, which
+// must be the one of a known route.
 func (b *binder) fresh(rt *route, uri string) bool {
 	if b.seen[uri] {
 		b.r.warn(rt, "resource dropped", uri, "a server before it has one with the same URI")
@@ -196,8 +196,8 @@ func (b *binder) fresh(rt *route, uri string) bool {
 	return true
 }
 
-// shorterTTL returns how long what is made of two answers is true. Not said means until it is told to have changed, or no time at
-// all; nobody can say which of the two for both.
+// shorterTTL returns the TTL of a merge of two results. A missing TTL means until a change is reported, or zero, so
+// that a merge with one has none.
 func shorterTTL(a, b *int64) *int64 {
 	switch {
 	case a == nil && b == nil:
@@ -208,8 +208,8 @@ func shorterTTL(a, b *int64) *int64 {
 	return proto.Int64(min(*a, *b))
 }
 
-// union returns a JSON object with the members of two. Where both have one, it is that of the first. What is not an object has
-// none.
+// union returns a JSON object with the members of both objects. The first has precedence. A value that is not an object
+// has no members.
 func union(left, right string) string {
 	a, b := rawjson.AsBytes(left), rawjson.AsBytes(right)
 	switch {

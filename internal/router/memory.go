@@ -2,16 +2,15 @@ package router
 
 import "sync"
 
-// How much a memory holds at most, in each of its two halves.
+// The maximum size of each of the two halves of a memory.
 const (
 	maxEntries = 16_384
 	maxBytes   = 4 << 20
-	maxKey     = 4_096 // longer keys are not remembered
+	maxKey     = 4_096 // longer keys are not stored
 )
 
-// A memory remembers values by strings that come from outside. When it has too many, it forgets those that were neither put
-// nor got for the longest time, about. Nothing may rely on what it remembers. The zero memory is empty, and may be used
-// concurrently.
+// A memory is a cache with untrusted strings as keys. Above its size, it evicts approximately the least recently used
+// half. Nothing may depend on an entry being present. The zero memory is empty, and may be used concurrently.
 type memory[V any] struct {
 	mu         sync.Mutex
 	young, old map[string]V
@@ -36,7 +35,7 @@ func (m *memory[V]) put(key string, v V) {
 	m.add(key, v)
 }
 
-// add makes a key one of the young ones. The caller holds mu.
+// add makes a key young. The caller holds mu.
 func (m *memory[V]) add(key string, v V) {
 	if len(key) > maxKey {
 		return

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// maxPublic is how long a name is at most: what models' interfaces take.
+	// maxPublic is the maximum length of a name, which is that of the interfaces of models.
 	maxPublic = 64
-	// hashLen is how much of a hash a shortened name ends with, in hexadecimal digits.
+	// hashLen is the number of hexadecimal digits at the end of a shortened name.
 	hashLen = 12
-	// maxFindPages is how many pages of a list are asked for to find something.
+	// maxFindPages is the maximum number of pages of a list that are searched.
 	maxFindPages = 64
 )
 
-// toolName is what a tool's name must be made of (every revision: server/tools, tool names). A tool with another one is not
-// listed: there are clients that refuse the whole list for it.
+// toolName matches valid tool names (every revision: server/tools, tool names). A tool with another name is dropped,
+// because some clients would reject the whole list.
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
-// public returns the name by which clients call a tool or prompt that a route calls name: NAME_name. One of more than 64
-// bytes is cut, and ends with "_" and 12 digits that depend on all of it, so that it is the same every time. A name that looks as
-// if it were cut is too, so that no other one can be taken for it.
+// public returns the public name of a tool or prompt of a route: NAME_name. A name of more than 64 bytes is shortened,
+// and ends with "_" and 12 digits of its hash, so that it is always the same. A name that looks shortened is shortened
+// too, so that it is not ambiguous.
 func (rt *route) public(name string) string {
 	full := rt.prefix + name
 	if len(full) <= maxPublic && !looksShort(full) {
@@ -43,8 +43,8 @@ func (rt *route) public(name string) string {
 	return full[:cut] + "_" + hex.EncodeToString(sum[:])[:hashLen]
 }
 
-// looksShort reports whether a name may be one that has been cut. Cutting takes up to three bytes more where a rune begins
-// before.
+// looksShort reports whether a name may be a shortened one, which may be up to three bytes shorter where a rune would
+// be split.
 func looksShort(name string) bool {
 	if len(name) > maxPublic || len(name) < maxPublic-utf8.UTFMax+1 {
 		return false
@@ -53,10 +53,10 @@ func looksShort(name string) bool {
 	return end[0] == '_' && strings.Trim(end[1:], "0123456789abcdef") == ""
 }
 
-// shortKey is what a shortened name is remembered by.
+// shortKey is the key of a shortened name in Router.short.
 func shortKey(list *bridge.Method, public string) string { return list.Name + " " + public }
 
-// resolve returns the route that has a tool or prompt, and what it calls it.
+// resolve returns the route of a tool or prompt, and its name on the route.
 func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Method, kind, public string) (*route, string, error) {
 	for _, rt := range r.routes {
 		name, ok := strings.CutPrefix(public, rt.prefix)
@@ -86,8 +86,8 @@ func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Me
 		kind, public, strings.Join(prefixes, ", "))
 }
 
-// lengthen returns what a route calls the thing of a shortened name, or "" if there is none. What lists have not told yet, it asks
-// the route for.
+// lengthen returns the name on the route of a shortened name, or "" if there is none. If no list has contained it yet,
+// the route's list is read.
 func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, list *bridge.Method, public string) (string, error) {
 	if name, ok := r.short.get(shortKey(list, public)); ok {
 		return name, nil
@@ -121,7 +121,7 @@ func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, lis
 	return "", nil
 }
 
-// noteName remembers what is shortened, and returns the public name.
+// noteName stores a shortened name, and returns the public name.
 func (r *Router) noteName(rt *route, list *bridge.Method, name string) string {
 	public := rt.public(name)
 	if public != rt.prefix+name {

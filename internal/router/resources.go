@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// maxTemplates is how many templates of a route are remembered, and maxTemplate how long one may be.
+	// maxTemplates is the maximum number of templates that are stored per route, and maxTemplate the maximum length of
+	// one.
 	maxTemplates = 1_024
 	maxTemplate  = 1_024
-	// seekAgain is how long resources are not looked for in lists again after one was not found there.
+	// seekAgain is the minimum interval between searches of the lists for a resource.
 	seekAgain = 5 * time.Second
 )
 
-// own remembers that a route has a resource. If several do, it is the first of them.
+// own records that a route has a resource. If several have it, the first one counts.
 func (r *Router) own(rt *route, uri string) {
 	if i, ok := r.uris.get(uri); !ok || rt.index < i {
 		r.uris.put(uri, rt.index)
 	}
 }
 
-// learn remembers a template of a route: the beginning of it, which is where nearly all templates differ. It decides who is asked
-// first, not who has a resource.
+// learn records a template of a route by its literal prefix, which differs between nearly all templates. It affects
+// only the order in which the routes are called.
 func (rt *route) learn(template string) {
 	start, _, _ := strings.Cut(template, "{")
 	rt.mu.Lock()
@@ -40,7 +41,7 @@ func (rt *route) learn(template string) {
 	}
 }
 
-// fits returns how much of a URI is the beginning of a template of the route.
+// fits returns the length of the longest prefix of a template of the route that matches a URI.
 func (rt *route) fits(uri string) int {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -53,9 +54,9 @@ func (rt *route) fits(uri string) int {
 	return most
 }
 
-// holders returns the routes in the order in which they are asked for a resource, and whether the first is known to have it: who
-// listed it or has answered for it; then those with a template that begins like it, the longest beginning first; then the
-// others.
+// holders returns the routes in the order in which they are called for a resource, and whether the first is known to
+// have it: the one that listed it or has read it; then those with a matching template, the longest prefix first; then
+// the others.
 func (r *Router) holders(uri string) (routes []*route, known bool) {
 	routes = slices.Clone(r.routes)
 	fits := make([]int, len(routes))
@@ -70,7 +71,7 @@ func (r *Router) holders(uri string) (routes []*route, known bool) {
 	return routes, known
 }
 
-// find returns what holders does, and looks into the lists of the routes before if it is not known who has the resource.
+// find is holders, but searches the lists of the routes if it is unknown which one has the resource.
 func (r *Router) find(ctx context.Context, call *bridge.Call, uri string) (routes []*route, known bool) {
 	if routes, known = r.holders(uri); known {
 		return routes, known
@@ -79,14 +80,14 @@ func (r *Router) find(ctx context.Context, call *bridge.Call, uri string) (route
 	return r.holders(uri)
 }
 
-// A seeking is somebody's look into the lists of all routes.
+// A seeking is a search of the lists of all routes.
 type seeking struct {
 	mu    sync.Mutex
-	done  chan struct{} // nil if nobody looks
-	after time.Time     // when it may be done again
+	done  chan struct{} // nil if no search is in progress
+	after time.Time     // the earliest time of the next search
 }
 
-// look looks into the lists of all routes, unless that was done a moment ago. Who comes while somebody else looks, waits.
+// look searches the lists of all routes, at a limited rate. Concurrent callers wait for the same search.
 func (r *Router) look(ctx context.Context, call *bridge.Call) {
 	s := &r.seek
 	s.mu.Lock()
@@ -121,13 +122,13 @@ func (r *Router) look(ctx context.Context, call *bridge.Call) {
 	}
 }
 
-// lookInto looks into one kind of lists. What they say is remembered by list itself.
+// lookInto searches one kind of lists. The list method itself records the entries.
 func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.Method) {
 	req := list.NewRequest(call.Context())
 	for range maxFindPages {
 		res, err := r.list(ctx, call.With(list, req))
 		if err != nil {
-			return // what is missing is missing; routes are asked one after the other then
+			return // without the list, the routes are called one after the other
 		}
 		next := *bridge.PageOf(res.Complete).NextCursor
 		if next == nil {
@@ -138,18 +139,19 @@ func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.M
 	}
 }
 
-// about answers a call that is about a resource: by the route that has it, or else by the first that does not say that there is no
-// such thing. A route that is down is passed over, because another one may have it; if none does, that is the error.
+// about executes a call with a resource: on the route that has it, or else on the first that does not report it as
+// unknown. An unavailable route is skipped, because another one may have the resource; if none does, its error is
+// returned.
 func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit bridge.Emit) (*bridge.Result, error) {
 	routes, known := r.find(ctx, call, uri)
 	if !known && bridge.IsRetry(call.Request) {
-		// Answers and state are for one route only, and it is not known for which: the call begins again.
+		// Responses and state are for one route only, and it is unknown for which: the call starts again.
 		call = call.Retry(nil, nil)
 	}
 	var absent, none error
 	for i, rt := range routes {
 		if i > 0 && known && bridge.IsRetry(call.Request) {
-			break // what was given to one route is not shown to another
+			break // another route must not see what one route received
 		}
 		if err := rt.missing(); err != nil && !known {
 			absent = cmp.Or(absent, err)
@@ -158,7 +160,7 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 		res, err := rt.Handler.Handle(ctx, call, emit)
 		switch {
 		case err == nil:
-			if uri != "" { // a reference of unknown type has none
+			if uri != "" { // a reference of unknown type has no URI
 				r.uris.put(uri, rt.index)
 			}
 			return res, nil
@@ -180,7 +182,7 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 	return nil, none
 }
 
-// complete has an argument completed by the route that has what it is an argument of.
+// complete executes a completion on the route of its prompt or resource template.
 func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.CompleteRequest, emit bridge.Emit) (*bridge.Result, error) {
 	prompt := req.GetRef().GetPrompt()
 	if prompt == nil {

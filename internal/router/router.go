@@ -1,12 +1,13 @@
-// Package router makes one bridge.Handler of several: a server that has what all of them have.
+// Package router merges several bridge.Handlers into one: a server with the tools, prompts and resources of all of
+// them.
 //
-// Tools and prompts get names that say whose they are, NAME_tool, whether they clash or not: a name must not change because
-// another server is added. Resources keep their URIs. The answers to lists are the others' one after the other. With one
-// route only, the Router is that route, and nothing is changed.
+// Tools and prompts have public names with the name of their server, NAME_tool, even if they are unique: a name must
+// not change when another server is added. Resources keep their URIs. Lists are concatenated. With one route only,
+// calls pass through unchanged.
 //
-// A route that is down does not take the others down: lists and server/discover are answered without it, with a ttl of 0 and a warning in
-// the log, and who listens receives list_changed when it is back. Calls of what it has fail as they would without a router. A route that
-// starts is not down: lists wait for it.
+// An unavailable route does not affect the others: lists and server/discover are returned without it, with a TTL of 0
+// and a warning in the log, and listeners receive list_changed when it is back. Calls to it fail as without a router. A
+// route that is starting is not unavailable: lists wait for it.
 package router
 
 import (
@@ -29,46 +30,47 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Route is one of the servers that a Router is made of.
+// A Route is one of the servers of a Router.
 type Route struct {
-	// Name is what its tools and prompts begin with. It is 1 to 32 letters, digits, '_', '-' and '.', and none of the names may
-	// be the beginning of another one up to a '_'. With one route only it may be anything.
+	// Name is the prefix of its tools and prompts. It has 1 to 32 letters, digits, '_', '-' and '.', and no name may be
+	// the prefix of another one up to a '_'. With one route, any name is allowed.
 	Name string
-	// Handler answers what is meant for it.
+	// Handler is the server.
 	Handler bridge.Handler
-	// Started waits while what serves clients of an era starts, and returns nil when it answers or is down. It returns
-	// an error if ctx ends before. Nil: the server does not start.
+	// Started waits while the server for clients of an era starts, and returns nil when it responds or is down. It
+	// returns an error if ctx ends before. Nil means that the server does not start.
 	Started func(ctx context.Context, era bridge.Era) error
 }
 
-// Options are what a Router can be told.
+// Options configure a Router.
 type Options struct {
-	// Log gets what is wrong with the routes. The zero value logs nothing.
+	// Log receives the errors of routes. The zero value logs nothing.
 	Log zerolog.Logger
-	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	// Panics counts panics. If nil, those of this package are counted separately.
 	Panics *contain.Panics
-	// Info is what the Router says it is, if it has several routes. Nil: mcpbridge, with the names and versions of the
-	// routes.
+	// Info describes the Router, if it has several routes. If nil, it describes mcpbridge, with the names and versions
+	// of the routes.
 	Info *pb.Implementation
-	// Patience is how long lists, server/discover and the beginning of a Listen wait for a route that has started and does not answer. If zero,
-	// 5 s is used. After three fifths of it, a list takes what callers without capabilities get: a server of the legacy era has a connection
-	// for them, while that of this caller may have yet to be made.
+	// Patience is the time that lists, server/discover and the start of a Listen wait for a route that has started and
+	// does not respond. If zero, 5 s is used. After three fifths of it, a list uses the result for callers without
+	// capabilities: a legacy server has a connection for them, while the connection of this caller may still be
+	// starting.
 	Patience time.Duration
 }
 
 const (
-	// absentFor is how long a route that did not answer is not waited for again, and retryFor how long it is waited for then: there
-	// is little hope, and somebody waits for what the others have.
+	// absentFor is how long calls do not wait for an unresponsive route, and retryFor how long they wait after that:
+	// short, because the results of the others are waiting.
 	absentFor = time.Second
 	retryFor  = 500 * time.Millisecond
 )
 
-// A Router implements bridge.Handler on top of its routes.
+// A Router is a bridge.Handler for several routes.
 type Router struct {
 	o      Options
 	routes []*route
-	uris   memory[int]    // the route that has a resource
-	short  memory[string] // the name that a shortened one stands for, by shortKey
+	uris   memory[int]    // the route of a resource
+	short  memory[string] // the full name of a shortened one, by shortKey
 	said   memory[struct{}]
 	seek   seeking
 	gaps   gaps
@@ -77,25 +79,25 @@ type Router struct {
 
 var _ bridge.Handler = (*Router)(nil)
 
-// A route is a Route, and what is known of it.
+// A route is a Route with its state.
 type route struct {
 	Route
 	index  int
 	prefix string
 
 	mu sync.Mutex // guards what follows
-	// known is what the route declared last, in each era. It is not changed.
+	// known is the last declaration of the route in each era. It is not modified.
 	known [bridge.Eras]*pb.DiscoverResponse
-	// absent is why it does not answer, nil if it does; until then nobody but one caller waits for it.
+	// absent is the error of an unresponsive route, or nil; until then only one caller waits for it.
 	absent error
 	until  time.Time
-	// templates are the beginnings of the URIs of its resource templates, up to the first variable.
+	// templates are the literal prefixes of its resource templates.
 	templates []string
 }
 
 var goodName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,32}$`)
 
-// New returns a Router of routes, in that order: where two have the same resource, the first is asked.
+// New returns a Router of routes. If several have the same resource, the first one is used.
 func New(routes []Route, o Options) (*Router, error) {
 	if len(routes) == 0 {
 		return nil, errors.New("there are no servers to route to")
@@ -161,16 +163,17 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return nil, bridge.Errorf(codes.Unimplemented, "there is no %s", call.Method.Name)
 }
 
-// An answer is what a route says to a call.
+// An answer is the response of a route.
 type answer struct {
 	route  *route
 	result proto.Message // of the method's type
-	shared bool          // the result is that of callers without capabilities
+	shared bool          // the result is that for callers without capabilities
 	err    error
 }
 
-// ask has some routes answer a call each, at the same time, and returns what they say, in their order. It waits for one that starts as
-// long as that takes, for none longer than the Router has patience after that, and for one that has not answered before much shorter.
+// ask sends calls to some routes concurrently, and returns their responses in the same order. It waits for a route that
+// is starting, after that for at most Options.Patience, and only for a short time for a route that did not respond
+// before.
 func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *bridge.Call) []answer {
 	answers := make([]answer, len(routes))
 	var wg sync.WaitGroup
@@ -200,8 +203,8 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 	return answers
 }
 
-// answer has a route answer a call. If that is for a list and takes long, or the caller's own connection is refused or fails, the answer is
-// that for callers without capabilities, which is shared.
+// answer sends a call to a route. If a list takes long, or the caller's own connection is refused or fails, the shared
+// result for callers without capabilities is used.
 func (r *Router) answer(ctx context.Context, rt *route, call *bridge.Call, long time.Duration) (result proto.Message, shared bool, err error) {
 	if call.Method == bridge.Discover || proto.Size(call.Context().GetClientCapabilities()) == 0 {
 		result, err = r.once(ctx, rt, call)
@@ -241,14 +244,14 @@ func (r *Router) answer(ctx context.Context, rt *route, call *bridge.Call, long 
 					share()
 				}
 			case err == nil:
-				err = a.err // the caller's own follows, unless the route hangs
+				err = a.err // the caller's own error follows, unless the route hangs
 			}
 		}
 	}
 	return nil, false, err
 }
 
-// withoutCapabilities returns a call by a caller that can do nothing.
+// withoutCapabilities returns the call of a caller without capabilities.
 func withoutCapabilities(call *bridge.Call) *bridge.Call {
 	req := bridge.ShallowCopy(call.Request)
 	caller := bridge.ShallowCopy(req.GetContext())
@@ -258,10 +261,10 @@ func withoutCapabilities(call *bridge.Call) *bridge.Call {
 	return call.With(call.Method, req)
 }
 
-// nobody hears the events of a call that has none.
+// a call without events drops them
 func nobody(context.Context, bridge.Event) error { return nil }
 
-// once has a route answer a call that has no events.
+// once sends a call without events to a route.
 func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.Message, error) {
 	res, err := r.safely(ctx, rt, call, nobody)
 	switch {
@@ -273,15 +276,14 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 	return res.Complete, nil
 }
 
-// safely has a route answer a call in a goroutine of ours, where a bug would end the bridge: no front is around it.
+// safely sends a call to a route from a goroutine of the Router, where no front recovers panics.
 func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	defer r.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
 
 	return rt.Handler.Handle(ctx, call, emit)
 }
 
-// awaited returns for how long a route is to be waited for, or why not at all. Of those who ask when it is time to try again, one
-// tries.
+// awaited returns how long to wait for a route, or its error. After absentFor, one caller tries again.
 func (rt *route) awaited(patience time.Duration) (time.Duration, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -297,7 +299,7 @@ func (rt *route) awaited(patience time.Duration) (time.Duration, error) {
 	return patience, nil
 }
 
-// missing returns why a route does not answer, nil if it did when it was asked last, or may be asked again.
+// missing returns the error of an unresponsive route, or nil if it may be called.
 func (rt *route) missing() error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -307,7 +309,7 @@ func (rt *route) missing() error {
 	return nil
 }
 
-// noteAnswer notes whether a route has answered.
+// noteAnswer records whether a route has responded.
 func (r *Router) noteAnswer(rt *route, err error) {
 	if err != nil && refused(err) {
 		return
@@ -328,19 +330,19 @@ func (r *Router) noteAnswer(rt *route, err error) {
 	}
 }
 
-// down reports whether an error is that of a server that does not answer, and not what it answers.
+// down reports whether an error means that the server did not respond.
 func down(err error) bool {
 	e := bridge.AsError(err)
 	return e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
 }
 
-// refused reports whether a call is one too many. That may be so for its caller alone, and says nothing of the server.
+// refused reports whether a call was above a limit, which may be the caller's alone and means nothing for the server.
 func refused(err error) bool {
 	return bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded
 }
 
-// hasNone reports whether an error says that a server does not have what it was asked for. Servers say of a resource that it does
-// not exist by NOT_FOUND, by INVALID_ARGUMENT (-32602, which is right since 2026-07-28), or have no resources at all.
+// hasNone reports whether an error means that a server does not have what was requested. For an unknown resource
+// servers return NOT_FOUND, INVALID_ARGUMENT (-32602, which is correct since 2026-07-28), or have no resources at all.
 func hasNone(err error) bool {
 	switch bridge.AsError(err).Code {
 	case codes.NotFound, codes.InvalidArgument, codes.Unimplemented:
@@ -349,7 +351,7 @@ func hasNone(err error) bool {
 	return false
 }
 
-// warn logs what is wrong with something that a server has, once.
+// warn logs an error in an entry of a server, once.
 func (r *Router) warn(rt *route, what, which, why string) {
 	const most = 128
 	if len(which) > most {
