@@ -11,11 +11,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// noArguments are the arguments of a call that has none.
+// noArguments are the default arguments.
 var noArguments = []byte("{}")
 
-// checkArguments holds the arguments of a call against the input schema of its tool, and returns the tool, or nil if it is
-// not known. A refusal is the result of a call whose arguments do not conform.
+// checkArguments validates the arguments of a call against the input schema of its tool, and returns the tool, or nil
+// if it is unknown. refusal is the result of a call with invalid arguments.
 func (c *Catalog) checkArguments(
 	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest,
 ) (t *tool, refusal *bridge.Result, err error) {
@@ -25,7 +25,7 @@ func (c *Catalog) checkArguments(
 	arrived := c.clock.Load()
 	who := bridge.AudienceOf(r.GetContext())
 	t, seek, changed := c.lookup(who, r.GetName())
-	if seek || changed && call.Header != nil { // a header that was not declared before would go unchecked
+	if seek || changed && call.Header != nil { // a header that was not declared before would not be validated
 		newer, failed := c.find(ctx, who, call, r.GetName(), 0)
 		if failed != nil && ctx.Err() != nil {
 			return nil, nil, bridge.Canceled(ctx, false)
@@ -39,7 +39,7 @@ func (c *Catalog) checkArguments(
 			return nil, nil, err
 		}
 	}
-	if t == nil || c.o.SkipArguments { // the backend says that there is no such tool, or knows better
+	if t == nil || c.o.SkipArguments { // the backend reports an unknown tool, or validates itself
 		return t, nil, nil
 	}
 	arguments := r.GetArguments()
@@ -48,7 +48,7 @@ func (c *Catalog) checkArguments(
 	}
 	wrong, s, err := c.check(ctx, call, r, &t, input, arguments, arrived)
 	switch {
-	case err != nil: // it was not to wait any longer
+	case err != nil: // the call was canceled
 		return nil, nil, bridge.Canceled(ctx, false)
 	case wrong == nil:
 		return t, nil, nil
@@ -61,15 +61,15 @@ func (c *Catalog) checkArguments(
 		r.GetName(), wrong.lines("the arguments"), s.signature(r.GetName())), nil
 }
 
-// checkOutput returns the result of a tool, if it conforms to the tool's output schema. One that could not be compared is
-// withheld, too: whether results are checked is known of a tool from its first call on, and does not depend on how much it
-// returns. If t is nil, the tool is not known.
+// checkOutput validates the result of a tool against its output schema, and returns it or an error result. A result
+// whose validation is undecidable is withheld, too: otherwise it would depend on the size of a result whether it is
+// validated. If t is nil, the tool is unknown.
 func (c *Catalog) checkOutput(
 	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t *tool, result *bridge.Result,
 ) (*bridge.Result, error) {
 	out, ok := result.Complete.(*pb.CallToolResult)
 	if !ok || c.o.SkipOutput || t == nil || t.output == nil || out.GetIsError() {
-		return result, nil // what a tool that failed returns need not conform (U-17)
+		return result, nil // the result of a failed tool need not conform (U-17)
 	}
 	returned := c.clock.Load()
 	wrong, s, err := c.check(ctx, call, r, &t, output, out.GetStructuredContent(), returned)
@@ -94,26 +94,26 @@ func (c *Catalog) checkOutput(
 		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, s.shape()), nil
 }
 
-// A side is what of a tool is checked.
+// A side is the input or the output of a tool.
 type side struct {
 	schema func(*tool) *schema
-	// checked says that the text is known to be JSON.
+	// checked means that the text is known to be valid JSON.
 	checked bool
-	// most is how many bytes it may take decoded.
+	// most is the maximum size of the decoded value, in bytes.
 	most int
 }
 
 var (
-	input  = side{func(t *tool) *schema { return t.input }, true, maxArguments} // fronts refuse what is not JSON
+	input  = side{func(t *tool) *schema { return t.input }, true, maxArguments} // fronts reject invalid JSON
 	output = side{func(t *tool) *schema { return t.output }, false, maxOutput}
 )
 
-// check returns why a value does not conform to a schema of a tool, and which schema that is; nil if it does, or if that is
-// not known for sure. If the schema may be old, it looks for the tool anew, and leaves the newer one in t.
+// check returns why a value does not conform to a schema of a tool, with the schema, or nil if it conforms or that is
+// undecidable. If the schema may be outdated, it reads the tool again, and sets t to the newer one.
 func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, of side, value []byte, after uint64) (*violation, *schema, error) {
 	s := of.schema(*t)
 	wrong := s.check(ctx, value, of)
-	if wrong != nil && ctx.Err() != nil { // it may be why
+	if wrong != nil && ctx.Err() != nil { // the context may be the cause
 		return nil, nil, ctx.Err()
 	}
 	if wrong == nil || (*t).began > after {
@@ -152,7 +152,7 @@ func (c *Catalog) tell(name string, s *schema) {
 	})
 }
 
-// refused returns a tool's result that says why there is no other one.
+// refused returns an error result of a tool.
 func refused(format string, args ...any) *bridge.Result {
 	text := fmt.Sprintf(format, args...)
 	return &bridge.Result{Complete: &pb.CallToolResult{

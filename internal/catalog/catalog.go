@@ -1,10 +1,10 @@
-// Package catalog knows what a backend has to offer. It is a bridge.Handler around that of the backend: it remembers lists
-// for as long as they are true, drops entries that would break their clients, and holds calls of tools to the schemas that the
-// tools are published with, arguments and results alike. No user is sent elsewhere than to a web page.
+// Package catalog caches what a backend offers. A Catalog is a bridge.Handler around that of the backend: it caches
+// lists for their TTL, drops entries that would break clients, and validates the arguments and results of tools against
+// their published schemas. URL elicitation is limited to web pages.
 //
-// A list is remembered for each principal, revision and what clients can do, and never shown to another. What is remembered of a
-// list may be old; it is good enough to accept arguments by, and never to refuse them by: before it refuses, the catalog asks for
-// the list again.
+// Lists are cached by principal, revision and client capabilities, and never shared beyond their cache scope. A cached
+// list may be outdated; it is used to accept arguments, and never to reject them: before a rejection, the list is
+// requested again.
 package catalog
 
 import (
@@ -22,25 +22,25 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options are what a Catalog can be told.
+// Options configure a Catalog.
 type Options struct {
-	// Log gets what is wrong with the backend's tools, once each.
+	// Log receives the errors in the backend's tools, once each.
 	Log zerolog.Logger
-	// SkipArguments leaves it to the backend to check the arguments of its tools.
+	// SkipArguments disables the validation of arguments.
 	SkipArguments bool
-	// SkipOutput leaves it to the client to check what tools return.
+	// SkipOutput disables the validation of results.
 	SkipOutput bool
-	// Limits are the limits of what the tools of a backend are. Zero fields are the defaults.
+	// Limits are the limits of a backend's tools. Defaults replace zero fields.
 	Limits limits.Limits
 }
 
-// A Catalog is a bridge.Handler that knows the tools of another one. The messages that it returns for lists are shared: nobody
-// may change them, and an answer that is the same as the one before is the same message.
+// A Catalog is a bridge.Handler that caches the lists of another one. The messages that it returns for lists are shared
+// and must not be modified; an unchanged list is the same message.
 type Catalog struct {
 	h bridge.Handler
 	o Options
 
-	// clock counts what happens, so that it can be said what began after what.
+	// clock orders events.
 	clock atomic.Uint64
 
 	warned onceEach
@@ -48,13 +48,13 @@ type Catalog struct {
 	mu      sync.RWMutex // guards what follows; not held while the handler is called
 	pages   map[pageKey]*page
 	bytes   int               // of pages
-	before  map[pageKey]*page // the page that names the one of the key as the next
+	before  map[pageKey]*page // the page whose next cursor leads to the key
 	flights map[pageKey]*flight
 	kinds   [kinds]kindState
 	known   map[bridge.Audience]*tools
-	count   int // of tools in known
+	count   int // number of tools in known
 	schemas map[string]*schema
-	text    int // bytes of schemas
+	text    int // size of the schemas in bytes
 }
 
 var _ bridge.Handler = (*Catalog)(nil)
@@ -67,7 +67,7 @@ func New(h bridge.Handler, o Options) *Catalog {
 		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[bridge.Audience]*tools{},
 		schemas: map[string]*schema{},
 	}
-	c.clock.Store(1) // 0 stands for before everything
+	c.clock.Store(1) // 0 is before every event
 	return c
 }
 
@@ -95,7 +95,7 @@ func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return c.checkOutput(ctx, call, r, t, res)
 }
 
-// handleOther answers a call that is no tools/call.
+// handleOther executes a call other than tools/call.
 func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	if call.Method == bridge.Listen {
 		return c.listen(ctx, call, emit)
@@ -114,7 +114,7 @@ func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridg
 	return res, err
 }
 
-// lasting returns an answer that says of its time to live what may be said: it is not negative (2026-07-28: server/utilities/caching).
+// lasting returns a result without a negative TTL (2026-07-28: server/utilities/caching).
 func lasting(answer proto.Message) proto.Message {
 	if has, ok := answer.(interface{ GetTtlMs() int64 }); !ok || has.GetTtlMs() >= 0 {
 		return answer
@@ -125,13 +125,13 @@ func lasting(answer proto.Message) proto.Message {
 	return out
 }
 
-// onceEach remembers what has been said.
+// onceEach records the logged warnings.
 type onceEach struct {
 	mu   sync.Mutex
 	said map[string]struct{}
 }
 
-// maxSaid is how many warnings are remembered. A backend that gives reason for more hears of some of them again.
+// maxSaid is the maximum number of recorded warnings. Above it, some are logged again.
 const maxSaid = 4_096
 
 func (o *onceEach) first(what string) bool {
@@ -147,7 +147,7 @@ func (o *onceEach) first(what string) bool {
 	return true
 }
 
-// warn logs something about an entry of a list, unless it has been logged.
+// warn logs an error in an entry of a list, once.
 func (c *Catalog) warn(kind, key, what string, err error) {
 	key = rawjson.ShortenTo(key, c.o.Limits.ToolName)
 	if c.warned.first(key + "\x00" + what + "\x00" + errText(err)) {

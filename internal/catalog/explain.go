@@ -21,43 +21,43 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-// How much is said of a violation.
+// The limits of an explanation.
 const (
 	maxProblems  = 12
 	maxProblem   = 300
 	maxSignature = 1_500
-	maxListed    = 10 // choices, names
-	// maxExplained is how many errors are looked at to find the problems.
+	maxListed    = 10 // of alternatives and names
+	// maxExplained is the maximum number of errors that are examined.
 	maxExplained = 1_000
 )
 
-// A violation is why a value does not conform to a schema, for the one who made the value.
+// A violation explains why a value does not conform to a schema.
 type violation struct {
-	// problems are what is wrong, in the order of where it is.
+	// problems are ordered by location.
 	problems []problem
-	// more says that there are others, which were not looked at.
+	// more means that there are further errors.
 	more bool
-	// undecided says that nobody knows whether the value conforms: it could not be compared, and the problem is why.
+	// undecided means that the validation is undecidable, for the reason in problems.
 	undecided bool
 }
 
-// A problem is what is wrong in one place.
+// A problem is an error at one location.
 type problem struct {
-	// at is where, as a JSON pointer. Empty: the whole value.
+	// at is a JSON pointer. If empty, it is the whole value.
 	at string
-	// text is what was expected and what came instead.
+	// text has the expected and the actual value.
 	text string
 }
 
-// refusal is a violation of the whole value.
+// refusal returns a violation of the whole value.
 func refusal(text string) *violation { return &violation{problems: []problem{{"", text}}} }
 
-// undecided is why what is at a place could not be compared.
+// undecided returns the violation of a value that cannot be validated.
 func undecided(at, format string, args ...any) *violation {
 	return &violation{problems: []problem{{at, fmt.Sprintf(format, args...)}}, undecided: true}
 }
 
-// lines returns the problems, a line each.
+// lines returns one line per problem.
 func (v *violation) lines(whole string) string {
 	var b strings.Builder
 	for i, p := range v.problems {
@@ -78,10 +78,10 @@ func (v *violation) lines(whole string) string {
 	return b.String()
 }
 
-// english is the language of what the library says.
+// english is the language of the library's messages.
 var english = message.NewPrinter(language.English)
 
-// explain says in words what the library found.
+// explain converts the library's errors.
 func (s *schema) explain(value any, found *jsonschema.ValidationError) *violation {
 	e := explainer{
 		schema: s, value: value,
@@ -97,26 +97,26 @@ type explainer struct {
 	violation
 	*schema
 	value any
-	// root is the schema as it is shown. It is read when the first type is shown.
+	// root is the schema for display, parsed when a type is displayed for the first time.
 	root signature.Schema
-	// explained is how many errors were looked at.
+	// explained is the number of examined errors.
 	explained int
-	// shown and shapes are what is said of large values of the schema, by where they are in memory, and of schemas: errors can be many.
+	// shown and shapes cache the text of large values, by address, and of schemas, because there may be many errors.
 	shown  map[uintptr]string
 	shapes map[*jsonschema.Schema]string
-	// names are what is said of what a schema declares.
+	// names caches the text of declared names.
 	names map[*jsonschema.Schema]string
-	// parts are what schemas say of their properties and items: errors can be many in one place, which is deep in schemas of many branches.
+	// parts caches the subschemas at locations: schemas with many branches have many errors at one location.
 	parts map[part]*jsonschema.Schema
 }
 
-// A part is a property or an item of what a schema is of.
+// A part is a property or an item of a schema.
 type part struct {
 	of   *jsonschema.Schema
 	name string
 }
 
-// enough notes that an error is looked at, and reports whether there were enough of them: the library says of everything what is wrong.
+// enough counts an examined error, and reports whether the limit is reached: the library reports all errors.
 func (e *explainer) enough() bool {
 	e.explained++
 	e.more = e.more || e.explained > maxExplained
@@ -135,7 +135,7 @@ func pointer(at []string) string {
 	return b.String()
 }
 
-// error says what one error is.
+// error returns the text of one error.
 func (e *explainer) error(err *jsonschema.ValidationError) {
 	if e.enough() {
 		return
@@ -195,7 +195,7 @@ func (e *explainer) error(err *jsonschema.ValidationError) {
 	e.add(at, "%s", err.ErrorKind.LocalizedString(english))
 }
 
-// expected says what is expected where an error is, or nothing.
+// expected returns the expected type at the location of an error, or "".
 func (e *explainer) expected(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -247,7 +247,7 @@ func count(n int, what string) string {
 	return strconv.Itoa(n) + " " + strings.Replace(what, "property", "propertie", 1) + "s"
 }
 
-// decimal returns a number as people write it.
+// decimal returns a number in decimal notation.
 func decimal(r *big.Rat) string {
 	if r.IsInt() {
 		return rawjson.ShortenTo(r.Num().String(), 40)
@@ -259,7 +259,7 @@ func decimal(r *big.Rat) string {
 	return r.FloatString(text)
 }
 
-// missing says which properties are not there, and what they should be.
+// missing lists the missing properties with their types.
 func (e *explainer) missing(at, names []string, with string) {
 	for _, name := range names {
 		if e.enough() {
@@ -284,7 +284,7 @@ func (e *explainer) missing(at, names []string, with string) {
 	}
 }
 
-// unknown says what could be there instead of a property that is not declared.
+// unknown lists the allowed properties instead of an undeclared one.
 func (e *explainer) unknown(at []string) string {
 	s := resolve(e.schemaAt(at))
 	if s == nil || len(s.Properties) == 0 {
@@ -301,7 +301,7 @@ func (e *explainer) unknown(at []string) string {
 	return e.names[s]
 }
 
-// choice says what is wrong where none of several forms fits: what is wrong with the one that was meant, if that can be told.
+// choice explains why no alternative matches: by the errors of the intended one, if it can be determined.
 func (e *explainer) choice(err *jsonschema.ValidationError) {
 	at := err.InstanceLocation
 	var want []string
@@ -312,7 +312,7 @@ func (e *explainer) choice(err *jsonschema.ValidationError) {
 		}
 		if misfit := whole(cause, err.InstanceLocation); misfit != nil {
 			if len(misfit.InstanceLocation) > len(at) {
-				at, want = misfit.InstanceLocation, nil // rather what tells the forms apart than the whole
+				at, want = misfit.InstanceLocation, nil // the discriminator rather than the whole value
 			}
 			if w := e.expected(misfit.ErrorKind); w != "" && len(misfit.InstanceLocation) == len(at) && !slices.Contains(want, w) {
 				want = append(want, w)
@@ -336,7 +336,7 @@ func (e *explainer) choice(err *jsonschema.ValidationError) {
 	}
 }
 
-// whole returns the error by which a form does not fit the value at all: its type, or what it is one of.
+// whole returns the error by which an alternative rejects the value as a whole: its type, const or enum.
 func whole(err *jsonschema.ValidationError, at []string) *jsonschema.ValidationError {
 	switch err.ErrorKind.(type) {
 	case *kind.Type, *kind.Enum, *kind.Const, *kind.FalseSchema:
@@ -350,14 +350,14 @@ func whole(err *jsonschema.ValidationError, at []string) *jsonschema.ValidationE
 			}
 		}
 	}
-	// A form that is told by one of its properties is not meant if the property says another one.
+	// An alternative with a discriminator is not intended if the property has another value.
 	if _, ok := err.ErrorKind.(*kind.Const); ok && len(err.InstanceLocation) == len(at)+1 {
 		return err
 	}
 	return nil
 }
 
-// got says what the value at a place is.
+// got describes the value at a location.
 func (e *explainer) got(at []string) string {
 	v := e.value
 	for _, name := range at {
@@ -389,7 +389,7 @@ func (e *explainer) got(at []string) string {
 	return "something else"
 }
 
-// show returns a value as JSON, or its beginning.
+// show returns the beginning of a value as JSON.
 func show(v any) string {
 	if s, ok := v.(string); ok {
 		return string(rawjson.AppendString(nil, rawjson.Shorten(s)))
@@ -401,7 +401,7 @@ func show(v any) string {
 	return rawjson.Shorten(text)
 }
 
-// show shows a value of the schema.
+// show returns the beginning of a value in the schema.
 func (e *explainer) show(v any) string {
 	switch v.(type) {
 	case []any, map[string]any:
@@ -440,7 +440,7 @@ func alternatives(names []string) string {
 	return strings.Join(all, " or ")
 }
 
-// nullLast returns names of types with null at the end, as people put it.
+// nullLast moves null to the end of type names.
 func nullLast(names []string) []string {
 	if len(names) > 1 && names[0] == "null" {
 		return append(slices.Clone(names[1:]), "null")
@@ -448,7 +448,7 @@ func nullLast(names []string) []string {
 	return names
 }
 
-// schemaAt returns what the schema says of a place, if that is simple to find.
+// schemaAt returns the schema for a location, if it is simple to find.
 func (e *explainer) schemaAt(at []string) *jsonschema.Schema {
 	s := e.full
 	for _, name := range at {
@@ -459,7 +459,7 @@ func (e *explainer) schemaAt(at []string) *jsonschema.Schema {
 	return s
 }
 
-// declared returns what a schema says of a property or an item, which is found once.
+// declared returns the subschema of a property or an item, which is cached.
 func (e *explainer) declared(s *jsonschema.Schema, name string) *jsonschema.Schema {
 	p := part{s, name}
 	found, ok := e.parts[p]

@@ -13,16 +13,16 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// How much of lists is remembered. Over it, what was used longest ago is forgotten.
+// The limits of the cache of lists. Above them, the least recently used page is evicted.
 const (
 	maxPages     = 1_024
 	maxPageBytes = 64 << 20
-	// maxCursor is how long a cursor may be, in bytes, so that the page that it leads to is remembered, and the pages before that are
-	// known: all of them are looked up for each page.
+	// maxCursor is the maximum length in bytes of a cursor whose page is cached. All cursors up to a page are looked up
+	// for each page.
 	maxCursor = 1_024
 )
 
-// A listKind is what a list is of.
+// A listKind is the kind of a list.
 type listKind int
 
 const (
@@ -33,66 +33,66 @@ const (
 	kinds
 )
 
-// A kindState is what is known of the lists of a kind.
+// A kindState is the state of the lists of a kind.
 type kindState struct {
-	// changes counts how often they have changed.
+	// changes is the number of changes.
 	changes uint64
-	// listens is how many Listen calls are open that tell their changes; era counts how often that began.
+	// listens is the number of open Listen calls that report changes; era is incremented when the first of them starts.
 	listens int
 	era     uint64
-	// lost says that a Listen has ended by itself: nobody knows what has changed since.
+	// lost means that a Listen ended unexpectedly: there may have been changes since.
 	lost bool
 }
 
-// A pageKey is what a page is remembered by.
+// A pageKey is the key of a cached page.
 type pageKey struct {
 	kind   listKind
 	caller bridge.Audience
-	// cursor is where the page starts, if it is not the first: an empty cursor is one like any other (PA-4).
+	// cursor is where the page starts, or nil for the first page: an empty cursor is valid (PA-4).
 	cursor string
 	later  bool
 }
 
-// A page is a page of a list, as it was told at some time. It does not change, except for when it was told last and used last,
-// which the Catalog's lock guards.
+// A page is a cached page of a list. It is immutable, except for the times of its last use, which the Catalog's lock
+// guards.
 type page struct {
 	key pageKey
-	// origin is the answer as it came, and answer what is made of it: the same message, or one without what is bad.
+	// origin is the received result, and answer the cleaned one: the same message, or a copy without invalid entries.
 	origin, answer proto.Message
 	next           *string
 	size           int
-	// names are those of the tools, and others whether those before it make a difference: which pages they were when the
-	// answer was made, and where they were bad.
+	// names are the names of its tools, and others whether earlier pages matter, with the pages that were considered,
+	// and the errors that depended on them.
 	names []string
 	prior []uint64
 	id    uint64
 
-	// began is when the last call began that was answered with it, came is when it was, and until is when it ceases to be true.
+	// began is when the last call for it started, came when its result arrived, and until when its TTL expires.
 	began       uint64
 	came, until time.Time
-	// changes and era are those of the kind at that time; kept says that only the end of the era ends it.
+	// changes and era are those of the kind at that time; kept means that it is valid until the era ends.
 	changes, era uint64
 	kept         bool
 	used         uint64
 }
 
-// A flight is a call of the backend for a page. Those who want the same page while it is under way wait for it: they take what
-// it brings, or its error, unless it was the one who made the call who went away; then one of them makes it again.
+// A flight is a call to the backend for a page. Concurrent callers of the same page wait for its result or error. If
+// the caller that started it was canceled, one of the others repeats it.
 //
-// This is not golang.org/x/sync/singleflight because there the call outlives who made it, and nobody can end it.
+// golang.org/x/sync/singleflight is not used because its call outlives its caller, and cannot be canceled.
 type flight struct {
 	began, changes uint64
 	done           chan struct{}
-	// Once it is done:
+	// The result:
 	page  *page
 	err   error
-	again bool // the error is that of who made the call
+	again bool // the error is that of the canceled caller
 }
 
-// list answers a call for a list. What the answer says of its time to live is what is left of it: whoever keeps it for that long
-// must not keep it for longer than the backend has said.
+// list executes a list call. The result has the remaining TTL, so that a client does not cache it for longer than the
+// backend allowed.
 func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, cursor *string, extra string, emit bridge.Emit) (*bridge.Result, error) {
-	if extra != "" { // it asks for more than is known here, and the answer is for it alone (CA-3)
+	if extra != "" { // unknown members make the result specific to this request (CA-3)
 		result, err := c.h.Handle(ctx, call, emit)
 		if err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 	return &bridge.Result{Complete: p.told(time.Now())}, nil
 }
 
-// told returns the answer as it is told at some time: with what is left of its time to live. The messages share all else.
+// told returns the result with the remaining TTL at a time. All other parts are shared.
 func (p *page) told(at time.Time) proto.Message {
 	ttl := *bridge.PageOf(p.answer).TTL
 	age := at.Sub(p.came).Milliseconds()
@@ -123,7 +123,7 @@ func (p *page) told(at time.Time) proto.Message {
 	return out
 }
 
-// page returns a page that is true, or if after is not 0, one that was asked for after that.
+// page returns a valid page, or if after is not 0, one that was requested after that time.
 func (c *Catalog) page(ctx context.Context, key pageKey, call *bridge.Call, after uint64, emit bridge.Emit) (*page, error) {
 	for {
 		p, f, mine := c.board(key, after)
@@ -145,7 +145,7 @@ func (c *Catalog) page(ctx context.Context, key pageKey, call *bridge.Call, afte
 	}
 }
 
-// board returns a page, or the flight that will bring it, and whether it is the caller's to fly.
+// board returns a cached page, or a flight for it, and whether the caller must execute the flight.
 func (c *Catalog) board(key pageKey, after uint64) (*page, *flight, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +154,7 @@ func (c *Catalog) board(key pageKey, after uint64) (*page, *flight, bool) {
 		p.used = c.clock.Add(1)
 		return p, nil, false
 	}
-	// A flight that began before the list changed may bring what it was before.
+	// A flight that started before the list changed may have the old list.
 	if f := c.flights[key]; f != nil && f.changes == state.changes {
 		return nil, f, false
 	}
@@ -163,7 +163,7 @@ func (c *Catalog) board(key pageKey, after uint64) (*page, *flight, bool) {
 	return nil, f, true
 }
 
-// holds reports whether a page is true, and was asked for after the given time. The caller holds mu.
+// holds reports whether a page is valid, and was requested after the given time. The caller holds mu.
 func (c *Catalog) holds(p *page, after uint64) bool {
 	state := &c.kinds[p.key.kind]
 	switch {
@@ -177,7 +177,7 @@ func (c *Catalog) holds(p *page, after uint64) bool {
 	return time.Now().Before(p.until)
 }
 
-// fly makes the call, and takes down what it brings.
+// fly executes the call, and records its result.
 func (c *Catalog) fly(ctx context.Context, f *flight, key pageKey, call *bridge.Call, emit bridge.Emit) {
 	f.err, f.again = errors.New("the call for a list has panicked"), true
 	defer func() {
@@ -200,7 +200,7 @@ func (c *Catalog) fly(ctx context.Context, f *flight, key pageKey, call *bridge.
 	f.page = c.take(f, key, result.Complete, era)
 }
 
-// take makes a page of an answer and remembers it.
+// take creates a page from a result and caches it.
 func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64) *page {
 	c.mu.RLock()
 	old, prior := c.pages[key], c.prior(key)
@@ -235,7 +235,7 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	return p
 }
 
-// prior returns the pages before the one of a key, as far as they are known: the last of them first. The caller holds mu.
+// prior returns the cached pages before the one of a key, the last of them first. The caller holds mu.
 func (c *Catalog) prior(key pageKey) []*page {
 	var all []*page
 	for p := c.before[key]; p != nil && p.key != key && len(all) < maxPages; p = c.before[p.key] {
@@ -249,8 +249,7 @@ func (p *page) nextKey() pageKey {
 	return pageKey{kind: p.key.kind, caller: p.key.caller, cursor: *p.next, later: true}
 }
 
-// remember puts a page in its place, and forgets others if there are too many. A page that a younger one has overtaken stays
-// out.
+// remember caches a page, and evicts others above the limits. A page that is older than the cached one is dropped.
 func (c *Catalog) remember(p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,7 +279,7 @@ func (c *Catalog) remember(p *page) {
 	}
 }
 
-// forget forgets a page. The caller holds mu.
+// forget evicts a page. The caller holds mu.
 func (c *Catalog) forget(p *page) {
 	delete(c.pages, p.key)
 	c.bytes -= p.size
@@ -289,7 +288,7 @@ func (c *Catalog) forget(p *page) {
 	}
 }
 
-// listen passes on a Listen call, and learns from it what has changed before anybody else does.
+// listen forwards a Listen call. The Catalog handles its changes before the caller receives them.
 func (c *Catalog) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	var told [kinds]bool
 	defer func() { c.deaf(&told, ctx.Err() == nil) }()
@@ -317,7 +316,7 @@ func (c *Catalog) changed(which ...listKind) {
 	}
 }
 
-// hear notes what a Listen tells.
+// hear handles an event of a Listen.
 func (c *Catalog) hear(told *[kinds]bool, f *pb.SubscriptionFilter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -340,7 +339,7 @@ func (c *Catalog) hear(told *[kinds]bool, f *pb.SubscriptionFilter) {
 	}
 }
 
-// deaf notes that a Listen has ended. If that was not the wish of who had made it, the backend may have been replaced.
+// deaf records the end of a Listen. If its caller did not end it, the backend may have been replaced.
 func (c *Catalog) deaf(told *[kinds]bool, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,49 +9,49 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A quick says yes to JSON text that surely conforms to a schema, in one pass over the text and without decoding it. Whatever
-// it does not say yes to is for the library to decide: a quick never refuses.
+// A quick accepts JSON text that certainly conforms to a schema, in one pass and without decoding. If it does not
+// accept a text, the library decides: a quick never rejects.
 //
-// It is made of what the library has compiled, so that dialects and references mean the same to both.
+// It is built from the library's compiled schema, so that dialects and references have the same meaning for both.
 type quick struct {
-	// unsure says that there is something about the schema that only the library knows.
+	// unsure means that only the library supports all of the schema.
 	unsure bool
-	// free says that everything conforms.
+	// free means that every value conforms.
 	free bool
-	// types are what the value may be. None: anything.
+	// types are the allowed types. If empty, all are.
 	types types
-	// all are schemas to conform to as well, some are those of which one is enough.
+	// all are further schemas to conform to, and some are alternatives of which one is enough.
 	all, some []*quick
 
-	// enum is what the value may be, if that is listed.
+	// enum has the allowed values, if they are listed.
 	enum *scalars
 
-	// Of a string.
+	// For strings.
 	minLength, maxLength int
 	pattern              *pattern
 
-	// Of a number.
+	// For numbers.
 	low, high *bound
 
-	// Of an object. Required properties have numbers, so that each is counted once.
+	// For objects. Required properties have numbers, so that each is counted once.
 	props      []property
-	index      map[string]int // of props, if they are many
+	index      map[string]int // of props, if there are many
 	required   int
-	additional *quick // of properties that are not declared
+	additional *quick // of undeclared properties
 
-	// Of an array.
+	// For arrays.
 	items              *quick
 	minItems, maxItems int
 }
 
 type property struct {
 	name   string
-	schema *quick // nil if it is not declared
+	schema *quick // nil if the property is not declared
 	number int    // if it is required, or -1
-	plain  bool   // no character of the name has to be escaped
+	plain  bool   // the name contains no character that must be escaped
 }
 
-// types is a set of types of JSON.
+// types is a set of JSON types.
 type types uint8
 
 const (
@@ -69,30 +69,30 @@ var typeNames = map[string]types{
 	"object": tObject,
 }
 
-// scalars are values that a value may have.
+// scalars are the allowed values of an enum or const.
 type scalars struct {
 	strings       map[string]bool
-	numbers       map[string]bool // as they are written
+	numbers       map[string]bool // by their text
 	yes, no, null bool
 }
 
-// A bound of numbers.
+// A bound is a minimum or maximum of numbers.
 type bound struct {
-	f float64 // the nearest to it
-	// included reports whether f is the bound, and a number that is equal to it conforms.
+	f float64 // the nearest floating-point number
+	// included means that f is exact, and a number equal to it conforms.
 	included bool
 }
 
 const (
-	// fewProps is how many properties are faster to compare with than to hash.
+	// fewProps is the number of properties up to which comparing is faster than hashing.
 	fewProps = 8
-	// maxRequired is how many required properties are counted.
+	// maxRequired is the maximum number of required properties.
 	maxRequired = 256
-	// unbounded stands for no upper bound.
+	// unbounded is no upper bound.
 	unbounded = math.MaxInt
 )
 
-// A quickMaker makes quicks of schemas, one of each: schemas may refer to themselves.
+// A quickMaker builds one quick per schema: schemas may be recursive.
 type quickMaker struct {
 	schema *schema
 	made   map[*jsonschema.Schema]*quick
@@ -143,7 +143,7 @@ func (m quickMaker) of(s *jsonschema.Schema) *quick {
 	return q
 }
 
-// beyondQuick reports whether a schema has a keyword that only the library decides.
+// beyondQuick reports whether a schema has a keyword that only the library supports.
 func beyondQuick(s *jsonschema.Schema) bool {
 	refs := s.RecursiveRef != nil || s.DynamicRef != nil
 	logic := s.Not != nil || len(s.OneOf) > 0 || s.If != nil || s.Then != nil || s.Else != nil
@@ -236,7 +236,7 @@ func (m quickMaker) arrays(q *quick, s *jsonschema.Schema) {
 		q.maxItems = *s.MaxItems
 	}
 	q.items = m.of(s.Items2020)
-	switch items := s.Items.(type) { // of older drafts
+	switch items := s.Items.(type) { // in older drafts
 	case nil:
 	case *jsonschema.Schema:
 		q.items = m.of(items)
@@ -245,7 +245,7 @@ func (m quickMaker) arrays(q *quick, s *jsonschema.Schema) {
 	}
 }
 
-// scalarsOf returns the values that can be compared as text. The others are as if they were not listed.
+// scalarsOf returns the values that can be compared as text. Others are ignored.
 func scalarsOf(values []any) *scalars {
 	s := &scalars{strings: map[string]bool{}, numbers: map[string]bool{}}
 	for _, v := range values {

@@ -18,49 +18,50 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// The limits of schemas that cannot be set.
+// The limits of schemas that are not configurable.
 const (
 	maxSchemaDepth = 128
-	// maxExponent and maxDigits are the largest number that is compared: a number of a few bytes can be one of millions of
-	// digits, and the library takes it at its word.
+	// maxExponent and maxDigits limit numbers: a number of a few bytes can have millions of digits, which the library
+	// would compute.
 	maxExponent = 400
 	maxDigits   = 1_000
-	// maxArguments and maxOutput are how many bytes the values in a value may take that is decoded for the library, besides their text.
-	// Text of many small values would take forty times as much. Anybody sends arguments, which people and models write; results are of
-	// the backend, and may be large tables.
+	// maxArguments and maxOutput are the maximum sizes in bytes of a decoded value, in addition to its text: many small
+	// values take forty times the size of the text. Arguments come from any client, and are written by people and
+	// models; results come from the backend, and may be large tables.
 	maxArguments = 4 << 20
 	maxOutput    = 64 << 20
 )
 
-// anyObject is the schema of tools that have none.
+// anyObject is the schema of tools without one.
 var anyObject = []byte(`{"type":"object"}`)
 
-// A schema is a JSON Schema that is compiled when it is first needed. It may be used concurrently, and is the same for all
-// tools and callers that have the same text.
+// A schema is a JSON Schema that is compiled on first use. It may be used concurrently, and is shared by all tools and
+// callers with the same text.
 type schema struct {
 	text []byte
-	// most is how many schemas may be in it so that it is compiled, which cannot be interrupted: 50 ms for 2,000 plain
-	// ones.
+	// most is the maximum number of subschemas for compilation, which cannot be interrupted: 2,000 simple ones take 50
+	// ms.
 	most int
 
 	once sync.Once
-	// anyObject says that every object conforms.
+	// anyObject means that every object conforms.
 	anyObject bool
 	quick     *quick
 	full      *jsonschema.Schema
-	// names are those of the properties of schemas that have several, in the order of their author, which is that of most values too.
+	// names are the property names of objects with several, in the order of the schema, which is that of most values
+	// too.
 	names map[*jsonschema.Schema][]string
-	// meter bounds what the library does.
+	// meter limits the work of the library.
 	meter *meter
-	// err is why it cannot be used. skipped is what is left out of it.
+	// err is why the schema cannot be used, and skipped what is ignored in it.
 	err, skipped error
 
-	told sync.Once // that it cannot be used
+	told sync.Once // logs that it cannot be used
 
 	repeated repeated
 }
 
-// accepts reports whether value surely conforms, or there is no way to know.
+// accepts reports whether value certainly conforms, or validation is impossible.
 func (s *schema) accepts(value []byte) bool {
 	s.once.Do(s.compile)
 	switch {
@@ -74,7 +75,7 @@ func (s *schema) accepts(value []byte) bool {
 	return s.quick.accepts(value)
 }
 
-// check returns why value, which is on a side of a call, does not conform or could not be compared, or nil if it does.
+// check returns why value, of the given side, does not conform or is undecidable, or nil if it conforms.
 func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 	if s.accepts(value) {
 		return nil
@@ -100,7 +101,7 @@ func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 	return s.decide(ctx, decoded)
 }
 
-// Misfit returns why a JSON value does not conform to a schema, or "" if it does or nobody knows.
+// Misfit returns why a JSON value does not conform to a schema, or "" if it does or that is undecidable.
 func Misfit(text, value []byte) string {
 	s := &schema{text: text, most: limits.Limits{}.OrDefaults().Subschemas}
 	wrong := s.check(context.Background(), value, input)
@@ -110,7 +111,7 @@ func Misfit(text, value []byte) string {
 	return wrong.problems[0].text
 }
 
-// decide returns what the library says.
+// decide returns the library's result.
 func (s *schema) decide(ctx context.Context, decoded any) *violation {
 	err := s.meter.validate(ctx, s.full, decoded)
 	var invalid *jsonschema.ValidationError
@@ -125,18 +126,18 @@ func (s *schema) decide(ctx context.Context, decoded any) *violation {
 	return undecided("", "%s", rawjson.Shorten(err.Error()))
 }
 
-// location is where the library thinks a schema is. References are relative to it.
+// location is the URL of the schema for the library. References are relative to it.
 const location = "mcpbridge://tool/schema.json"
 
 var errExternal = errors.New("it refers to a schema outside of it, which is never fetched")
 
-// outside is where the library would get other schemas from.
+// outside is the loader for other schemas, which rejects them.
 type outside struct{}
 
 // Load implements jsonschema.URLLoader.
 func (outside) Load(string) (any, error) { return nil, errExternal }
 
-// compile makes the schema ready for use.
+// compile prepares the schema for use.
 func (s *schema) compile() {
 	defer func() {
 		if r := recover(); r != nil {
@@ -197,7 +198,7 @@ func (s *schema) compile() {
 	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil && q.additional == nil
 }
 
-// dialects are the values of $schema that are known, without http: or https: and an empty fragment.
+// dialects are the supported values of $schema, without http: or https: and an empty fragment.
 var dialects = map[string]bool{
 	"json-schema.org/schema": true, "json-schema.org/draft/2020-12/schema": true, "json-schema.org/draft/2019-09/schema": true,
 	"json-schema.org/draft-07/schema": true, "json-schema.org/draft-06/schema": true, "json-schema.org/draft-04/schema": true,
@@ -216,7 +217,8 @@ func knownDialect(doc any) error {
 	return nil
 }
 
-// onceEachPattern returns what compiles each text once: the library does so to see whether it can, and again for every use.
+// onceEachPattern returns a function that compiles each pattern once: the library compiles it for validation, and again
+// for every use.
 func onceEachPattern(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
 	made := map[string]jsonschema.Regexp{}
 	return func(text string) (jsonschema.Regexp, error) {
@@ -231,7 +233,7 @@ func onceEachPattern(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
 	}
 }
 
-// order returns the names of a schema's properties in the order of its author, if that is known.
+// order returns the property names of a schema in their order, if known.
 func (s *schema) order(of *jsonschema.Schema) []string {
 	if names := s.names[of]; len(names) == len(of.Properties) {
 		return names
@@ -239,9 +241,8 @@ func (s *schema) order(of *jsonschema.Schema) []string {
 	return slices.Sorted(maps.Keys(of.Properties))
 }
 
-// adapt makes a compiled schema say what schemas say here: a format asserts nothing, as 2020-12 has it, whatever the dialect;
-// a pattern that cannot be compiled is left out where that only makes the schema accept more, and otherwise an error. It returns all
-// schemas that can be reached.
+// adapt changes a compiled schema: format is not asserted, as in 2020-12, for all dialects; an invalid pattern is
+// ignored if the schema then only accepts more, and an error otherwise. It returns all reachable schemas.
 func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, err error) {
 	s.names = map[*jsonschema.Schema][]string{}
 	whole := layoutOf(s.text)
@@ -273,7 +274,7 @@ func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, er
 				unknown, delicate = p, true
 			}
 		}
-		// What is left out of these makes the schema refuse more.
+		// Without a pattern, these would reject more.
 		delicate = delicate || at.Not != nil || len(at.OneOf) > 0 || at.If != nil || at.MaxContains != nil ||
 			at.UnevaluatedItems != nil || at.UnevaluatedProperties != nil
 		eachChild(at, add)
@@ -288,8 +289,7 @@ func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, er
 	return all, nil
 }
 
-// dynamic returns where a document has dynamic anchors: what they are at may be referred to by nothing that can be followed
-// beforehand.
+// dynamic returns the locations of dynamic anchors, which static references do not find.
 func dynamic(doc any) []string {
 	var found []string
 	in := func(step string, value any) {
@@ -318,7 +318,7 @@ var (
 	pointerNames   = strings.NewReplacer("~0", "~", "~1", "/")
 )
 
-// eachChild passes on every schema that s refers to.
+// eachChild calls f with every schema that s refers to.
 func eachChild(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
 	inPlace(s, f)
 	for _, child := range s.Properties {
@@ -339,7 +339,7 @@ func eachChild(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
 	f(s.PrefixItems...)
 }
 
-// inPlace passes on every schema that s asks about the same value.
+// inPlace calls f with every schema that s applies to the same value.
 func inPlace(s *jsonschema.Schema, f func(...*jsonschema.Schema)) {
 	f(s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else)
 	if s.DynamicRef != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-// signature returns how a tool is called, in one line.
+// signature returns a tool's signature, in one line.
 func (s *schema) signature(tool string) string {
 	return rawjson.ShortenTo(signature.Tool(tool, rawjson.AsString(s.text), ""), maxSignature)
 }
 
-// shape returns the type of the values that conform to the schema, in one line.
+// shape returns the type that a schema describes, in one line.
 func (s *schema) shape() string {
 	return rawjson.ShortenTo(signature.Of(rawjson.AsString(s.text)).Type(), maxSignature)
 }
 
-// shape returns the type of the values that conform to a part of the schema, or "any".
+// shape returns the type that a part of the schema describes, or "any".
 func (e *explainer) shape(of *jsonschema.Schema) string {
 	ref, ok := strings.CutPrefix(of.Location, location)
 	if !ok {
@@ -42,7 +42,7 @@ func resolve(s *jsonschema.Schema) *jsonschema.Schema {
 	return nil
 }
 
-// declared returns what a schema says of a property or an item.
+// declared returns the subschema of a property or an item.
 func declared(s *jsonschema.Schema, name string) *jsonschema.Schema {
 	s = resolve(s)
 	if s == nil {

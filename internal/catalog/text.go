@@ -11,12 +11,12 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// What a value takes that is decoded, in bytes: about what Go allocates for it, besides the text.
+// The memory of a decoded value, in bytes: about what Go allocates in addition to the text.
 const (
 	valueSize, arraySize, objectSize, memberSize = 32, 24, 336, 48
 )
 
-// footprint returns how many bytes the values in a text take that are decoded.
+// footprint returns the memory of the decoded values of a text, in bytes.
 func footprint(text []byte) (bytes int) {
 	each(text, func(name, value []byte, _ int) {
 		switch value[0] {
@@ -33,7 +33,7 @@ func footprint(text []byte) (bytes int) {
 	return bytes
 }
 
-// sane reports whether the numbers in a value are of bearable size, and if not, where the first is that is not.
+// sane returns whether all numbers of a value are within the limits, and the location of the first that is not.
 func sane(v any) (string, bool) {
 	switch v := v.(type) {
 	case json.Number:
@@ -69,8 +69,8 @@ func bearable(number string) bool {
 	return err == nil && e <= maxExponent && e >= -maxExponent
 }
 
-// each passes on every value of a JSON text with its name, as it is written, and how deep it is: the text itself is 1 deep. Of an
-// array or an object it passes on the bracket that begins it; what is inside comes next. It looks at every byte once, and so can f.
+// each calls f with every value of a JSON text, with its name and depth: the text itself has depth 1. For an array or
+// object it passes the opening bracket; the elements follow. Together, each and f read every byte once.
 func each(text []byte, f func(name, value []byte, depth int)) {
 	var name []byte
 	depth := 1
@@ -103,10 +103,10 @@ func each(text []byte, f func(name, value []byte, depth int)) {
 	}
 }
 
-// A layout is what a JSON text has in an array or an object, in the order of its author.
+// A layout has the order of the members or elements of a JSON text.
 type layout struct {
-	names []string           // numbers, of an array
-	inner map[string]*layout // those of names that are arrays or objects
+	names []string           // indices for an array
+	inner map[string]*layout // for arrays and objects
 }
 
 func layoutOf(text []byte) *layout {
@@ -127,7 +127,7 @@ func layoutOf(text []byte) *layout {
 	return outer[0].inner["0"]
 }
 
-// at returns what is where a JSON pointer in a URL leads to, or nil.
+// at returns the layout at a JSON pointer in a URL, or nil.
 func (l *layout) at(pointer string) *layout {
 	for step := range strings.SplitSeq(pointer, "/") {
 		name, err := url.PathUnescape(step)
@@ -139,7 +139,7 @@ func (l *layout) at(pointer string) *layout {
 	return l
 }
 
-// outgrown returns why a JSON text has too much in it to be a schema.
+// outgrown returns which limit of a schema a JSON text exceeds.
 func outgrown(text []byte, most int) error {
 	nodes, deepest := 0, 0
 	each(text, func(_, _ []byte, depth int) {

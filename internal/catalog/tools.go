@@ -23,20 +23,20 @@ import (
 )
 
 const (
-	// maxToolPages is how many pages of tools are asked for to find one.
+	// maxToolPages is the maximum number of pages that are requested to find a tool.
 	maxToolPages = 1_024
-	// maxKnown is how many tools are known by their callers, maxCallers how many callers, and maxText how many bytes of schemas
-	// there are for them. Over it, callers are forgotten that have not called for the longest time.
+	// maxKnown is the maximum number of cached tools of all callers, maxCallers that of callers, and maxText that of
+	// bytes of their schemas. Above them, the least recently used caller is evicted.
 	maxKnown   = 65_536
 	maxCallers = 4_096
 	maxText    = 16 << 20
-	// findWithin is how long a call waits for the list of tools.
+	// findWithin is the maximum time that a call waits for the tool list.
 	findWithin = 10 * time.Second
-	// seekAgain is how long a caller's unknown tools are not looked for after one was not found.
+	// seekAgain is the minimum interval between requests for a caller's unknown tools.
 	seekAgain = 5 * time.Second
 )
 
-// Lists are made of entries: what they are, which field has them, and which field of each is what it is asked for by.
+// The entries of lists: their type, their field, and the field that identifies them.
 var entries = [kinds]struct {
 	method     *bridge.Method
 	what       string
@@ -48,8 +48,8 @@ var entries = [kinds]struct {
 	kindTemplates: {bridge.ListResourceTemplates, "template", "resource_templates", "uri_template"},
 }
 
-// clean returns a list without the entries that would break its clients, and the names of all tools that are left. The pages before it
-// are prior. Some clients lose the whole list by one of them.
+// clean returns a list without the entries that would break clients, and the names of the remaining tools. Prior has
+// the pages before it. Some clients reject a whole list because of one entry.
 func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior []*page) (proto.Message, []string) {
 	l = lasting(l)
 	rev, _ := bridge.ParseRevision(who.Version)
@@ -100,12 +100,12 @@ func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior 
 	if !changed {
 		return l, names
 	}
-	short := bridge.ShallowCopy(l) // what is kept is shared
+	short := bridge.ShallowCopy(l) // the cached list is shared
 	short.ProtoReflect().Set(field, protoreflect.ValueOfList(kept))
 	return short, names
 }
 
-// tellable returns why an entry cannot be told in a revision.
+// tellable returns why an entry cannot be encoded in a revision.
 func (c *Catalog) tellable(m proto.Message, rev bridge.Revision) error {
 	if _, err := mcpjson.AppendWithin(nil, m, rev, &c.o.Limits); err != nil {
 		return fmt.Errorf("its %w", err)
@@ -113,7 +113,7 @@ func (c *Catalog) tellable(m proto.Message, rev bridge.Revision) error {
 	return nil
 }
 
-// cleanTool returns a tool, or what is good of it, or why nothing is.
+// cleanTool returns a tool without its invalid parts, or why it must be dropped.
 func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 	if !goodName(t.GetName(), c.o.Limits.ToolName) {
 		switch name := t.GetName(); {
@@ -171,8 +171,8 @@ func (c *Catalog) checkSchema(text []byte) error {
 	return outgrown(text, c.o.Limits.SchemaValues)
 }
 
-// external returns the reference of a schema to others that it does not have in it. Such a tool is not offered (2026-07-28: an
-// external reference that is not resolved should be rejected, TL-7). Nearly no schema needs to be compiled to know.
+// external returns a reference to a schema outside the document. Such a tool is dropped (2026-07-28: an external
+// reference that is not resolved should be rejected, TL-7). Almost no schema must be compiled for it.
 func (c *Catalog) external(text []byte) error {
 	if !mayBeExternal(text) {
 		return nil
@@ -201,13 +201,13 @@ func mayBeExternal(text []byte) bool {
 	return found
 }
 
-// isHidden reports whether a character of a name could make it look like another one: a control character, one that joins others or
-// changes their direction, or the end of a line.
+// isHidden reports whether a character could make a name look like another one: a control character, a joiner, a change
+// of direction, or a line end.
 func isHidden(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == utf8.RuneError
 }
 
-// goodName reports whether a name is one that every client takes (2025-11-25: tool names).
+// goodName reports whether every client accepts a name (2025-11-25: tool names).
 func goodName(name string, most int) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -219,23 +219,23 @@ func goodName(name string, most int) bool {
 	return name != "" && len(name) <= most
 }
 
-// tools are those that a caller is known to have.
+// tools are the known tools of a caller.
 type tools struct {
 	byName map[string]*tool // guarded by the Catalog's lock
 	used   atomic.Uint64
-	// What was looked for and not found is not looked for again until then, unless the tools have changed. Guarded as above.
+	// The earliest time of the next search for an unknown tool, unless the tools have changed. Guarded as above.
 	sought  time.Time
 	changes uint64
 }
 
-// A tool is what there is to know of a tool to check calls of it.
+// A tool has the schemas and headers of a tool.
 type tool struct {
 	input, output *schema // output is nil if there is none
-	// began is when the list was asked for that says so, and changes are those of the list at that time.
+	// began is when the list with the tool was requested, and changes are those of the list at that time.
 	began, changes uint64
 }
 
-// learn notes what a page says of a caller's tools.
+// learn records the tools of a page for a caller.
 func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +253,7 @@ func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
 		if old == nil {
 			if len(k.byName) >= c.o.Limits.Tools {
 				c.count -= len(k.byName)
-				clear(k.byName) // of a backend whose tools come and go; what is called is learned again
+				clear(k.byName) // the backend's tools change all the time; called ones are found again
 			}
 			c.count++
 		}
@@ -263,13 +263,13 @@ func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
 		c.forgetCaller(who)
 	}
 	if c.text > maxText {
-		// Schemas are shared between callers, so all go at once. What a call in progress holds stays with it.
+		// Schemas are shared between callers, so all are dropped together. Calls in flight keep theirs.
 		c.schemas, c.text, c.count = map[string]*schema{}, 0, 0
 		c.known = map[bridge.Audience]*tools{}
 	}
 }
 
-// forgetCaller forgets the tools of the caller who has called longest ago, other than one. The caller holds mu.
+// forgetCaller evicts the least recently used caller, except one. The caller holds mu.
 func (c *Catalog) forgetCaller(but bridge.Audience) {
 	var oldest bridge.Audience
 	var least uint64
@@ -282,7 +282,7 @@ func (c *Catalog) forgetCaller(but bridge.Audience) {
 	delete(c.known, oldest)
 }
 
-// toolOf returns what there is to know of a tool. The caller holds mu.
+// toolOf returns the tool of a list entry. The caller holds mu.
 func (c *Catalog) toolOf(t *pb.Tool, old *tool, p *page) *tool {
 	text := rawjson.AsBytes(t.GetInputSchema())
 	if len(text) == 0 {
@@ -315,7 +315,7 @@ func (c *Catalog) schema(text []byte) *schema {
 	return s
 }
 
-// lookup returns what is known of a tool, however old, and whether it is worth requesting the list: to find the tool, or
+// lookup returns a cached tool, even if outdated, and whether the list should be requested: to find the tool, or
 // because the list has changed since.
 func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, changed bool) {
 	c.mu.RLock()
@@ -331,8 +331,8 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, chang
 	return nil, !time.Now().Before(k.sought) || k.changes != changes, false
 }
 
-// find looks for a tool, on behalf of a call, in lists that were asked for after the given time, or if that is 0 in
-// those that are true. It returns nil if there is no such tool.
+// find looks for a tool, on behalf of a call, in lists that were requested after the given time, or if that is 0 in
+// valid ones. It returns nil if the tool does not exist.
 func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.Call, name string, after uint64) (*tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()
@@ -345,7 +345,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 	call := caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker})
 	seen := 0
 	for range maxToolPages {
-		if err := ctx.Err(); err != nil { // pages that are known do not look at it
+		if err := ctx.Err(); err != nil { // cached pages do not check it
 			return nil, err
 		}
 		p, err := c.page(ctx, key, call, after, func(context.Context, bridge.Event) error { return nil })
@@ -356,7 +356,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 			return c.toolOn(p, name), nil
 		}
 		if seen += len(p.names); p.next == nil || seen >= c.o.Limits.Tools || key.later && *p.next == key.cursor {
-			break // a cursor that leads to itself leads nowhere
+			break // a cursor that leads to itself
 		}
 		key = p.nextKey()
 		call = caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker, Cursor: p.next})
@@ -369,7 +369,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 	return nil, nil //nolint:nilnil // there is no such tool
 }
 
-// toolOn returns what a page says of a tool that is on it.
+// toolOn returns the tool on a page.
 func (c *Catalog) toolOn(p *page, name string) *tool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

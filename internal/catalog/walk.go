@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// maxNesting is how deep a quick follows values and schemas into one another. Text that was checked is not so deep, but
-	// schemas that refer to themselves can be.
+	// maxNesting is the maximum depth of values and schemas: checked text has a lower limit, but schemas may be
+	// recursive.
 	maxNesting = 1_000
-	// stepsPerByte and freeSteps bound how often schemas look at the same text again. Of long text that is manySteps, or one for
-	// each byte. A step is about 10 ns, in which so many bytes are skipped, or read.
+	// stepsPerByte and freeSteps limit how often several schemas read the same text. Long text has manySteps, or one
+	// step per byte. A step is about 10 ns, in which so many bytes are skipped or read.
 	stepsPerByte, freeSteps, manySteps  = 4, 1_000, 2_000_000
 	bytesSkippedByStep, bytesReadByStep = 32, 8
-	// maxMatching bounds what regular expressions take: the sum of the bytes of each text times the instructions of its
-	// expression, which take up to 5 ns.
+	// maxMatching limits the work of regular expressions: the sum of the bytes of each text times the instructions of
+	// its expression, each of which takes up to 5 ns.
 	maxMatching = 5_000_000
 )
 
-// accepts reports whether text, which is one JSON value that was checked, surely conforms.
+// accepts reports whether text, which is one checked JSON value, certainly conforms.
 func (q *quick) accepts(text []byte) bool {
 	if q.free {
 		return true
@@ -31,16 +31,16 @@ func (q *quick) accepts(text []byte) bool {
 	return ok
 }
 
-// A walk goes over a text once, apart from what several schemas say of the same value. It would be package rawjson's, whose
-// iterators look for the end of a value before they look into it: once for every level of nesting.
+// A walk reads a text once, apart from several schemas for the same value. It does not use package rawjson, whose
+// iterators find the end of a value before its elements are read: once for every level of nesting.
 type walk struct {
 	b     []byte
 	steps int
-	// matching is what is left of maxMatching.
+	// matching is the remainder of maxMatching.
 	matching int
 }
 
-// value returns the end of the value that begins at i, if it surely conforms to q.
+// value returns the end of the value that begins at i, if it certainly conforms to q.
 func (w *walk) value(q *quick, i, depth int) (int, bool) {
 	if q.free {
 		end := rawjson.SkipValue(w.b, i)
@@ -93,7 +93,7 @@ func (w *walk) value(q *quick, i, depth int) (int, bool) {
 	}
 }
 
-// one reports whether the value that begins at i surely conforms to one of several schemas.
+// one reports whether the value that begins at i certainly conforms to one of several schemas.
 func (w *walk) one(of []*quick, i, depth int) bool {
 	for _, q := range of {
 		if _, ok := w.value(q, i, depth); ok {
@@ -108,7 +108,7 @@ func (q *quick) allows(t types) bool { return q.types == 0 || q.types&t != 0 }
 func (w *walk) object(q *quick, i, depth int) (int, bool) {
 	var seen [maxRequired / 64]uint64
 	count := 0
-	next := 0 // the property that comes next if they come in the order of the last one
+	next := 0 // the next property, if they are in the order of the last object
 	for i = w.space(i + 1); i < len(w.b); i = w.space(i) {
 		switch w.b[i] {
 		case '}':
@@ -149,7 +149,7 @@ func (w *walk) object(q *quick, i, depth int) (int, bool) {
 	return i, false
 }
 
-// name returns the name that begins at i, and where it ends.
+// name returns the name that begins at i, and its end.
 func (w *walk) name(i int) (name []byte, end int, ok bool) {
 	b := w.b
 	if i >= len(b) || b[i] != '"' {
@@ -168,8 +168,8 @@ func (w *walk) name(i int) (name []byte, end int, ok bool) {
 	return nil, i, false
 }
 
-// property returns the index of the property whose name begins at i, or -1, and where the name ends. It looks first whether
-// it is the one that is likely.
+// property returns the index of the property whose name begins at i, or -1, and the end of the name. It first tries the
+// likely one.
 func (w *walk) property(q *quick, i, likely int) (index, end int, ok bool) {
 	if likely < len(q.props) && q.props[likely].plain {
 		if end, ok = w.is(q.props[likely].name, i); ok {
@@ -191,7 +191,7 @@ func (w *walk) property(q *quick, i, likely int) (index, end int, ok bool) {
 	return -1, end, ok
 }
 
-// is reports whether a name that is written as it is begins at i, and where it ends.
+// is reports whether an unescaped name begins at i, and where it ends.
 func (w *walk) is(name string, i int) (int, bool) {
 	b := w.b
 	end := i + len(name) + 2
@@ -229,7 +229,7 @@ func (w *walk) array(q *quick, i, depth int) (int, bool) {
 // string reports whether a quoted string conforms.
 func (w *walk) string(q *quick, quoted []byte) bool {
 	if q.enum == nil && q.minLength == 0 && q.maxLength >= len(quoted)-2 && q.pattern == nil {
-		return true // no character takes less than a byte
+		return true // every character has at least one byte
 	}
 	w.steps -= len(quoted) / bytesReadByStep
 	s, ok := bare(quoted)
@@ -263,8 +263,8 @@ func bare(quoted []byte) ([]byte, bool) {
 	return quoted[1 : n-1], true
 }
 
-// number reports whether a number surely conforms. What rounds to different numbers differs by as much before it is
-// rounded; of what rounds to the same number, only an integer that needs no rounding is surely that.
+// number reports whether a number certainly conforms. Numbers that round to different floating-point numbers are in the
+// same order; if they round to the same number, only an exact integer is certain.
 func (q *quick) number(text []byte) bool {
 	n, isInt := integer(text)
 	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt) {
@@ -290,7 +290,7 @@ func (q *quick) number(text []byte) bool {
 	return above && below
 }
 
-// integer returns the value of a number that is written as an integer of few digits.
+// integer returns the value of a short integer.
 func integer(text []byte) (int64, bool) {
 	digits := text
 	if len(digits) > 0 && digits[0] == '-' {
@@ -312,7 +312,7 @@ func integer(text []byte) (int64, bool) {
 	return n, true
 }
 
-// digits returns the end of the integer of nothing but digits that begins at i, or i if something else does.
+// digits returns the end of the digits that begin at i, or i if the number is not an integer.
 func (w *walk) digits(i int) int {
 	b := w.b
 	for end := i; end < len(b); end++ {
@@ -324,7 +324,7 @@ func (w *walk) digits(i int) int {
 			return i
 		}
 	}
-	return i // an integer that ends the text is not worth another case
+	return i // an integer at the end of the text is rare
 }
 
 func (w *walk) space(i int) int {

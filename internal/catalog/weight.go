@@ -11,51 +11,52 @@ import (
 	"unicode"
 )
 
-// What counts as another schema when a schema is weighed, because the library takes as long for it: about 20 µs.
+// What costs as much as one more schema, about 20 µs of the library's compilation.
 const (
-	// pathOfSchema is how many bytes of the paths to schemas do, over shortPath for each, where a step is bytesOfStep more than its name:
-	// the library copies and compares paths again and again.
+	// pathOfSchema is the number of bytes of paths to schemas, above shortPath for each, where a step has bytesOfStep
+	// in addition to its name: the library copies and compares paths repeatedly.
 	pathOfSchema, shortPath, bytesOfStep = 512, 128, 16
-	// valuesOfSchema is how many values do that are no schemas, over two for each schema. A number is as much as valuesOfNumber: old
-	// drafts compare those of an enum with one another. A reference is as much as valuesOfRef more.
+	// valuesOfSchema is the number of values that are not schemas, above two for each schema. A number costs
+	// valuesOfNumber: old drafts compare those of an enum with each other. A reference costs valuesOfRef in addition.
 	valuesOfSchema, valuesOfNumber, valuesOfRef = 5, 3, 2
-	// bytesOfPattern is how many bytes of a regular expression do, and partsOfPattern how many parts, after those that are repeated
-	// are written out.
+	// bytesOfPattern is the number of bytes of a regular expression, and partsOfPattern the number of its parts, after
+	// repetitions are expanded.
 	bytesOfPattern, partsOfPattern = 24, 32
-	// bytesOfClass is how many bytes of a regular expression a class of Unicode stands for, which has hundreds of ranges. A range of
-	// more than ASCII whose case does not matter stands for bytesOfFolded: each of its characters is looked up.
+	// bytesOfClass is the number of bytes of a regular expression that a Unicode class costs, which has hundreds of
+	// ranges. A case-insensitive range beyond ASCII costs bytesOfFolded: each of its characters is looked up.
 	bytesOfClass, bytesOfFolded = 96, 24 * 100
-	// shortNumber is how long a number is that takes no time.
+	// shortNumber is the length up to which a number costs nothing.
 	shortNumber = 20
-	// weightOfID and weightOfTarget are for a schema that has a name of its own or is referred to. Every other one is compared with the
-	// former, and where schemas usually are not, the library copies its tables for the latter.
+	// weightOfID and weightOfTarget are the costs of a schema with an id, with which all others are compared, and of
+	// one that is referred to outside the usual places, for which the library copies its tables.
 	weightOfID, weightOfTarget = 4, 4
-	// shortID is how long the name of a schema is that takes no time: every reference in it is resolved by it.
+	// shortID is the length up to which an id costs nothing: every reference in its schema is resolved against it.
 	shortID = 128
-	// maxWeight is more than any limit.
+	// maxWeight is above any limit.
 	maxWeight = 1 << 30
 )
 
-// A scale weighs a schema: how many plain schemas take as long to compile. It is not fooled by what a schema is made of, so what is
-// light is compiled in a known time, although compiling cannot be interrupted.
+// A scale determines the cost of a schema: the number of simple schemas that take as long to compile. It counts
+// everything that takes time, so that a cheap schema compiles in a known time, although compilation cannot be
+// interrupted.
 type scale struct {
 	doc      any
-	weight   int // of what neither schemas nor values count for
+	weight   int // of everything else
 	schemas  int
-	paths    int // bytes of those to schemas that count
-	values   int // that are none
+	paths    int // bytes of the paths to schemas
+	values   int // that are not schemas
 	ids      ids
-	oldIDs   ids // of draft 4, which calls them otherwise
+	oldIDs   ids // of draft 4, with another keyword
 	draft4   bool
-	oldDraft bool // that has no $defs
+	oldDraft bool // without $defs
 	refs     []string
 	patterns map[string]bool
-	// wholly says that data is weighed as schemas are. hidden says that there are schemas in it, wherever references lead.
+	// wholly means that data is counted like schemas. hidden means that references may lead to schemas in data.
 	wholly, hidden bool
 }
 
-// Members of schemas that are data: the library sees no schema in it, nor the name of one, unless a reference leads there. Members of
-// what holds schemas by their names are schemas, whatever they are called.
+// Members of schemas that are data: the library finds no schema or id in it, unless a reference leads there. Members of
+// an object of named schemas are always schemas.
 var (
 	isData    = map[string]bool{"const": true, "default": true, "enum": true, "examples": true}
 	isOfNames = map[string]bool{
@@ -63,10 +64,10 @@ var (
 	}
 )
 
-// holdsData reports whether a member of what is called in is data.
+// holdsData reports whether a member of a schema is data.
 func holdsData(in, name string) bool { return isData[name] && !isOfNames[in] }
 
-// ids are the names that schemas have of themselves.
+// ids are the ids of schemas.
 type ids struct {
 	weight int
 	within int // of schemas within the schema
@@ -79,7 +80,7 @@ func (n *ids) add(name string, path int) {
 	}
 }
 
-// weigh returns the weight of a schema, or one over most if it is heavier than that.
+// weigh returns the cost of a schema, or more than most if it is above that.
 func weigh(doc any, most int) int {
 	s := scale{doc: doc, patterns: map[string]bool{}}
 	s.value(doc, 0, "", false)
@@ -102,17 +103,17 @@ func weigh(doc any, most int) int {
 	return n
 }
 
-// located returns the weight of schemas where they are.
+// located returns the cost of the locations of schemas.
 func (s *scale) located() int { return s.schemas + s.paths/pathOfSchema }
 
-// schema weighs a schema without what is in it.
+// schema adds the cost of a schema without its subschemas.
 func (s *scale) schema(path int) {
 	s.schemas++
 	s.paths += max(0, path-shortPath)
 }
 
-// value weighs a value, and what is in it. The path to it is as long, and the last step of that is its name, if it is a member's. It may be
-// data.
+// value adds the cost of a value and its elements. The length of the path includes the member's name, if it is a
+// member. It may be data.
 func (s *scale) value(v any, path int, called string, data bool) {
 	switch v := v.(type) {
 	case bool:
@@ -142,7 +143,7 @@ func (s *scale) value(v any, path int, called string, data bool) {
 	}
 }
 
-// member weighs what a member of an object does besides having a value.
+// member adds the cost of a member of an object, apart from its value.
 func (s *scale) member(name string, value any, path int) {
 	switch value := value.(type) {
 	case string:
@@ -172,9 +173,8 @@ func (s *scale) member(name string, value any, path int) {
 	}
 }
 
-// targets weighs what is referred to by where it is. The library may look at all of it once more for each such reference, and does for
-// those to places where schemas usually are not. $defs and definitions are not in one another, so that those together are at most
-// the whole.
+// targets adds the cost of references by location. For each reference to an unusual place, the library may process the
+// whole target again. $defs and definitions are not nested in one another, so that together they are at most the whole.
 func (s *scale) targets() int {
 	n := 0
 	seen := map[string]bool{}
@@ -194,7 +194,7 @@ func (s *scale) targets() int {
 		switch shared := len(steps) == 2 && (steps[0] == "$defs" || steps[0] == "definitions"); {
 		case s.ids.within > 0: // it may be relative to any of them
 			n += weightOfTarget + s.located()
-		case shared && (steps[0] == "definitions" || !s.oldDraft): // where schemas usually are
+		case shared && (steps[0] == "definitions" || !s.oldDraft): // the usual places
 		case shared:
 			n += weightOfTarget
 		case base != "":
@@ -208,7 +208,7 @@ func (s *scale) targets() int {
 	return n
 }
 
-// stepsOf returns where a reference begins, and the JSON pointer that it goes on by, with its steps: none, if that is none.
+// stepsOf returns the beginning of a reference, and the steps of its JSON pointer, if any.
 func stepsOf(ref string) (base, pointer string, steps []string) {
 	base, fragment, _ := strings.Cut(ref, "#")
 	pointer, err := url.PathUnescape(fragment)
@@ -234,15 +234,14 @@ func leadsToData(ref string) bool {
 	return false
 }
 
-// isIndexByAnotherName reports whether the library takes a step of a JSON pointer for the index of an element that has a shorter one.
-// It would compile the element once for each of them. RFC 6901 has no such indices.
+// isIndexByAnotherName reports whether the library accepts a step of a JSON pointer as an alias of a shorter index. It
+// would compile the element once for each alias. RFC 6901 does not allow such indices.
 func isIndexByAnotherName(step string) bool {
 	i, err := strconv.Atoi(step)
 	return err == nil && strconv.Itoa(i) != step
 }
 
-// follow returns what is where the steps of a JSON pointer lead to, or nil. It reports whether it came by an element that it has been given
-// another name of, and goes no further.
+// follow returns the value at the steps of a JSON pointer, or nil. It stops at an alias of an index, and reports that.
 func follow(v any, steps []string) (target any, aliased bool) {
 	for _, step := range steps {
 		switch in := v.(type) {
@@ -264,10 +263,10 @@ func follow(v any, steps []string) (target any, aliased bool) {
 	return v, false
 }
 
-// folding is in regular expressions for which case does not matter.
+// folding is in case-insensitive regular expressions.
 var folding = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
 
-// weightOfPattern returns the weight of a regular expression. It parses only what is light enough as text.
+// weightOfPattern returns the cost of a regular expression. It parses only one that is short enough.
 func weightOfPattern(text string, most int) int {
 	size := len(text) + bytesOfClass*(strings.Count(text, `\p`)+strings.Count(text, `\P`))
 	if wide := strings.Contains(text, `\x`) || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }); wide && folding.MatchString(text) {
@@ -277,13 +276,13 @@ func weightOfPattern(text string, most int) int {
 	if n > most {
 		return n
 	}
-	if re, err := syntax.Parse(text, syntax.Perl); err == nil { // those that are not of Go are not compiled
+	if re, err := syntax.Parse(text, syntax.Perl); err == nil { // invalid Go patterns are not compiled
 		n = max(n, 1+partsOf(re)/partsOfPattern)
 	}
 	return n
 }
 
-// partsOf returns how many parts a regular expression has when what is repeated is written out.
+// partsOf returns the number of parts of a regular expression after its repetitions are expanded.
 func partsOf(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {
