@@ -8,16 +8,16 @@ func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 	case *pb.CallToolRequest:
 		return c.With(c.Method, &pb.CallToolRequest{
 			Context: r.GetContext(), Name: r.GetName(), Arguments: r.GetArguments(), Extra: r.GetExtra(),
-			InputResponses: answers, State: state,
+			InputResponses: answers, RequestState: state,
 		})
 	case *pb.ReadResourceRequest:
 		return c.With(c.Method, &pb.ReadResourceRequest{
-			Context: r.GetContext(), Uri: r.GetUri(), Extra: r.GetExtra(), InputResponses: answers, State: state,
+			Context: r.GetContext(), Uri: r.GetUri(), Extra: r.GetExtra(), InputResponses: answers, RequestState: state,
 		})
 	case *pb.GetPromptRequest:
 		return c.With(c.Method, &pb.GetPromptRequest{
 			Context: r.GetContext(), Name: r.GetName(), Arguments: r.GetArguments(), Extra: r.GetExtra(),
-			InputResponses: answers, State: state,
+			InputResponses: answers, RequestState: state,
 		})
 	}
 	return c
@@ -27,15 +27,15 @@ func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 func IsRetry(r Request) bool {
 	in, ok := r.(interface {
 		GetInputResponses() map[string]*pb.InputResponse
-		GetState() []byte
+		GetRequestState() []byte
 	})
-	return ok && (len(in.GetInputResponses()) > 0 || in.GetState() != nil)
+	return ok && (len(in.GetInputResponses()) > 0 || in.GetRequestState() != nil)
 }
 
 // State returns the request state of a request, or nil.
 func State(r Request) []byte {
-	if s, ok := r.(interface{ GetState() []byte }); ok {
-		return s.GetState()
+	if s, ok := r.(interface{ GetRequestState() []byte }); ok {
+		return s.GetRequestState()
 	}
 	return nil
 }
@@ -44,10 +44,10 @@ func State(r Request) []byte {
 func SetState(r Request, state []byte) {
 	switch r := r.(type) {
 	case *pb.CallToolRequest:
-		r.State = state
+		r.RequestState = state
 	case *pb.ReadResourceRequest:
-		r.State = state
+		r.RequestState = state
 	case *pb.GetPromptRequest:
-		r.State = state
+		r.RequestState = state
 	}
 }

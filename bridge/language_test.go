@@ -101,9 +101,6 @@ const maxColumns = 120
 
 func TestDocumentationHasShortLinesAndCells(t *testing.T) {
 	for _, name := range repositoryFiles(t, ".md") {
-		if strings.HasPrefix(name, "proto/") { // its lines are as long as those of the .proto files
-			continue
-		}
 		fenced := false
 		eachLine(t, name, func(n int, line string) {
 			if strings.HasPrefix(line, "```") {

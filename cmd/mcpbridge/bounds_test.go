@@ -123,7 +123,7 @@ func (p *listedPlugin) ListTools(context.Context, *pb.ListToolsRequest) (*pb.Lis
 
 func (*listedPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	n, _ := strconv.Atoi(string(rawjson.Get(req.GetArguments(), "state")))
-	needs := &pb.InputRequired{State: make([]byte, n)}
+	needs := &pb.InputRequired{RequestState: make([]byte, n)}
 	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
 }
 

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
@@ -48,6 +49,7 @@ type shop struct {
 	schema    string        // the arguments of `buy`, if not buySchema
 	mu        sync.Mutex
 	caller    *pb.CallContext
+	version   int32 // of the contract, if another
 }
 
 // startShop serves a shop, and returns its address.
@@ -74,9 +76,10 @@ func startShop(t *testing.T) (*shop, string) {
 
 func text(s string) *string { return &s }
 
-func (*shop) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
+func (s *shop) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	return &pb.DiscoverResponse{
-		ServerInfo: &pb.Implementation{Name: "shop", Version: "1"}, Instructions: text("Buy\x1b[31m something."),
+		ContractVersion: cmp.Or(s.version, bridge.ContractVersion),
+		ServerInfo:      &pb.Implementation{Name: "shop", Version: "1"}, Instructions: text("Buy\x1b[31m something."),
 		Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{}, Completions: &pb.Capability{},
 		},
@@ -132,7 +135,8 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})
 	}
 	ask := func(req *pb.InputRequest) error {
-		needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{"q": req}, State: []byte("s")}
+		req.Key = "q"
+		needs := &pb.InputRequired{InputRequests: []*pb.InputRequest{req}, RequestState: []byte("s")}
 		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
 	}
 	elicit := func(e *pb.ElicitRequest) error {
@@ -254,7 +258,7 @@ func (*shop) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamingServ
 func (*shop) Complete(_ context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
 	value := req.GetArgument().GetValue()
 	return &pb.CompleteResponse{Completion: &pb.Completion{
-		Values: []string{value + "ind", value + "ey" + req.GetCompletionContext().GetArguments()["price"]},
+		Values: []string{value + "ind", value + "ey" + req.GetArgumentContext().GetArguments()["price"]},
 	}}, nil
 }
 
@@ -870,6 +874,18 @@ func TestAnswerToAWholeFormOrPage(t *testing.T) {
 	}
 	if got := runCommand(t, "", "call", shop, "visit", "--answer", "accept"); got.code != problem.ExitUsage || !strings.Contains(got.stderr, "/accept, /decline or /cancel") {
 		t.Errorf("it said %+v", got)
+	}
+}
+
+// A backend of another version of the contract is refused, on the terminal as well as in the log.
+func TestCallOfAnotherContractVersion(t *testing.T) {
+	s, shop := startShop(t)
+	s.version = 1
+	const want = "was built with version 1 of the contract, and this mcpbridge has version 2: update its SDK, or its stubs with mcpbridge proto DIR"
+	for _, args := range [][]string{{"call", shop, "order"}, {"list", shop}} {
+		if got := runCommand(t, "", args...); got.code == problem.ExitOK || !strings.Contains(got.stderr, want) {
+			t.Errorf("%v: it said %+v", args, got)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -29,7 +30,7 @@ type tellingPlugin struct{ sizedPlugin }
 
 func (*tellingPlugin) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	yes := true
-	return &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: &yes}}}, nil
+	return &pb.DiscoverResponse{ContractVersion: bridge.ContractVersion, Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: &yes}}}, nil
 }
 
 func (p *tellingPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {

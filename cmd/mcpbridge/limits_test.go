@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
@@ -161,7 +162,7 @@ type sizedPlugin struct {
 }
 
 func (*sizedPlugin) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
-	return &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}, nil
+	return &pb.DiscoverResponse{ContractVersion: bridge.ContractVersion, Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}, nil
 }
 
 func (*sizedPlugin) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {

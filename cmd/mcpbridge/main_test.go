@@ -464,8 +464,9 @@ type sayer struct {
 
 func (sayer) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	return &pb.DiscoverResponse{
-		ServerInfo:   &pb.Implementation{Name: "sayer", Version: "1"},
-		Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+		ContractVersion: bridge.ContractVersion,
+		ServerInfo:      &pb.Implementation{Name: "sayer", Version: "1"},
+		Capabilities:    &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
 	}, nil
 }
 

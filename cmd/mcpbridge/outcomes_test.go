@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -27,7 +28,7 @@ type wrong struct {
 }
 
 func (wrong) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
-	return &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}, nil
+	return &pb.DiscoverResponse{ContractVersion: bridge.ContractVersion, Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}, nil
 }
 
 func (wrong) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
@@ -39,7 +40,7 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 		return &pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{StructuredContent: []byte(structured)}}}
 	}
 	asks := func(state []byte) *pb.CallToolResponse {
-		return &pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: &pb.InputRequired{State: state}}}
+		return &pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: &pb.InputRequired{RequestState: state}}}
 	}
 	switch r.GetName() {
 	case "no result":

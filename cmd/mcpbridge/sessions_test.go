@@ -62,11 +62,11 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 	}
 	t.Cleanup(func() { conn.Close() })
 	return r, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error) {
-		req := &pb.CallToolRequest{Name: "ask", Arguments: []byte("{}"), State: asked.GetState(), Context: &pb.CallContext{
+		req := &pb.CallToolRequest{Name: "ask", Arguments: []byte("{}"), RequestState: asked.GetRequestState(), Context: &pb.CallContext{
 			ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}},
 		}}
-		for key := range asked.GetRequests() {
-			req.InputResponses = map[string]*pb.InputResponse{key: {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+		for _, q := range asked.GetInputRequests() {
+			req.InputResponses = map[string]*pb.InputResponse{q.GetKey(): {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 				Action: "decline",
 			}}}}
 		}

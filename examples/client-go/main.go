@@ -89,9 +89,9 @@ func call(ctx context.Context, mcp pb.McpServiceClient, name, arguments string) 
 		case event.GetProgress() != nil:
 			fmt.Println("progress", event.GetProgress().GetProgress(), "of", event.GetProgress().GetTotal())
 		case event.GetInputRequired() != nil: // the call is over; made again with the answers and the state, it goes on
-			req.State, req.InputResponses = event.GetInputRequired().State, map[string]*pb.InputResponse{}
-			for key, question := range event.GetInputRequired().GetRequests() {
-				req.InputResponses[key] = answer(question)
+			req.RequestState, req.InputResponses = event.GetInputRequired().RequestState, map[string]*pb.InputResponse{}
+			for _, question := range event.GetInputRequired().GetInputRequests() {
+				req.InputResponses[question.GetKey()] = answer(question)
 			}
 			stream, err = mcp.CallTool(ctx, req)
 		case event.GetResult() != nil:

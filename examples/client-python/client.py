@@ -46,8 +46,8 @@ def call(name: str, arguments: str = "", **answers: object) -> None:
                 print(f"progress {event.progress.progress:g} of {event.progress.total:g}")
             case "input_required":  # The call is over; made again with the answers and the state, it goes on.
                 asked = event.input_required
-                state = asked.state if asked.HasField("state") else None
-                call(name, arguments, state=state, input_responses={key: answer(q) for key, q in asked.requests.items()})
+                state = asked.request_state if asked.HasField("request_state") else None
+                call(name, arguments, request_state=state, input_responses={q.key: answer(q) for q in asked.input_requests})
             case "result":
                 for block in event.result.content:
                     print(block.text.text)  # or image, audio, resource, resource_link

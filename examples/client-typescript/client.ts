@@ -51,8 +51,8 @@ async function call(name: string, args: string, answers: Partial<v1.CallToolRequ
     if (event?.$case === "inputRequired") {
       // The call is over; made again with the answers and the state, it goes on.
       const inputResponses: Record<string, InputResponse> = {};
-      for (const [key, question] of Object.entries(event.value.requests)) inputResponses[key] = await answer(question);
-      return call(name, args, { state: event.value.state, inputResponses });
+      for (const question of event.value.inputRequests) inputResponses[question.key] = await answer(question);
+      return call(name, args, { requestState: event.value.requestState, inputResponses });
     }
     if (event?.$case !== "result") continue;
     // Or image, audio, resource, resourceLink.

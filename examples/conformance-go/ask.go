@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -15,16 +16,19 @@ import (
 // know by then goes into the state. The answers are not to be trusted, so one that is missing, or of another kind than was
 // asked for, is asked for again. Whether the client can be asked at all, the bridge knows.
 
-// needs is what is asked of the client, by key. The state is absent if it is empty.
-func needs(state string, requests map[string]*pb.InputRequest) *pb.InputRequired {
-	n := &pb.InputRequired{Requests: requests}
+// needs is what is asked of the client. The state is absent if it is empty.
+func needs(state string, requests ...*pb.InputRequest) *pb.InputRequired {
+	n := &pb.InputRequired{InputRequests: requests}
 	if state != "" {
-		n.State = []byte(state)
+		n.RequestState = []byte(state)
 	}
 	return n
 }
 
-type requests = map[string]*pb.InputRequest
+func keyed(key string, r *pb.InputRequest) *pb.InputRequest {
+	r.Key = key
+	return r
+}
 
 func form(message, schema string) *pb.InputRequest {
 	f := &pb.ElicitForm{Message: message, RequestedSchema: schema}
@@ -106,7 +110,7 @@ func asksForm(key, schema string) func(*call) error {
 		if e := c.GetInputResponses()[key].GetElicit(); e != nil {
 			return c.finish(text("Elicitation completed: " + said(e)))
 		}
-		return c.need(needs("", requests{key: form("Please fill in this form", schema)}))
+		return c.need(needs("", keyed(key, form("Please fill in this form", schema))))
 	}
 }
 
@@ -118,7 +122,7 @@ func elicitation(c *call) error {
 	if err := c.arguments(&args); err != nil {
 		return err
 	}
-	return c.need(needs("", requests{"user": form(args.Message, addressForm)}))
+	return c.need(needs("", keyed("user", form(args.Message, addressForm))))
 }
 
 func sampling(c *call) error {
@@ -129,13 +133,13 @@ func sampling(c *call) error {
 	if err := c.arguments(&args); err != nil {
 		return err
 	}
-	return c.need(needs("", requests{"model": model(args.Prompt, 100)}))
+	return c.need(needs("", keyed("model", model(args.Prompt, 100))))
 }
 
 func greet(c *call) error {
 	e := c.GetInputResponses()["user_name"].GetElicit()
 	if e == nil {
-		return c.need(needs("", requests{"user_name": form("What is your name?", nameForm)}))
+		return c.need(needs("", keyed("user_name", form("What is your name?", nameForm))))
 	}
 	name, ok := field(e, "name")
 	if !ok {
@@ -147,7 +151,7 @@ func greet(c *call) error {
 func capital(c *call) error {
 	m := c.GetInputResponses()["capital_question"].GetCreateMessage()
 	if m == nil {
-		return c.need(needs("", requests{"capital_question": model("What is the capital of France?", 100)}))
+		return c.need(needs("", keyed("capital_question", model("What is the capital of France?", 100))))
 	}
 	return c.finish(text("The model says: " + spoken(m)))
 }
@@ -155,7 +159,7 @@ func capital(c *call) error {
 func folders(c *call) error {
 	r := c.GetInputResponses()["client_roots"].GetListRoots()
 	if r == nil {
-		return c.need(needs("", requests{"client_roots": roots()}))
+		return c.need(needs("", keyed("client_roots", roots())))
 	}
 	return c.finish(text("The client works in: " + uris(r)))
 }
@@ -172,11 +176,11 @@ func uris(r *pb.ListRootsResult) string {
 func confirm(c *call) error {
 	const asked = "asked to confirm"
 	e := c.GetInputResponses()["confirm"].GetElicit()
-	if e == nil || c.State == nil {
-		return c.need(needs(asked, requests{"confirm": form("Please confirm", confirmForm)}))
+	if e == nil || c.RequestState == nil {
+		return c.need(needs(asked, keyed("confirm", form("Please confirm", confirmForm))))
 	}
-	if string(c.GetState()) != asked {
-		return status.Errorf(codes.InvalidArgument, "the state is %q, and was %q", c.GetState(), asked)
+	if string(c.GetRequestState()) != asked {
+		return status.Errorf(codes.InvalidArgument, "the state is %q, and was %q", c.GetRequestState(), asked)
 	}
 	return c.finish(text("state-ok: " + said(e)))
 }
@@ -185,12 +189,9 @@ func askAll(c *call) error {
 	name, ok := field(c.GetInputResponses()["user_name"].GetElicit(), "name")
 	greeting := c.GetInputResponses()["greeting"].GetCreateMessage()
 	where := c.GetInputResponses()["client_roots"].GetListRoots()
-	if !ok || greeting == nil || where == nil || c.State == nil {
-		return c.need(needs("asked all", requests{
-			"user_name":    form("What is your name?", nameForm),
-			"greeting":     model("Generate a greeting", 50),
-			"client_roots": roots(),
-		}))
+	if !ok || greeting == nil || where == nil || c.RequestState == nil {
+		return c.need(needs("asked all", keyed("user_name", form("What is your name?", nameForm)),
+			keyed("greeting", model("Generate a greeting", 50)), keyed("client_roots", roots())))
 	}
 	return c.finish(text(fmt.Sprintf("%s %s, you work in %s", spoken(greeting), name, uris(where))))
 }
@@ -203,8 +204,8 @@ type journey struct {
 
 func askTwice(c *call) error {
 	var j journey
-	if c.State != nil {
-		if err := json.Unmarshal(c.GetState(), &j); err != nil {
+	if c.RequestState != nil {
+		if err := json.Unmarshal(c.GetRequestState(), &j); err != nil {
 			return status.Errorf(codes.InvalidArgument, "state: %v", err)
 		}
 	}
@@ -227,26 +228,24 @@ func (c *call) travel(j journey, key string, r *pb.InputRequest) error {
 	if err != nil {
 		return err
 	}
-	return c.need(needs(string(state), requests{key: r}))
+	return c.need(needs(string(state), keyed(key, r)))
 }
 
 func askPossible(c *call) error {
 	can := c.GetContext().GetClientCapabilities()
-	all := requests{}
+	var all []*pb.InputRequest
 	if can.GetElicitation() != nil {
-		all["user_name"] = form("What is your name?", nameForm)
+		all = append(all, keyed("user_name", form("What is your name?", nameForm)))
 	}
 	if can.GetSampling() != nil {
-		all["capital_question"] = model("What is the capital of France?", 100)
+		all = append(all, keyed("capital_question", model("What is the capital of France?", 100)))
 	}
 	if can.GetRoots() != nil {
-		all["client_roots"] = roots()
+		all = append(all, keyed("client_roots", roots()))
 	}
-	for key := range c.GetInputResponses() {
-		delete(all, key)
-	}
+	all = slices.DeleteFunc(all, func(r *pb.InputRequest) bool { return c.GetInputResponses()[r.GetKey()] != nil })
 	if len(all) == 0 {
 		return c.finish(text(fmt.Sprintf("The client answered %d questions.", len(c.GetInputResponses()))))
 	}
-	return c.need(needs("", all))
+	return c.need(needs("", all...))
 }

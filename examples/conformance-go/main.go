@@ -63,8 +63,9 @@ type server struct {
 
 func (*server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	return &pb.DiscoverResponse{
-		ServerInfo:   &pb.Implementation{Name: "conformance-go", Version: "1"},
-		Instructions: proto.String("Answers the official MCP conformance suite."),
+		ContractVersion: 2,
+		ServerInfo:      &pb.Implementation{Name: "conformance-go", Version: "1"},
+		Instructions:    proto.String("Answers the official MCP conformance suite."),
 		Capabilities: &pb.ServerCapabilities{
 			Tools:       &pb.ToolsCapability{ListChanged: proto.Bool(true)},
 			Resources:   &pb.ResourcesCapability{Subscribe: proto.Bool(true)},

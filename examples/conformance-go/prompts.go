@@ -49,8 +49,8 @@ var prompts = []prompt{
 		func(req *pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) {
 			e := req.GetInputResponses()["user_context"].GetElicit()
 			if e == nil {
-				return nil, needs("", requests{"user_context": form("What context should the prompt use?",
-					`{"type":"object","properties":{"context":{"type":"string"}},"required":["context"]}`)})
+				return nil, needs("", keyed("user_context", form("What context should the prompt use?",
+					`{"type":"object","properties":{"context":{"type":"string"}},"required":["context"]}`)))
 			}
 			return []*pb.ContentBlock{text("Use this context: " + said(e))}, nil
 		},
@@ -120,9 +120,9 @@ var completions = map[string][]string{
 }
 
 func (s *server) Complete(_ context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
-	named := func(p prompt) bool { return p.name == req.GetRef().GetPrompt().GetName() }
-	if req.GetRef().GetPrompt() != nil && !slices.ContainsFunc(s.prompts(), named) {
-		return nil, status.Errorf(codes.NotFound, "there is no prompt %q", req.GetRef().GetPrompt().GetName())
+	named := func(p prompt) bool { return p.name == req.GetReference().GetPrompt().GetName() }
+	if req.GetReference().GetPrompt() != nil && !slices.ContainsFunc(s.prompts(), named) {
+		return nil, status.Errorf(codes.NotFound, "there is no prompt %q", req.GetReference().GetPrompt().GetName())
 	}
 	c := &pb.Completion{HasMore: proto.Bool(false)}
 	for _, value := range completions[req.GetArgument().GetName()] {

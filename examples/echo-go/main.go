@@ -69,8 +69,9 @@ type server struct {
 
 func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	return &pb.DiscoverResponse{
-		ServerInfo:   &pb.Implementation{Name: "echo-go", Version: "1"},
-		Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+		ContractVersion: 2,
+		ServerInfo:      &pb.Implementation{Name: "echo-go", Version: "1"},
+		Capabilities:    &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
 	}, nil
 }
 
@@ -136,8 +137,8 @@ func ask(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolR
 		}
 		elicit := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: form}}
 		needs := &pb.InputRequired{
-			Requests: map[string]*pb.InputRequest{"name": {Request: &pb.InputRequest_Elicit{Elicit: elicit}}},
-			State:    []byte("asked"),
+			InputRequests: []*pb.InputRequest{{Key: "name", Request: &pb.InputRequest_Elicit{Elicit: elicit}}},
+			RequestState:  []byte("asked"),
 		}
 		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
 	}

@@ -310,8 +310,8 @@ func (k *kit) survey(ctx context.Context, _ none) (string, error) {
 
 // Questions in messages of the contract, exactly these.
 
-func form(message, field string) *pb.InputRequest {
-	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+func form(key, message, field string) *pb.InputRequest {
+	return &pb.InputRequest{Key: key, Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
 		Message: message, RequestedSchema: `{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`,
 	}}}}}
 }
@@ -328,13 +328,13 @@ func ask(ctx context.Context, _ raw) (string, error) {
 	}
 	switch a := in["name"].GetElicit(); {
 	case a == nil:
-		return "", mcpbridge.Require(ctx, &pb.InputRequired{Requests: map[string]*pb.InputRequest{"name": form("who are you?", "name")}})
+		return "", mcpbridge.Require(ctx, &pb.InputRequired{InputRequests: []*pb.InputRequest{form("name", "who are you?", "name")}})
 	case !accepted(a):
 		return fmt.Sprintf("the user said %v", a.GetAction()), nil
 	default:
 		return "", mcpbridge.Require(ctx, &pb.InputRequired{
-			State:    append([]byte("name="), a.GetContent()...),
-			Requests: map[string]*pb.InputRequest{"right": form("is that right?", "yes")},
+			RequestState:  append([]byte("name="), a.GetContent()...),
+			InputRequests: []*pb.InputRequest{form("right", "is that right?", "yes")},
 		})
 	}
 }
@@ -342,12 +342,12 @@ func ask(ctx context.Context, _ raw) (string, error) {
 func many(ctx context.Context, _ none) (string, error) {
 	in := mcpbridge.Responses(ctx)
 	if len(in) == 0 {
-		return "", mcpbridge.Require(ctx, &pb.InputRequired{Requests: map[string]*pb.InputRequest{
-			"form": form("q", "a"),
-			"model": {Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
+		return "", mcpbridge.Require(ctx, &pb.InputRequired{InputRequests: []*pb.InputRequest{
+			form("form", "q", "a"),
+			{Key: "model", Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
 				MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: "user", Content: []*pb.ContentBlock{mcpbridge.Text("2+2?")}}},
 			}}},
-			"roots": {Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
+			{Key: "roots", Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
 		}})
 	}
 	return fmt.Sprintf("form=%s model=%s roots=%d", in["form"].GetElicit().GetContent(),
@@ -361,7 +361,7 @@ func prompt(ctx context.Context, in struct {
 	if in.X == nil {
 		a := mcpbridge.Responses(ctx)["x"].GetElicit()
 		if !accepted(a) {
-			return "", mcpbridge.Require(ctx, &pb.InputRequired{Requests: map[string]*pb.InputRequest{"x": form("which x?", "x")}})
+			return "", mcpbridge.Require(ctx, &pb.InputRequired{InputRequests: []*pb.InputRequest{form("x", "which x?", "x")}})
 		}
 		in.X = proto.String(a.GetContent())
 	}

@@ -61,14 +61,16 @@ async def add(name: str, **_: Any) -> str:
 async def ask(ctx: Context, **_: Any) -> str | v1.InputRequired:
     await ctx.progress(1)
     answers = ctx.request.input_responses
-    if ctx.state:
-        return f"{ctx.state.decode()} {answers['right'].elicit.content}"
+    if ctx.request_state:
+        return f"{ctx.request_state.decode()} {answers['right'].elicit.content}"
     if "name" not in answers:
-        return v1.InputRequired(requests={"name": form("who are you?", "name")})
+        return v1.InputRequired(input_requests=[form("name", "who are you?", "name")])
     name = answers["name"].elicit
     if name.action != "accept":
         return f"the user said {name.action}"
-    return v1.InputRequired(requests={"right": form("is that right?", "yes")}, state=f"name={name.content}".encode())
+    return v1.InputRequired(
+        input_requests=[form("right", "is that right?", "yes")], request_state=f"name={name.content}".encode()
+    )
 
 
 @tool
@@ -135,11 +137,11 @@ async def many(ctx: Context, **_: Any) -> str | v1.InputRequired:
         message = v1.SamplingMessage(role="user", content=[question])
         model = v1.CreateMessageRequest(max_tokens=10, messages=[message])
         return v1.InputRequired(
-            requests={
-                "form": form("q", "a"),
-                "model": v1.InputRequest(create_message=model),
-                "roots": v1.InputRequest(list_roots=v1.ListRootsRequest()),
-            }
+            input_requests=[
+                form("form", "q", "a"),
+                v1.InputRequest(key="model", create_message=model),
+                v1.InputRequest(key="roots", list_roots=v1.ListRootsRequest()),
+            ]
         )
     content = answers["form"].elicit.content
     said = answers["model"].create_message.content[0].text.text
@@ -251,9 +253,9 @@ async def who(ctx: Context, **_: Any) -> str:
     )
 
 
-def form(message: str, name: str) -> v1.InputRequest:
+def form(key: str, message: str, name: str) -> v1.InputRequest:
     schema = f'{{"type":"object","properties":{{"{name}":{{"type":"string"}}}},"required":["{name}"]}}'
-    return v1.InputRequest(elicit=v1.ElicitRequest(form=v1.ElicitForm(message=message, requested_schema=schema)))
+    return v1.InputRequest(key=key, elicit=v1.ElicitRequest(form=v1.ElicitForm(message=message, requested_schema=schema)))
 
 
 # Resources and prompts.
@@ -274,7 +276,7 @@ async def p(ctx: Context, x: str | None = None) -> str | v1.InputRequired:
     if x is None:
         answers = ctx.request.input_responses
         if "x" not in answers or answers["x"].elicit.action != "accept":
-            return v1.InputRequired(requests={"x": form("which x?", "x")})
+            return v1.InputRequired(input_requests=[form("x", "which x?", "x")])
         x = answers["x"].elicit.content
     return f"x is {x}"
 

@@ -35,9 +35,9 @@ function tool(name: string, handler: (args: any, ctx: Context<CallToolRequest>) 
 
 // Questions in messages of the contract.
 
-function form(message: string, field: string) {
+function form(key: string, message: string, field: string) {
   const requestedSchema = `{"type":"object","properties":{"${field}":{"type":"string"}},"required":["${field}"]}`;
-  return { request: { $case: "elicit", value: { mode: { $case: "form", value: { message, requestedSchema } } } } } as const;
+  return { key, request: { $case: "elicit", value: { mode: { $case: "form", value: { message, requestedSchema } } } } } as const;
 }
 
 function elicited(answer: InputResponse | undefined) {
@@ -54,13 +54,13 @@ tool("add", ({ name }) => {
 tool("ask", async (_, ctx) => {
   await ctx.progress(1);
   const { right, name } = ctx.request.inputResponses;
-  if (ctx.state) return `${Buffer.from(ctx.state).toString()} ${elicited(right)?.content}`;
-  if (!name) return inputRequired({ requests: { name: form("who are you?", "name") } });
+  if (ctx.requestState) return `${Buffer.from(ctx.requestState).toString()} ${elicited(right)?.content}`;
+  if (!name) return inputRequired({ inputRequests: [form("name", "who are you?", "name")] });
   const said = elicited(name);
   if (said?.action !== "accept") return `the user said ${said?.action}`;
   return inputRequired({
-    requests: { right: form("is that right?", "yes") },
-    state: Buffer.from(`name=${said.content}`),
+    inputRequests: [form("right", "is that right?", "yes")],
+    requestState: Buffer.from(`name=${said.content}`),
   });
 });
 
@@ -126,11 +126,11 @@ tool("many", (_, ctx) => {
   if (!filled) {
     const question = { role: "user", content: [{ block: { $case: "text" as const, value: { text: "2+2?" } } }] };
     return inputRequired({
-      requests: {
-        form: form("q", "a"),
-        model: { request: { $case: "createMessage", value: { maxTokens: 10, messages: [question] } } },
-        roots: { request: { $case: "listRoots", value: {} } },
-      },
+      inputRequests: [
+        form("form", "q", "a"),
+        { key: "model", request: { $case: "createMessage", value: { maxTokens: 10, messages: [question] } } },
+        { key: "roots", request: { $case: "listRoots", value: {} } },
+      ],
     });
   }
   const block = model?.response?.$case === "createMessage" ? model.response.value.content[0]?.block : undefined;
@@ -232,7 +232,7 @@ a.resource("test://{id}", { name: "t" }, ({ id }) => {
 a.prompt("p", { arguments: { x: z.string().optional() }, complete: { x: (typed) => [`${typed}!`] } }, ({ x }, ctx) => {
   if (x === undefined) {
     const said = elicited(ctx.request.inputResponses.x);
-    if (said?.action !== "accept") return inputRequired({ requests: { x: form("which x?", "x") } });
+    if (said?.action !== "accept") return inputRequired({ inputRequests: [form("x", "which x?", "x")] });
     x = said.content;
   }
   return `x is ${x}`;

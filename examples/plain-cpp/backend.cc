@@ -28,6 +28,7 @@ class Backend final : public McpService::Service {  // What is not here is UNIMP
     out->mutable_server_info()->set_name("plain");
     out->mutable_server_info()->set_version("1");
     out->mutable_capabilities()->mutable_tools();
+    out->set_contract_version(2);
     return Status::OK;
   }
 
@@ -77,7 +78,7 @@ std::string variable(const char* name) {
 int main() {
   if (variable("MCPBRIDGE_PLUGIN") != "mcpbridge.v1") quit("this is a backend for mcpbridge; run: mcpbridge run -- ./backend");
   if (("," + variable("PLUGIN_PROTOCOL_VERSIONS") + ",").find(",1,") == std::string::npos)
-    quit("the host does not speak version 1 of the contract");
+    quit("the host does not support version 1 of the plugin protocol");
   signal(SIGINT, SIG_IGN);  // The terminal sends it to the bridge, too.
   sigset_t terminate;       // Blocked before there are threads, so that the main one can wait for it.
   sigemptyset(&terminate);

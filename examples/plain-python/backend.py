@@ -17,7 +17,8 @@ from mcpbridge.v1 import capability_pb2, common_pb2, service_pb2, service_pb2_gr
 class Backend(service_pb2_grpc.McpServiceServicer):  # What is not here is UNIMPLEMENTED.
     def Discover(self, request, context):
         has = capability_pb2.ServerCapabilities(tools=capability_pb2.ToolsCapability())
-        return service_pb2.DiscoverResponse(server_info=common_pb2.Implementation(name="plain", version="1"), capabilities=has)
+        info = common_pb2.Implementation(name="plain", version="1")
+        return service_pb2.DiscoverResponse(contract_version=2, server_info=info, capabilities=has)
 
     def ListTools(self, request, context):
         if request.HasField("cursor"):
@@ -46,7 +47,7 @@ launched = env.get("MCPBRIDGE_PLUGIN") == "mcpbridge.v1"
 if not launched and len(sys.argv) != 2:
     sys.exit("this is a backend for mcpbridge; run: mcpbridge run -- python backend.py, or add unix:PATH")
 if launched and "1" not in env["PLUGIN_PROTOCOL_VERSIONS"].split(","):
-    sys.exit("the host does not speak version 1 of the contract")
+    sys.exit("the host does not support version 1 of the plugin protocol")
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.max_receive_message_length", 64 << 20)])

@@ -14,7 +14,8 @@ class Backend < McpService::Service # What is not here is UNIMPLEMENTED.
 
   def discover(_request, _call)
     info = Implementation.new(name: "plain", version: "1")
-    DiscoverResponse.new(server_info: info, capabilities: ServerCapabilities.new(tools: ToolsCapability.new))
+    tools = ServerCapabilities.new(tools: ToolsCapability.new)
+    DiscoverResponse.new(server_info: info, capabilities: tools, contract_version: 2)
   end
 
   def list_tools(request, _call)
@@ -40,7 +41,7 @@ class Controller < Plugin::GRPCController::Service
 end
 
 abort "this is a backend for mcpbridge; run: mcpbridge run -- ruby backend.rb" if ENV["MCPBRIDGE_PLUGIN"] != "mcpbridge.v1"
-abort "the host does not speak version 1 of the contract" unless ENV["PLUGIN_PROTOCOL_VERSIONS"].split(",").include?("1")
+abort "the host does not support version 1 of the plugin protocol" unless ENV["PLUGIN_PROTOCOL_VERSIONS"].split(",").include?("1")
 trap(:INT, "IGNORE") # The terminal sends it to the bridge, too.
 
 credentials = :this_port_is_insecure

@@ -130,7 +130,8 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 }
 
 var discovery = &pb.DiscoverResponse{
-	ServerInfo: &pb.Implementation{Name: "bridgetest", Version: "1", Title: proto.String("Bridge Test")},
+	ContractVersion: bridge.ContractVersion,
+	ServerInfo:      &pb.Implementation{Name: "bridgetest", Version: "1", Title: proto.String("Bridge Test")},
 	Capabilities: &pb.ServerCapabilities{
 		Tools:     &pb.ToolsCapability{ListChanged: proto.Bool(true)},
 		Resources: &pb.ResourcesCapability{ListChanged: proto.Bool(true), Subscribe: proto.Bool(true)},
@@ -142,10 +143,10 @@ var discovery = &pb.DiscoverResponse{
 
 func done(m proto.Message) (*bridge.Result, error) { return &bridge.Result{Complete: m}, nil }
 
-func needs(state string, reqs map[string]*pb.InputRequest) (*bridge.Result, error) {
-	n := &pb.InputRequired{Requests: reqs}
+func needs(state string, reqs ...*pb.InputRequest) (*bridge.Result, error) {
+	n := &pb.InputRequired{InputRequests: reqs}
 	if state != "" {
-		n.State = []byte(state)
+		n.RequestState = []byte(state)
 	}
 	return &bridge.Result{InputRequired: n}, nil
 }
@@ -156,8 +157,8 @@ func Text(format string, args ...any) *pb.CallToolResult {
 }
 
 // Form returns a form elicitation with one field.
-func Form(message, field string) *pb.InputRequest {
-	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+func Form(key, message, field string) *pb.InputRequest {
+	return &pb.InputRequest{Key: key, Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
 		Message: message, RequestedSchema: `{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`,
 	}}}}}
 }
@@ -189,7 +190,7 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 	if !ok {
 		a := r.GetInputResponses()["x"].GetElicit()
 		if a.GetAction() != "accept" {
-			return needs("", map[string]*pb.InputRequest{"x": Form("which x?", "x")})
+			return needs("", Form("x", "which x?", "x"))
 		}
 		x = a.GetContent()
 	}
@@ -300,11 +301,11 @@ var extraTools = map[string]tool{
 		if in := r.GetInputResponses()["name"]; in != nil {
 			return done(Text("%v %d %s", in.GetError().GetReason(), in.GetError().GetCode(), in.GetError().GetMessage()))
 		}
-		return needs("", map[string]*pb.InputRequest{"name": Form("who?", "name")})
+		return needs("", Form("name", "who?", "name"))
 	},
 	// endless requires input in every round.
 	"endless": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		return needs(string(r.GetState())+"x", map[string]*pb.InputRequest{"name": Form("who?", "name")})
+		return needs(string(r.GetRequestState())+"x", Form("name", "who?", "name"))
 	},
 	// broken fails with an error that must be redacted.
 	"broken": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
@@ -315,9 +316,9 @@ var extraTools = map[string]tool{
 		if a := r.GetInputResponses()["page"].GetElicit(); a != nil {
 			return done(Text("visited: %v", a.GetAction()))
 		}
-		return needs("", map[string]*pb.InputRequest{"page": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{
+		return needs("", &pb.InputRequest{Key: "page", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{
 			Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "sign in", Url: "https://example.com/in"}},
-		}}}})
+		}}})
 	},
 	// mustvisit fails with the error that requires a URL elicitation, until it is completed.
 	"mustvisit": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {

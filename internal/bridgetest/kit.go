@@ -62,29 +62,29 @@ var kit = map[string]tool{
 		if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: 1}}); err != nil {
 			return nil, err
 		}
-		if len(r.GetState()) == 0 {
+		if len(r.GetRequestState()) == 0 {
 			a := r.GetInputResponses()["name"].GetElicit()
 			if a.GetAction() != "accept" {
 				if a != nil {
 					return done(Text("the user said %v", a.GetAction()))
 				}
-				return needs("", map[string]*pb.InputRequest{"name": Form("who are you?", "name")})
+				return needs("", Form("name", "who are you?", "name"))
 			}
-			return needs("name="+a.GetContent(), map[string]*pb.InputRequest{"right": Form("is that right?", "yes")})
+			return needs("name="+a.GetContent(), Form("right", "is that right?", "yes"))
 		}
-		return done(Text("%s %s", r.GetState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
+		return done(Text("%s %s", r.GetRequestState(), r.GetInputResponses()["right"].GetElicit().GetContent()))
 	},
 	// many requests all kinds of input at once.
 	"many": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		in := r.GetInputResponses()
 		if len(in) == 0 {
-			return needs("", map[string]*pb.InputRequest{
-				"form": Form("q", "a"),
-				"model": {Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
+			return needs("",
+				Form("form", "q", "a"),
+				&pb.InputRequest{Key: "model", Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
 					MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: "user", Content: Text("2+2?").GetContent()}},
 				}}},
-				"roots": {Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
-			})
+				&pb.InputRequest{Key: "roots", Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
+			)
 		}
 		return done(Text("form=%s model=%s roots=%d", in["form"].GetElicit().GetContent(),
 			in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(), len(in["roots"].GetListRoots().GetRoots())))
@@ -204,7 +204,7 @@ var kit = map[string]tool{
 		}
 		in, asked := r.GetInputResponses()["said"]
 		if !asked {
-			return needs("told", map[string]*pb.InputRequest{"said": Form("Say something.", "value")})
+			return needs("told", Form("said", "Say something.", "value"))
 		}
 		return done(Text("%s", describe(in)))
 	},
@@ -257,17 +257,16 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 		}
 		return json.Unmarshal(form.Value, to)
 	}
-	if r.State == nil {
+	if r.RequestState == nil {
 		state, err := json.Marshal(surveyState{Serial: h.serial.Add(1)})
 		if err != nil {
 			return nil, err
 		}
-		return needs(string(state), map[string]*pb.InputRequest{
-			"name": formOf("What is your name?", `{"type":"string"}`), "age": formOf("How old are you?", `{"type":"integer"}`),
-		})
+		return needs(string(state),
+			formOf("name", "What is your name?", `{"type":"string"}`), formOf("age", "How old are you?", `{"type":"integer"}`))
 	}
 	var s surveyState
-	if err := json.Unmarshal(r.GetState(), &s); err != nil {
+	if err := json.Unmarshal(r.GetRequestState(), &s); err != nil {
 		return nil, bridge.Errorf(codes.InvalidArgument, "the state is not ours: %w", err)
 	}
 	if s.Name == "" {
@@ -281,9 +280,7 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 		if err != nil {
 			return nil, err
 		}
-		return needs(string(state), map[string]*pb.InputRequest{
-			"right": formOf(fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`),
-		})
+		return needs(string(state), formOf("right", fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`))
 	}
 	var right bool
 	if err := answer("right", &right); err != nil {
@@ -293,8 +290,8 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 }
 
 // formOf returns a form elicitation for one value.
-func formOf(message, of string) *pb.InputRequest {
-	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+func formOf(key, message, of string) *pb.InputRequest {
+	return &pb.InputRequest{Key: key, Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
 		Message: message, RequestedSchema: `{"type":"object","properties":{"value":` + of + `},"required":["value"]}`,
 	}}}}}
 }

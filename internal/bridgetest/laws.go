@@ -218,7 +218,7 @@ func (s scenario) play(ctx context.Context, h bridge.Handler) string {
 				call = nil
 			case res.InputRequired != nil && len(answers) > 0:
 				fmt.Fprintln(&out, "needs", text(res.InputRequired))
-				call, answers = call.Retry(answers[0], res.InputRequired.State), answers[1:]
+				call, answers = call.Retry(answers[0], res.InputRequired.RequestState), answers[1:]
 			case res.InputRequired != nil:
 				fmt.Fprintln(&out, "needs", text(res.InputRequired))
 				call = nil
@@ -305,6 +305,6 @@ var scenarios = []scenario{
 	},
 	{name: "complete", calls: []*bridge.Call{{Method: bridge.Complete, Request: &pb.CompleteRequest{
 		Context: caller, Argument: &pb.CompletionArgument{Name: "x", Value: "a"},
-		Ref: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
+		Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
 	}}}},
 }

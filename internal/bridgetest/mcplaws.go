@@ -81,7 +81,7 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		reached[id] = last
 		mu.Unlock()
 		if err == nil && res.InputRequired != nil && !rev.Modern() {
-			for _, req := range res.InputRequired.GetRequests() {
+			for _, req := range res.InputRequired.GetInputRequests() {
 				if bridge.MissingCapabilities(call.Context().GetClientCapabilities(), req) == nil {
 					continue
 				}
@@ -169,15 +169,18 @@ func withKeys(h bridge.Handler, name func(question, key string) string) bridge.H
 		if res.InputRequired == nil {
 			return res, nil
 		}
-		now := round{state: res.InputRequired.State, keys: map[string]string{}}
-		asked := map[string]*pb.InputRequest{}
-		for key, req := range res.InputRequired.GetRequests() {
-			ours := name(text(req), key)
-			now.keys[ours], asked[ours] = key, req
+		now := round{state: res.InputRequired.RequestState, keys: map[string]string{}}
+		var asked []*pb.InputRequest
+		for _, req := range res.InputRequired.GetInputRequests() {
+			req, key := bridge.ShallowCopy(req), req.GetKey()
+			req.Key = ""
+			req.Key = name(text(req), key)
+			now.keys[req.GetKey()] = key
+			asked = append(asked, req)
 		}
 		mu.Lock()
 		rounds[id] = now
 		mu.Unlock()
-		return &bridge.Result{InputRequired: &pb.InputRequired{Requests: asked}}, nil
+		return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: asked}}, nil
 	})
 }

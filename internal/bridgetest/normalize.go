@@ -53,7 +53,7 @@ func withoutChoices(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	switch m := m.(type) {
 	case *pb.DiscoverResponse:
-		m.TtlMs, m.CacheScope, m.Limits = nil, "", nil
+		m.TtlMs, m.CacheScope, m.Limits, m.ContractVersion = nil, "", nil, 0
 		if p := m.GetCapabilities().GetPrompts(); p != nil {
 			p.ListChanged = nil // depends on the program
 		}

@@ -1050,7 +1050,7 @@ func TestOutputIsNotRefusedByAnOldSchema(t *testing.T) {
 }
 
 func TestQuestionsAreNotOutput(t *testing.T) {
-	needs := &pb.InputRequired{State: []byte("s")}
+	needs := &pb.InputRequired{RequestState: []byte("s")}
 	c := New(bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		if call.Method == bridge.ListTools {
 			return &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "f", OutputSchema: returnsInt}}}}, nil

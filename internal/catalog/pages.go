@@ -35,7 +35,7 @@ func pages(res *bridge.Result, err error) (urls []string) {
 		}
 		return urls
 	}
-	for _, req := range res.InputRequired.GetRequests() {
+	for _, req := range res.InputRequired.GetInputRequests() {
 		if page := req.GetElicit().GetUrl(); page != nil {
 			urls = append(urls, page.GetUrl())
 		}

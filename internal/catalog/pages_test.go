@@ -22,9 +22,9 @@ func TestUsersVisitWebPagesOnly(t *testing.T) {
 		"vscode://a/b": false, "//example.com": false, "https:": false, "https:///in": false, "https:alert(1)": false, " https://example.com": false, "": false,
 		"https://example.com/\n": false,
 	} {
-		asks := &bridge.Result{InputRequired: &pb.InputRequired{Requests: map[string]*pb.InputRequest{
-			"form": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}}}},
-			"page": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Url: page}}}}},
+		asks := &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{
+			{Key: "form", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}}}},
+			{Key: "page", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Url: page}}}}},
 		}}}
 		data := append(rawjson.AppendString([]byte(`{"elicitations":[{"mode":"url","url":"https://example.com"},5,{"url":`), page), "}]}"...)
 		fails := &bridge.Error{Code: codes.FailedPrecondition, Message: "visit it", RPC: &pb.JsonRpcError{Code: -32042, Data: string(data)}}

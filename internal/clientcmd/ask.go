@@ -2,12 +2,10 @@ package clientcmd
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/mcpbridge/mcpbridge/internal/problem"
-	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -47,32 +45,14 @@ func (c *client) newAsker(ctx context.Context) (*asker, error) {
 // answer answers everything that a call needs.
 func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string]*pb.InputResponse, error) {
 	answers := map[string]*pb.InputResponse{}
-	for _, key := range inOrder(needs) {
-		res, err := a.one(ctx, needs.GetRequests()[key])
+	for _, req := range needs.GetInputRequests() {
+		res, err := a.one(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		answers[key] = res
+		answers[req.GetKey()] = res
 	}
 	return answers, nil
-}
-
-// inOrder returns the keys of requests in the order in which the backend made them. A map has none, but the state of
-// our SDKs has; those of other servers are in the order of their keys.
-func inOrder(needs *pb.InputRequired) []string {
-	keys := slices.Sorted(maps.Keys(needs.GetRequests()))
-	if rawjson.Check(needs.GetState()) != nil {
-		return keys
-	}
-	var asked []string
-	for raw := range rawjson.Elements(rawjson.Get(needs.GetState(), "asked")) {
-		key, _ := rawjson.String(raw)
-		asked = append(asked, key)
-	}
-	if slices.Equal(slices.Sorted(slices.Values(asked)), keys) {
-		return asked
-	}
-	return keys
 }
 
 func (a *asker) one(ctx context.Context, req *pb.InputRequest) (*pb.InputResponse, error) {

@@ -43,7 +43,7 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		if err != nil {
 			return nil, err
 		}
-		call = call.Retry(answers, res.InputRequired.State)
+		call = call.Retry(answers, res.InputRequired.RequestState)
 	}
 	return nil, &problem.Error{
 		Exit: problem.ExitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what), Why: fmt.Sprintf("it was answered %d times", maxRounds),

@@ -123,9 +123,9 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.CompleteRequest{Context: c.caller, Ref: ref, Argument: &pb.CompletionArgument{Name: name, Value: prefix}}
+	req := &pb.CompleteRequest{Context: c.caller, Reference: ref, Argument: &pb.CompletionArgument{Name: name, Value: prefix}}
 	if len(known) > 0 {
-		req.CompletionContext = &pb.CompletionContext{Arguments: known}
+		req.ArgumentContext = &pb.CompletionContext{Arguments: known}
 	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.Complete, Request: req})
 	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Unimplemented {

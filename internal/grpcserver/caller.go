@@ -39,14 +39,14 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {
 		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
 	}
-	cc.Principal, cc.Headers = nil, nil
+	cc.Principal, cc.Headers, cc.Verified = nil, nil, nil
 	if err := checkJSON(m, l, ""); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
 	if err := mcpjson.ReadRaw(call.Request, l); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
-	cc.Principal = who
+	cc.Principal, cc.Verified = who, bridge.Verified()
 	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
 	if l, ok := call.Request.(*pb.ListenRequest); ok {
 		return feed.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())

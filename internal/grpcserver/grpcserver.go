@@ -176,6 +176,11 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	default:
 		msg = res.Complete
 	}
+	if d, ok := msg.(*pb.DiscoverResponse); ok {
+		d = bridge.ShallowCopy(d)
+		d.ContractVersion = bridge.ContractVersion
+		msg = d
+	}
 	if size := proto.Size(msg); size > s.o.Limits.ClientMessage {
 		return nil, bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
 			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed", m.Name, size, s.o.Limits.ClientMessage)

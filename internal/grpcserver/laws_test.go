@@ -54,10 +54,10 @@ type states struct {
 func (s *states) backend(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		res, err := h.Handle(ctx, call, emit)
-		if err == nil && res.InputRequired.GetState() != nil {
+		if err == nil && res.InputRequired.GetRequestState() != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.last = res.InputRequired.GetState()
+			s.last = res.InputRequired.GetRequestState()
 		}
 		return res, err
 	})
@@ -72,15 +72,15 @@ func (s *states) client(h bridge.Handler) bridge.Handler {
 			s.mu.Unlock()
 		}
 		res, err := h.Handle(ctx, call, emit)
-		if err == nil && res.InputRequired.GetState() != nil {
+		if err == nil && res.InputRequired.GetRequestState() != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if bytes.Contains(res.InputRequired.GetState(), s.last) {
-				s.t.Errorf("the client can read the state %q", res.InputRequired.GetState())
+			if bytes.Contains(res.InputRequired.GetRequestState(), s.last) {
+				s.t.Errorf("the client can read the state %q", res.InputRequired.GetRequestState())
 			}
-			s.sealed[string(s.last)] = res.InputRequired.GetState()
+			s.sealed[string(s.last)] = res.InputRequired.GetRequestState()
 			needs := bridge.ShallowCopy(res.InputRequired)
-			needs.State = s.last
+			needs.RequestState = s.last
 			res = &bridge.Result{InputRequired: needs}
 		}
 		return res, err

@@ -131,7 +131,7 @@ func TestABugInAHandlerEndsItsCall(t *testing.T) {
 			return &bridge.Result{Complete: (*pb.CallToolResult)(nil)}, nil
 		},
 		"asks in lists": func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-			return &bridge.Result{InputRequired: &pb.InputRequired{State: []byte("s")}}, nil
+			return &bridge.Result{InputRequired: &pb.InputRequired{RequestState: []byte("s")}}, nil
 		},
 		"empty event": func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 			if err := emit(ctx, bridge.Event{}); err != nil {
@@ -165,9 +165,11 @@ func TestCallersAreNotBelieved(t *testing.T) {
 	caps := &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Extensions: `{"x/y":{}}`}
 	text(t, c, &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
 		Principal: &pb.Principal{Subject: "root", Issuer: "me", Scopes: []string{"*"}}, Headers: map[string]string{"authorization": "Bearer x"},
+		Verified:        &pb.VerifiedCaller{ContractVersion: 99},
 		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
 	}})
 	want := &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
+		Verified:        bridge.Verified(),
 		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -177,12 +179,14 @@ func TestCallersAreNotBelieved(t *testing.T) {
 		"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientCapabilities":{"sampling":{}},
 		"io.modelcontextprotocol/clientInfo":{"name":"bank","version":"1"},"io.modelcontextprotocol/logLevel":"debug",
 		"io.modelcontextprotocol/serverInfo":{"name":"bank"},"io.modelcontextprotocol/subscriptionId":1,"progressToken":2}`}})
-	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28", Meta: `{"a":1,"progressToken":2}`}}
+	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{
+		ProtocolVersion: "2026-07-28", Meta: `{"a":1,"progressToken":2}`, Verified: bridge.Verified(),
+	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
 	text(t, c, &pb.CallToolRequest{Name: "x"})
-	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28"}}
+	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28", Verified: bridge.Verified()}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
@@ -220,7 +224,7 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		"input_responses[k].elicit.content is not JSON":        answer(&pb.ElicitResult{Content: `{"a":}`}),
 		"input_responses[k].elicit.content is not a JSON":      answer(&pb.ElicitResult{Content: `[]`}),
 		"input_responses[k].error.data is not JSON":            noAnswer(&pb.InputError{Data: `{"a":1,"a":2}`}),
-		"requestState was not issued":                          {State: []byte("forged")},
+		"requestState was not issued":                          {RequestState: []byte("forged")},
 	} {
 		_, err := call(t.Context(), c, req)
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) || len(err.Error()) > 512 || called {
@@ -247,16 +251,16 @@ func TestUnknownFieldsPass(t *testing.T) {
 
 // Values and objects that MCP does not define pass both ways; raw objects of known types are read as those.
 func TestOpenSetsPass(t *testing.T) {
-	ask := &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`}}
+	ask := &pb.InputRequest{Key: "k", Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`}}
 	var seen map[string]*pb.InputResponse
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if seen = r.GetInputResponses(); seen == nil {
-			return &bridge.Result{InputRequired: &pb.InputRequired{Requests: map[string]*pb.InputRequest{"k": ask}}}, nil
+			return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{ask}}}, nil
 		}
 		return said(""), nil
 	}), nil, grpcserver.Options{}))
 	all, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x"})
-	if err != nil || !proto.Equal(all[0].GetInputRequired().GetRequests()["k"], ask) {
+	if err != nil || !proto.Equal(all[0].GetInputRequired().GetInputRequests()[0], ask) {
 		t.Fatalf("%v %v", all, err)
 	}
 	answer := &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"n":9007199254740993}`}}
@@ -352,12 +356,12 @@ func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 
 // asker asks for a name, and remembers what it was called with.
 func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-	if r.State == nil {
-		return &bridge.Result{InputRequired: &pb.InputRequired{State: []byte("secret of " + r.GetName()), Requests: map[string]*pb.InputRequest{
-			"k": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "who?"}}}}},
+	if r.RequestState == nil {
+		return &bridge.Result{InputRequired: &pb.InputRequired{RequestState: []byte("secret of " + r.GetName()), InputRequests: []*pb.InputRequest{
+			{Key: "k", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "who?"}}}}},
 		}}}, nil
 	}
-	return said(string(r.GetState())), nil
+	return said(string(r.GetRequestState())), nil
 }
 
 // What one backend keeps with a client, no other backend is given, though it asks under the same name.
@@ -377,7 +381,7 @@ func TestStatesAreOfTheirBackend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := clone(req, func(r *pb.CallToolRequest) { r.State = all[0].GetInputRequired().GetState() })
+		again := clone(req, func(r *pb.CallToolRequest) { r.RequestState = all[0].GetInputRequired().GetRequestState() })
 		for _, to := range servers {
 			_, err := call(at(to), c, again)
 			if (err == nil) != (from == to) || from != to && status.Code(err) != codes.InvalidArgument {
@@ -397,11 +401,11 @@ func TestStateIsSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := all[0].GetInputRequired().GetState()
-	if len(state) == 0 || strings.Contains(string(state), "secret") || all[0].GetInputRequired().GetRequests()["k"] == nil {
+	state := all[0].GetInputRequired().GetRequestState()
+	if len(state) == 0 || strings.Contains(string(state), "secret") || all[0].GetInputRequired().GetInputRequests()[0].GetKey() != "k" {
 		t.Errorf("told %v", all[0])
 	}
-	again := clone(req, func(r *pb.CallToolRequest) { r.State = state })
+	again := clone(req, func(r *pb.CallToolRequest) { r.RequestState = state })
 	for _, s := range []struct {
 		name string
 		c    pb.McpServiceClient
@@ -414,8 +418,8 @@ func TestStateIsSealed(t *testing.T) {
 		{"another server", stranger, again, false},
 		{"another tool", first, clone(again, func(r *pb.CallToolRequest) { r.Name = "y" }), false},
 		{"other arguments", first, clone(again, func(r *pb.CallToolRequest) { r.Arguments = []byte(`{"a":1,"b":3}`) }), false},
-		{"another state", first, clone(again, func(r *pb.CallToolRequest) { r.State[20] ^= 1 }), false},
-		{"the backend's own", first, clone(again, func(r *pb.CallToolRequest) { r.State = []byte("secret of x") }), false},
+		{"another state", first, clone(again, func(r *pb.CallToolRequest) { r.RequestState[20] ^= 1 }), false},
+		{"the backend's own", first, clone(again, func(r *pb.CallToolRequest) { r.RequestState = []byte("secret of x") }), false},
 	} {
 		all, err := call(t.Context(), s.c, s.req)
 		if s.ok && (err != nil || all[0].GetResult().GetContent()[0].GetText().GetText() != "secret of x") || !s.ok && status.Code(err) != codes.InvalidArgument {

@@ -305,7 +305,7 @@ func (p *peer) beginRequest(m *bridge.Method, r bridge.Request, u use) (*exchang
 	if err == nil {
 		room := 512
 		if t, ok := r.(*pb.CallToolRequest); ok {
-			room += len(t.GetArguments()) + len(t.GetState())
+			room += len(t.GetArguments()) + len(t.GetRequestState())
 		}
 		x.body = append(make([]byte, 0, room), `{"jsonrpc":"2.0","id":`...)
 		x.body = append(append(append(x.body, x.id...), `,"method":"`...), m.Name...)

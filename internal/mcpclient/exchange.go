@@ -88,7 +88,6 @@ type questions struct {
 // An ask is a request of the server during an exchange.
 type ask struct {
 	id   []byte
-	key  string
 	req  *pb.InputRequest
 	size int // in bytes
 }

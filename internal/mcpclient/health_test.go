@@ -78,7 +78,7 @@ func TestProgramsThatAreSilent(t *testing.T) {
 					first := asking("t", "{}", "a")
 					n := needs(t, c, first)
 					time.Sleep(tt.works) //nolint:forbidigo // by the bubble's clock
-					_, err = c.Handle(t.Context(), first.Retry(answers(n, "{}"), n.State), ignore)
+					_, err = c.Handle(t.Context(), first.Retry(answers(n, "{}"), n.RequestState), ignore)
 				} else {
 					_, err = c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 				}

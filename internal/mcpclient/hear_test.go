@@ -175,13 +175,13 @@ func TestQuestionsAreTakenBack(t *testing.T) {
 		ask := asking("ask", `{}`, "a")
 		n := needs(t, c, ask)
 		var asked []string
-		for _, r := range n.GetRequests() {
+		for _, r := range n.GetInputRequests() {
 			asked = append(asked, r.GetElicit().GetForm().GetMessage())
 		}
 		if !slices.Equal(asked, []string{"two"}) {
 			t.Errorf("it asks %q, want two", asked)
 		}
-		if got := said(t, c, ask.Retry(answers(n, `{}`), n.State)); got != "hello" {
+		if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
 			t.Errorf("got %s", got)
 		}
 		if n, first := len(answered), <-answered; n != 1 || first != `"two"` {

@@ -116,7 +116,7 @@ func TestSessionsAtTheirMost(t *testing.T) {
 			go func() { next <- said(t, c, asking("t", `{}`, "a")) }()
 			synctest.Wait()
 			for _, n := range open {
-				if got := said(t, c, ask.Retry(answers(n, `{}`), n.State)); got != "hello" {
+				if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
 					t.Errorf("got %s", got)
 				}
 			}
@@ -222,7 +222,7 @@ func TestNobodyKeepsAllSessionsByNotAnswering(t *testing.T) {
 				t.Errorf("of %d sessions, others got %d", most, got)
 			}
 			for i, n := range open {
-				if said := said(t, c, ask.Retry(answers(n, `{}`), n.State)); (said == "hello") != (i >= most-keeps) {
+				if said := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); (said == "hello") != (i >= most-keeps) {
 					t.Errorf("of %d sessions, call %d: %s", most, i, said)
 				}
 			}
@@ -243,7 +243,7 @@ func TestSessionsAtWorkAreNotTaken(t *testing.T) {
 		if _, err := c.Handle(t.Context(), asking("t", `{}`, "b"), ignore); bridge.AsError(err).Code != codes.ResourceExhausted {
 			t.Errorf("another caller: %v", err)
 		}
-		if got := said(t, c, ask.Retry(answers(open, `{}`), open.State)); got != "hello" {
+		if got := said(t, c, ask.Retry(answers(open, `{}`), open.RequestState)); got != "hello" {
 			t.Errorf("got %s", got)
 		}
 		if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
@@ -323,7 +323,7 @@ func TestAnswersComeInTime(t *testing.T) {
 				ask := asking("ask", `{}`, "a")
 				n := needs(t, c, ask)
 				time.Sleep(life + late) //nolint:forbidigo // by the bubble's clock
-				if got := said(t, c, ask.Retry(answers(n, `{}`), n.State)); (got == "hello") != (late <= 0) {
+				if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
 					t.Errorf("%v and %v later: %s", life, late, got)
 				}
 				if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
@@ -349,7 +349,7 @@ func TestALegacyCallerMayAnswerThatThereIsNoAnswer(t *testing.T) {
 				ask.Context().ProtocolVersion = bridge.Rev20250618.String()
 				n := needs(t, client, ask)
 				time.Sleep(c.life + late) //nolint:forbidigo // by the bubble's clock
-				if got := said(t, client, ask.Retry(answers(n, `{}`), n.State)); (got == "hello") != (late <= 0) {
+				if got := said(t, client, ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
 					t.Errorf("%v, %v later: %s", c, late, got)
 				}
 			})
@@ -439,7 +439,7 @@ func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
 						res, err := c.Handle(ctx, call, ignore)
 						if err == nil && res.InputRequired != nil && rand.IntN(4) > 0 {
 							<-upTo(12 * time.Second)
-							_, err = c.Handle(ctx, call.Retry(answers(res.InputRequired, `{}`), res.InputRequired.State), ignore)
+							_, err = c.Handle(ctx, call.Retry(answers(res.InputRequired, `{}`), res.InputRequired.RequestState), ignore)
 						}
 						cancel()
 						if err != nil && !accounted(err) {

@@ -152,7 +152,8 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 		return
 	}
 	x.asked++
-	x.asks = append(x.asks, ask{id: m.ID, key: "ask" + strconv.Itoa(x.asked), req: req, size: len(params)})
+	req.Key = "ask" + strconv.Itoa(x.asked)
+	x.asks = append(x.asks, ask{id: m.ID, req: req, size: len(params)})
 }
 
 // answerError responds with an error to a request of the server during the call.
@@ -177,9 +178,9 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	}).GetInputResponses()
 	var open []ask
 	for _, a := range x.asks {
-		msg, err := answer(a, answers[a.key], x.p.rev())
+		msg, err := answer(a, answers[a.req.GetKey()], x.p.rev())
 		if err != nil {
-			c.log.Debug().Err(err).Str("key", a.key).Msg("an answer is missing or cannot be told; it is asked for again")
+			c.log.Debug().Err(err).Str("key", a.req.GetKey()).Msg("an answer is missing or cannot be told; it is asked for again")
 			open = append(open, a)
 			continue
 		}

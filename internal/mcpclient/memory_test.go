@@ -87,7 +87,7 @@ func TestWhatIsSaidOfAParkedCall(t *testing.T) {
 			<-read
 			checkKept(t, before)
 			told := 0
-			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), func(context.Context, bridge.Event) error { told++; return nil })
+			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), func(context.Context, bridge.Event) error { told++; return nil })
 			if err != nil || res.Complete == nil || told != tt.told {
 				t.Errorf("%v %v, and progress was told %d times", res, err, told)
 			}
@@ -113,8 +113,8 @@ func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
 	ask := asking("t", `{}`, "a")
 	n := needs(t, c, ask)
 	checkKept(t, before)
-	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.State)); got != "hello" || len(n.GetRequests()) != 32 {
-		t.Errorf("asked for %d things, and got %q", len(n.GetRequests()), got)
+	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.RequestState)); got != "hello" || len(n.GetInputRequests()) != 32 {
+		t.Errorf("asked for %d things, and got %q", len(n.GetInputRequests()), got)
 	}
 }
 

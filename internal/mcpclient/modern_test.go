@@ -153,7 +153,7 @@ func TestModernRequests(t *testing.T) {
 			ClientCapabilities: &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}, Roots: &pb.RootsCapability{ListChanged: proto.Bool(true)}, Extensions: `{"io.modelcontextprotocol/tasks":{},"x/y":{}}`},
 			Meta:               `{"progressToken":"theirs","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"traceparent":"00-1"}`,
 		},
-		Name: "gr\u00fc\u00df", Arguments: []byte(`{"a":1e2}`), State: []byte("st\u00e4te"),
+		Name: "gr\u00fc\u00df", Arguments: []byte(`{"a":1e2}`), RequestState: []byte("st\u00e4te"),
 		InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: "decline"}}}},
 	}}
 	res, err := c.Handle(t.Context(), tool, ignore)

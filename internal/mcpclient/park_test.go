@@ -45,8 +45,8 @@ func asking(name, args, subject string) *bridge.Call {
 // answers answers everything that is asked with the same text.
 func answers(needs *pb.InputRequired, content string) map[string]*pb.InputResponse {
 	out := map[string]*pb.InputResponse{}
-	for key := range needs.GetRequests() {
-		out[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+	for _, q := range needs.GetInputRequests() {
+		out[q.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 			Action: "accept", Content: content,
 		}}}
 	}
@@ -65,6 +65,14 @@ func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
 	return res.InputRequired
 }
 
+// keys returns the keys of what is asked, in order.
+func keys(needs *pb.InputRequired) (keys []string) {
+	for _, q := range needs.GetInputRequests() {
+		keys = append(keys, q.GetKey())
+	}
+	return keys
+}
+
 // said returns what a call says that is made again with answers.
 func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 	t.Helper()
@@ -73,7 +81,7 @@ func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 		return bridge.AsError(err).Message
 	}
 	if res.InputRequired != nil {
-		return fmt.Sprint(slices.Sorted(maps.Keys(res.InputRequired.GetRequests())))
+		return fmt.Sprint(keys(res.InputRequired))
 	}
 	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
 }
@@ -106,11 +114,11 @@ func TestAnswersReachTheirCall(t *testing.T) {
 		}
 		wg.Wait()
 		for i := callers - 1; i >= 0; i-- {
-			states[i] = needs(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)), states[i].State))
+			states[i] = needs(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)), states[i].RequestState))
 		}
 		for i := range callers {
 			want := fmt.Sprintf(`name={"name":"n%d"} {"yes":"%d"}`, i, i)
-			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)), states[i].State)); got != want {
+			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)), states[i].RequestState)); got != want {
 				t.Errorf("caller %d is told %q, want %q", i, got, want)
 			}
 		}
@@ -125,10 +133,10 @@ func TestStateIsGoodForOneCall(t *testing.T) {
 		n := needs(t, c, ask)
 		reply := answers(n, `{"name":"A"}`)
 		for what, other := range map[string]*bridge.Call{
-			"another caller":   asking("ask", `{"x":1}`, "b").Retry(reply, n.State),
-			"other arguments":  asking("ask", `{"x":2}`, "a").Retry(reply, n.State),
-			"another tool":     asking("why", `{"x":1}`, "a").Retry(reply, n.State),
-			"another state":    ask.Retry(reply, append([]byte("A"), n.State...)),
+			"another caller":   asking("ask", `{"x":1}`, "b").Retry(reply, n.RequestState),
+			"other arguments":  asking("ask", `{"x":2}`, "a").Retry(reply, n.RequestState),
+			"another tool":     asking("why", `{"x":1}`, "a").Retry(reply, n.RequestState),
+			"another state":    ask.Retry(reply, append([]byte("A"), n.RequestState...)),
 			"the empty state":  ask.Retry(reply, []byte{}),
 			"a state too long": ask.Retry(reply, make([]byte, 1<<20)),
 		} {
@@ -138,13 +146,13 @@ func TestStateIsGoodForOneCall(t *testing.T) {
 			}
 		}
 		// Another spelling of the same arguments is the same call.
-		again := asking("ask", ` { "x" : 1 } `, "a").Retry(reply, n.State)
+		again := asking("ask", ` { "x" : 1 } `, "a").Retry(reply, n.RequestState)
 		next := needs(t, c, again)
 		_, err := c.Handle(t.Context(), again, ignore)
 		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
 			t.Errorf("used twice: %v", err)
 		}
-		if got := said(t, c, ask.Retry(answers(next, `{"yes":"y"}`), next.State)); !strings.Contains(got, `{"name":"A"}`) {
+		if got := said(t, c, ask.Retry(answers(next, `{"yes":"y"}`), next.RequestState)); !strings.Contains(got, `{"name":"A"}`) {
 			t.Errorf("%s", got)
 		}
 	})
@@ -159,7 +167,7 @@ func TestStateIsUsedOnce(t *testing.T) {
 		won := make(chan bool)
 		for range 8 {
 			go func() {
-				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 				won <- err == nil
 			}()
 		}
@@ -242,8 +250,8 @@ func rooted(t *testing.T) *mcpclient.Client {
 // roots answers that the caller has one root.
 func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
 	out := map[string]*pb.InputResponse{}
-	for key := range needs.GetRequests() {
-		out[key] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: uri}}}}}
+	for _, q := range needs.GetInputRequests() {
+		out[q.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: uri}}}}}
 	}
 	return out
 }
@@ -253,10 +261,10 @@ func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
 	c := rooted(t)
 	call := asking("t", `{}`, "ada")
 	n := needs(t, c, call)
-	if len(n.GetRequests()) != 1 {
+	if len(n.GetInputRequests()) != 1 {
 		t.Fatalf("asked %v", n)
 	}
-	again := call.Retry(roots(n, "file:///ada"), n.State)
+	again := call.Retry(roots(n, "file:///ada"), n.RequestState)
 	if got := said(t, c, again); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
 		t.Errorf("got %s", got)
 	}
@@ -302,7 +310,7 @@ func TestRootsAreTakenInBeforeTheCall(t *testing.T) {
 		})
 		call := asking("t", `{}`, "ada")
 		n := needs(t, c, call)
-		if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.State)); got != "true" {
+		if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.RequestState)); got != "true" {
 			t.Error("the call came before")
 		}
 	})
@@ -330,7 +338,7 @@ func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
 	}
 	call := asking("t", `{}`, "ada")
 	n := needs(t, c, call)
-	if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.State)); got != `{"roots":[{"uri":"file:///ada"}]}` {
+	if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.RequestState)); got != `{"roots":[{"uri":"file:///ada"}]}` {
 		t.Errorf("the next call: %s", got)
 	}
 }
@@ -386,7 +394,7 @@ func TestWhatAServerWasToldIsForThatCaller(t *testing.T) {
 		call.Session = session
 		res, err := c.Handle(t.Context(), call, ignore)
 		if err == nil && res.InputRequired != nil {
-			res, err = c.Handle(t.Context(), call.Retry(roots(res.InputRequired, root), res.InputRequired.State), ignore)
+			res, err = c.Handle(t.Context(), call.Retry(roots(res.InputRequired, root), res.InputRequired.RequestState), ignore)
 		}
 		if err != nil || res.Complete == nil {
 			t.Fatalf("%v %v", res, err)
@@ -413,11 +421,12 @@ func TestHalfTheAnswers(t *testing.T) {
 		many := asking("many", `{}`, "a")
 		many.Context().ClientCapabilities.Sampling = &pb.SamplingCapability{}
 		n := needs(t, c, many)
-		if len(n.GetRequests()) != 3 {
+		if len(n.GetInputRequests()) != 3 {
 			t.Fatalf("asked for %v", n)
 		}
 		all := map[string]*pb.InputResponse{}
-		for key, r := range n.GetRequests() {
+		for _, r := range n.GetInputRequests() {
+			key := r.GetKey()
 			switch r.GetRequest().(type) {
 			case *pb.InputRequest_Elicit:
 				all[key] = answers(n, `{"a":"b"}`)[key]
@@ -432,11 +441,11 @@ func TestHalfTheAnswers(t *testing.T) {
 		one := slices.Sorted(maps.Keys(all))[1]
 		wrong := maps.Clone(all)
 		wrong[one] = &pb.InputResponse{} // no answer at all
-		rest := needs(t, c, many.Retry(wrong, n.State))
-		if got := slices.Collect(maps.Keys(rest.GetRequests())); len(got) != 1 || got[0] != one || !proto.Equal(rest.GetRequests()[one], n.GetRequests()[one]) {
+		rest := needs(t, c, many.Retry(wrong, n.RequestState))
+		if got := keys(rest); len(got) != 1 || got[0] != one || !slices.ContainsFunc(n.GetInputRequests(), func(q *pb.InputRequest) bool { return proto.Equal(q, rest.GetInputRequests()[0]) }) {
 			t.Fatalf("asked for %v", got)
 		}
-		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]}, rest.State)); got != `form={"a":"b"} model=4 roots=1` {
+		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]}, rest.RequestState)); got != `form={"a":"b"} model=4 roots=1` {
 			t.Errorf("%s", got)
 		}
 	})
@@ -449,10 +458,10 @@ func TestNoAnswerIsAnAnswer(t *testing.T) {
 		why := asking("why", `{}`, "a")
 		n := needs(t, c, why)
 		reply := map[string]*pb.InputResponse{}
-		for key := range n.GetRequests() {
-			reply[key] = &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "no"}}}
+		for _, q := range n.GetInputRequests() {
+			reply[q.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "no"}}}
 		}
-		if got := said(t, c, why.Retry(reply, n.State)); got != "REASON_REFUSED -1 no" {
+		if got := said(t, c, why.Retry(reply, n.RequestState)); got != "REASON_REFUSED -1 no" {
 			t.Errorf("%s", got)
 		}
 	})
@@ -501,7 +510,7 @@ func TestCallsEndWhoseAnswersAreLost(t *testing.T) {
 				c := run(t, mcpclient.Options{URL: f.URL + "/?key=secret", Limits: limits.Limits{CallTotal: 10 * time.Second}, ProbeTimeout: 50 * time.Millisecond})
 				ask := asking("ask", `{}`, "a")
 				n := needs(t, c, ask)
-				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
+				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
 				e := bridge.AsError(err)
 				if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
 					!strings.Contains(e.Message, "was not told the answer to what it asked: ") || !strings.Contains(e.Message, tt.want) || strings.Contains(e.Message, "secret") {
@@ -593,7 +602,7 @@ func TestAnswersMayBeTakenSlowly(t *testing.T) {
 			if !got {
 				want = `server "http://server/" was not told the answer to what it asked: it could not be reached within 10s; whether the call was executed is not known`
 			}
-			if is := said(t, c, ask.Retry(answers(n, `{}`), n.State)); is != want {
+			if is := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); is != want {
 				t.Errorf("the server got it: %t: %s, want %s", got, is, want)
 			}
 			cancel()
@@ -622,7 +631,7 @@ func TestCallsAreNotBegunWhoseAnswersAreLost(t *testing.T) {
 	})})
 	call := asking("t", `{}`, "ada")
 	n := needs(t, c, call)
-	_, err := c.Handle(t.Context(), call.Retry(roots(n, "file:///ada"), n.State), ignore)
+	_, err := c.Handle(t.Context(), call.Retry(roots(n, "file:///ada"), n.RequestState), ignore)
 	e := bridge.AsError(err)
 	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "was not told the answer to what it asked: the network is down; the call was not executed") {
 		t.Errorf("%v %v", e.Failure, err)
@@ -651,7 +660,7 @@ func TestCallsEndWhoseAnswersHaveNoRoom(t *testing.T) {
 		ask := asking("ask", `{}`, "a")
 		n := needs(t, c, ask)
 		synctest.Wait() // until the pings have come: before that there is room
-		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.State), ignore)
+		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Message, "256 messages wait") {
 			t.Errorf("%v %v", e.Failure, err)
 		}
@@ -692,7 +701,7 @@ func TestParkedCallsEnd(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		time.Sleep(5*time.Minute + 2*time.Second) //nolint:forbidigo // by the bubble's clock
-		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
 			t.Errorf("too late: %v", err)
 		}
@@ -706,7 +715,7 @@ func TestParkedCallsEnd(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		gone.Wait()
-		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Code != codes.Unavailable {
 			t.Errorf("after the end: %v", err)
 		}
@@ -737,7 +746,7 @@ func TestServersAreHeardBeforeTheyAreCalled(t *testing.T) {
 		<-r.Context().Done()
 	}
 	c := run(t, mcpclient.Options{URL: f.URL})
-	if n := len(needs(t, c, asking("ask", `{}`, "a")).GetRequests()); n != 1 {
+	if n := len(needs(t, c, asking("ask", `{}`, "a")).GetInputRequests()); n != 1 {
 		t.Errorf("it asks %d times, want once", n)
 	}
 }

@@ -37,9 +37,9 @@ const comesBack = 10 * time.Second
 // suspend keeps a call until its caller returns, and returns the input requests. The number of suspended calls is
 // limited by the sessions: each has one exclusively.
 func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, error) {
-	needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{}}
+	needs := &pb.InputRequired{}
 	for _, a := range x.asks {
-		needs.Requests[a.key] = a.req
+		needs.InputRequests = append(needs.InputRequests, a.req)
 	}
 	token := rand.Text() + rand.Text()
 	l.mu.Lock()
@@ -53,7 +53,7 @@ func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, 
 	}
 	x.move(inFlight, suspended)
 	l.calls[token] = &pendingCall{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
-	needs.State = []byte(token)
+	needs.RequestState = []byte(token)
 	return &bridge.Result{InputRequired: needs}, nil
 }
 

@@ -92,7 +92,7 @@ func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Rev
 		return nil, c.misbehaved("answered %s with what asks for nothing: %v", m.Name, err)
 	}
 	needs.Meta = withoutHop(needs.GetMeta())
-	if len(needs.GetRequests()) == 0 && needs.State == nil {
+	if len(needs.GetInputRequests()) == 0 && needs.RequestState == nil {
 		return nil, c.misbehaved("answered %s with input_required, and asks for nothing", m.Name)
 	}
 	return &bridge.Result{InputRequired: needs}, nil

@@ -140,8 +140,8 @@ func TestCompletionsThatCannotBeDeclared(t *testing.T) {
 				t.Errorf("completions are offered: %t, want %t", got, offered)
 			}
 			res, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.Complete, Request: &pb.CompleteRequest{
-				Ref:      &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
-				Argument: &pb.CompletionArgument{Name: "city", Value: "B"},
+				Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
+				Argument:  &pb.CompletionArgument{Name: "city", Value: "B"},
 			}}, ignore)
 			if err != nil {
 				t.Fatal(err)
@@ -399,7 +399,7 @@ func TestAskingTooMuch(t *testing.T) {
 					}
 				})
 				n := needs(t, c, asking("t", `{}`, "a"))
-				if got := len(n.GetRequests()); got != tt.fit {
+				if got := len(n.GetInputRequests()); got != tt.fit {
 					t.Fatalf("asked for %d things, want %d", got, tt.fit)
 				}
 				for i := tt.fit; i < tt.asks; i++ {
@@ -429,7 +429,7 @@ func TestProgramIsStartedAgain(t *testing.T) {
 	if e := bridge.AsError(<-failed); e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
 		t.Errorf("got %v", e)
 	}
-	_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.State), ignore)
+	_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 	if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" {
 		t.Errorf("got %v", err)
 	}

@@ -192,6 +192,20 @@ func (d *decoder) field(data []byte, m protoreflect.Message, f *field) error {
 			v.Map().Set(protoreflect.ValueOfString(string(name)).MapKey(), element)
 		}
 		m.Set(f.fd, v)
+	case f.keyed() != nil:
+		if !rawjson.IsObject(data) {
+			return typeError("an object", data)
+		}
+		v := m.NewField(f.fd)
+		for name, value := range rawjson.Members(data) {
+			element, err := d.value(value, f, v.List().NewElement)
+			if err != nil {
+				return at(err, entry(string(name)))
+			}
+			element.Message().Set(f.keyed(), protoreflect.ValueOfString(string(name)))
+			v.List().Append(element)
+		}
+		m.Set(f.fd, v)
 	case f.fd.IsList():
 		v := m.NewField(f.fd)
 		if !rawjson.IsArray(data) {

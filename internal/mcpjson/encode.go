@@ -141,6 +141,9 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 	case f.fd.IsMap():
 		e.key(f.key)
 		return e.entries(v.Map(), f)
+	case f.keyed() != nil:
+		e.key(f.key)
+		return e.keyed(v.List(), f)
 	case f.fd.IsList():
 		e.key(f.key)
 		return e.list(v.List(), f)
@@ -176,6 +179,25 @@ func (e *encoder) list(list protoreflect.List, f *field) error {
 		}
 	}
 	e.dst = append(e.dst, ']')
+	return nil
+}
+
+// keyed writes a list as an object, in its order.
+func (e *encoder) keyed(list protoreflect.List, f *field) error {
+	seen := make(map[string]bool, list.Len())
+	e.dst = append(e.dst, '{')
+	for i := range list.Len() {
+		k := list.Get(i).Message().Get(f.keyed()).String()
+		if seen[k] {
+			return at(errors.New("duplicate key"), entry(k))
+		}
+		seen[k] = true
+		e.key(quote(k) + ":")
+		if err := e.value(list.Get(i), f); err != nil {
+			return at(err, entry(k))
+		}
+	}
+	e.dst = append(e.dst, '}')
 	return nil
 }
 

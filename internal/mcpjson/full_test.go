@@ -38,10 +38,13 @@ func fill(m protoreflect.Message, depth int) {
 			}
 		case fd.IsList():
 			to := m.Mutable(fd).List()
-			for range 2 {
+			for i := range 2 {
 				v := to.NewElement()
 				if fd.Message() != nil {
 					fill(v.Message(), depth+1)
+					if key := fd.Message().Fields().ByName("key"); key != nil {
+						v.Message().Set(key, protoreflect.ValueOfString([]string{"b", "a"}[i])) // in an order that sorting changes
+					}
 				} else {
 					v = some(fd)
 				}

@@ -73,6 +73,10 @@ func rawBlock(text string) *pb.ContentBlock {
 	return &pb.ContentBlock{Block: &pb.ContentBlock_Raw{Raw: text}}
 }
 
+func roots(key string) *pb.InputRequest {
+	return &pb.InputRequest{Key: key, Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}}
+}
+
 var rawMode = &pb.ElicitRequest{Mode: &pb.ElicitRequest_Raw{Raw: `{"mode":"voice"}`}}
 
 func TestWhatIsRefusedWhenWriting(t *testing.T) {
@@ -88,6 +92,7 @@ func TestWhatIsRefusedWhenWriting(t *testing.T) {
 		{"raw that is no JSON", tool(rawBlock(`{"type":}`)), latest, `content[0]: is not strict JSON: byte 8: invalid character '}' at start of value`},
 		{"unknown role", &pb.PromptMessage{Role: "judge"}, bridge.LatestLegacy, `role: "judge" cannot be said in 2025-11-25`},
 		{"unknown mode", rawMode, bridge.LatestLegacy, `another mode than form and url cannot be said in 2025-11-25`},
+		{"a key twice", &pb.InputRequired{InputRequests: []*pb.InputRequest{roots("k"), roots("k")}}, latest, `inputRequests["k"]: duplicate key`},
 		{"unknown input request", &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"a/b"}`}}, bridge.LatestLegacy, `another request than those of MCP cannot be said in 2025-11-25`},
 		{"enum that is not set", &pb.LogMessage{}, latest, `level: is not set`},
 		{"enum that is not known", &pb.LogMessage{Level: 99}, latest, `level: unknown value 99, known are debug, info, notice, warning, error, critical, alert, emergency`},
@@ -99,7 +104,7 @@ func TestWhatIsRefusedWhenWriting(t *testing.T) {
 		{"meta that is no object", &pb.CallToolResult{Meta: `1`}, latest, `_meta: must be a JSON object, not 1`},
 		{"unknown members that are no object", &pb.Tool{Extra: `1`}, latest, `unknown members must be a JSON object, not 1`},
 		{"unknown members that are no JSON", &pb.Tool{Extra: `{"a" 1}`}, latest, `unknown members are not strict JSON: byte 5: invalid character '1' after object name (expecting ':')`},
-		{"state that is no text", &pb.InputRequired{State: []byte{0xff}}, latest, `requestState: must be UTF-8`},
+		{"state that is no text", &pb.InputRequired{RequestState: []byte{0xff}}, latest, `requestState: must be UTF-8`},
 		{"infinity", &pb.Progress{Progress: inf}, latest, `progress: +Inf is not a number of JSON`},
 		{"tools within tools", tool(nested(100)), latest, `nested deeper than 64`},
 		{"message of another contract", &emptypb.Empty{}, latest, `google.protobuf.Empty is not a message of the contract`},
@@ -294,6 +299,7 @@ func TestWhatIsRead(t *testing.T) {
 		{"unknown reference", `{"type":"ref/tool","x":1}`, latest, &pb.CompletionReference{Reference: &pb.CompletionReference_Raw{Raw: `{"type":"ref/tool","x":1}`}}},
 		{"unknown mode", `{"mode":"voice"}`, latest, rawMode},
 		{"unknown input request", `{"method":"a/b","params":{}}`, latest, &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"a/b","params":{}}`}}},
+		{"input requests in order", `{"inputRequests":{"b":{"method":"roots/list","params":{}},"a":{"method":"roots/list","params":{}}}}`, latest, &pb.InputRequired{InputRequests: []*pb.InputRequest{roots("b"), roots("a")}}},
 		{"unknown answer", `{"a":1}`, latest, &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"a":1}`}}},
 		{"content of no block", `{"role":"user","content":[]}`, latest, &pb.SamplingMessage{Role: "user"}},
 		{"no mode is a form", `{"message":"m","requestedSchema":{}}`, latest, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: `{}`}}}},
@@ -305,8 +311,8 @@ func TestWhatIsRead(t *testing.T) {
 		{"a form as a task", `{"message":"m","requestedSchema":{},"task":{}}`, bridge.Rev20251125, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: `{}`}}}},
 		{"a web page as a task", `{"mode":"url","message":"m","url":"u","task":{}}`, bridge.Rev20251125, &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Message: "m", Url: "u"}}}},
 		{"sampling as a task", `{"messages":[],"maxTokens":1,"task":{}}`, bridge.Rev20251125, &pb.CreateMessageRequest{MaxTokens: 1}},
-		{"state is text", `{"name":"t","requestState":"\u00e9"}`, latest, &pb.CallToolRequest{Name: "t", State: []byte("é")}},
-		{"empty state is a state", `{"name":"t","requestState":""}`, latest, &pb.CallToolRequest{Name: "t", State: []byte{}}},
+		{"state is text", `{"name":"t","requestState":"\u00e9"}`, latest, &pb.CallToolRequest{Name: "t", RequestState: []byte("é")}},
+		{"empty state is a state", `{"name":"t","requestState":""}`, latest, &pb.CallToolRequest{Name: "t", RequestState: []byte{}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := tt.want.ProtoReflect().New().Interface()

@@ -80,6 +80,14 @@ type field struct {
 	fieldRow
 }
 
+// keyed returns the field for the member name in a list that is an object in JSON, or nil.
+func (f *field) keyed() protoreflect.FieldDescriptor {
+	if !f.fd.IsList() || f.message == nil || f.message.union == nil {
+		return nil
+	}
+	return f.message.union.key
+}
+
 func (f *field) definedIn(rev bridge.Revision) bool { return rev.Within(f.since, f.until) }
 
 // A union describes the JSON of a message that is one of several others.
@@ -89,6 +97,8 @@ type union struct {
 	content string
 	// missing is the field that is used when there is no tag, or nil.
 	missing *field
+	// key is the field for the member name in lists, which are objects in JSON, or nil.
+	key protoreflect.FieldDescriptor
 	// raw is the field for a JSON object of none of fields, or nil.
 	raw      *field
 	tagSince bridge.Revision
@@ -219,6 +229,7 @@ func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDesc
 func newUnion(md protoreflect.MessageDescriptor, r row, all plansByMessage) *union {
 	u := &union{
 		oneof: md.Oneofs().Get(0), tag: r.tag, content: r.content, values: map[string]*field{}, tagSince: r.tagSince,
+		key: md.Fields().ByName(r.key),
 	}
 	for i := range u.oneof.Fields().Len() {
 		fd := u.oneof.Fields().Get(i)

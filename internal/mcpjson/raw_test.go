@@ -57,7 +57,7 @@ func TestReadRaw(t *testing.T) {
 }
 
 func inputRequired(r *pb.InputRequest) proto.Message {
-	return &pb.InputRequired{Requests: map[string]*pb.InputRequest{"k": r}}
+	return &pb.InputRequired{InputRequests: []*pb.InputRequest{r}}
 }
 
 func answered(r *pb.InputResponse) proto.Message {

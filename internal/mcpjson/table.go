@@ -18,6 +18,8 @@ type row struct {
 	// tag, if not empty, makes the message a union: this member of the JSON object selects the field of the only oneof.
 	// The members of the field's message are beside it.
 	tag string
+	// key is the field for the member name in lists of the message, which are objects in JSON.
+	key protoreflect.Name
 	// content is the member of a union that contains the field's message instead.
 	content string
 	// tagDefault is the field that is meant if there is no tag.
@@ -112,12 +114,13 @@ var table = map[protoreflect.Name]row{
 		"progress_wanted":     {internal: true},
 		"principal":           {internal: true},
 		"headers":             {internal: true},
+		"verified":            {internal: true},
 	}},
 	"CallToolRequest": {hop: []string{"task"}, fields: fields{
 		"context":         {inline: true},
 		"arguments":       {json: anObject},
 		"input_responses": {since: bridge.Rev20260728},
-		"state":           {name: "requestState", text: true, since: bridge.Rev20260728},
+		"request_state":   {text: true, since: bridge.Rev20260728},
 	}},
 	"CallToolResult": {resultType: "complete", fields: fields{
 		"content":            {always: true},
@@ -130,10 +133,10 @@ var table = map[protoreflect.Name]row{
 		"experimental": {json: anObject},
 	}},
 	"CompleteRequest": {fields: fields{
-		"context":            {inline: true},
-		"ref":                {required: true, always: true},
-		"argument":           {required: true, always: true},
-		"completion_context": {name: "context", since: bridge.Rev20250618},
+		"context":          {inline: true},
+		"reference":        {name: "ref", required: true, always: true},
+		"argument":         {required: true, always: true},
+		"argument_context": {name: "context", since: bridge.Rev20250618},
 	}},
 	"CompleteResponse": {resultType: "complete", fields: fields{"completion": {required: true, always: true}}},
 	"Completion":       {fields: fields{"values": {always: true}}},
@@ -167,6 +170,7 @@ var table = map[protoreflect.Name]row{
 		"ttl_ms":             {fallback: `0`, since: bridge.Rev20260728},
 		"cache_scope":        {fallback: `"private"`, since: bridge.Rev20260728},
 		"limits":             {internal: true},
+		"contract_version":   {internal: true},
 	}},
 	"ElicitForm": {hop: []string{"task"}, fields: fields{
 		"requested_schema": {json: anObject, fallback: `{"type":"object","properties":{}}`},
@@ -193,7 +197,7 @@ var table = map[protoreflect.Name]row{
 	"GetPromptRequest": {fields: fields{
 		"context":         {inline: true},
 		"input_responses": {since: bridge.Rev20260728},
-		"state":           {name: "requestState", text: true, since: bridge.Rev20260728},
+		"request_state":   {text: true, since: bridge.Rev20260728},
 	}},
 	"GetPromptResult": {resultType: "complete", fields: fields{"messages": {always: true}}},
 	"ImageContent":    {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
@@ -204,15 +208,15 @@ var table = map[protoreflect.Name]row{
 		"icons":       {since: bridge.Rev20251125},
 	}},
 	"InputError": {fields: fields{"data": {json: anyValue}}},
-	"InputRequest": {tag: "method", content: "params", fields: fields{
+	"InputRequest": {tag: "method", key: "key", content: "params", fields: fields{
+		"key":            {internal: true},
 		"elicit":         {tagValue: "elicitation/create"},
 		"create_message": {tagValue: "sampling/createMessage"},
 		"list_roots":     {tagValue: "roots/list"},
 		"raw":            {json: anObject},
 	}},
 	"InputRequired": {resultType: "input_required", fields: fields{
-		"requests": {name: "inputRequests"},
-		"state":    {name: "requestState", text: true},
+		"request_state": {text: true},
 	}},
 	"InputResponse": {untagged: true, fields: fields{
 		"elicit":         {when: "action"},
@@ -269,7 +273,7 @@ var table = map[protoreflect.Name]row{
 	"ReadResourceRequest": {fields: fields{
 		"context":         {inline: true},
 		"input_responses": {since: bridge.Rev20260728},
-		"state":           {name: "requestState", text: true, since: bridge.Rev20260728},
+		"request_state":   {text: true, since: bridge.Rev20260728},
 	}},
 	"ReadResourceResult": {resultType: "complete", fields: fields{
 		"contents":    {always: true},

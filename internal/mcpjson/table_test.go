@@ -41,6 +41,8 @@ func TestRowsDescribeFieldsThatExist(t *testing.T) {
 			t.Errorf("%s: no tag", name)
 		case r.tagDefault != "" && md.Fields().ByName(r.tagDefault) == nil:
 			t.Errorf("%s: no field %s", name, r.tagDefault)
+		case r.key != "" && (!union || md.Fields().ByName(r.key) == nil || !r.fields[r.key].internal):
+			t.Errorf("%s: %s is no internal field of a union", name, r.key)
 		}
 		for field, f := range r.fields {
 			if fd := md.Fields().ByName(field); fd == nil {

@@ -24,11 +24,11 @@ func TestContextIsAskedOfClientsThatDeclareIt(t *testing.T) {
 		{bridge.Rev20260728, not, proto.String("none"), proto.String("none")},
 		{bridge.Rev20250618, not, proto.String("thisServer"), proto.String("thisServer")},
 	} {
-		needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{"k": {Request: &pb.InputRequest_CreateMessage{
+		needs := &pb.InputRequired{InputRequests: []*pb.InputRequest{{Key: "k", Request: &pb.InputRequest_CreateMessage{
 			CreateMessage: &pb.CreateMessageRequest{MaxTokens: 1, IncludeContext: c.said},
 		}}}}
 		before := proto.Clone(needs)
-		got := withoutContext(needs, c.can, c.rev).GetRequests()["k"].GetCreateMessage()
+		got := withoutContext(needs, c.can, c.rev).GetInputRequests()[0].GetCreateMessage()
 		want := &pb.CreateMessageRequest{MaxTokens: 1, IncludeContext: c.got}
 		if !proto.Equal(got, want) || !proto.Equal(needs, before) {
 			t.Errorf("%s: %v became %v", c.rev, before, got)

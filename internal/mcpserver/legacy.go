@@ -111,7 +111,7 @@ func (ss *session) callContext(x *exchange, from origin) *pb.CallContext {
 	return &pb.CallContext{
 		ProtocolVersion: ss.caller.GetProtocolVersion(), ClientInfo: ss.caller.GetClientInfo(),
 		ClientCapabilities: ss.caller.GetClientCapabilities(), LogLevel: level, ProgressWanted: x.token != nil,
-		Headers: ss.s.passed(from.header), Principal: from.principal,
+		Headers: ss.s.passed(from.header), Principal: from.principal, Verified: bridge.Verified(),
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +25,7 @@ type roundTrip struct {
 	x       *exchange
 	call    *bridge.Call // of the next round; nil if there is none
 	rounds  int
-	asked   map[string]*pb.InputRequest
+	asked   []*pb.InputRequest
 	answers map[string]*pb.InputResponse
 	refused bool // the handler was sent that its input requests are unsupported
 }
@@ -61,12 +60,12 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 	answers, reason := ss.cannotAny(res.InputRequired)
 	switch {
 	case reason == "":
-		t.asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).GetRequests(), rand.Text)
+		t.asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).GetInputRequests(), rand.Text)
 		if t.answers, err = ss.askAll(ctx, t.x, t.asked); err != nil {
 			return nil, err
 		}
 		answers = t.answers
-	case t.refused || len(answers) < len(res.InputRequired.GetRequests()):
+	case t.refused || len(answers) < len(res.InputRequired.GetInputRequests()):
 		return unasked(call, reason) // the handler insists, or some could be asked, but in vain
 	default:
 		t.refused = true
@@ -74,7 +73,7 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 	if t.rounds++; t.rounds == seal.MaxRounds {
 		return nil, seal.TooManyRounds(call)
 	}
-	t.call = call.Retry(answers, res.InputRequired.State)
+	t.call = call.Retry(answers, res.InputRequired.RequestState)
 	return nil, nil
 }
 
@@ -85,20 +84,20 @@ func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bri
 		return needs
 	}
 	out := needs
-	for key, req := range needs.GetRequests() {
+	for i, req := range needs.GetInputRequests() {
 		sample := req.GetCreateMessage()
 		if sample == nil || sample.IncludeContext == nil || sample.GetIncludeContext() == "none" {
 			continue
 		}
 		if out == needs {
 			out = bridge.ShallowCopy(needs)
-			out.Requests = maps.Clone(needs.GetRequests())
+			out.InputRequests = slices.Clone(needs.GetInputRequests())
 		}
 		sample = bridge.ShallowCopy(sample)
 		sample.IncludeContext = nil
 		req = bridge.ShallowCopy(req)
 		req.Request = &pb.InputRequest_CreateMessage{CreateMessage: sample}
-		out.Requests[key] = req
+		out.InputRequests[i] = req
 	}
 	return out
 }
@@ -161,10 +160,10 @@ func (ss *session) cannot(req *pb.InputRequest) string {
 // cannotAny returns the answers for the handler to those input requests that cannot be asked, and why one cannot.
 func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*pb.InputResponse, reason string) {
 	unsupported = map[string]*pb.InputResponse{}
-	for _, key := range sortedKeys(needs.GetRequests()) {
-		if why := ss.cannot(needs.GetRequests()[key]); why != "" {
+	for _, req := range needs.GetInputRequests() {
+		if why := ss.cannot(req); why != "" {
 			reason = why
-			unsupported[key] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
+			unsupported[req.GetKey()] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
 		}
 	}
 	return unsupported, reason
@@ -204,13 +203,13 @@ func inWords(c *pb.ClientCapabilities) string {
 
 // A question is what the client is asked by one request of ours.
 type question struct {
-	key, id string
-	req     *pb.InputRequest
-	answer  <-chan jsonrpc.Message
+	id     string
+	req    *pb.InputRequest
+	answer <-chan jsonrpc.Message
 }
 
 // askAll asks the client all that is needed, at once, and returns the answers by the same keys.
-func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.InputRequest) (map[string]*pb.InputResponse, error) {
+func (ss *session) askAll(ctx context.Context, x *exchange, reqs []*pb.InputRequest) (map[string]*pb.InputResponse, error) {
 	timeout := time.NewTimer(ss.s.opts.Limits.AnswerTime)
 	defer timeout.Stop()
 	var open []question
@@ -220,13 +219,13 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 		}
 	}()
 	answers := make(map[string]*pb.InputResponse, len(reqs))
-	for _, key := range sortedKeys(reqs) {
-		q := question{key: key, req: reqs[key]}
+	for _, req := range reqs {
+		q := question{req: req}
 		q.id, q.answer = ss.ask()
 		open = append(open, q)
 		msg, err := ss.s.askMessage(q.id, q.req, ss.rev)
 		if err != nil {
-			return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", key, err)
+			return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", req.GetKey(), err)
 		}
 		if err := x.out.send(msg); err != nil {
 			return nil, err
@@ -235,7 +234,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs map[string]*pb.
 	for i, q := range open {
 		select {
 		case msg := <-q.answer:
-			answers[q.key] = readAnswer(q.req, &msg, ss.rev)
+			answers[q.req.GetKey()] = readAnswer(q.req, &msg, ss.rev)
 		case <-timeout.C:
 			return unanswered(answers, open[i:], fmt.Sprintf("the client did not answer within %s", ss.s.opts.Limits.AnswerTime)),
 				withdraw(x, open[i:], "no answer in time")
@@ -307,7 +306,7 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 // unanswered adds to answers that the questions have none.
 func unanswered(answers map[string]*pb.InputResponse, questions []question, message string) map[string]*pb.InputResponse {
 	for _, q := range questions {
-		answers[q.key] = failed(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
+		answers[q.req.GetKey()] = failed(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
 	}
 	return answers
 }
@@ -316,5 +315,3 @@ func unanswered(answers map[string]*pb.InputResponse, questions []question, mess
 func failed(e *pb.InputError) *pb.InputResponse {
 	return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: e}}
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -25,7 +25,7 @@ func TestACallThatHasBegunMayBeExecuted(t *testing.T) {
 				return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, r.GetName(), "it was not executed")
 			}
 			form := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "sure?", RequestedSchema: `{"type":"object","properties":{}}`}}}
-			return &bridge.Result{InputRequired: &pb.InputRequired{Requests: map[string]*pb.InputRequest{"a": {Request: &pb.InputRequest_Elicit{Elicit: form}}}}}, nil
+			return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{{Key: "a", Request: &pb.InputRequest_Elicit{Elicit: form}}}}}, nil
 		})
 	})
 	for caps, asked := range map[string]bool{clientCaps: true, "{}": false} {

@@ -16,7 +16,7 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 		want string
 	}{
 		{&bridge.Result{Complete: &pb.CallToolResult{StructuredContent: []byte("{")}}, `"executed"`},
-		{&bridge.Result{InputRequired: &pb.InputRequired{Requests: map[string]*pb.InputRequest{"a": {}}}}, `"unknown"`},
+		{&bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{{Key: "a"}}}}, `"unknown"`},
 	} {
 		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
 			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {

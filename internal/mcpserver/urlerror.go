@@ -12,8 +12,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// visits returns the web pages that an error names, by the ids of the visits, or nothing if it is another error.
-func visits(err error) map[string]*pb.InputRequest {
+// visits returns the web pages that an error names, each with the id of its visit as the key, or nothing if it is another error.
+func visits(err error) []*pb.InputRequest {
 	e := bridge.AsError(err)
 	if e == nil || e.RPC.GetCode() != bridge.CodeURLElicitation {
 		return nil
@@ -22,11 +22,14 @@ func visits(err error) map[string]*pb.InputRequest {
 	if rawjson.Check(data) != nil {
 		return nil
 	}
-	pages := map[string]*pb.InputRequest{}
+	var pages []*pb.InputRequest
 	for raw := range rawjson.Elements(rawjson.Get(data, "elicitations")) {
 		r := &pb.ElicitRequest{}
-		if mcpjson.Unmarshal(raw, r, bridge.LatestLegacy) == nil && r.GetUrl().GetElicitationId() != "" {
-			pages[r.GetUrl().GetElicitationId()] = &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: r}}
+		id := func(p *pb.InputRequest) bool { return p.GetKey() == r.GetUrl().GetElicitationId() }
+		if mcpjson.Unmarshal(raw, r, bridge.LatestLegacy) == nil && r.GetUrl().GetElicitationId() != "" && !slices.ContainsFunc(pages, id) {
+			pages = append(pages, &pb.InputRequest{
+				Key: r.GetUrl().GetElicitationId(), Request: &pb.InputRequest_Elicit{Elicit: r},
+			})
 		}
 	}
 	return pages
@@ -39,7 +42,7 @@ func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
 		return res, nil
 	}
 	if pages := visits(err); len(pages) > 0 {
-		return &bridge.Result{InputRequired: &pb.InputRequired{Requests: pages}}, nil
+		return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: pages}}, nil
 	}
 	return nil, err
 }
@@ -49,12 +52,14 @@ const maxAwaited = 100
 
 // await notes the visits that an error tells the client to make, so that it is told when one is completed.
 func (ss *session) await(err error) {
-	ids := sortedKeys(visits(err))
-	if len(ids) == 0 {
+	pages := visits(err)
+	if len(pages) == 0 {
 		return
 	}
 	ss.mu.Lock()
-	ss.awaited = append(ss.awaited, ids...)
+	for _, p := range pages {
+		ss.awaited = append(ss.awaited, p.GetKey())
+	}
 	ss.awaited = ss.awaited[max(0, len(ss.awaited)-maxAwaited):]
 	ss.mu.Unlock()
 	_, _ = ss.listen()
@@ -74,11 +79,11 @@ func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
 
 // completed tells the client that it need not wait for the visits any more that it agreed to: the call goes on, and does not
 // need them again.
-func (x *exchange) completed(asked map[string]*pb.InputRequest, answers map[string]*pb.InputResponse, needs *pb.InputRequired) error {
-	for _, key := range sortedKeys(asked) {
-		url := asked[key].GetElicit().GetUrl()
-		_, again := needs.GetRequests()[key]
-		if url == nil || again || answers[key].GetElicit().GetAction() != "accept" {
+func (x *exchange) completed(asked []*pb.InputRequest, answers map[string]*pb.InputResponse, needs *pb.InputRequired) error {
+	for _, req := range asked {
+		url := req.GetElicit().GetUrl()
+		again := func(r *pb.InputRequest) bool { return r.GetKey() == req.GetKey() }
+		if url == nil || slices.ContainsFunc(needs.GetInputRequests(), again) || answers[req.GetKey()].GetElicit().GetAction() != "accept" {
 			continue
 		}
 		if err := x.notify(feed.NotifyElicitation, &pb.ElicitationCompleted{ElicitationId: url.GetElicitationId()}); err != nil {
@@ -89,14 +94,13 @@ func (x *exchange) completed(asked map[string]*pb.InputRequest, answers map[stri
 }
 
 // withIDs returns the questions, in which every visit of a web page has an id.
-func withIDs(reqs map[string]*pb.InputRequest, newID func() string) map[string]*pb.InputRequest {
-	out := make(map[string]*pb.InputRequest, len(reqs))
-	for key, req := range reqs {
+func withIDs(reqs []*pb.InputRequest, newID func() string) []*pb.InputRequest {
+	out := slices.Clone(reqs)
+	for i, req := range reqs {
 		if url := req.GetElicit().GetUrl(); url != nil && url.ElicitationId == nil {
-			req = proto.CloneOf(req)
-			req.GetElicit().GetUrl().ElicitationId = proto.String(newID())
+			out[i] = proto.CloneOf(req)
+			out[i].GetElicit().GetUrl().ElicitationId = proto.String(newID())
 		}
-		out[key] = req
 	}
 	return out
 }

@@ -63,7 +63,14 @@ func (f *fake) ListTools(ctx context.Context, _ *pb.ListToolsRequest) (*pb.ListT
 }
 
 func (f *fake) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
-	return f.discover()
+	if f.discover == nil {
+		return &pb.DiscoverResponse{ContractVersion: bridge.ContractVersion}, nil
+	}
+	d, err := f.discover()
+	if d != nil && d.ContractVersion == 0 {
+		d.ContractVersion = bridge.ContractVersion
+	}
+	return d, err
 }
 
 // serve serves f at a socket or port, until the function it returns is called.
@@ -637,7 +644,7 @@ func TestAnAnswerWithDetailsIsNoLossThoughTheConnectionEnds(t *testing.T) {
 func TestMessageLimitIsExactAndNamed(t *testing.T) {
 	const limit = 100_000
 	filled := func(extra int) *pb.CallToolRequest { // a request of limit+extra bytes
-		r := &pb.CallToolRequest{Name: "x", Arguments: make([]byte, limit/2)}
+		r := &pb.CallToolRequest{Context: &pb.CallContext{Verified: bridge.Verified()}, Name: "x", Arguments: make([]byte, limit/2)}
 		r.Arguments = make([]byte, limit/2+limit+extra-proto.Size(r))
 		if got := proto.Size(r); got != limit+extra {
 			t.Fatalf("%d bytes", got)

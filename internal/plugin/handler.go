@@ -24,17 +24,22 @@ import (
 // discoverCache holds a backend's answer to Discover, which stays the same for as long as the backend is connected.
 type discoverCache struct {
 	atomic.Pointer[pb.DiscoverResponse]
+	asked   atomic.Bool                  // it was asked for, to check the version of the contract
+	refused atomic.Pointer[bridge.Error] // the backend was built with another version of the contract
 }
 
 // Handle implements bridge.Handler.
 func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	call = withArguments(call)
+	call = withVersion(withArguments(call))
 	return p.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
 		if call.Method == bridge.Discover {
 			if d := l.discover.Load(); d != nil {
 				// A copy, because whoever asked may add to it.
 				return supervise.Attempt{Result: &bridge.Result{Complete: proto.CloneOf(d)}}
 			}
+		}
+		if err := p.checkContract(ctx, l, call); err != nil {
+			return supervise.Attempt{Err: err}
 		}
 		if call.Method != bridge.Listen {
 			l.calls.begin(call)
@@ -50,6 +55,9 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		switch {
 		case a.err == nil:
 			if d, ok := a.result.Complete.(*pb.DiscoverResponse); ok && call.Method == bridge.Discover {
+				if err := p.checkVersion(l, d); err != nil {
+					return supervise.Attempt{Err: err}
+				}
 				l.discover.Store(proto.CloneOf(d))
 			}
 			if !call.Method.ReadOnly && !l.called.Load() {

@@ -246,7 +246,7 @@ func TestStockPluginAnswers(t *testing.T) {
 	answer := &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 		Action: "accept", Content: `{"name":"Ada"}`,
 	}}}
-	res, err = r.Handle(t.Context(), call.Retry(map[string]*pb.InputResponse{"name": answer}, res.InputRequired.GetState()), ignore)
+	res, err = r.Handle(t.Context(), call.Retry(map[string]*pb.InputResponse{"name": answer}, res.InputRequired.GetRequestState()), ignore)
 	if err != nil || textOf(res) != "Hello, Ada!" {
 		t.Errorf("ask, answered: %v, %v", res, err)
 	}

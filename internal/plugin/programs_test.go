@@ -122,6 +122,9 @@ func TestTerminatedDialledProgramsFailNoCall(t *testing.T) {
 			})
 			<-log.pids
 
+			if _, err := p.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, nil); err != nil {
+				t.Fatal(err) // the first call would wait for its Discover
+			}
 			w.held.Lock()
 			var call sync.WaitGroup
 			call.Go(func() {

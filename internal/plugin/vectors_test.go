@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -128,7 +129,7 @@ func (b *framedBackend) do(line string) error {
 	}
 	switch what {
 	case "> CALL":
-		caller := &pb.CallContext{ProtocolVersion: "2026-07-28", ProgressWanted: true}
+		caller := &pb.CallContext{ProtocolVersion: "2026-07-28", ProgressWanted: true, Verified: bridge.Verified()}
 		payload, err := proto.Marshal(&pb.CallToolRequest{Context: caller, Name: words[3], Arguments: []byte(words[4])})
 		if err != nil {
 			return err

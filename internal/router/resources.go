@@ -184,9 +184,9 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 
 // complete executes a completion on the route of its prompt or resource template.
 func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.CompleteRequest, emit bridge.Emit) (*bridge.Result, error) {
-	prompt := req.GetRef().GetPrompt()
+	prompt := req.GetReference().GetPrompt()
 	if prompt == nil {
-		return r.about(ctx, call, req.GetRef().GetResource().GetUri(), emit)
+		return r.about(ctx, call, req.GetReference().GetResource().GetUri(), emit)
 	}
 	rt, name, err := r.resolve(ctx, call, bridge.ListPrompts, "prompt", prompt.GetName())
 	if err != nil {
@@ -194,9 +194,9 @@ func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.Comple
 	}
 	prompt = bridge.ShallowCopy(prompt)
 	prompt.Name = name
-	ref := bridge.ShallowCopy(req.GetRef())
+	ref := bridge.ShallowCopy(req.GetReference())
 	ref.Reference = &pb.CompletionReference_Prompt{Prompt: prompt}
 	named := bridge.ShallowCopy(req)
-	named.Ref = ref
+	named.Reference = ref
 	return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 }

@@ -163,7 +163,7 @@ func TestWhatAServerSaysOfItsOwnIsKept(t *testing.T) {
 func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
 	a, b := &server{}, &server{hidden: map[string]string{"u://b": "ask"}}
 	continued := func() *pb.ReadResourceRequest {
-		return &pb.ReadResourceRequest{Uri: "u://b", State: []byte("s"), InputResponses: map[string]*pb.InputResponse{"k": {}}}
+		return &pb.ReadResourceRequest{Uri: "u://b", RequestState: []byte("s"), InputResponses: map[string]*pb.InputResponse{"k": {}}}
 	}
 	r := route(t, nil, a, b)
 	call := &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "u://b"}}
@@ -193,7 +193,7 @@ func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
 
 func TestCompletionIsWhereItsTemplateIs(t *testing.T) {
 	a, b := &server{}, &server{templates: []string{"t://{x}"}}
-	req := &pb.CompleteRequest{Ref: &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: "t://{x}"}}}}
+	req := &pb.CompleteRequest{Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: "t://{x}"}}}}
 	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, a, b), bridge.Complete, req); err != nil || len(calls[*pb.CompleteRequest](a)) != 0 {
 		t.Errorf("%v; a was asked %d times", err, len(calls[*pb.CompleteRequest](a)))
 	}

@@ -90,10 +90,10 @@ func (s *server) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	case *pb.ReadResourceRequest:
 		return s.read(r)
 	case *pb.CompleteRequest:
-		if uri := r.GetRef().GetResource().GetUri(); uri != "" && !slices.Contains(s.templates, uri) {
+		if uri := r.GetReference().GetResource().GetUri(); uri != "" && !slices.Contains(s.templates, uri) {
 			return nil, bridge.Errorf(codes.InvalidArgument, "no such template")
 		}
-		return complete(&pb.CompleteResponse{Completion: &pb.Completion{Values: []string{"for " + r.GetRef().GetPrompt().GetName()}}})
+		return complete(&pb.CompleteResponse{Completion: &pb.Completion{Values: []string{"for " + r.GetReference().GetPrompt().GetName()}}})
 	case *pb.ListenRequest:
 		return s.listen(ctx, r, emit)
 	}
@@ -129,7 +129,7 @@ func (s *server) read(r *pb.ReadResourceRequest) (*bridge.Result, error) {
 	for _, has := range []map[string]string{s.resources, s.hidden} {
 		if text, ok := has[r.GetUri()]; ok {
 			if text == "ask" && len(r.GetInputResponses()) == 0 {
-				return &bridge.Result{InputRequired: &pb.InputRequired{State: []byte("s"), Requests: map[string]*pb.InputRequest{"k": {}}}}, nil
+				return &bridge.Result{InputRequired: &pb.InputRequired{RequestState: []byte("s"), InputRequests: []*pb.InputRequest{{Key: "k"}}}}, nil
 			}
 			return complete(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{Uri: r.GetUri(), Body: &pb.ResourceContents_Text{Text: text}}}})
 		}
@@ -271,7 +271,7 @@ func TestNamesSayWhoseTheyAre(t *testing.T) {
 		t.Errorf("%v %v", got, err)
 	}
 	completion, err := ask[*pb.CompleteResponse](t, r, bridge.Complete, &pb.CompleteRequest{
-		Ref: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "b_p"}}},
+		Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "b_p"}}},
 	})
 	if err != nil || len(calls[*pb.CompleteRequest](a)) != 0 || completion.GetCompletion().GetValues()[0] != "for p" {
 		t.Errorf("%v %v", completion, err)
@@ -651,7 +651,7 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 			Tools: &pb.ToolsCapability{ListChanged: no}, Logging: &pb.Capability{}, Tasks: `{}`, Extensions: `{"e/1":{"a":1},"e/2":{}}`,
 			Experimental: `[not json`,
 		},
-		Meta: `{"m":1}`, Limits: &pb.BackendLimits{MaxConcurrentCalls: proto.Uint32(1)},
+		Meta: `{"m":1}`, Limits: &pb.BackendLimits{MaxConcurrentCalls: 1},
 	}}
 	b := &server{about: &pb.DiscoverResponse{
 		ServerInfo: &pb.Implementation{Name: "y"}, TtlMs: proto.Int64(3), CacheScope: "public",

@@ -26,14 +26,14 @@ func TestStatesOfClientsAtTheirLimit(t *testing.T) {
 		}
 		// A backend's state has half of that, so that what is sealed can be opened.
 		for n := s.maxSize/2 - 1; n <= s.maxSize/2+1; n++ {
-			out, err := s.Seal(call, &pb.InputRequired{State: make([]byte, n)}, 1)
+			out, err := s.Seal(call, &pb.InputRequired{RequestState: make([]byte, n)}, 1)
 			if (err == nil) != (n <= s.maxSize/2) {
 				t.Errorf("a state of %d bytes: %v", n, err)
 			}
 			if err != nil {
 				continue
 			}
-			if state, _, err := s.open(call, out.GetState()); err != nil || len(state) != n {
+			if state, _, err := s.open(call, out.GetRequestState()); err != nil || len(state) != n {
 				t.Errorf("a state of %d bytes: %d, %v", n, len(state), err)
 			}
 		}

@@ -9,8 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -98,8 +96,8 @@ func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*
 	if err := Check(call, needs); err != nil {
 		return nil, err
 	}
-	for _, key := range slices.Sorted(maps.Keys(needs.GetRequests())) {
-		missing := bridge.MissingCapabilities(call.Context().GetClientCapabilities(), needs.GetRequests()[key])
+	for _, req := range needs.GetInputRequests() {
+		missing := bridge.MissingCapabilities(call.Context().GetClientCapabilities(), req)
 		if missing == nil {
 			continue
 		}
@@ -109,22 +107,22 @@ func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*
 		}
 		return nil, &bridge.Error{
 			Code:    codes.FailedPrecondition,
-			Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(key),
+			Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(req.GetKey()),
 			RPC:     &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: rawjson.AsString(append(data, '}'))},
 		}
 	}
-	if needs.State == nil {
+	if needs.RequestState == nil {
 		return needs, nil
 	}
 	if round > MaxRounds {
 		return nil, TooManyRounds(call)
 	}
-	if n := len(needs.GetState()); n > s.maxSize/2 {
+	if n := len(needs.GetRequestState()); n > s.maxSize/2 {
 		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
 			"%s: the backend's state has %d bytes; at most %d are allowed", call.Method.Name, n, s.maxSize/2)
 	}
 	out := bridge.ShallowCopy(needs)
-	out.State = []byte(s.seal(call, needs.GetState(), round))
+	out.RequestState = []byte(s.seal(call, needs.GetRequestState(), round))
 	return out, nil
 }
 
@@ -134,7 +132,7 @@ func Check(call *bridge.Call, needs *pb.InputRequired) error {
 		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
 			"%s: the backend requested input, which this method does not support", call.Method.Name)
 	}
-	if len(needs.GetRequests()) == 0 && needs.State == nil {
+	if len(needs.GetInputRequests()) == 0 && needs.RequestState == nil {
 		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
 			"%s: the backend requires input, but sent neither input requests nor a state", call.Method.Name)
 	}

@@ -27,18 +27,18 @@ func newSealer(keys [][32]byte, ttl time.Duration) *seal.Sealer {
 
 func call(subject string, state []byte) *bridge.Call {
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
-		Context: &pb.CallContext{Principal: &pb.Principal{Subject: subject}}, Name: "x", Arguments: []byte(`{"a":1}`), State: state,
+		Context: &pb.CallContext{Principal: &pb.Principal{Subject: subject}}, Name: "x", Arguments: []byte(`{"a":1}`), RequestState: state,
 	}}
 }
 
 // sealed returns what a client of a subject gets for a state.
 func sealed(t *testing.T, s *seal.Sealer, subject string, state []byte, round byte) []byte {
 	t.Helper()
-	needs, err := s.Seal(call(subject, nil), &pb.InputRequired{State: state}, round)
+	needs, err := s.Seal(call(subject, nil), &pb.InputRequired{RequestState: state}, round)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return needs.GetState()
+	return needs.GetRequestState()
 }
 
 func code(err error) codes.Code {
@@ -97,13 +97,13 @@ func TestStateIsNotForEver(t *testing.T) {
 func TestSealingHasLimits(t *testing.T) {
 	s := newSealer(nil, usual.StateTTL)
 	for n := 32<<10 - 1; n <= 32<<10+1; n++ {
-		_, err := s.Seal(call("me", nil), &pb.InputRequired{State: make([]byte, n)}, 1)
+		_, err := s.Seal(call("me", nil), &pb.InputRequired{RequestState: make([]byte, n)}, 1)
 		if (err == nil) != (n <= 32<<10) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
 	for n := byte(seal.MaxRounds - 1); n <= seal.MaxRounds+1; n++ {
-		_, err := s.Seal(call("me", nil), &pb.InputRequired{State: []byte("s")}, n)
+		_, err := s.Seal(call("me", nil), &pb.InputRequired{RequestState: []byte("s")}, n)
 		if (err == nil) != (n <= seal.MaxRounds) {
 			t.Errorf("round %d: %v", n, err)
 		}

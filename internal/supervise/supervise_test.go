@@ -103,7 +103,7 @@ func TestDeliveryLaw(t *testing.T) {
 	)
 	write := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{}}
 	read := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}
-	resumed := &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{State: []byte("s")}}
+	resumed := &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{RequestState: []byte("s")}}
 	type outcomes []Outcome
 	for _, c := range []struct {
 		name     string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -28,7 +28,7 @@ const (
 // testContext returns the context of a client with all capabilities, progress and logs.
 func testContext() *pb.CallContext {
 	return &pb.CallContext{
-		ProtocolVersion: "2026-07-28", ProgressWanted: true, LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG,
+		ProtocolVersion: "2026-07-28", ProgressWanted: true, LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG, Verified: bridge.Verified(),
 		ClientInfo: &pb.Implementation{Name: "verify", Version: "1"},
 		ClientCapabilities: &pb.ClientCapabilities{
 			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}},
@@ -195,10 +195,9 @@ func (t *trial) callRounds(
 			return rounds, nil
 		}
 		req = proto.CloneOf(req)
-		req.State, req.InputResponses = a.inputRequired.State, map[string]*pb.InputResponse{}
-		for _, key := range slices.Sorted(maps.Keys(a.inputRequired.GetRequests())) {
-			q := a.inputRequired.GetRequests()[key]
-			req.InputResponses[key] = reply(q.GetElicit().GetForm().GetMessage(), q)
+		req.RequestState, req.InputResponses = a.inputRequired.RequestState, map[string]*pb.InputResponse{}
+		for _, q := range a.inputRequired.GetInputRequests() {
+			req.InputResponses[q.GetKey()] = reply(q.GetElicit().GetForm().GetMessage(), q)
 		}
 	}
 	return rounds, fmt.Errorf("%w: still requires input after 10 rounds", errViolation)

@@ -277,7 +277,7 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if ok && page.GetCursor() != "" && call.Method != bridge.ListTools {
 		return nil, bridge.Errorf(codes.InvalidArgument, "unknown cursor %q", page.GetCursor())
 	}
-	if r, ok := call.Request.(*pb.CompleteRequest); ok && r.GetRef().GetPrompt().GetName() != "p" {
+	if r, ok := call.Request.(*pb.CompleteRequest); ok && r.GetReference().GetPrompt().GetName() != "p" {
 		return nil, bridge.Errorf(codes.NotFound, "unknown prompt")
 	}
 	res, err := h.inner.Handle(ctx, call, emit)
@@ -445,7 +445,7 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 		r = proto.CloneOf(r)
 		r.Context.ClientCapabilities.Elicitation = &pb.ElicitationCapability{}
 	case "gullible: survey":
-		if bytes.Equal(r.GetState(), []byte("nonsense")) {
+		if bytes.Equal(r.GetRequestState(), []byte("nonsense")) {
 			return text("done")
 		}
 	case "crossed: who":
@@ -478,11 +478,11 @@ func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
 		}
 		return res, err
 	}
-	ask := map[string]*pb.InputRequest{"name": bridgetest.Form("What is your name?", "value")}
-	if r.State != nil {
-		ask = map[string]*pb.InputRequest{"age": bridgetest.Form("How old are you?", "value")}
+	ask := []*pb.InputRequest{bridgetest.Form("name", "What is your name?", "value")}
+	if r.RequestState != nil {
+		ask = []*pb.InputRequest{bridgetest.Form("age", "How old are you?", "value")}
 	}
-	return &bridge.Result{InputRequired: &pb.InputRequired{Requests: ask, State: []byte("x")}}, nil
+	return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: ask, RequestState: []byte("x")}}, nil
 }
 
 // register registers h as the contract's service, without the checks of a front.

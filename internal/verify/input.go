@@ -24,7 +24,7 @@ func questions(t *trial) {
 		})
 		for _, r := range rounds {
 			var messages []string
-			for _, q := range r.inputRequired.GetRequests() {
+			for _, q := range r.inputRequired.GetInputRequests() {
 				messages = append(messages, q.GetElicit().GetForm().GetMessage())
 			}
 			slices.Sort(messages)

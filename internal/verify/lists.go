@@ -25,9 +25,9 @@ import (
 
 var listRows = []row{
 	{
-		name: "discover", does: "declares its name, version and capabilities", clause: inService + "DiscoverResponse",
+		name: "discover", does: "declares its name, version, capabilities and contract version", clause: inService + "DiscoverResponse",
 		why: "clients use no features that it does not declare",
-		fix: "answer Discover with server_info and capabilities, the same every time",
+		fix: "answer Discover with server_info, capabilities and contract_version, the same every time",
 		run: discovering,
 	},
 	{
@@ -193,6 +193,9 @@ func discovering(t *trial) {
 	if err != nil || !proto.Equal(first, again) {
 		t.failf("Discover differs between two calls")
 	}
+	if v := first.GetContractVersion(); v != bridge.ContractVersion {
+		t.failf("contract_version is %d, want %d: the bridge refuses a backend with another version", v, bridge.ContractVersion)
+	}
 	if first.GetServerInfo().GetName() == "" {
 		t.failf("server_info has no name")
 	}
@@ -338,7 +341,7 @@ func unknownNames(t *trial) {
 	if c.GetCompletions() != nil {
 		prompt := &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: unknown}}
 		_, err := t.mcp.Complete(t.ctx, &pb.CompleteRequest{
-			Context: testContext(), Ref: &pb.CompletionReference{Reference: prompt},
+			Context: testContext(), Reference: &pb.CompletionReference{Reference: prompt},
 			Argument: &pb.CompletionArgument{Name: "x"},
 		})
 		t.checkCode("completion for an unknown prompt", err, codes.NotFound, codes.InvalidArgument)

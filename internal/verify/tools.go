@@ -106,7 +106,7 @@ var toolRows = []row{
 		why: "a call with an invalid state may have unintended effects",
 		fix: "fail with INVALID_ARGUMENT if the state cannot be parsed",
 		run: func(t *trial) {
-			a, err := t.call(t.ctx, "survey", `{}`, func(r *pb.CallToolRequest) { r.State = []byte("nonsense") })
+			a, err := t.call(t.ctx, "survey", `{}`, func(r *pb.CallToolRequest) { r.RequestState = []byte("nonsense") })
 			switch {
 			case err != nil:
 				t.checkCode("an unknown state", err, codes.InvalidArgument)

@@ -494,7 +494,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 		return nil, ToolError("what the call has to remember is %d bytes, more than the %d there is room for; the most is %s, %d bytes",
 			len(state), maxState, largest, size)
 	}
-	return &pb.InputRequired{Requests: maps.Clone(a.open), State: state}, nil
+	return &pb.InputRequired{InputRequests: a.questions(), RequestState: state}, nil
 }
 
 // Forms.

@@ -365,7 +365,7 @@ func TestStateThatIsTooLargeFailsTheCallAndNamesTheCulprit(t *testing.T) {
 func TestForeignStateIsRefused(t *testing.T) {
 	app := asksColour(func(_ mcpbridge.Answer[colour], err error) (string, error) { return "", err })
 	for _, state := range []string{"asked", `{"answers":{"k":"!"}}`, `{"answers":{"k":"AQ=="}}`} {
-		request := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: "paint", State: []byte(state)}
+		request := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: "paint", RequestState: []byte(state)}
 		err := app.Service().CallTool(request, &discarded{ctx: t.Context()})
 		if status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: got %v", state, err)
@@ -389,8 +389,8 @@ func TestAnswersThatNobodyAskedForAreNotKept(t *testing.T) {
 	}
 	needs := s.last.GetInputRequired()
 	var state struct{ Answers map[string]string }
-	if err := json.Unmarshal(needs.GetState(), &state); err != nil || len(state.Answers) != 0 || needs.GetRequests()["sure"] == nil {
-		t.Errorf("got %s, %v", needs.GetState(), needs.GetRequests())
+	if err := json.Unmarshal(needs.GetRequestState(), &state); err != nil || len(state.Answers) != 0 || len(needs.GetInputRequests()) != 1 {
+		t.Errorf("got %s, %v", needs.GetRequestState(), needs.GetInputRequests())
 	}
 }
 
@@ -399,7 +399,7 @@ func TestHandlerWithAStateOfItsOwn(t *testing.T) {
 	does(app, "own", func(ctx context.Context) (string, error) {
 		if mcpbridge.State(ctx) == nil {
 			roots := &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}
-			needs := &pb.InputRequired{Requests: map[string]*pb.InputRequest{"r": {Request: roots}}, State: []byte("mine")}
+			needs := &pb.InputRequired{InputRequests: []*pb.InputRequest{{Key: "r", Request: roots}}, RequestState: []byte("mine")}
 			return "dropped", mcpbridge.ToolError("wrapped: %w", mcpbridge.Require(ctx, needs))
 		}
 		return string(mcpbridge.State(ctx)) + mcpbridge.Responses(ctx)["r"].GetListRoots().GetRoots()[0].GetUri(), nil

@@ -156,7 +156,7 @@ func (c *framed) serve(payload []byte) {
 	err := proto.Unmarshal(payload, req)
 	if err != nil {
 		err = status.Errorf(codes.Internal, "the request cannot be read: %v", err)
-	} else {
+	} else if err = checkContract(req); err == nil {
 		err = protect(func() error { return c.of.service.CallTool(req, c) })
 	}
 	if c.last == nil && err == nil {

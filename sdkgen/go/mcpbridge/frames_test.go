@@ -52,7 +52,7 @@ func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 		t.Fatalf("the first frame is of kind %d", kind)
 	}
 	for id, tool := range []string{"slow", "long"} {
-		payload, err := proto.Marshal(&pb.CallToolRequest{Name: tool})
+		payload, err := proto.Marshal(&pb.CallToolRequest{Context: &pb.CallContext{Verified: &pb.VerifiedCaller{ContractVersion: contractVersion}}, Name: tool})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -379,12 +379,14 @@ func (a *App) discovered() *pb.DiscoverResponse {
 	if resources || prompts {
 		c.Completions = &pb.Capability{}
 	}
-	a.discover = &pb.DiscoverResponse{ServerInfo: a.info, Capabilities: c, TtlMs: a.cache.ttl, CacheScope: a.cache.scope}
+	a.discover = &pb.DiscoverResponse{
+		ServerInfo: a.info, Capabilities: c, TtlMs: a.cache.ttl, CacheScope: a.cache.scope, ContractVersion: contractVersion,
+	}
 	if a.instructions != "" {
 		a.discover.Instructions = &a.instructions
 	}
 	if a.maxCalls > 0 {
-		a.discover.Limits = &pb.BackendLimits{MaxConcurrentCalls: &a.maxCalls}
+		a.discover.Limits = &pb.BackendLimits{MaxConcurrentCalls: a.maxCalls}
 	}
 	return a.discover
 }

@@ -244,9 +244,9 @@ func (a *App) complete(ctx context.Context, req *pb.CompleteRequest) (*pb.Comple
 	var d definition
 	var all map[string]Completer
 	a.mu.RLock()
-	if p := a.prompts.byName[req.GetRef().GetPrompt().GetName()]; p != nil && req.GetRef().GetPrompt() != nil {
+	if p := a.prompts.byName[req.GetReference().GetPrompt().GetName()]; p != nil && req.GetReference().GetPrompt() != nil {
 		d, all = p.definition, p.completers
-	} else if t := a.templates.byName[req.GetRef().GetResource().GetUri()]; t != nil && req.GetRef().GetResource() != nil {
+	} else if t := a.templates.byName[req.GetReference().GetResource().GetUri()]; t != nil && req.GetReference().GetResource() != nil {
 		d, all = t.definition, t.completers
 	}
 	a.mu.RUnlock()
@@ -261,7 +261,7 @@ func (a *App) complete(ctx context.Context, req *pb.CompleteRequest) (*pb.Comple
 	c := &call{request: req, info: req.GetContext(), send: func(*pb.Progress, *pb.LogMessage) error { return nil }}
 	err := protect(func() (err error) {
 		ctx := context.WithValue(ctx, callKey{}, c)
-		done.Values, err = with(ctx, req.GetArgument().GetValue(), req.GetCompletionContext().GetArguments())
+		done.Values, err = with(ctx, req.GetArgument().GetValue(), req.GetArgumentContext().GetArguments())
 		return err
 	})
 	if err != nil {

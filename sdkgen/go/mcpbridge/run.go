@@ -370,6 +370,7 @@ func newServer(a *App, config *tls.Config) *server {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), experimental.BufferPool(buffers()),
+		grpc.UnaryInterceptor(checkUnary), grpc.StreamInterceptor(checkStream),
 		grpc.NumStreamWorkers(32), // Workers keep a large stack; a new goroutine would have to grow one.
 	}
 	if config != nil {

@@ -281,7 +281,7 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 		t.Fatal(err)
 	}
 	yes := true
-	listen, err := pb.NewMcpServiceClient(conn).Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}})
+	listen, err := pb.NewMcpServiceClient(conn).Listen(t.Context(), &pb.ListenRequest{Context: mcpbridgetest.Everything(), Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}})
 	if err != nil {
 		t.Fatal(err)
 	}

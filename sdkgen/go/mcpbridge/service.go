@@ -82,7 +82,7 @@ func (s *service) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingS
 		return s.missing("tool", req.GetName(), &s.app.tools.order)
 	}
 	c := &call{
-		request: req, info: req.GetContext(), state: req.GetState(), responses: req.GetInputResponses(),
+		request: req, info: req.GetContext(), state: req.GetRequestState(), responses: req.GetInputResponses(),
 		send: func(p *pb.Progress, l *pb.LogMessage) error {
 			if p != nil {
 				return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: p}})
@@ -115,7 +115,7 @@ func (s *service) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerSt
 		return status.Errorf(codes.NotFound, "there is no resource %.200q", req.GetUri())
 	}
 	c := &call{
-		request: req, info: req.GetContext(), uri: req.GetUri(), state: req.GetState(), responses: req.GetInputResponses(),
+		request: req, info: req.GetContext(), uri: req.GetUri(), state: req.GetRequestState(), responses: req.GetInputResponses(),
 		send: func(p *pb.Progress, l *pb.LogMessage) error {
 			if p != nil {
 				return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_Progress{Progress: p}})
@@ -144,7 +144,7 @@ func (s *service) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamin
 		return s.missing("prompt", req.GetName(), &s.app.prompts.order)
 	}
 	c := &call{
-		request: req, info: req.GetContext(), state: req.GetState(), responses: req.GetInputResponses(),
+		request: req, info: req.GetContext(), state: req.GetRequestState(), responses: req.GetInputResponses(),
 		send: func(p *pb.Progress, l *pb.LogMessage) error {
 			if p != nil {
 				return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Progress{Progress: p}})
@@ -177,6 +177,15 @@ func (s *service) missing(kind, name string, names *[]string) error {
 	defer s.app.mu.RUnlock()
 	name = fmt.Sprintf("%.128s", name) // A status is sent in the trailers, which are limited.
 	return status.Errorf(codes.NotFound, "there is no %s %q%s", kind, name, didYouMean(name, *names))
+}
+
+// questions returns the open input requests in the order in which the handler made them.
+func (a *asks) questions() (questions []*pb.InputRequest) {
+	for _, key := range a.order {
+		a.open[key].Key = key
+		questions = append(questions, a.open[key])
+	}
+	return questions
 }
 
 // run makes one round of a call. If it asks questions, they are its result, whatever the handler returned.

@@ -25,6 +25,7 @@ const maxRounds = 10
 func Everything() *pb.CallContext {
 	return &pb.CallContext{
 		ProtocolVersion: "2026-07-28",
+		Verified:        &pb.VerifiedCaller{ContractVersion: 2},
 		ClientInfo:      &pb.Implementation{Name: "mcpbridgetest", Version: "1"},
 		ClientCapabilities: &pb.ClientCapabilities{
 			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}},
@@ -113,7 +114,7 @@ func Call(tb testing.TB, app *mcpbridge.App, name string, args any, opts ...Opti
 	}
 	request := &pb.CallToolRequest{Name: name, Arguments: text}
 	return rounds(tb, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-		request.Context, request.InputResponses, request.State = c.about, answers, state
+		request.Context, request.InputResponses, request.RequestState = c.about, answers, state
 		s := &stream[pb.CallToolResponse]{ctx: c.ctx}
 		called.Err = app.Service().CallTool(copied(request), s)
 		var needs *pb.InputRequired
@@ -130,7 +131,7 @@ func Read(tb testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called
 	tb.Helper()
 	request := &pb.ReadResourceRequest{Uri: uri}
 	return rounds(tb, app, uri, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-		request.Context, request.InputResponses, request.State = c.about, answers, state
+		request.Context, request.InputResponses, request.RequestState = c.about, answers, state
 		s := &stream[pb.ReadResourceResponse]{ctx: c.ctx}
 		called.Err = app.Service().ReadResource(copied(request), s)
 		var needs *pb.InputRequired
@@ -147,7 +148,7 @@ func Get(tb testing.TB, app *mcpbridge.App, name string, args map[string]string,
 	tb.Helper()
 	request := &pb.GetPromptRequest{Name: name, Arguments: args}
 	return rounds(tb, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-		request.Context, request.InputResponses, request.State = c.about, answers, state
+		request.Context, request.InputResponses, request.RequestState = c.about, answers, state
 		s := &stream[pb.GetPromptResponse]{ctx: c.ctx}
 		called.Err = app.Service().GetPrompt(copied(request), s)
 		var needs *pb.InputRequired
@@ -164,11 +165,11 @@ func Complete(tb testing.TB, app *mcpbridge.App, ref, argument, typed string, ot
 	tb.Helper()
 	request := &pb.CompleteRequest{
 		Context: Everything(), Argument: &pb.CompletionArgument{Name: argument, Value: typed},
-		CompletionContext: &pb.CompletionContext{Arguments: others},
-		Ref:               &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: ref}}},
+		ArgumentContext: &pb.CompletionContext{Arguments: others},
+		Reference:       &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: ref}}},
 	}
 	if strings.Contains(ref, ":") {
-		request.Ref.Reference = &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: ref}}
+		request.Reference.Reference = &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: ref}}
 	}
 	response, err := app.Service().Complete(tb.Context(), request)
 	if err != nil {
@@ -208,14 +209,13 @@ func rounds(
 		if needs == nil {
 			return called
 		}
-		answers, state = map[string]*pb.InputResponse{}, needs.GetState()
-		for _, key := range inOrder(needs) {
-			question := needs.GetRequests()[key]
+		answers, state = map[string]*pb.InputResponse{}, needs.GetRequestState()
+		for _, question := range needs.GetInputRequests() {
 			called.Asked = append(called.Asked, question)
 			if len(c.answers) == 0 {
 				tb.Fatalf("%s asked, and the test has no answer: %v", name, question)
 			}
-			answers[key] = response(tb, question, c.answers[0])
+			answers[question.GetKey()] = response(tb, question, c.answers[0])
 			c.answers = c.answers[1:]
 		}
 	}

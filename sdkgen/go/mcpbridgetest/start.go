@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,20 +17,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// inOrder returns the keys of the questions in their order, from the SDK's state: protobuf maps are unordered.
-func inOrder(needs *pb.InputRequired) []string {
-	var state struct {
-		Asked []string `json:"asked"`
-	}
-	if err := json.Unmarshal(needs.GetState(), &state); err == nil && len(state.Asked) == len(needs.GetRequests()) {
-		return state.Asked
-	}
-	return slices.Sorted(maps.Keys(needs.GetRequests())) // The state is not the SDK's.
-}
 
 func copied[M proto.Message](m M) M { return proto.CloneOf(m) }
 

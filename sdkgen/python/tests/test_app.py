@@ -38,6 +38,7 @@ def test_who_it_is() -> None:
         meta={"a": 1},
     )
     assert app.discover() == v1.DiscoverResponse(
+        contract_version=2,
         server_info=v1.Implementation(
             name="test",
             version="2",
@@ -54,6 +55,7 @@ def test_who_it_is() -> None:
         limits=v1.BackendLimits(max_concurrent_calls=4),
     )
     assert App("test").discover() == v1.DiscoverResponse(
+        contract_version=2,
         server_info=v1.Implementation(name="test", version="0.0.0"),
         capabilities=v1.ServerCapabilities(logging=v1.Capability()),
     )
@@ -159,13 +161,13 @@ async def test_what_a_schema_says_besides_stays() -> None:
 
 async def test_a_function_can_ask_by_returning() -> None:
     app = App("test")
-    question = v1.InputRequest(elicit=v1.ElicitRequest(form=v1.ElicitForm(message="Name?")))
+    question = v1.InputRequest(key="name", elicit=v1.ElicitRequest(form=v1.ElicitForm(message="Name?")))
 
     def ask(ctx: Context) -> str | v1.InputRequired:
         assert isinstance(ctx.request, (v1.CallToolRequest, v1.ReadResourceRequest, v1.GetPromptRequest))
-        if ctx.state is None:
-            return v1.InputRequired(requests={"name": question}, state=b"round 1")
-        return f"{ctx.state.decode()}: {ctx.request.input_responses['name'].elicit.content}"
+        if ctx.request_state is None:
+            return v1.InputRequired(input_requests=[question], request_state=b"round 1")
+        return f"{ctx.request_state.decode()}: {ctx.request.input_responses['name'].elicit.content}"
 
     app.add_tool(ask)
     app.add_resource("test://ask", ask)

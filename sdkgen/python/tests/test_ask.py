@@ -240,7 +240,7 @@ async def test_ask_all_asks_all_in_one_round() -> None:
     context = v1.CallContext(client_capabilities=EVERYTHING.client_capabilities)
     for tool in ("plain", "asynchronous"):
         asked = (await app.call_tool(v1.CallToolRequest(name=tool, context=context), nothing)).input_required
-        assert sorted(asked.requests) == ["greeting", "name", "roots"]
+        assert sorted(q.key for q in asked.input_requests) == ["greeting", "name", "roots"]
         got = await call(app, tool, answers=["Ada", "Hi", ["file:///a"]])
         assert (got.text, got.rounds) == ("Hi Ada file:///a", 2)
     got = await call(app, "looks", answers=["a", "b"])
@@ -265,9 +265,9 @@ async def test_an_answer_that_is_not_looked_at_in_a_round_is_kept() -> None:
         if response.HasField("result"):
             break
         asked = response.input_required
-        rounds.append(sorted(asked.requests))
-        request = v1.CallToolRequest(name="two_chains", context=EVERYTHING, state=asked.state)
-        for key in asked.requests:
+        rounds.append(sorted(q.key for q in asked.input_requests))
+        request = v1.CallToolRequest(name="two_chains", context=EVERYTHING, request_state=asked.request_state)
+        for key in rounds[-1]:
             request.input_responses[key].CopyFrom(accept(f'{{"value":"{key} "}}'))
     assert response.result.content[0].text.text == "a1 a2 b1 b2 "
     assert sorted(key for asked in rounds for key in asked) == ["a1", "a2", "b1", "b2"], "nothing is asked twice"
@@ -281,12 +281,12 @@ async def test_what_was_not_asked_is_not_remembered() -> None:
         return (await ctx.elicit("A?", str)).data + (await ctx.elicit("B?", str)).data
 
     first = (await app.call_tool(v1.CallToolRequest(name="asks", context=EVERYTHING), nothing)).input_required
-    (key,) = first.requests
+    (key,) = (q.key for q in first.input_requests)
     answers = {key: accept('{"value":"a"}'), "other": accept(json.dumps("x" * 40_000))}
-    request = v1.CallToolRequest(name="asks", context=EVERYTHING, state=first.state, input_responses=answers)
+    request = v1.CallToolRequest(name="asks", context=EVERYTHING, request_state=first.request_state, input_responses=answers)
     second = (await app.call_tool(request, nothing)).input_required
-    assert set(json.loads(second.state)["answers"]) == {key}
-    assert second.state != first.state
+    assert set(json.loads(second.request_state)["answers"]) == {key}
+    assert second.request_state != first.request_state
 
 
 async def test_all_that_a_model_can_be_asked() -> None:
@@ -499,13 +499,13 @@ async def test_sampling_and_roots() -> None:
 
     request = v1.CallToolRequest(name="asks", context=EVERYTHING)
     asked = (await app.call_tool(request, nothing)).input_required
-    request.state = asked.state
-    for key, question in asked.requests.items():
+    request.request_state = asked.request_state
+    for question in asked.input_requests:
         if question.HasField("list_roots"):
-            request.input_responses[key].list_roots.roots.add(uri="file:///a")
+            request.input_responses[question.key].list_roots.roots.add(uri="file:///a")
         else:
             assert question.create_message.messages[0].content[0].text.text == "Hi"
-            request.input_responses[key].create_message.content.add().text.text = "Hello"
+            request.input_responses[question.key].create_message.content.add().text.text = "Hello"
     assert (await app.call_tool(request, nothing)).result.content[0].text.text == "1 file:///a Hello"
 
 
@@ -540,7 +540,7 @@ async def test_a_foreign_state_is_refused() -> None:
         await ctx.elicit("A?", str)
 
     with pytest.raises(McpError) as e:
-        await app.call_tool(v1.CallToolRequest(name="asks", context=EVERYTHING, state=b"?"), nothing)
+        await app.call_tool(v1.CallToolRequest(name="asks", context=EVERYTHING, request_state=b"?"), nothing)
     assert e.value.code == -32602
 
 

@@ -353,7 +353,9 @@ async def test_a_cancelled_call_stops_and_ends(given: Given, tmp_path: Path, too
         assert (await bridge.error(number)).code == code_pb2.CANCELLED
         await until(file.exists)
         # Its number is free.
-        bridge.say(CALL, number, v1.CallToolRequest(name="add", arguments=b'{"a":1,"b":2}').SerializeToString())
+        bridge.say(
+            CALL, number, v1.CallToolRequest(context=EVERYTHING, name="add", arguments=b'{"a":1,"b":2}').SerializeToString()
+        )
         assert (await bridge.result(number)).result.content[0].text.text == "3"
         assert bridge.told[number].empty()
         assert "Traceback" not in plugin.log()
@@ -426,12 +428,12 @@ async def test_questions_take_several_calls(given: Given, tmp_path: Path) -> Non
         request = v1.CallToolRequest(context=EVERYTHING, name="survey")
         rounds = []
         while (response := await bridge.result(bridge.ask(request))).HasField("input_required"):
-            request = v1.CallToolRequest(context=EVERYTHING, name="survey", state=response.input_required.state)
-            rounds.append(len(response.input_required.requests))
-            for key, asked in response.input_required.requests.items():
+            request = v1.CallToolRequest(context=EVERYTHING, name="survey", request_state=response.input_required.request_state)
+            rounds.append(len(response.input_required.input_requests))
+            for asked in response.input_required.input_requests:
                 content = answers[asked.elicit.form.message]
                 answer = v1.ElicitResult(action="accept", content=content)
-                request.input_responses[key].elicit.CopyFrom(answer)
+                request.input_responses[asked.key].elicit.CopyFrom(answer)
         assert (rounds, response.result.content[0].text.text) == ([2, 1], "Ada red 3")
 
 

@@ -274,7 +274,7 @@ async def test_completion() -> None:
     assert await complete(app, "paint", "finish", "m") == ["matt"]
     assert await complete(app, "paint", "nothing") == []
     ref = v1.CompletionReference(prompt=v1.PromptReference(name="paint"))
-    request = v1.CompleteRequest(ref=ref, argument=v1.CompletionArgument(name="by", value="p"))
+    request = v1.CompleteRequest(reference=ref, argument=v1.CompletionArgument(name="by", value="p"))
     got = (await app.complete(request)).completion
     assert (len(got.values), got.values[99], got.total, got.has_more) == (100, "p99", 250, True)
     with pytest.raises(StatusError, match="there is no prompt 'pant'; did you mean 'paint'"):
@@ -304,7 +304,7 @@ async def test_exact_completions_and_errors(caplog: pytest.LogCaptureFixture) ->
         raise errors[value]
 
     ref = v1.CompletionReference(prompt=v1.PromptReference(name="p"))
-    got = await app.complete(v1.CompleteRequest(ref=ref, argument=v1.CompletionArgument(name="a")))
+    got = await app.complete(v1.CompleteRequest(reference=ref, argument=v1.CompletionArgument(name="a")))
     assert got.completion == v1.Completion(values=["x"], total=9)
     for kind in "vektm":
         with pytest.raises(McpError, match="bad") as e:

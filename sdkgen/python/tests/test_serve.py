@@ -341,7 +341,7 @@ async def test_multiplexing_is_declined(start: StartPlugin) -> None:
 async def test_an_unknown_version_is_refused(start: StartPlugin) -> None:
     plugin = start({"PLUGIN_PROTOCOL_VERSIONS": "2,3"})
     assert (plugin.line, plugin.process.wait(30)) == ("", 1)
-    assert "the bridge speaks version 2,3 of the plugin contract" in plugin.log()
+    assert "the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1" in plugin.log()
 
 
 def test_the_certificate_we_make_is_no_authority() -> None:
@@ -423,11 +423,13 @@ async def test_a_question_takes_two_calls(start: StartPlugin) -> None:
     async with start().channel() as channel:
         stub = stub_of(channel)
         (asked,) = await call(stub, "greet")
-        (key,) = asked.input_required.requests
+        (question,) = asked.input_required.input_requests
         answer = v1.InputResponse(elicit=v1.ElicitResult(action="accept", content='{"value":"Ada"}'))
-        state = asked.input_required.state
+        state = asked.input_required.request_state
         state.decode()  # It is a string in MCP.
-        request = v1.CallToolRequest(context=EVERYTHING, name="greet", state=state, input_responses={key: answer})
+        request = v1.CallToolRequest(
+            context=EVERYTHING, name="greet", request_state=state, input_responses={question.key: answer}
+        )
         (answered,) = [e async for e in stub.CallTool(request)]
     assert answered.result.content[0].text.text == "Hello Ada"
 
@@ -435,23 +437,44 @@ async def test_a_question_takes_two_calls(start: StartPlugin) -> None:
 async def test_everything_else_of_the_contract(start: StartPlugin) -> None:
     async with start().channel() as channel:
         stub = stub_of(channel)
-        can = (await stub.Discover(v1.DiscoverRequest())).capabilities
+        can = (await stub.Discover(v1.DiscoverRequest(context=EVERYTHING))).capabilities
         assert can.resources.subscribe
         assert can.prompts.list_changed
         assert can.HasField("completions")
-        assert not (await stub.ListResources(v1.ListResourcesRequest())).resources
-        (template,) = (await stub.ListResourceTemplates(v1.ListResourceTemplatesRequest())).resource_templates
+        assert not (await stub.ListResources(v1.ListResourcesRequest(context=EVERYTHING))).resources
+        (template,) = (await stub.ListResourceTemplates(v1.ListResourceTemplatesRequest(context=EVERYTHING))).resource_templates
         assert template.uri_template == "item://{id}"
         (contents,) = (await read(stub, "item://7"))[0].result.contents
         assert (contents.uri, contents.text) == ("item://7", '{"id":7}')
-        (listed,) = (await stub.ListPrompts(v1.ListPromptsRequest())).prompts
+        (listed,) = (await stub.ListPrompts(v1.ListPromptsRequest(context=EVERYTHING))).prompts
         assert listed.name == "start"
         progress, filled = await get(stub, "start", name="it")
         assert progress.progress.progress == 1
         assert filled.result.messages[0].content.text.text == "Start it"
         ref = v1.CompletionReference(prompt=v1.PromptReference(name="start"))
         argument = v1.CompletionArgument(name="name", value="A")
-        assert (await stub.Complete(v1.CompleteRequest(ref=ref, argument=argument))).completion.values == ["A!"]
+        assert (
+            await stub.Complete(v1.CompleteRequest(context=EVERYTHING, reference=ref, argument=argument))
+        ).completion.values == ["A!"]
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+async def test_a_bridge_with_another_contract_is_refused(start: StartPlugin, version: int) -> None:
+    context = v1.CallContext(verified=v1.VerifiedCaller(contract_version=version))
+    message = (
+        f"the bridge has version {version or 1} of the contract, and this SDK has version 2: "
+        "install an mcpbridge and an SDK of the same release"
+    )
+    async with start().channel() as channel:
+        stub = stub_of(channel)
+        for answer in (
+            stub.Discover(v1.DiscoverRequest(context=context)),
+            anext(aiter(stub.CallTool(v1.CallToolRequest(context=context, name="add", arguments=b'{"a":1,"b":2}')))),
+            anext(aiter(stub.Listen(v1.ListenRequest(context=context)))),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as e:
+                await answer
+            assert (e.value.code(), e.value.details()) == (grpc.StatusCode.FAILED_PRECONDITION, message)
 
 
 async def test_errors_are_statuses(start: StartPlugin) -> None:
@@ -464,12 +487,17 @@ async def test_errors_are_statuses(start: StartPlugin) -> None:
             return e.value.code()
 
         assert await code(call(stub, "ad")) == grpc.StatusCode.NOT_FOUND
-        assert await code(stub.ListTools(v1.ListToolsRequest(cursor="x"))) == grpc.StatusCode.INVALID_ARGUMENT
+        assert (
+            await code(stub.ListTools(v1.ListToolsRequest(context=EVERYTHING, cursor="x"))) == grpc.StatusCode.INVALID_ARGUMENT
+        )
         assert await code(read(stub, "item://none")) == grpc.StatusCode.NOT_FOUND
         assert await code(get(stub, "start")) == grpc.StatusCode.INVALID_ARGUMENT
         argument = v1.CompletionArgument(name="name")
         ref = v1.CompletionReference(prompt=v1.PromptReference(name="none"))
-        assert await code(stub.Complete(v1.CompleteRequest(ref=ref, argument=argument))) == grpc.StatusCode.NOT_FOUND
+        assert (
+            await code(stub.Complete(v1.CompleteRequest(context=EVERYTHING, reference=ref, argument=argument)))
+            == grpc.StatusCode.NOT_FOUND
+        )
         with pytest.raises(grpc.aio.AioRpcError) as e:
             await call(stub, "exact")
     (trailer,) = (value for key, value in e.value.trailing_metadata() if key == "grpc-status-details-bin")
@@ -513,14 +541,16 @@ async def test_listening(start: StartPlugin) -> None:
     async with plugin.channel() as channel:
         stub = stub_of(channel)
         wanted = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["item://1", "item://2"])
-        events = stub.Listen(v1.ListenRequest(notifications=wanted))
+        events = stub.Listen(v1.ListenRequest(context=EVERYTHING, notifications=wanted))
         assert (await events.read()).acknowledged.notifications == wanted
-        other = stub.Listen(v1.ListenRequest(notifications=v1.SubscriptionFilter(prompts_list_changed=True)))
+        other = stub.Listen(
+            v1.ListenRequest(context=EVERYTHING, notifications=v1.SubscriptionFilter(prompts_list_changed=True))
+        )
         assert (await other.read()).HasField("acknowledged")
         for name in ("one", "two"):
             await call(stub, "grow", name=name)
             assert (await asyncio.wait_for(events.read(), 5)).HasField("tools_list_changed")
-        assert [t.name for t in (await stub.ListTools(v1.ListToolsRequest())).tools][-2:] == ["one", "two"]
+        assert [t.name for t in (await stub.ListTools(v1.ListToolsRequest(context=EVERYTHING))).tools][-2:] == ["one", "two"]
         await call(stub, "touch", uri="item://3", times=1)
         await call(stub, "touch", uri="item://2", times=10_000)
         updates = 0

@@ -45,7 +45,7 @@ import {
   type Schema,
   type Shape,
 } from "./schema.js";
-import { StatusError } from "./status.js";
+import { CONTRACT_VERSION, StatusError } from "./status.js";
 import { MANAGED, report } from "./stdout.js";
 import { Template, type Variables } from "./template.js";
 
@@ -416,6 +416,7 @@ export class App {
       instructions,
       ...(maxConcurrentCalls === undefined ? {} : { limits: { maxConcurrentCalls } }),
       meta: objectToJson(meta),
+      contractVersion: CONTRACT_VERSION,
       ...cache(this.options),
     });
   }
@@ -590,7 +591,7 @@ export class App {
 
   /** Implements Complete. */
   async complete(request: CompleteRequest, started?: (caller: Caller) => void): Promise<CompleteResponse> {
-    const reference = request.ref?.reference;
+    const reference = request.reference?.reference;
     let completers: Map<string, Completer> | undefined;
     if (reference?.$case === "prompt") {
       const prompt = this.#prompts.get(reference.value.name);
@@ -609,7 +610,7 @@ export class App {
       started?.(caller);
       this.running++;
       try {
-        values = await completer(typed, request.completionContext?.arguments ?? {}, caller);
+        values = await completer(typed, request.argumentContext?.arguments ?? {}, caller);
       } catch (e) {
         if (caller.canceled) throw CANCELED;
         refuse(`the completion of "${name}"`, e, undefined);

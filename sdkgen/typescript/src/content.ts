@@ -87,7 +87,7 @@ export class Required {
 }
 
 /**
- * Ends the round with input requests, in messages of the contract (`mcpbridge/v1`), and a state. In the next round, `ctx.state`
+ * Ends the round with input requests, in messages of the contract (`mcpbridge/v1`), and a state. In the next round, `ctx.requestState`
  * is the state, and `ctx.request.inputResponses` has the answers. `ctx.elicit` and the other questions do this automatically.
  */
 export function inputRequired(needs: Parameters<typeof InputRequired.fromPartial>[0]): Required {

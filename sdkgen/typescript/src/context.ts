@@ -36,7 +36,7 @@ export type Emit = (event: Event) => Promise<void>;
 export interface Round {
   context?: CallContext | undefined;
   inputResponses: Record<string, InputResponse>;
-  state?: Uint8Array | undefined;
+  requestState?: Uint8Array | undefined;
 }
 
 /** The methods of App that a Context uses. */
@@ -189,8 +189,8 @@ export class Context<Request extends Round = Round> extends Caller {
   }
 
   /** The state of the `inputRequired` that the round before returned. The questions below have a state of their own. */
-  get state(): Uint8Array | undefined {
-    return this.request.state;
+  get requestState(): Uint8Array | undefined {
+    return this.request.requestState;
   }
 
   // How it goes.
@@ -228,8 +228,7 @@ export class Context<Request extends Round = Round> extends Caller {
     if (!can || (can.url && !can.form)) throw new Unsupported(unsupportedBecause("show a form to its user", message));
     const form = formOf(schema);
     const value = { message, requestedSchema: toJson(form.schema), meta: "", extra: "" };
-    const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "form", value } } } };
-    return this.#question(request, options.key, (r) => readAnswer(r, message, form));
+    return this.#question({ $case: "elicit", value: { mode: { $case: "form", value } } }, options.key, (r) => readAnswer(r, message, form));
   }
 
   /** Asks the user to visit a web page. Accepted means that they agreed, not that they have completed it. */
@@ -238,8 +237,7 @@ export class Context<Request extends Round = Round> extends Caller {
       throw new Unsupported(unsupportedBecause("open a web page for its user", `${message} ${url}`));
     }
     const value = { message, url, meta: "", extra: "" };
-    const request: InputRequest = { request: { $case: "elicit", value: { mode: { $case: "url", value } } } };
-    return this.#question(request, options.key, (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
+    return this.#question({ $case: "elicit", value: { mode: { $case: "url", value } } }, options.key, (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
   }
 
   /** Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead. */
@@ -260,7 +258,7 @@ export class Context<Request extends Round = Round> extends Caller {
     });
     if (options.model !== undefined) value.modelPreferences = modelPreferencesOf(options.model);
     if (options.toolChoice !== undefined) value.toolChoice = toolChoiceOf(options.toolChoice);
-    return this.#question({ request: { $case: "createMessage", value } }, options.key, readSample);
+    return this.#question({ $case: "createMessage", value }, options.key, readSample);
   }
 
   /** Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead. */
@@ -268,8 +266,7 @@ export class Context<Request extends Round = Round> extends Caller {
     if (!this.call?.clientCapabilities?.roots) {
       throw new Unsupported(unsupportedBecause("tell which folders it works in", "Which folder is meant?"));
     }
-    const request: InputRequest = { request: { $case: "listRoots", value: { meta: "", extra: "" } } };
-    return this.#question(request, options.key, (r) =>
+    return this.#question({ $case: "listRoots", value: { meta: "", extra: "" } }, options.key, (r) =>
       r?.$case === "listRoots" ? r.value.roots.map(({ uri, name }) => ({ uri, name })) : [],
     );
   }
@@ -309,9 +306,9 @@ export class Context<Request extends Round = Round> extends Caller {
   #load(): Asking {
     if (this.#asking) return this.#asking;
     const asking = (this.#asking = new Asking());
-    if (this.request.state?.length) {
+    if (this.request.requestState?.length) {
       try {
-        const state = JSON.parse(Buffer.from(this.request.state).toString()) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
+        const state = JSON.parse(Buffer.from(this.request.requestState).toString()) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
         for (const [key, answer] of Object.entries(state.answers)) {
           asking.answers.set(key, InputResponse.decode(Buffer.from(answer, "base64")));
           asking.asked.add(key);
@@ -328,18 +325,18 @@ export class Context<Request extends Round = Round> extends Caller {
     return asking;
   }
 
-  #question<T>(request: InputRequest, key: string | undefined, read: Read<T>): Question<T> {
+  #question<T>(request: Asked, key: string | undefined, read: Read<T>): Question<T> {
     const question = new Question(this, this.#ask(request, key), read);
     this.#load().begun.push(question);
     return question;
   }
 
   /** The answer to a question, if there is one. */
-  #ask(request: InputRequest, key: string | undefined): InputResponse | undefined {
+  #ask(request: Asked, key: string | undefined): InputResponse | undefined {
     const { answers, asked, counts, questions } = this.#load();
-    const kind = request.request?.$case ?? "";
+    const kind = request.$case;
     if (key === undefined) {
-      const digest = createHash("sha256").update(InputRequest.encode(request).finish()).digest("hex").slice(0, 12);
+      const digest = createHash("sha256").update(InputRequest.encode({ key: "", request }).finish()).digest("hex").slice(0, 12);
       const count = (counts.get(digest) ?? 0) + 1;
       counts.set(digest, count);
       key = count === 1 ? `${kind}-${digest}` : `${kind}-${digest}-${String(count)}`;
@@ -351,7 +348,7 @@ export class Context<Request extends Round = Round> extends Caller {
       this.#repeated ||= this.#sent;
       return answer;
     }
-    questions.set(key, request);
+    questions.set(key, { key, request });
     return undefined;
   }
 
@@ -404,7 +401,7 @@ export class Context<Request extends Round = Round> extends Caller {
           `the largest part is ${what}, ${String(size)} bytes`,
       );
     }
-    return { requests: Object.fromEntries(asking.questions), state, meta: "", extra: "" };
+    return { inputRequests: [...asking.questions.values()], requestState: state, meta: "", extra: "" };
   }
 
   /** Stops sending events: the result comes last. */
@@ -429,6 +426,7 @@ class Asking {
   readonly begun: Question<unknown>[] = [];
 }
 
+type Asked = NonNullable<InputRequest["request"]>;
 type Read<T> = (response: InputResponse["response"]) => T | Promise<T>;
 
 function unsupportedBecause(cannot: string, question: string): string {

@@ -11,7 +11,7 @@ import { status } from "@grpc/grpc-js";
 import type { App } from "./app.js";
 import type { Caller, Event } from "./context.js";
 import { CallToolRequest, CallToolResponse } from "./gen/mcpbridge/v1/service.js";
-import { encodeStatus, StatusError, statusOf } from "./status.js";
+import { checkContract, encodeStatus, StatusError, statusOf } from "./status.js";
 
 // The kinds of frames: from the bridge, and to it.
 const CALL = 1;
@@ -206,7 +206,7 @@ class Call {
   /** Makes the call, and sends exactly one final frame, whatever happens. */
   async answer(request: Uint8Array): Promise<void> {
     try {
-      const last = await this.#frames.app.callTool(this.#read(request), this.emit, this.started);
+      const last = await this.#frames.app.callTool(checkContract(this.#read(request)), this.emit, this.started);
       while (this.#events.length > 0) await this.#room(); // Events that were not awaited precede the result.
       this.#finish(RESULT, (w) => CallToolResponse.encode(last, w));
     } catch (e) {

@@ -23,11 +23,11 @@ import {
   type ServiceError,
 } from "@grpc/grpc-js";
 
-import { CallToolResponse, McpServiceService, type ListenRequest, type ListenResponse, type McpServiceServer } from "./gen/mcpbridge/v1/service.js";
+import { CallToolResponse, McpServiceService, type CallContext, type ListenRequest, type ListenResponse, type McpServiceServer } from "./gen/mcpbridge/v1/service.js";
 import type { App } from "./app.js";
 import type { Caller, Emit, Event } from "./context.js";
 import { Frames, FRAMES } from "./frames.js";
-import { encodeStatus, statusOf } from "./status.js";
+import { checkContract, encodeStatus, statusOf } from "./status.js";
 import { MANAGED, report, writeHandshake } from "./stdout.js";
 
 const PROTOCOL = "1"; // The contract's major version, the second field of the handshake.
@@ -224,6 +224,11 @@ function inputError(): Error {
 
 // The services.
 
+/** A request of the bridge. */
+interface Called {
+  context?: CallContext | undefined;
+}
+
 /** Handles a call on a stream. */
 type Answer<Request, Response> = (request: Request, emit: Emit, started: (caller: Caller) => void) => Promise<Response>;
 
@@ -353,6 +358,12 @@ class Host {
   }
 
   #listen(call: ServerWritableStream<ListenRequest, ListenResponse>): void {
+    try {
+      checkContract(call.request);
+    } catch (e) {
+      call.emit("error", failure(e));
+      return;
+    }
     const supported = this.#app.supported(call.request.notifications);
     let room = call.write({ event: { $case: "acknowledged", value: { notifications: supported, meta: "", extra: "" } } });
     const send = () => {
@@ -383,11 +394,11 @@ function widen(server: Server): void {
 }
 
 /** Adapts a unary method. */
-function unary<Request, Response>(answer: (request: Request, started: (caller: Caller) => void) => Response | Promise<Response>) {
+function unary<Request extends Called, Response>(answer: (request: Request, started: (caller: Caller) => void) => Response | Promise<Response>) {
   return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>): void => {
     const reply = async () => {
       try {
-        done(null, await answer(call.request, (caller) => call.on("cancelled", () => { caller.cancel(); })));
+        done(null, await answer(checkContract(call.request), (caller) => call.on("cancelled", () => { caller.cancel(); })));
       } catch (e) {
         done(failure(e));
       }
@@ -397,7 +408,7 @@ function unary<Request, Response>(answer: (request: Request, started: (caller: C
 }
 
 /** Adapts a streaming method. */
-function streaming<Request, Response>(answer: Answer<Request, Response>) {
+function streaming<Request extends Called, Response>(answer: Answer<Request, Response>) {
   return (call: ServerWritableStream<Request, Response>): void => {
     let cancelled = false;
     let caller: Caller | undefined;
@@ -418,7 +429,7 @@ function streaming<Request, Response>(answer: Answer<Request, Response>) {
     };
     const reply = async () => {
       try {
-        const last = await answer(call.request, emit, (c) => (caller = c));
+        const last = await answer(checkContract(call.request), emit, (c) => (caller = c));
         if (cancelled) return;
         call.write(last);
         call.end();

@@ -5,6 +5,7 @@ import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import { status } from "@grpc/grpc-js";
 
 import { McpError } from "./errors.js";
+import type { CallContext } from "./gen/mcpbridge/v1/service.js";
 import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
 import { toExactJson } from "./json.js";
 import { report } from "./stdout.js";
@@ -17,6 +18,20 @@ export class StatusError extends Error {
   ) {
     super(message);
   }
+}
+
+/** The version of the contract. */
+export const CONTRACT_VERSION = 2;
+
+/** Returns the request. Throws if the bridge has another version of the contract; version 1 did not have the field. */
+export function checkContract<R extends { context?: CallContext | undefined }>(request: R): R {
+  const version = request.context?.verified?.contractVersion || 1;
+  if (version === CONTRACT_VERSION) return request;
+  throw new StatusError(
+    status.FAILED_PRECONDITION,
+    `the bridge has version ${String(version)} of the contract, and this SDK has version ${String(CONTRACT_VERSION)}: ` +
+      "install an mcpbridge and an SDK of the same release",
+  );
 }
 
 const CODES: Record<number, status> = {

@@ -25,6 +25,7 @@ import {
 import type { CallToolResult } from "./gen/mcpbridge/v1/tool.js";
 import type { Emit, Round } from "./context.js";
 import { textOf, toJson } from "./json.js";
+import { CONTRACT_VERSION } from "./status.js";
 
 /** A caller that supports all questions, and requests progress and all logs. */
 export const EVERYTHING = CallContext.fromPartial({
@@ -33,6 +34,7 @@ export const EVERYTHING = CallContext.fromPartial({
   clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} },
   logLevel: LogLevel.DEBUG,
   progressWanted: true,
+  verified: { contractVersion: CONTRACT_VERSION },
 });
 
 /** The answers of a test, each list in the order of the questions. A missing answer fails the test. */
@@ -119,9 +121,9 @@ export async function complete(
   app.check();
   const request = CompleteRequest.fromPartial({
     context: EVERYTHING,
-    ref: { reference },
+    reference: { reference },
     argument: { name: argument, value: typed },
-    completionContext: { arguments: others },
+    argumentContext: { arguments: others },
   });
   return (await app.complete(request)).completion?.values ?? [];
 }
@@ -151,24 +153,13 @@ async function rounds<R, C extends Called<R>>(
       return called;
     }
     if (event?.$case !== "inputRequired") throw new Error("the call ended without a result");
-    const { requests, state } = event.value as InputRequired;
+    const { inputRequests, requestState } = event.value as InputRequired;
     request.inputResponses = {};
-    request.state = state;
-    for (const key of inOrder(state) ?? Object.keys(requests)) {
-      const question = requests[key];
-      if (!question) continue;
+    request.requestState = requestState;
+    for (const question of inputRequests) {
       called.asked.push(question);
-      request.inputResponses[key] = answer(question, left, answers.roots);
+      request.inputResponses[question.key] = answer(question, left, answers.roots);
     }
-  }
-}
-
-/** Returns the keys in their order, from the state: protobuf maps are unordered. A handler's own state has no order. */
-function inOrder(state: Uint8Array | undefined): string[] | undefined {
-  try {
-    return (JSON.parse(Buffer.from(state ?? []).toString()) as { asked?: string[] }).asked;
-  } catch {
-    return undefined;
   }
 }
 

@@ -280,23 +280,23 @@ test("what is required can be said exactly, with a state of the handler's own", 
   const request = { request: { $case: "elicit", value: { mode: { $case: "form", value: { message: "Are you there?" } } } } } as const;
   const states: (string | undefined)[] = [];
   const a = tool((_, ctx) => {
-    states.push(ctx.state && Buffer.from(ctx.state).toString());
-    if (ctx.state === undefined) return inputRequired({ requests: { there: request }, state: Buffer.from("asked") });
+    states.push(ctx.requestState && Buffer.from(ctx.requestState).toString());
+    if (ctx.requestState === undefined) return inputRequired({ inputRequests: [{ key: "there", ...request }], requestState: Buffer.from("asked") });
     const answer = ctx.request.inputResponses.there?.response;
     return answer?.$case === "elicit" ? `action ${answer.value.action}` : "no answer";
   });
   const called = await call(a, "t", {}, { elicit: [{}] });
   expect([called.text, called.rounds, states]).toEqual(["action accept", 2, [undefined, "asked"]]);
 
-  const p = app("test", "1").prompt("p", {}, (_, ctx) => (ctx.state ? "told" : inputRequired({ state: Buffer.from("s") })));
+  const p = app("test", "1").prompt("p", {}, (_, ctx) => (ctx.requestState ? "told" : inputRequired({ requestState: Buffer.from("s") })));
   expect((await prompt(p, "p")).rounds).toBe(2);
-  const r = app("test", "1").resource("a:b", {}, (_, ctx) => (ctx.state ? "told" : inputRequired({ state: Buffer.from("s") })));
+  const r = app("test", "1").resource("a:b", {}, (_, ctx) => (ctx.requestState ? "told" : inputRequired({ requestState: Buffer.from("s") })));
   expect((await read(r, "a:b")).rounds).toBe(2);
 });
 
 test("a state that is not ours is refused", async () => {
   const a = tool(async (_, ctx) => { await ctx.elicit("A?"); });
-  const request = CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, state: Buffer.from("?") });
+  const request = CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, requestState: Buffer.from("?") });
   await expect(a.callTool(request, nowhere)).rejects.toThrow(McpError);
 });
 
@@ -304,5 +304,5 @@ test("an answer to nothing is ignored, and not carried along", async () => {
   const a = tool(async (_, ctx) => { await ctx.elicit("A?"); });
   const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: "", extra: "" } } };
   const { event } = await a.callTool(CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, inputResponses: { other } }), nowhere);
-  expect(event?.$case === "inputRequired" && JSON.parse(Buffer.from(event.value.state ?? "").toString())).toMatchObject({ answers: {}, asked: [expect.stringMatching(/^elicit-/)] });
+  expect(event?.$case === "inputRequired" && JSON.parse(Buffer.from(event.value.requestState ?? "").toString())).toMatchObject({ answers: {}, asked: [expect.stringMatching(/^elicit-/)] });
 });

@@ -301,7 +301,7 @@ describe("prompts", () => {
 
   test("a template's variables are completed, at most 100 at a time", async () => {
     const a = app("t", "1").resource("n:{n}", { complete: { n: () => Array.from({ length: 120 }, String) } }, () => "");
-    const complete = (uri: string) => a.complete(CompleteRequest.fromPartial({ ref: { reference: { $case: "resource", value: { uri } } }, argument: { name: "n", value: "" } }));
+    const complete = (uri: string) => a.complete(CompleteRequest.fromPartial({ reference: { reference: { $case: "resource", value: { uri } } }, argument: { name: "n", value: "" } }));
     expect((await complete("n:{n}")).completion).toMatchObject({ total: 120, hasMore: true, values: { length: 100 } });
     expect((await complete("n:5")).completion?.total).toBe(120);
     await expect(complete("m:5")).rejects.toThrow('there is no resource "m:5"');
@@ -386,7 +386,7 @@ test("a failure that follows the cancellation of its own call is not logged", as
     a.callTool(CallToolRequest.fromPartial({ name: "wait" }), emit, cancel),
     a.getPrompt(GetPromptRequest.fromPartial({ name: "wait", arguments: { n: "1" } }), emit, cancel),
     a.readResource(ReadResourceRequest.fromPartial({ uri: "wait:now" }), emit, cancel),
-    a.complete(CompleteRequest.fromPartial({ ref: reference, argument: { name: "n" } }), cancel),
+    a.complete(CompleteRequest.fromPartial({ reference: reference, argument: { name: "n" } }), cancel),
   ];
   for (const outcome of await Promise.allSettled(calls)) expect(outcome).toMatchObject({ reason: { code: 1 } });
   expect(printed).not.toHaveBeenCalled();

@@ -353,6 +353,12 @@ describe("calls by frames", () => {
     expect(await bridge.text("echo", { text: "x" })).toBe("x");
   });
 
+  test("of a bridge of another contract version fail", async () => {
+    const context = { ...EVERYTHING, verified: { contractVersion: 1 } };
+    bridge.say(CALL, 1 << 20, CallToolRequest.encode(CallToolRequest.fromPartial({ context, name: "echo" })).finish());
+    expect(await bridge.error(1 << 20)).toMatchObject({ code: 9, message: expect.stringContaining("version 1 of the contract") as string });
+  });
+
   test("fail with the status that gRPC would have", async () => {
     for (const name of ["exact", "ad", "circular"]) {
       const said = await bridge.error(bridge.call(name));
@@ -376,8 +382,8 @@ describe("calls by frames", () => {
     const rounds: number[] = [];
     let required: InputRequired | undefined;
     for (;;) {
-      const next = CallToolRequest.fromPartial({ context: EVERYTHING, name: "survey", ...(required?.state ? { state: required.state } : {}) });
-      for (const [key, { request }] of Object.entries(required?.requests ?? {})) {
+      const next = CallToolRequest.fromPartial({ context: EVERYTHING, name: "survey", ...(required?.requestState ? { requestState: required.requestState } : {}) });
+      for (const { key, request } of required?.inputRequests ?? []) {
         const form = request?.$case === "elicit" && request.value.mode?.$case === "form" ? request.value.mode.value : undefined;
         const content = JSON.stringify({ value: answers[form?.message ?? ""] });
         next.inputResponses[key] = InputResponse.fromPartial({ response: { $case: "elicit", value: { action: "accept", content } } });
@@ -390,7 +396,7 @@ describe("calls by frames", () => {
         break;
       }
       required = last.value;
-      rounds.push(Object.keys(required.requests).length);
+      rounds.push(required.inputRequests.length);
     }
     expect(rounds).toEqual([2, 1]);
   });

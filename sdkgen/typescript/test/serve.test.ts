@@ -11,7 +11,7 @@ import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { EVERYTHING } from "../src/testing.js";
-import { CallToolRequest, DiscoverRequest, JsonRpcError, ListToolsRequest, type DiscoverResponse, type ListenResponse, type ListToolsResponse } from "../src/v1.js";
+import { CallContext, CallToolRequest, DiscoverRequest, JsonRpcError, ListToolsRequest, type DiscoverResponse, type ListenResponse, type ListToolsResponse } from "../src/v1.js";
 import { Client, COOKIE, Plugin, type PluginOptions } from "./plugin.js";
 
 const managed = (o: PluginOptions = {}) => new Plugin({ ...o, env: { ...COOKIE, ...o.env } });
@@ -40,11 +40,23 @@ describe("a served app", () => {
   });
 
   test("tells what it is", async () => {
-    const d = await client.unary<DiscoverResponse>("discover", DiscoverRequest.fromPartial({}));
-    expect(d).toMatchObject({ serverInfo: { name: "test", version: "1.0.0" }, instructions: "Test it." });
+    const d = await client.unary<DiscoverResponse>("discover", DiscoverRequest.fromPartial({ context: EVERYTHING }));
+    expect(d).toMatchObject({ serverInfo: { name: "test", version: "1.0.0" }, instructions: "Test it.", contractVersion: 2 });
     expect(Object.keys(d.capabilities ?? {}).filter((k) => d.capabilities?.[k as "tools"])).toEqual(expect.arrayContaining(["tools", "resources", "prompts", "logging"]));
-    const { tools } = await client.unary<ListToolsResponse>("listTools", ListToolsRequest.fromPartial({}));
+    const { tools } = await client.unary<ListToolsResponse>("listTools", ListToolsRequest.fromPartial({ context: EVERYTHING }));
     expect(tools[0]).toMatchObject({ name: "add" });
+  });
+
+  test.each([[1, undefined], [1, { contractVersion: 0 }], [3, { contractVersion: 3 }]])("refuses a bridge of contract version %i", async (version, verified) => {
+    const context = CallContext.fromPartial({ ...EVERYTHING, verified });
+    const refused = {
+      code: 9,
+      details: `the bridge has version ${String(version)} of the contract, and this SDK has version 2: install an mcpbridge and an SDK of the same release`,
+    };
+    await expect(client.unary("discover", DiscoverRequest.fromPartial({ context }))).rejects.toMatchObject(refused);
+    expect(await client.call("add", { a: 1, b: 2 }, context)).toMatchObject({ events: [], error: refused });
+    const stream = client.mcp.listen({ context, notifications: undefined, extra: "" });
+    expect(await new Promise((resolve) => stream.once("error", resolve))).toMatchObject(refused);
   });
 
   test("answers, also what is large", async () => {
@@ -70,9 +82,9 @@ describe("a served app", () => {
     const first = await client.call("greet");
     const ask = first.events.at(-1);
     if (ask?.$case !== "inputRequired") throw new Error("it did not ask");
-    const [key = ""] = Object.keys(ask.value.requests);
+    const key = ask.value.inputRequests[0]?.key ?? "";
     const elicit = { $case: "elicit" as const, value: { action: "accept", content: '{"name":"Ada"}', meta: "", extra: "" } };
-    const request = CallToolRequest.fromPartial({ context: EVERYTHING, name: "greet", ...(ask.value.state ? { state: ask.value.state } : {}) });
+    const request = CallToolRequest.fromPartial({ context: EVERYTHING, name: "greet", ...(ask.value.requestState ? { requestState: ask.value.requestState } : {}) });
     request.inputResponses = { [key]: { response: elicit } };
     const second = await client.round(request);
     expect(second.events.at(-1)).toMatchObject({ $case: "result", value: { content: [{ block: { value: { text: "Hello Ada" } } }] } });
@@ -166,7 +178,7 @@ describe("it ends", () => {
     expect(new X509Certificate(Buffer.from(certificate, "base64")).ca).toBe(false); // rustls rejects an authority
     const slow = await client.begin("slow", { ms: 300 });
     const notifications = { toolsListChanged: true, resourceSubscriptions: [], extra: "" };
-    const listen = client.mcp.listen({ notifications, extra: "" });
+    const listen = client.mcp.listen({ context: EVERYTHING, notifications, extra: "" });
     const listening = once(listen, "data");
     const listened = new Promise<ServiceError | undefined>((resolve) => { listen.on("error", resolve).on("end", () => { resolve(undefined); }).resume(); });
     await listening;

@@ -245,13 +245,13 @@ func (d *driver) call(ctx context.Context, name string, arguments []byte) error 
 		if needs == nil {
 			return nil
 		}
-		req.State, req.InputResponses = needs.State, map[string]*pb.InputResponse{}
-		for key, ask := range needs.GetRequests() {
+		req.RequestState, req.InputResponses = needs.RequestState, map[string]*pb.InputResponse{}
+		for _, ask := range needs.GetInputRequests() {
 			content, err := fill([]byte(ask.GetElicit().GetForm().GetRequestedSchema()))
 			if err != nil {
-				return fmt.Errorf("CallTool %s: it asks %q: %w", name, key, err)
+				return fmt.Errorf("CallTool %s: it asks %q: %w", name, ask.GetKey(), err)
 			}
-			req.InputResponses[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{
+			req.InputResponses[ask.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{
 				Elicit: &pb.ElicitResult{Action: "accept", Content: string(content)},
 			}}
 		}

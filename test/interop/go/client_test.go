@@ -218,13 +218,13 @@ func askAndListen(
 		}
 	} else {
 		answers := map[string]*pb.InputResponse{}
-		for key := range res.InputRequired.GetRequests() {
-			answers[key] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+		for _, q := range res.InputRequired.GetInputRequests() {
+			answers[q.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 				Action: "accept", Content: `{"name":"Ada"}`,
 			}}}
 		}
 		call := &bridge.Call{Method: bridge.CallTool, Request: tool("ask", "who?")}
-		if got := said(handle(bridge.CallTool, call.Retry(answers, res.InputRequired.State).Request)); got != "who?: accept Ada" {
+		if got := said(handle(bridge.CallTool, call.Retry(answers, res.InputRequired.RequestState).Request)); got != "who?: accept Ada" {
 			t.Errorf("ask says %q", got)
 		}
 	}

@@ -53,8 +53,8 @@ func backend(journal string) int {
 		if len(mcpbridge.State(ctx)) > 0 {
 			return "gone on", nil
 		}
-		return "", mcpbridge.Require(ctx, &pb.InputRequired{State: []byte("a state"), Requests: map[string]*pb.InputRequest{
-			"name": {Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+		return "", mcpbridge.Require(ctx, &pb.InputRequired{RequestState: []byte("a state"), InputRequests: []*pb.InputRequest{
+			{Key: "name", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
 				Message: "who?", RequestedSchema: `{"type":"object","properties":{"name":{"type":"string"}}}`,
 			}}}}},
 		}})

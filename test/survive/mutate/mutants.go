@@ -194,8 +194,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "requestState is not sealed", file: "internal/seal/seal.go",
-		old:      "\tout.State = []byte(s.seal(call, needs.GetState(), round))\n",
-		new:      "\t_ = s.seal(call, needs.GetState(), round)\n",
+		old:      "\tout.RequestState = []byte(s.seal(call, needs.GetRequestState(), round))\n",
+		new:      "\t_ = s.seal(call, needs.GetRequestState(), round)\n",
 		detector: "test ./internal/seal .",
 	},
 	{

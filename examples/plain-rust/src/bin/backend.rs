@@ -25,6 +25,7 @@ impl mcp_service_server::McpService for Backend {
         Ok(Response::new(DiscoverResponse {
             server_info: Some(Implementation { name: "plain".into(), version: "1".into(), ..Default::default() }),
             capabilities: Some(ServerCapabilities { tools: Some(ToolsCapability::default()), ..Default::default() }),
+            contract_version: 2,
             ..Default::default()
         }))
     }
@@ -109,7 +110,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         quit("this is a backend for mcpbridge; run: mcpbridge run -- plain-rust");
     }
     if !env::var("PLUGIN_PROTOCOL_VERSIONS").unwrap_or_default().split(',').any(|v| v == "1") {
-        quit("the host does not speak version 1 of the contract");
+        quit("the host does not support version 1 of the plugin protocol");
     }
     let _interrupts = signal(SignalKind::interrupt())?; // Ignored: the terminal sends it to the bridge, too.
     let (stop, mut stopping) = tokio::sync::watch::channel(false);

@@ -173,7 +173,7 @@ func (s server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResp
 	if does("unwell") && once() {
 		s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
-	return &pb.DiscoverResponse{ServerInfo: &pb.Implementation{Name: "rogue", Version: fmt.Sprint(os.Getpid())}}, nil
+	return &pb.DiscoverResponse{ContractVersion: 2, ServerInfo: &pb.Implementation{Name: "rogue", Version: fmt.Sprint(os.Getpid())}}, nil
 }
 
 // ListTools kills the process in its first life, and its one tool is named by the process in the second.

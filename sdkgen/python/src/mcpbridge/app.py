@@ -19,6 +19,7 @@ from mcpbridge.content import Meta, json_text, meta_json
 from mcpbridge.context import Context, Level, Write, current
 from mcpbridge.errors import DefinitionError, McpError, ToolError
 from mcpbridge.handlers import (
+    CONTRACT,
     EXITS,
     Calls,
     Completable,
@@ -417,6 +418,7 @@ class App:
             capabilities.completions.SetInParent()
         limits = v1.BackendLimits(max_concurrent_calls=self._max_calls) if self._max_calls is not None else None
         return v1.DiscoverResponse(
+            contract_version=CONTRACT,
             server_info=self.info,
             capabilities=capabilities,
             instructions=self.instructions,
@@ -487,19 +489,19 @@ class App:
     async def complete(self, request: v1.CompleteRequest) -> v1.CompleteResponse:
         """Implements Complete. An argument without a completion function has no values."""
         of: Completable[..., Any] | None
-        if request.ref.HasField("prompt"):
-            if (of := self._prompts.get(request.ref.prompt.name)) is None:
-                raise _missing("prompt", request.ref.prompt.name, self._prompts)
-        elif (of := self._templates.get(request.ref.resource.uri)) is None:
-            if request.ref.resource.uri in self._resources:
+        if request.reference.HasField("prompt"):
+            if (of := self._prompts.get(request.reference.prompt.name)) is None:
+                raise _missing("prompt", request.reference.prompt.name, self._prompts)
+        elif (of := self._templates.get(request.reference.resource.uri)) is None:
+            if request.reference.resource.uri in self._resources:
                 return completion(())
-            raise _missing("resource template", request.ref.resource.uri, self._templates)
+            raise _missing("resource template", request.reference.resource.uri, self._templates)
         typed = request.argument.value
         completer = of.completers.get(request.argument.name)
         if completer is None:
             values = choices(of.signature.schema, request.argument.name)
             return completion(v for v in values if v.lower().startswith(typed.lower()))
-        arguments = completer.arguments(typed, request.completion_context.arguments)
+        arguments = completer.arguments(typed, request.argument_context.arguments)
         if arguments is None:
             return completion(())
         if completer.context:

@@ -124,12 +124,12 @@ class Context:
         return self._request
 
     @property
-    def state(self) -> bytes | None:
-        """The state of the InputRequired that the previous round of this call returned.
+    def request_state(self) -> bytes | None:
+        """The request state of the InputRequired that the previous round of this call returned.
 
         For functions that return InputRequired themselves. `elicit` and the others have a state of their own.
         """
-        return self._request.state if self._request.HasField("state") else None
+        return self._request.request_state if self._request.HasField("request_state") else None
 
     @property
     def client_info(self) -> v1.Implementation:
@@ -321,9 +321,9 @@ class Context:
         """Loads the state of earlier rounds and the answers of the last one."""
         if self._answers is None:
             self._answers = {}
-            if self._request.state:
+            if self._request.request_state:
                 try:
-                    state = json.loads(self._request.state)
+                    state = json.loads(self._request.request_state)
                     for key, answer in state["answers"].items():
                         self._answers[key] = v1.InputResponse.FromString(base64.b64decode(answer))
                     self._once = {key: (value, asynchronous) for key, (value, asynchronous) in state["once"].items()}
@@ -346,6 +346,7 @@ class Context:
         self._repeated = self._repeated or (self._emitted and answer is not None)
         # An answer of another kind is ignored: the question is asked again.
         if answer is None or answer.WhichOneof("response") not in (request.WhichOneof("request"), "error"):
+            request.key = key
             self._questions[key] = request
             self._begun[key] = _caller()
             if threading.get_ident() != self._thread and not self._together:
@@ -383,7 +384,7 @@ class Context:
                 f"what the call has to remember is {len(state)} bytes, more than the {MAX_STATE} there is room for; "
                 f"the most is {largest}, {sizes[largest]} bytes"
             )
-        return self._response(input_required=v1.InputRequired(requests=self._questions, state=state))
+        return self._response(input_required=v1.InputRequired(input_requests=self._questions.values(), request_state=state))
 
     def _emit(self, event: Response) -> Awaitable[None]:
         """Sends an event. Awaiting it waits until it has been sent; a thread always waits."""

@@ -13,7 +13,7 @@ import grpc
 
 from mcpbridge import v1
 from mcpbridge.errors import McpError
-from mcpbridge.handlers import StatusError, log, status
+from mcpbridge.handlers import StatusError, check_contract, log, status
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
@@ -188,7 +188,9 @@ class _Call:
     async def _answer(self, request: bytes) -> None:
         """Sends exactly one response, whatever happens: the bridge waits for it."""
         try:
-            response = await self._frames.app.call_tool(v1.CallToolRequest.FromString(request), self.write)
+            call = v1.CallToolRequest.FromString(request)
+            check_contract(call.context)
+            response = await self._frames.app.call_tool(call, self.write)
             self._finish(RESULT, response.SerializeToString())
         except (StatusError, McpError) as e:
             self._fail(e)

@@ -36,6 +36,9 @@ log = logging.getLogger("mcpbridge")
 # sys.exit() in a tool must not end other calls, nor KeyboardInterrupt: Ctrl-C is handled as a signal.
 EXITS = (SystemExit, KeyboardInterrupt)
 
+# The version of the contract, mcpbridge.v1, that the SDK was built with.
+CONTRACT = 2
+
 # The maximum number of values of a completion in MCP.
 MAX_COMPLETIONS = 100
 
@@ -46,6 +49,17 @@ class StatusError(Exception):
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def check_contract(context: v1.CallContext) -> None:
+    """Raises if the bridge that makes a call was built with another version of the contract."""
+    theirs = context.verified.contract_version or 1  # Version 1 had no such field.
+    if theirs != CONTRACT:
+        message = (
+            f"the bridge has version {theirs} of the contract, and this SDK has version {CONTRACT}: "
+            "install an mcpbridge and an SDK of the same release"
+        )
+        raise StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
 
 
 _CODES = {

@@ -24,13 +24,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mcpbridge import frames, stdout, v1
 from mcpbridge.errors import McpError
-from mcpbridge.handlers import StatusError, log, status
+from mcpbridge.handlers import StatusError, check_contract, log, status
 from mcpbridge.schema import where
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
 
-PROTOCOL = 1  # The contract's major version, the second field of the handshake.
+PROTOCOL = 1  # The version of the plugin protocol, the second field of the handshake.
 DRAIN = 5.0  # The time in seconds for calls in flight to complete at shutdown.
 MAX_MESSAGE = 64 << 20
 MAX_LINE = 8 << 10  # Of the log: the bridge does not parse longer lines.
@@ -133,7 +133,11 @@ def _warn(app: "App") -> None:
 def _version() -> int:
     offered = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", str(PROTOCOL))
     if str(PROTOCOL) not in [v.strip() for v in offered.split(",")]:
-        _exit(1, f"the bridge speaks version {offered} of the plugin contract and this SDK {PROTOCOL}: upgrade one of them")
+        _exit(
+            1,
+            f"the bridge supports version {offered} of the plugin protocol, and this SDK supports version {PROTOCOL}: "
+            "update one of them",
+        )
     return PROTOCOL
 
 
@@ -346,6 +350,10 @@ class _Server:
         self.app._calls.pool.shutdown(wait=False, cancel_futures=True)
 
     async def _listen(self, request: v1.ListenRequest, context: Any) -> AsyncIterator[v1.ListenResponse]:
+        try:
+            check_contract(request.context)
+        except StatusError as e:
+            await _abort(context, e)
         supported = self.app.supported_changes(request.notifications)
         with self.app._changes.listen(supported) as listener:
             yield v1.ListenResponse(acknowledged=v1.SubscriptionsAcknowledged(notifications=supported))
@@ -364,6 +372,7 @@ def _ask(answer: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
 
     async def method(request: Any, context: Any) -> Any:
         try:
+            check_contract(request.context)
             answered = answer(request)
             return await answered if inspect.isawaitable(answered) else answered
         except (StatusError, McpError) as e:
@@ -377,6 +386,7 @@ def _call(answer: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], 
 
     async def method(request: Any, context: Any) -> None:
         try:
+            check_contract(request.context)
             await context.write(await answer(request, context.write))
         except (StatusError, McpError) as e:
             await _abort(context, e)

@@ -15,6 +15,7 @@ from mcpbridge import v1
 from mcpbridge.app import App
 from mcpbridge.bridge import Client, start
 from mcpbridge.content import json_text, to_json
+from mcpbridge.handlers import CONTRACT
 
 __all__ = ["EVERYTHING", "Called", "Client", "call", "complete", "prompt", "read", "start"]
 
@@ -31,6 +32,7 @@ EVERYTHING = v1.CallContext(
     ),
     log_level=v1.LOG_LEVEL_DEBUG,
     progress_wanted=True,
+    verified=v1.VerifiedCaller(contract_version=CONTRACT),
 )
 
 
@@ -114,14 +116,14 @@ async def complete(
 ) -> list[str]:
     """The values proposed for an argument of a prompt, by its name, or of a resource template, by the template."""
     app.check()
-    ref = v1.CompletionReference(prompt=v1.PromptReference(name=of))
+    reference = v1.CompletionReference(prompt=v1.PromptReference(name=of))
     if ":" in of:
-        ref = v1.CompletionReference(resource=v1.ResourceReference(uri=of))
+        reference = v1.CompletionReference(resource=v1.ResourceReference(uri=of))
     request = v1.CompleteRequest(
         context=context,
-        ref=ref,
+        reference=reference,
         argument=v1.CompletionArgument(name=argument, value=typed),
-        completion_context=v1.CompletionContext(arguments=known),
+        argument_context=v1.CompletionContext(arguments=known),
     )
     return list((await app.complete(request)).completion.values)
 
@@ -150,21 +152,12 @@ async def _rounds(
             called.result = response.result
             return called
         request.ClearField("input_responses")
-        request.state = response.input_required.state
-        for key, question in _in_order(response.input_required):
+        request.request_state = response.input_required.request_state
+        for question in response.input_required.input_requests:
             called.asked.append(question)
             if not left:
                 raise AssertionError(f"{name} asked, and the test has no answer: {question}")
-            request.input_responses[key].CopyFrom(_response(left.pop(0), question))
-
-
-def _in_order(asked: v1.InputRequired) -> list[tuple[str, v1.InputRequest]]:
-    """Returns the questions in their order, from the state: protobuf maps are unordered."""
-    try:
-        order = json.loads(asked.state)["asked"]
-        return [(key, asked.requests[key]) for key in order]
-    except (ValueError, KeyError, TypeError):  # The state is not the SDK's.
-        return sorted(asked.requests.items())
+            request.input_responses[question.key].CopyFrom(_response(left.pop(0), question))
 
 
 def _response(answer: Any, question: v1.InputRequest) -> v1.InputResponse:

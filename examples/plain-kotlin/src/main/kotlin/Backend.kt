@@ -22,7 +22,7 @@ class Backend : McpServiceGrpcKt.McpServiceCoroutineImplBase() { // What is not 
   override suspend fun discover(request: DiscoverRequest): DiscoverResponse {
     val info = Implementation.newBuilder().setName("plain").setVersion("1")
     val has = ServerCapabilities.newBuilder().setTools(ToolsCapability.getDefaultInstance())
-    return DiscoverResponse.newBuilder().setServerInfo(info).setCapabilities(has).build()
+    return DiscoverResponse.newBuilder().setContractVersion(2).setServerInfo(info).setCapabilities(has).build()
   }
 
   override suspend fun listTools(request: ListToolsRequest): ListToolsResponse {
@@ -58,7 +58,7 @@ fun quit(why: String): Nothing {
 fun main() {
   val env = System.getenv()
   if (env["MCPBRIDGE_PLUGIN"] != "mcpbridge.v1") quit("this is a backend for mcpbridge; run: mcpbridge run -- java -jar plain-kotlin.jar")
-  if ("1" !in env["PLUGIN_PROTOCOL_VERSIONS"].orEmpty().split(",")) quit("the host does not speak version 1 of the contract")
+  if ("1" !in env["PLUGIN_PROTOCOL_VERSIONS"].orEmpty().split(",")) quit("the host does not support version 1 of the plugin protocol")
   Signal.handle(Signal("INT")) {} // The terminal sends it to the bridge, too.
 
   val builder = NettyServerBuilder.forAddress(InetSocketAddress("127.0.0.1", 0)).maxInboundMessageSize(64 shl 20)

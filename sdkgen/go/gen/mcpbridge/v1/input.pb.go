@@ -84,11 +84,11 @@ func (InputError_Reason) EnumDescriptor() ([]byte, []int) {
 // 10 times.
 type InputRequired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is asked, by keys that the backend chooses and that stay the same from round to round. MCP `inputRequests`.
-	Requests map[string]*InputRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What the client is asked, in this order. The keys are unique. MCP `inputRequests`, an object by key.
+	InputRequests []*InputRequest `protobuf:"bytes,1,rep,name=input_requests,json=inputRequests,proto3" json:"input_requests,omitempty"`
 	// What the backend wants back with the answers, at most 32 KiB. The client cannot read it or change it: the bridge
 	// seals it. It comes back only to the same caller, tool and arguments. MCP `requestState`.
-	State []byte `protobuf:"bytes,2,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	RequestState []byte `protobuf:"bytes,2,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Members this contract has no field for, as one JSON object.
@@ -127,16 +127,16 @@ func (*InputRequired) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *InputRequired) GetRequests() map[string]*InputRequest {
+func (x *InputRequired) GetInputRequests() []*InputRequest {
 	if x != nil {
-		return x.Requests
+		return x.InputRequests
 	}
 	return nil
 }
 
-func (x *InputRequired) GetState() []byte {
+func (x *InputRequired) GetRequestState() []byte {
 	if x != nil {
-		return x.State
+		return x.RequestState
 	}
 	return nil
 }
@@ -158,6 +158,8 @@ func (x *InputRequired) GetExtra() string {
 // InputRequest is one thing that is asked of the client. MCP `InputRequest`, since 2026-07-28.
 type InputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key of the response in `input_responses`. The backend chooses it; it stays the same from round to round.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// What is asked: MCP `method` and `params`.
 	//
 	// Types that are valid to be assigned to Request:
@@ -199,6 +201,13 @@ func (x *InputRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use InputRequest.ProtoReflect.Descriptor instead.
 func (*InputRequest) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InputRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 func (x *InputRequest) GetRequest() isInputRequest_Request {
@@ -250,23 +259,23 @@ type isInputRequest_Request interface {
 
 type InputRequest_Elicit struct {
 	// Ask the user: `elicitation/create`. Only if the caller's capabilities have `elicitation`.
-	Elicit *ElicitRequest `protobuf:"bytes,1,opt,name=elicit,proto3,oneof"`
+	Elicit *ElicitRequest `protobuf:"bytes,2,opt,name=elicit,proto3,oneof"`
 }
 
 type InputRequest_CreateMessage struct {
 	// Ask the model: `sampling/createMessage`. Only if the caller's capabilities have `sampling`.
-	CreateMessage *CreateMessageRequest `protobuf:"bytes,2,opt,name=create_message,json=createMessage,proto3,oneof"`
+	CreateMessage *CreateMessageRequest `protobuf:"bytes,3,opt,name=create_message,json=createMessage,proto3,oneof"`
 }
 
 type InputRequest_ListRoots struct {
 	// Ask for the client's folders: `roots/list`. Only if the caller's capabilities have `roots`.
-	ListRoots *ListRootsRequest `protobuf:"bytes,3,opt,name=list_roots,json=listRoots,proto3,oneof"`
+	ListRoots *ListRootsRequest `protobuf:"bytes,4,opt,name=list_roots,json=listRoots,proto3,oneof"`
 }
 
 type InputRequest_Raw struct {
 	// Any other request, as a JSON object with `method` and `params`. The bridge reads the methods above as those. Clients
 	// of 2025-11-25 and before do not receive it: the response is an InputError with REASON_UNSUPPORTED.
-	Raw string `protobuf:"bytes,4,opt,name=raw,proto3,oneof"`
+	Raw string `protobuf:"bytes,5,opt,name=raw,proto3,oneof"`
 }
 
 func (*InputRequest_Elicit) isInputRequest_Request() {}
@@ -1519,22 +1528,20 @@ var File_mcpbridge_v1_input_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\n" +
-	"\x18mcpbridge/v1/input.proto\x12\fmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/tool.proto\"\xfe\x01\n" +
-	"\rInputRequired\x12E\n" +
-	"\brequests\x18\x01 \x03(\v2).mcpbridge.v1.InputRequired.RequestsEntryR\brequests\x12\x19\n" +
-	"\x05state\x18\x02 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x12\n" +
+	"\x18mcpbridge/v1/input.proto\x12\fmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/tool.proto\"\xb8\x01\n" +
+	"\rInputRequired\x12A\n" +
+	"\x0einput_requests\x18\x01 \x03(\v2\x1a.mcpbridge.v1.InputRequestR\rinputRequests\x12(\n" +
+	"\rrequest_state\x18\x02 \x01(\fH\x00R\frequestState\x88\x01\x01\x12\x12\n" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
-	"\x05extra\x18\x0f \x01(\tR\x05extra\x1aW\n" +
-	"\rRequestsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.mcpbridge.v1.InputRequestR\x05value:\x028\x01B\b\n" +
-	"\x06_state\"\xf2\x01\n" +
-	"\fInputRequest\x125\n" +
-	"\x06elicit\x18\x01 \x01(\v2\x1b.mcpbridge.v1.ElicitRequestH\x00R\x06elicit\x12K\n" +
-	"\x0ecreate_message\x18\x02 \x01(\v2\".mcpbridge.v1.CreateMessageRequestH\x00R\rcreateMessage\x12?\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x10\n" +
+	"\x0e_request_state\"\x84\x02\n" +
+	"\fInputRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x125\n" +
+	"\x06elicit\x18\x02 \x01(\v2\x1b.mcpbridge.v1.ElicitRequestH\x00R\x06elicit\x12K\n" +
+	"\x0ecreate_message\x18\x03 \x01(\v2\".mcpbridge.v1.CreateMessageRequestH\x00R\rcreateMessage\x12?\n" +
 	"\n" +
-	"list_roots\x18\x03 \x01(\v2\x1e.mcpbridge.v1.ListRootsRequestH\x00R\tlistRoots\x12\x12\n" +
-	"\x03raw\x18\x04 \x01(\tH\x00R\x03rawB\t\n" +
+	"list_roots\x18\x04 \x01(\v2\x1e.mcpbridge.v1.ListRootsRequestH\x00R\tlistRoots\x12\x12\n" +
+	"\x03raw\x18\x05 \x01(\tH\x00R\x03rawB\t\n" +
 	"\arequest\"\xa3\x02\n" +
 	"\rInputResponse\x124\n" +
 	"\x06elicit\x18\x01 \x01(\v2\x1a.mcpbridge.v1.ElicitResultH\x00R\x06elicit\x12J\n" +
@@ -1660,7 +1667,7 @@ func file_mcpbridge_v1_input_proto_rawDescGZIP() []byte {
 }
 
 var file_mcpbridge_v1_input_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mcpbridge_v1_input_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_mcpbridge_v1_input_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_mcpbridge_v1_input_proto_goTypes = []any{
 	(InputError_Reason)(0),       // 0: mcpbridge.v1.InputError.Reason
 	(*InputRequired)(nil),        // 1: mcpbridge.v1.InputRequired
@@ -1680,12 +1687,11 @@ var file_mcpbridge_v1_input_proto_goTypes = []any{
 	(*ModelHint)(nil),            // 15: mcpbridge.v1.ModelHint
 	(*ToolChoice)(nil),           // 16: mcpbridge.v1.ToolChoice
 	(*CreateMessageResult)(nil),  // 17: mcpbridge.v1.CreateMessageResult
-	nil,                          // 18: mcpbridge.v1.InputRequired.RequestsEntry
-	(*Tool)(nil),                 // 19: mcpbridge.v1.Tool
-	(*ContentBlock)(nil),         // 20: mcpbridge.v1.ContentBlock
+	(*Tool)(nil),                 // 18: mcpbridge.v1.Tool
+	(*ContentBlock)(nil),         // 19: mcpbridge.v1.ContentBlock
 }
 var file_mcpbridge_v1_input_proto_depIdxs = []int32{
-	18, // 0: mcpbridge.v1.InputRequired.requests:type_name -> mcpbridge.v1.InputRequired.RequestsEntry
+	2,  // 0: mcpbridge.v1.InputRequired.input_requests:type_name -> mcpbridge.v1.InputRequest
 	5,  // 1: mcpbridge.v1.InputRequest.elicit:type_name -> mcpbridge.v1.ElicitRequest
 	12, // 2: mcpbridge.v1.InputRequest.create_message:type_name -> mcpbridge.v1.CreateMessageRequest
 	9,  // 3: mcpbridge.v1.InputRequest.list_roots:type_name -> mcpbridge.v1.ListRootsRequest
@@ -1699,17 +1705,16 @@ var file_mcpbridge_v1_input_proto_depIdxs = []int32{
 	11, // 11: mcpbridge.v1.ListRootsResult.roots:type_name -> mcpbridge.v1.Root
 	13, // 12: mcpbridge.v1.CreateMessageRequest.messages:type_name -> mcpbridge.v1.SamplingMessage
 	14, // 13: mcpbridge.v1.CreateMessageRequest.model_preferences:type_name -> mcpbridge.v1.ModelPreferences
-	19, // 14: mcpbridge.v1.CreateMessageRequest.tools:type_name -> mcpbridge.v1.Tool
+	18, // 14: mcpbridge.v1.CreateMessageRequest.tools:type_name -> mcpbridge.v1.Tool
 	16, // 15: mcpbridge.v1.CreateMessageRequest.tool_choice:type_name -> mcpbridge.v1.ToolChoice
-	20, // 16: mcpbridge.v1.SamplingMessage.content:type_name -> mcpbridge.v1.ContentBlock
+	19, // 16: mcpbridge.v1.SamplingMessage.content:type_name -> mcpbridge.v1.ContentBlock
 	15, // 17: mcpbridge.v1.ModelPreferences.hints:type_name -> mcpbridge.v1.ModelHint
-	20, // 18: mcpbridge.v1.CreateMessageResult.content:type_name -> mcpbridge.v1.ContentBlock
-	2,  // 19: mcpbridge.v1.InputRequired.RequestsEntry.value:type_name -> mcpbridge.v1.InputRequest
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	19, // 18: mcpbridge.v1.CreateMessageResult.content:type_name -> mcpbridge.v1.ContentBlock
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_input_proto_init() }
@@ -1752,7 +1757,7 @@ func file_mcpbridge_v1_input_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_input_proto_rawDesc), len(file_mcpbridge_v1_input_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

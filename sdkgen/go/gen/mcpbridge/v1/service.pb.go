@@ -40,7 +40,9 @@ type CallContext struct {
 	// Who the caller is. Checked. Absent: nobody was asked to say.
 	Principal *Principal `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
 	// HTTP headers of the request that the bridge is configured to pass on, by lower-case names.
-	Headers       map[string]string `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Headers map[string]string `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What the bridge says of the call. A gRPC client cannot set it.
+	Verified      *VerifiedCaller `protobuf:"bytes,100,opt,name=verified,proto3" json:"verified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -131,6 +133,59 @@ func (x *CallContext) GetHeaders() map[string]string {
 	return nil
 }
 
+func (x *CallContext) GetVerified() *VerifiedCaller {
+	if x != nil {
+		return x.Verified
+	}
+	return nil
+}
+
+// VerifiedCaller is what only the bridge sets.
+type VerifiedCaller struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of this contract that the bridge was built with: 2. A backend built with another one fails the call.
+	ContractVersion int32 `protobuf:"varint,1,opt,name=contract_version,json=contractVersion,proto3" json:"contract_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *VerifiedCaller) Reset() {
+	*x = VerifiedCaller{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifiedCaller) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifiedCaller) ProtoMessage() {}
+
+func (x *VerifiedCaller) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifiedCaller.ProtoReflect.Descriptor instead.
+func (*VerifiedCaller) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *VerifiedCaller) GetContractVersion() int32 {
+	if x != nil {
+		return x.ContractVersion
+	}
+	return 0
+}
+
 // Principal is a caller that has proved who it is.
 type Principal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -148,7 +203,7 @@ type Principal struct {
 
 func (x *Principal) Reset() {
 	*x = Principal{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[1]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -160,7 +215,7 @@ func (x *Principal) String() string {
 func (*Principal) ProtoMessage() {}
 
 func (x *Principal) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[1]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -173,7 +228,7 @@ func (x *Principal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Principal.ProtoReflect.Descriptor instead.
 func (*Principal) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{1}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Principal) GetSubject() string {
@@ -217,7 +272,7 @@ type DiscoverRequest struct {
 
 func (x *DiscoverRequest) Reset() {
 	*x = DiscoverRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[2]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -229,7 +284,7 @@ func (x *DiscoverRequest) String() string {
 func (*DiscoverRequest) ProtoMessage() {}
 
 func (x *DiscoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[2]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -242,7 +297,7 @@ func (x *DiscoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverRequest.ProtoReflect.Descriptor instead.
 func (*DiscoverRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DiscoverRequest) GetContext() *CallContext {
@@ -280,6 +335,9 @@ type DiscoverResponse struct {
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// What the backend wants of the bridge.
 	Limits *BackendLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The version of this contract that the backend was built with: 2. A backend that does not set it was built with
+	// version 1, and the bridge refuses it.
+	ContractVersion int32 `protobuf:"varint,100,opt,name=contract_version,json=contractVersion,proto3" json:"contract_version,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -288,7 +346,7 @@ type DiscoverResponse struct {
 
 func (x *DiscoverResponse) Reset() {
 	*x = DiscoverResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[3]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +358,7 @@ func (x *DiscoverResponse) String() string {
 func (*DiscoverResponse) ProtoMessage() {}
 
 func (x *DiscoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[3]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +371,7 @@ func (x *DiscoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverResponse.ProtoReflect.Descriptor instead.
 func (*DiscoverResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DiscoverResponse) GetServerInfo() *Implementation {
@@ -372,6 +430,13 @@ func (x *DiscoverResponse) GetLimits() *BackendLimits {
 	return nil
 }
 
+func (x *DiscoverResponse) GetContractVersion() int32 {
+	if x != nil {
+		return x.ContractVersion
+	}
+	return 0
+}
+
 func (x *DiscoverResponse) GetExtra() string {
 	if x != nil {
 		return x.Extra
@@ -382,15 +447,15 @@ func (x *DiscoverResponse) GetExtra() string {
 // BackendLimits is what a backend can take.
 type BackendLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most calls it wants at a time. Further ones wait in the bridge. Absent: the bridge's own limit.
-	MaxConcurrentCalls *uint32 `protobuf:"varint,1,opt,name=max_concurrent_calls,json=maxConcurrentCalls,proto3,oneof" json:"max_concurrent_calls,omitempty"`
+	// The most calls it wants at a time. Further ones wait in the bridge. 0: the bridge's own limit.
+	MaxConcurrentCalls uint32 `protobuf:"varint,1,opt,name=max_concurrent_calls,json=maxConcurrentCalls,proto3" json:"max_concurrent_calls,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *BackendLimits) Reset() {
 	*x = BackendLimits{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[4]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +467,7 @@ func (x *BackendLimits) String() string {
 func (*BackendLimits) ProtoMessage() {}
 
 func (x *BackendLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[4]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,12 +480,12 @@ func (x *BackendLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackendLimits.ProtoReflect.Descriptor instead.
 func (*BackendLimits) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BackendLimits) GetMaxConcurrentCalls() uint32 {
-	if x != nil && x.MaxConcurrentCalls != nil {
-		return *x.MaxConcurrentCalls
+	if x != nil {
+		return x.MaxConcurrentCalls
 	}
 	return 0
 }
@@ -440,7 +505,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[5]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +517,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[5]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +530,7 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListToolsRequest) GetContext() *CallContext {
@@ -512,7 +577,7 @@ type ListToolsResponse struct {
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[6]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +589,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[6]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +602,7 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListToolsResponse) GetTools() []*Tool {
@@ -596,7 +661,7 @@ type CallToolRequest struct {
 	// call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
 	InputResponses map[string]*InputResponse `protobuf:"bytes,4,rep,name=input_responses,json=inputResponses,proto3" json:"input_responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`.
-	State []byte `protobuf:"bytes,5,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	RequestState []byte `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -605,7 +670,7 @@ type CallToolRequest struct {
 
 func (x *CallToolRequest) Reset() {
 	*x = CallToolRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[7]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +682,7 @@ func (x *CallToolRequest) String() string {
 func (*CallToolRequest) ProtoMessage() {}
 
 func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[7]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +695,7 @@ func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolRequest.ProtoReflect.Descriptor instead.
 func (*CallToolRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CallToolRequest) GetContext() *CallContext {
@@ -661,9 +726,9 @@ func (x *CallToolRequest) GetInputResponses() map[string]*InputResponse {
 	return nil
 }
 
-func (x *CallToolRequest) GetState() []byte {
+func (x *CallToolRequest) GetRequestState() []byte {
 	if x != nil {
-		return x.State
+		return x.RequestState
 	}
 	return nil
 }
@@ -693,7 +758,7 @@ type CallToolResponse struct {
 
 func (x *CallToolResponse) Reset() {
 	*x = CallToolResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[8]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +770,7 @@ func (x *CallToolResponse) String() string {
 func (*CallToolResponse) ProtoMessage() {}
 
 func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[8]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +783,7 @@ func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolResponse.ProtoReflect.Descriptor instead.
 func (*CallToolResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CallToolResponse) GetEvent() isCallToolResponse_Event {
@@ -811,7 +876,7 @@ type ListResourcesRequest struct {
 
 func (x *ListResourcesRequest) Reset() {
 	*x = ListResourcesRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[9]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +888,7 @@ func (x *ListResourcesRequest) String() string {
 func (*ListResourcesRequest) ProtoMessage() {}
 
 func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[9]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +901,7 @@ func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListResourcesRequest) GetContext() *CallContext {
@@ -883,7 +948,7 @@ type ListResourcesResponse struct {
 
 func (x *ListResourcesResponse) Reset() {
 	*x = ListResourcesResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[10]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +960,7 @@ func (x *ListResourcesResponse) String() string {
 func (*ListResourcesResponse) ProtoMessage() {}
 
 func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[10]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +973,7 @@ func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListResourcesResponse) GetResources() []*Resource {
@@ -968,7 +1033,7 @@ type ListResourceTemplatesRequest struct {
 
 func (x *ListResourceTemplatesRequest) Reset() {
 	*x = ListResourceTemplatesRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[11]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1045,7 @@ func (x *ListResourceTemplatesRequest) String() string {
 func (*ListResourceTemplatesRequest) ProtoMessage() {}
 
 func (x *ListResourceTemplatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[11]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1058,7 @@ func (x *ListResourceTemplatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourceTemplatesRequest.ProtoReflect.Descriptor instead.
 func (*ListResourceTemplatesRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListResourceTemplatesRequest) GetContext() *CallContext {
@@ -1040,7 +1105,7 @@ type ListResourceTemplatesResponse struct {
 
 func (x *ListResourceTemplatesResponse) Reset() {
 	*x = ListResourceTemplatesResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[12]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1117,7 @@ func (x *ListResourceTemplatesResponse) String() string {
 func (*ListResourceTemplatesResponse) ProtoMessage() {}
 
 func (x *ListResourceTemplatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[12]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1130,7 @@ func (x *ListResourceTemplatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourceTemplatesResponse.ProtoReflect.Descriptor instead.
 func (*ListResourceTemplatesResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListResourceTemplatesResponse) GetResourceTemplates() []*ResourceTemplate {
@@ -1137,7 +1202,7 @@ type ResourceTemplate struct {
 
 func (x *ResourceTemplate) Reset() {
 	*x = ResourceTemplate{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[13]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1214,7 @@ func (x *ResourceTemplate) String() string {
 func (*ResourceTemplate) ProtoMessage() {}
 
 func (x *ResourceTemplate) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[13]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1227,7 @@ func (x *ResourceTemplate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceTemplate.ProtoReflect.Descriptor instead.
 func (*ResourceTemplate) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResourceTemplate) GetUriTemplate() string {
@@ -1239,7 +1304,7 @@ type ReadResourceRequest struct {
 	// call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
 	InputResponses map[string]*InputResponse `protobuf:"bytes,3,rep,name=input_responses,json=inputResponses,proto3" json:"input_responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`.
-	State []byte `protobuf:"bytes,4,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	RequestState []byte `protobuf:"bytes,4,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1248,7 +1313,7 @@ type ReadResourceRequest struct {
 
 func (x *ReadResourceRequest) Reset() {
 	*x = ReadResourceRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[14]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1325,7 @@ func (x *ReadResourceRequest) String() string {
 func (*ReadResourceRequest) ProtoMessage() {}
 
 func (x *ReadResourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[14]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1338,7 @@ func (x *ReadResourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResourceRequest.ProtoReflect.Descriptor instead.
 func (*ReadResourceRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadResourceRequest) GetContext() *CallContext {
@@ -1297,9 +1362,9 @@ func (x *ReadResourceRequest) GetInputResponses() map[string]*InputResponse {
 	return nil
 }
 
-func (x *ReadResourceRequest) GetState() []byte {
+func (x *ReadResourceRequest) GetRequestState() []byte {
 	if x != nil {
-		return x.State
+		return x.RequestState
 	}
 	return nil
 }
@@ -1332,7 +1397,7 @@ type ReadResourceResult struct {
 
 func (x *ReadResourceResult) Reset() {
 	*x = ReadResourceResult{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[15]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1409,7 @@ func (x *ReadResourceResult) String() string {
 func (*ReadResourceResult) ProtoMessage() {}
 
 func (x *ReadResourceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[15]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1422,7 @@ func (x *ReadResourceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResourceResult.ProtoReflect.Descriptor instead.
 func (*ReadResourceResult) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadResourceResult) GetContents() []*ResourceContents {
@@ -1413,7 +1478,7 @@ type ReadResourceResponse struct {
 
 func (x *ReadResourceResponse) Reset() {
 	*x = ReadResourceResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[16]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1490,7 @@ func (x *ReadResourceResponse) String() string {
 func (*ReadResourceResponse) ProtoMessage() {}
 
 func (x *ReadResourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[16]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1503,7 @@ func (x *ReadResourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResourceResponse.ProtoReflect.Descriptor instead.
 func (*ReadResourceResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReadResourceResponse) GetEvent() isReadResourceResponse_Event {
@@ -1531,7 +1596,7 @@ type ListPromptsRequest struct {
 
 func (x *ListPromptsRequest) Reset() {
 	*x = ListPromptsRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[17]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1608,7 @@ func (x *ListPromptsRequest) String() string {
 func (*ListPromptsRequest) ProtoMessage() {}
 
 func (x *ListPromptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[17]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1621,7 @@ func (x *ListPromptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPromptsRequest.ProtoReflect.Descriptor instead.
 func (*ListPromptsRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListPromptsRequest) GetContext() *CallContext {
@@ -1603,7 +1668,7 @@ type ListPromptsResponse struct {
 
 func (x *ListPromptsResponse) Reset() {
 	*x = ListPromptsResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[18]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1680,7 @@ func (x *ListPromptsResponse) String() string {
 func (*ListPromptsResponse) ProtoMessage() {}
 
 func (x *ListPromptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[18]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1693,7 @@ func (x *ListPromptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPromptsResponse.ProtoReflect.Descriptor instead.
 func (*ListPromptsResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPromptsResponse) GetPrompts() []*Prompt {
@@ -1696,7 +1761,7 @@ type Prompt struct {
 
 func (x *Prompt) Reset() {
 	*x = Prompt{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[19]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1773,7 @@ func (x *Prompt) String() string {
 func (*Prompt) ProtoMessage() {}
 
 func (x *Prompt) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[19]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1786,7 @@ func (x *Prompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prompt.ProtoReflect.Descriptor instead.
 func (*Prompt) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Prompt) GetName() string {
@@ -1792,7 +1857,7 @@ type PromptArgument struct {
 
 func (x *PromptArgument) Reset() {
 	*x = PromptArgument{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[20]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1869,7 @@ func (x *PromptArgument) String() string {
 func (*PromptArgument) ProtoMessage() {}
 
 func (x *PromptArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[20]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1882,7 @@ func (x *PromptArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptArgument.ProtoReflect.Descriptor instead.
 func (*PromptArgument) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PromptArgument) GetName() string {
@@ -1868,7 +1933,7 @@ type GetPromptRequest struct {
 	// call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
 	InputResponses map[string]*InputResponse `protobuf:"bytes,4,rep,name=input_responses,json=inputResponses,proto3" json:"input_responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`.
-	State []byte `protobuf:"bytes,5,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	RequestState []byte `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1877,7 +1942,7 @@ type GetPromptRequest struct {
 
 func (x *GetPromptRequest) Reset() {
 	*x = GetPromptRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[21]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1954,7 @@ func (x *GetPromptRequest) String() string {
 func (*GetPromptRequest) ProtoMessage() {}
 
 func (x *GetPromptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[21]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1967,7 @@ func (x *GetPromptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPromptRequest.ProtoReflect.Descriptor instead.
 func (*GetPromptRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetPromptRequest) GetContext() *CallContext {
@@ -1933,9 +1998,9 @@ func (x *GetPromptRequest) GetInputResponses() map[string]*InputResponse {
 	return nil
 }
 
-func (x *GetPromptRequest) GetState() []byte {
+func (x *GetPromptRequest) GetRequestState() []byte {
 	if x != nil {
-		return x.State
+		return x.RequestState
 	}
 	return nil
 }
@@ -1964,7 +2029,7 @@ type GetPromptResult struct {
 
 func (x *GetPromptResult) Reset() {
 	*x = GetPromptResult{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[22]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2041,7 @@ func (x *GetPromptResult) String() string {
 func (*GetPromptResult) ProtoMessage() {}
 
 func (x *GetPromptResult) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[22]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2054,7 @@ func (x *GetPromptResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPromptResult.ProtoReflect.Descriptor instead.
 func (*GetPromptResult) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetPromptResult) GetDescription() string {
@@ -2035,7 +2100,7 @@ type PromptMessage struct {
 
 func (x *PromptMessage) Reset() {
 	*x = PromptMessage{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[23]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2112,7 @@ func (x *PromptMessage) String() string {
 func (*PromptMessage) ProtoMessage() {}
 
 func (x *PromptMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[23]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2125,7 @@ func (x *PromptMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptMessage.ProtoReflect.Descriptor instead.
 func (*PromptMessage) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PromptMessage) GetRole() string {
@@ -2102,7 +2167,7 @@ type GetPromptResponse struct {
 
 func (x *GetPromptResponse) Reset() {
 	*x = GetPromptResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[24]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2179,7 @@ func (x *GetPromptResponse) String() string {
 func (*GetPromptResponse) ProtoMessage() {}
 
 func (x *GetPromptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[24]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2192,7 @@ func (x *GetPromptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPromptResponse.ProtoReflect.Descriptor instead.
 func (*GetPromptResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetPromptResponse) GetEvent() isGetPromptResponse_Event {
@@ -2211,11 +2276,11 @@ type CompleteRequest struct {
 	// Who calls, and how.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// Whose argument it is.
-	Ref *CompletionReference `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	Reference *CompletionReference `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
 	// The argument, as far as it is typed.
 	Argument *CompletionArgument `protobuf:"bytes,3,opt,name=argument,proto3" json:"argument,omitempty"`
 	// What is known besides. Since 2025-06-18. MCP `context`.
-	CompletionContext *CompletionContext `protobuf:"bytes,4,opt,name=completion_context,json=completionContext,proto3" json:"completion_context,omitempty"`
+	ArgumentContext *CompletionContext `protobuf:"bytes,4,opt,name=argument_context,json=argumentContext,proto3" json:"argument_context,omitempty"`
 	// Members this contract has no field for, as one JSON object.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2224,7 +2289,7 @@ type CompleteRequest struct {
 
 func (x *CompleteRequest) Reset() {
 	*x = CompleteRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[25]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2301,7 @@ func (x *CompleteRequest) String() string {
 func (*CompleteRequest) ProtoMessage() {}
 
 func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[25]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2314,7 @@ func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteRequest.ProtoReflect.Descriptor instead.
 func (*CompleteRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompleteRequest) GetContext() *CallContext {
@@ -2259,9 +2324,9 @@ func (x *CompleteRequest) GetContext() *CallContext {
 	return nil
 }
 
-func (x *CompleteRequest) GetRef() *CompletionReference {
+func (x *CompleteRequest) GetReference() *CompletionReference {
 	if x != nil {
-		return x.Ref
+		return x.Reference
 	}
 	return nil
 }
@@ -2273,9 +2338,9 @@ func (x *CompleteRequest) GetArgument() *CompletionArgument {
 	return nil
 }
 
-func (x *CompleteRequest) GetCompletionContext() *CompletionContext {
+func (x *CompleteRequest) GetArgumentContext() *CompletionContext {
 	if x != nil {
-		return x.CompletionContext
+		return x.ArgumentContext
 	}
 	return nil
 }
@@ -2305,7 +2370,7 @@ type CompletionReference struct {
 
 func (x *CompletionReference) Reset() {
 	*x = CompletionReference{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[26]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2382,7 @@ func (x *CompletionReference) String() string {
 func (*CompletionReference) ProtoMessage() {}
 
 func (x *CompletionReference) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[26]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2395,7 @@ func (x *CompletionReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionReference.ProtoReflect.Descriptor instead.
 func (*CompletionReference) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CompletionReference) GetReference() isCompletionReference_Reference {
@@ -2407,7 +2472,7 @@ type PromptReference struct {
 
 func (x *PromptReference) Reset() {
 	*x = PromptReference{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[27]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2484,7 @@ func (x *PromptReference) String() string {
 func (*PromptReference) ProtoMessage() {}
 
 func (x *PromptReference) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[27]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2497,7 @@ func (x *PromptReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptReference.ProtoReflect.Descriptor instead.
 func (*PromptReference) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PromptReference) GetName() string {
@@ -2470,7 +2535,7 @@ type ResourceReference struct {
 
 func (x *ResourceReference) Reset() {
 	*x = ResourceReference{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[28]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2547,7 @@ func (x *ResourceReference) String() string {
 func (*ResourceReference) ProtoMessage() {}
 
 func (x *ResourceReference) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[28]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2560,7 @@ func (x *ResourceReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceReference.ProtoReflect.Descriptor instead.
 func (*ResourceReference) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResourceReference) GetUri() string {
@@ -2527,7 +2592,7 @@ type CompletionArgument struct {
 
 func (x *CompletionArgument) Reset() {
 	*x = CompletionArgument{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[29]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2604,7 @@ func (x *CompletionArgument) String() string {
 func (*CompletionArgument) ProtoMessage() {}
 
 func (x *CompletionArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[29]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2617,7 @@ func (x *CompletionArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionArgument.ProtoReflect.Descriptor instead.
 func (*CompletionArgument) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CompletionArgument) GetName() string {
@@ -2589,7 +2654,7 @@ type CompletionContext struct {
 
 func (x *CompletionContext) Reset() {
 	*x = CompletionContext{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[30]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2666,7 @@ func (x *CompletionContext) String() string {
 func (*CompletionContext) ProtoMessage() {}
 
 func (x *CompletionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[30]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2679,7 @@ func (x *CompletionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionContext.ProtoReflect.Descriptor instead.
 func (*CompletionContext) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CompletionContext) GetArguments() map[string]string {
@@ -2646,7 +2711,7 @@ type CompleteResponse struct {
 
 func (x *CompleteResponse) Reset() {
 	*x = CompleteResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[31]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2723,7 @@ func (x *CompleteResponse) String() string {
 func (*CompleteResponse) ProtoMessage() {}
 
 func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[31]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2736,7 @@ func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteResponse.ProtoReflect.Descriptor instead.
 func (*CompleteResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CompleteResponse) GetCompletion() *Completion {
@@ -2712,7 +2777,7 @@ type Completion struct {
 
 func (x *Completion) Reset() {
 	*x = Completion{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[32]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2789,7 @@ func (x *Completion) String() string {
 func (*Completion) ProtoMessage() {}
 
 func (x *Completion) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[32]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2802,7 @@ func (x *Completion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Completion.ProtoReflect.Descriptor instead.
 func (*Completion) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Completion) GetValues() []string {
@@ -2783,7 +2848,7 @@ type ListenRequest struct {
 
 func (x *ListenRequest) Reset() {
 	*x = ListenRequest{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[33]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +2860,7 @@ func (x *ListenRequest) String() string {
 func (*ListenRequest) ProtoMessage() {}
 
 func (x *ListenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[33]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +2873,7 @@ func (x *ListenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenRequest.ProtoReflect.Descriptor instead.
 func (*ListenRequest) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListenRequest) GetContext() *CallContext {
@@ -2853,7 +2918,7 @@ type SubscriptionFilter struct {
 
 func (x *SubscriptionFilter) Reset() {
 	*x = SubscriptionFilter{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[34]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +2930,7 @@ func (x *SubscriptionFilter) String() string {
 func (*SubscriptionFilter) ProtoMessage() {}
 
 func (x *SubscriptionFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[34]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +2943,7 @@ func (x *SubscriptionFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionFilter.ProtoReflect.Descriptor instead.
 func (*SubscriptionFilter) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SubscriptionFilter) GetToolsListChanged() bool {
@@ -2944,7 +3009,7 @@ type ListenResponse struct {
 
 func (x *ListenResponse) Reset() {
 	*x = ListenResponse{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[35]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3021,7 @@ func (x *ListenResponse) String() string {
 func (*ListenResponse) ProtoMessage() {}
 
 func (x *ListenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[35]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3034,7 @@ func (x *ListenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenResponse.ProtoReflect.Descriptor instead.
 func (*ListenResponse) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListenResponse) GetEvent() isListenResponse_Event {
@@ -3111,7 +3176,7 @@ type ElicitationCompleted struct {
 
 func (x *ElicitationCompleted) Reset() {
 	*x = ElicitationCompleted{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3188,7 @@ func (x *ElicitationCompleted) String() string {
 func (*ElicitationCompleted) ProtoMessage() {}
 
 func (x *ElicitationCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[36]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3201,7 @@ func (x *ElicitationCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ElicitationCompleted.ProtoReflect.Descriptor instead.
 func (*ElicitationCompleted) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ElicitationCompleted) GetElicitationId() string {
@@ -3173,7 +3238,7 @@ type ListenResult struct {
 
 func (x *ListenResult) Reset() {
 	*x = ListenResult{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3250,7 @@ func (x *ListenResult) String() string {
 func (*ListenResult) ProtoMessage() {}
 
 func (x *ListenResult) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[37]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3263,7 @@ func (x *ListenResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenResult.ProtoReflect.Descriptor instead.
 func (*ListenResult) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListenResult) GetMeta() string {
@@ -3231,7 +3296,7 @@ type SubscriptionsAcknowledged struct {
 
 func (x *SubscriptionsAcknowledged) Reset() {
 	*x = SubscriptionsAcknowledged{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3308,7 @@ func (x *SubscriptionsAcknowledged) String() string {
 func (*SubscriptionsAcknowledged) ProtoMessage() {}
 
 func (x *SubscriptionsAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[38]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3321,7 @@ func (x *SubscriptionsAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionsAcknowledged.ProtoReflect.Descriptor instead.
 func (*SubscriptionsAcknowledged) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SubscriptionsAcknowledged) GetNotifications() *SubscriptionFilter {
@@ -3293,7 +3358,7 @@ type ListChanged struct {
 
 func (x *ListChanged) Reset() {
 	*x = ListChanged{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3370,7 @@ func (x *ListChanged) String() string {
 func (*ListChanged) ProtoMessage() {}
 
 func (x *ListChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[39]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3383,7 @@ func (x *ListChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChanged.ProtoReflect.Descriptor instead.
 func (*ListChanged) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListChanged) GetMeta() string {
@@ -3350,7 +3415,7 @@ type ResourceUpdated struct {
 
 func (x *ResourceUpdated) Reset() {
 	*x = ResourceUpdated{}
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[40]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3427,7 @@ func (x *ResourceUpdated) String() string {
 func (*ResourceUpdated) ProtoMessage() {}
 
 func (x *ResourceUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_service_proto_msgTypes[40]
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3440,7 @@ func (x *ResourceUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceUpdated.ProtoReflect.Descriptor instead.
 func (*ResourceUpdated) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResourceUpdated) GetUri() string {
@@ -3403,7 +3468,7 @@ var File_mcpbridge_v1_service_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/tool.proto\"\xf1\x03\n" +
+	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/tool.proto\"\xab\x04\n" +
 	"\vCallContext\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\tR\x0fprotocolVersion\x12=\n" +
 	"\vclient_info\x18\x02 \x01(\v2\x1c.mcpbridge.v1.ImplementationR\n" +
@@ -3413,10 +3478,13 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x0fprogress_wanted\x18\x05 \x01(\bR\x0eprogressWanted\x12\x12\n" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x125\n" +
 	"\tprincipal\x18\x06 \x01(\v2\x17.mcpbridge.v1.PrincipalR\tprincipal\x12@\n" +
-	"\aheaders\x18\a \x03(\v2&.mcpbridge.v1.CallContext.HeadersEntryR\aheaders\x1a:\n" +
+	"\aheaders\x18\a \x03(\v2&.mcpbridge.v1.CallContext.HeadersEntryR\aheaders\x128\n" +
+	"\bverified\x18d \x01(\v2\x1c.mcpbridge.v1.VerifiedCallerR\bverified\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
+	"\x0eVerifiedCaller\x12)\n" +
+	"\x10contract_version\x18\x01 \x01(\x05R\x0fcontractVersion\"m\n" +
 	"\tPrincipal\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x16\n" +
 	"\x06issuer\x18\x02 \x01(\tR\x06issuer\x12\x16\n" +
@@ -3424,7 +3492,7 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x06claims\x18\x04 \x01(\tR\x06claims\"\\\n" +
 	"\x0fDiscoverRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x14\n" +
-	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa7\x03\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xd2\x03\n" +
 	"\x10DiscoverResponse\x12=\n" +
 	"\vserver_info\x18\x01 \x01(\v2\x1c.mcpbridge.v1.ImplementationR\n" +
 	"serverInfo\x12D\n" +
@@ -3435,13 +3503,13 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\vcache_scope\x18\x06 \x01(\tR\n" +
 	"cacheScope\x12\x12\n" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x123\n" +
-	"\x06limits\x18\a \x01(\v2\x1b.mcpbridge.v1.BackendLimitsR\x06limits\x12\x14\n" +
+	"\x06limits\x18\a \x01(\v2\x1b.mcpbridge.v1.BackendLimitsR\x06limits\x12)\n" +
+	"\x10contract_version\x18d \x01(\x05R\x0fcontractVersion\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
 	"\r_instructionsB\t\n" +
-	"\a_ttl_ms\"_\n" +
-	"\rBackendLimits\x125\n" +
-	"\x14max_concurrent_calls\x18\x01 \x01(\rH\x00R\x12maxConcurrentCalls\x88\x01\x01B\x17\n" +
-	"\x15_max_concurrent_calls\"\x85\x01\n" +
+	"\a_ttl_ms\"A\n" +
+	"\rBackendLimits\x120\n" +
+	"\x14max_concurrent_calls\x18\x01 \x01(\rR\x12maxConcurrentCalls\"\x85\x01\n" +
 	"\x10ListToolsRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x14\n" +
@@ -3457,18 +3525,18 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_ms\"\xef\x02\n" +
+	"\a_ttl_ms\"\x86\x03\n" +
 	"\x0fCallToolRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12Z\n" +
-	"\x0finput_responses\x18\x04 \x03(\v21.mcpbridge.v1.CallToolRequest.InputResponsesEntryR\x0einputResponses\x12\x19\n" +
-	"\x05state\x18\x05 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x14\n" +
+	"\x0finput_responses\x18\x04 \x03(\v21.mcpbridge.v1.CallToolRequest.InputResponsesEntryR\x0einputResponses\x12(\n" +
+	"\rrequest_state\x18\x05 \x01(\fH\x00R\frequestState\x88\x01\x01\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a^\n" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\b\n" +
-	"\x06_state\"\xfd\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\x10\n" +
+	"\x0e_request_state\"\xfd\x01\n" +
 	"\x10CallToolResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.mcpbridge.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x126\n" +
@@ -3520,17 +3588,17 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\f\n" +
 	"\n" +
-	"_mime_type\"\xd7\x02\n" +
+	"_mime_type\"\xee\x02\n" +
 	"\x13ReadResourceRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uri\x12^\n" +
-	"\x0finput_responses\x18\x03 \x03(\v25.mcpbridge.v1.ReadResourceRequest.InputResponsesEntryR\x0einputResponses\x12\x19\n" +
-	"\x05state\x18\x04 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x14\n" +
+	"\x0finput_responses\x18\x03 \x03(\v25.mcpbridge.v1.ReadResourceRequest.InputResponsesEntryR\x0einputResponses\x12(\n" +
+	"\rrequest_state\x18\x04 \x01(\fH\x00R\frequestState\x88\x01\x01\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a^\n" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\b\n" +
-	"\x06_state\"\xc2\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\x10\n" +
+	"\x0e_request_state\"\xc2\x01\n" +
 	"\x12ReadResourceResult\x12:\n" +
 	"\bcontents\x18\x01 \x03(\v2\x1e.mcpbridge.v1.ResourceContentsR\bcontents\x12\x1a\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03H\x00R\x05ttlMs\x88\x01\x01\x12\x1f\n" +
@@ -3579,21 +3647,21 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x05extra\x18\x0f \x01(\tR\x05extraB\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\v\n" +
-	"\t_required\"\xde\x03\n" +
+	"\t_required\"\xf5\x03\n" +
 	"\x10GetPromptRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12K\n" +
 	"\targuments\x18\x03 \x03(\v2-.mcpbridge.v1.GetPromptRequest.ArgumentsEntryR\targuments\x12[\n" +
-	"\x0finput_responses\x18\x04 \x03(\v22.mcpbridge.v1.GetPromptRequest.InputResponsesEntryR\x0einputResponses\x12\x19\n" +
-	"\x05state\x18\x05 \x01(\fH\x00R\x05state\x88\x01\x01\x12\x14\n" +
+	"\x0finput_responses\x18\x04 \x03(\v22.mcpbridge.v1.GetPromptRequest.InputResponsesEntryR\x0einputResponses\x12(\n" +
+	"\rrequest_state\x18\x05 \x01(\fH\x00R\frequestState\x88\x01\x01\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a<\n" +
 	"\x0eArgumentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a^\n" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\b\n" +
-	"\x06_state\"\xab\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\x10\n" +
+	"\x0e_request_state\"\xab\x01\n" +
 	"\x0fGetPromptResult\x12%\n" +
 	"\vdescription\x18\x01 \x01(\tH\x00R\vdescription\x88\x01\x01\x127\n" +
 	"\bmessages\x18\x02 \x03(\v2\x1b.mcpbridge.v1.PromptMessageR\bmessages\x12\x12\n" +
@@ -3609,12 +3677,12 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x127\n" +
 	"\x06result\x18\x03 \x01(\v2\x1d.mcpbridge.v1.GetPromptResultH\x00R\x06result\x12D\n" +
 	"\x0einput_required\x18\x04 \x01(\v2\x1b.mcpbridge.v1.InputRequiredH\x00R\rinputRequiredB\a\n" +
-	"\x05event\"\x9f\x02\n" +
+	"\x05event\"\xa7\x02\n" +
 	"\x0fCompleteRequest\x123\n" +
-	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x123\n" +
-	"\x03ref\x18\x02 \x01(\v2!.mcpbridge.v1.CompletionReferenceR\x03ref\x12<\n" +
-	"\bargument\x18\x03 \x01(\v2 .mcpbridge.v1.CompletionArgumentR\bargument\x12N\n" +
-	"\x12completion_context\x18\x04 \x01(\v2\x1f.mcpbridge.v1.CompletionContextR\x11completionContext\x12\x14\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12?\n" +
+	"\treference\x18\x02 \x01(\v2!.mcpbridge.v1.CompletionReferenceR\treference\x12<\n" +
+	"\bargument\x18\x03 \x01(\v2 .mcpbridge.v1.CompletionArgumentR\bargument\x12J\n" +
+	"\x10argument_context\x18\x04 \x01(\v2\x1f.mcpbridge.v1.CompletionContextR\x0fargumentContext\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xae\x01\n" +
 	"\x13CompletionReference\x127\n" +
 	"\x06prompt\x18\x01 \x01(\v2\x1d.mcpbridge.v1.PromptReferenceH\x00R\x06prompt\x12=\n" +
@@ -3721,161 +3789,163 @@ func file_mcpbridge_v1_service_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_service_proto_rawDescData
 }
 
-var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*CallContext)(nil),                   // 0: mcpbridge.v1.CallContext
-	(*Principal)(nil),                     // 1: mcpbridge.v1.Principal
-	(*DiscoverRequest)(nil),               // 2: mcpbridge.v1.DiscoverRequest
-	(*DiscoverResponse)(nil),              // 3: mcpbridge.v1.DiscoverResponse
-	(*BackendLimits)(nil),                 // 4: mcpbridge.v1.BackendLimits
-	(*ListToolsRequest)(nil),              // 5: mcpbridge.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),             // 6: mcpbridge.v1.ListToolsResponse
-	(*CallToolRequest)(nil),               // 7: mcpbridge.v1.CallToolRequest
-	(*CallToolResponse)(nil),              // 8: mcpbridge.v1.CallToolResponse
-	(*ListResourcesRequest)(nil),          // 9: mcpbridge.v1.ListResourcesRequest
-	(*ListResourcesResponse)(nil),         // 10: mcpbridge.v1.ListResourcesResponse
-	(*ListResourceTemplatesRequest)(nil),  // 11: mcpbridge.v1.ListResourceTemplatesRequest
-	(*ListResourceTemplatesResponse)(nil), // 12: mcpbridge.v1.ListResourceTemplatesResponse
-	(*ResourceTemplate)(nil),              // 13: mcpbridge.v1.ResourceTemplate
-	(*ReadResourceRequest)(nil),           // 14: mcpbridge.v1.ReadResourceRequest
-	(*ReadResourceResult)(nil),            // 15: mcpbridge.v1.ReadResourceResult
-	(*ReadResourceResponse)(nil),          // 16: mcpbridge.v1.ReadResourceResponse
-	(*ListPromptsRequest)(nil),            // 17: mcpbridge.v1.ListPromptsRequest
-	(*ListPromptsResponse)(nil),           // 18: mcpbridge.v1.ListPromptsResponse
-	(*Prompt)(nil),                        // 19: mcpbridge.v1.Prompt
-	(*PromptArgument)(nil),                // 20: mcpbridge.v1.PromptArgument
-	(*GetPromptRequest)(nil),              // 21: mcpbridge.v1.GetPromptRequest
-	(*GetPromptResult)(nil),               // 22: mcpbridge.v1.GetPromptResult
-	(*PromptMessage)(nil),                 // 23: mcpbridge.v1.PromptMessage
-	(*GetPromptResponse)(nil),             // 24: mcpbridge.v1.GetPromptResponse
-	(*CompleteRequest)(nil),               // 25: mcpbridge.v1.CompleteRequest
-	(*CompletionReference)(nil),           // 26: mcpbridge.v1.CompletionReference
-	(*PromptReference)(nil),               // 27: mcpbridge.v1.PromptReference
-	(*ResourceReference)(nil),             // 28: mcpbridge.v1.ResourceReference
-	(*CompletionArgument)(nil),            // 29: mcpbridge.v1.CompletionArgument
-	(*CompletionContext)(nil),             // 30: mcpbridge.v1.CompletionContext
-	(*CompleteResponse)(nil),              // 31: mcpbridge.v1.CompleteResponse
-	(*Completion)(nil),                    // 32: mcpbridge.v1.Completion
-	(*ListenRequest)(nil),                 // 33: mcpbridge.v1.ListenRequest
-	(*SubscriptionFilter)(nil),            // 34: mcpbridge.v1.SubscriptionFilter
-	(*ListenResponse)(nil),                // 35: mcpbridge.v1.ListenResponse
-	(*ElicitationCompleted)(nil),          // 36: mcpbridge.v1.ElicitationCompleted
-	(*ListenResult)(nil),                  // 37: mcpbridge.v1.ListenResult
-	(*SubscriptionsAcknowledged)(nil),     // 38: mcpbridge.v1.SubscriptionsAcknowledged
-	(*ListChanged)(nil),                   // 39: mcpbridge.v1.ListChanged
-	(*ResourceUpdated)(nil),               // 40: mcpbridge.v1.ResourceUpdated
-	nil,                                   // 41: mcpbridge.v1.CallContext.HeadersEntry
-	nil,                                   // 42: mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	nil,                                   // 43: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	nil,                                   // 44: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	nil,                                   // 45: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	nil,                                   // 46: mcpbridge.v1.CompletionContext.ArgumentsEntry
-	(*Implementation)(nil),                // 47: mcpbridge.v1.Implementation
-	(*ClientCapabilities)(nil),            // 48: mcpbridge.v1.ClientCapabilities
-	(LogLevel)(0),                         // 49: mcpbridge.v1.LogLevel
-	(*ServerCapabilities)(nil),            // 50: mcpbridge.v1.ServerCapabilities
-	(*Tool)(nil),                          // 51: mcpbridge.v1.Tool
-	(*Progress)(nil),                      // 52: mcpbridge.v1.Progress
-	(*LogMessage)(nil),                    // 53: mcpbridge.v1.LogMessage
-	(*CallToolResult)(nil),                // 54: mcpbridge.v1.CallToolResult
-	(*InputRequired)(nil),                 // 55: mcpbridge.v1.InputRequired
-	(*Resource)(nil),                      // 56: mcpbridge.v1.Resource
-	(*Annotations)(nil),                   // 57: mcpbridge.v1.Annotations
-	(*Icon)(nil),                          // 58: mcpbridge.v1.Icon
-	(*ResourceContents)(nil),              // 59: mcpbridge.v1.ResourceContents
-	(*ContentBlock)(nil),                  // 60: mcpbridge.v1.ContentBlock
-	(*InputResponse)(nil),                 // 61: mcpbridge.v1.InputResponse
+	(*VerifiedCaller)(nil),                // 1: mcpbridge.v1.VerifiedCaller
+	(*Principal)(nil),                     // 2: mcpbridge.v1.Principal
+	(*DiscoverRequest)(nil),               // 3: mcpbridge.v1.DiscoverRequest
+	(*DiscoverResponse)(nil),              // 4: mcpbridge.v1.DiscoverResponse
+	(*BackendLimits)(nil),                 // 5: mcpbridge.v1.BackendLimits
+	(*ListToolsRequest)(nil),              // 6: mcpbridge.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),             // 7: mcpbridge.v1.ListToolsResponse
+	(*CallToolRequest)(nil),               // 8: mcpbridge.v1.CallToolRequest
+	(*CallToolResponse)(nil),              // 9: mcpbridge.v1.CallToolResponse
+	(*ListResourcesRequest)(nil),          // 10: mcpbridge.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil),         // 11: mcpbridge.v1.ListResourcesResponse
+	(*ListResourceTemplatesRequest)(nil),  // 12: mcpbridge.v1.ListResourceTemplatesRequest
+	(*ListResourceTemplatesResponse)(nil), // 13: mcpbridge.v1.ListResourceTemplatesResponse
+	(*ResourceTemplate)(nil),              // 14: mcpbridge.v1.ResourceTemplate
+	(*ReadResourceRequest)(nil),           // 15: mcpbridge.v1.ReadResourceRequest
+	(*ReadResourceResult)(nil),            // 16: mcpbridge.v1.ReadResourceResult
+	(*ReadResourceResponse)(nil),          // 17: mcpbridge.v1.ReadResourceResponse
+	(*ListPromptsRequest)(nil),            // 18: mcpbridge.v1.ListPromptsRequest
+	(*ListPromptsResponse)(nil),           // 19: mcpbridge.v1.ListPromptsResponse
+	(*Prompt)(nil),                        // 20: mcpbridge.v1.Prompt
+	(*PromptArgument)(nil),                // 21: mcpbridge.v1.PromptArgument
+	(*GetPromptRequest)(nil),              // 22: mcpbridge.v1.GetPromptRequest
+	(*GetPromptResult)(nil),               // 23: mcpbridge.v1.GetPromptResult
+	(*PromptMessage)(nil),                 // 24: mcpbridge.v1.PromptMessage
+	(*GetPromptResponse)(nil),             // 25: mcpbridge.v1.GetPromptResponse
+	(*CompleteRequest)(nil),               // 26: mcpbridge.v1.CompleteRequest
+	(*CompletionReference)(nil),           // 27: mcpbridge.v1.CompletionReference
+	(*PromptReference)(nil),               // 28: mcpbridge.v1.PromptReference
+	(*ResourceReference)(nil),             // 29: mcpbridge.v1.ResourceReference
+	(*CompletionArgument)(nil),            // 30: mcpbridge.v1.CompletionArgument
+	(*CompletionContext)(nil),             // 31: mcpbridge.v1.CompletionContext
+	(*CompleteResponse)(nil),              // 32: mcpbridge.v1.CompleteResponse
+	(*Completion)(nil),                    // 33: mcpbridge.v1.Completion
+	(*ListenRequest)(nil),                 // 34: mcpbridge.v1.ListenRequest
+	(*SubscriptionFilter)(nil),            // 35: mcpbridge.v1.SubscriptionFilter
+	(*ListenResponse)(nil),                // 36: mcpbridge.v1.ListenResponse
+	(*ElicitationCompleted)(nil),          // 37: mcpbridge.v1.ElicitationCompleted
+	(*ListenResult)(nil),                  // 38: mcpbridge.v1.ListenResult
+	(*SubscriptionsAcknowledged)(nil),     // 39: mcpbridge.v1.SubscriptionsAcknowledged
+	(*ListChanged)(nil),                   // 40: mcpbridge.v1.ListChanged
+	(*ResourceUpdated)(nil),               // 41: mcpbridge.v1.ResourceUpdated
+	nil,                                   // 42: mcpbridge.v1.CallContext.HeadersEntry
+	nil,                                   // 43: mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	nil,                                   // 44: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	nil,                                   // 45: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	nil,                                   // 46: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	nil,                                   // 47: mcpbridge.v1.CompletionContext.ArgumentsEntry
+	(*Implementation)(nil),                // 48: mcpbridge.v1.Implementation
+	(*ClientCapabilities)(nil),            // 49: mcpbridge.v1.ClientCapabilities
+	(LogLevel)(0),                         // 50: mcpbridge.v1.LogLevel
+	(*ServerCapabilities)(nil),            // 51: mcpbridge.v1.ServerCapabilities
+	(*Tool)(nil),                          // 52: mcpbridge.v1.Tool
+	(*Progress)(nil),                      // 53: mcpbridge.v1.Progress
+	(*LogMessage)(nil),                    // 54: mcpbridge.v1.LogMessage
+	(*CallToolResult)(nil),                // 55: mcpbridge.v1.CallToolResult
+	(*InputRequired)(nil),                 // 56: mcpbridge.v1.InputRequired
+	(*Resource)(nil),                      // 57: mcpbridge.v1.Resource
+	(*Annotations)(nil),                   // 58: mcpbridge.v1.Annotations
+	(*Icon)(nil),                          // 59: mcpbridge.v1.Icon
+	(*ResourceContents)(nil),              // 60: mcpbridge.v1.ResourceContents
+	(*ContentBlock)(nil),                  // 61: mcpbridge.v1.ContentBlock
+	(*InputResponse)(nil),                 // 62: mcpbridge.v1.InputResponse
 }
 var file_mcpbridge_v1_service_proto_depIdxs = []int32{
-	47, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
-	48, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
-	49, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
-	1,  // 3: mcpbridge.v1.CallContext.principal:type_name -> mcpbridge.v1.Principal
-	41, // 4: mcpbridge.v1.CallContext.headers:type_name -> mcpbridge.v1.CallContext.HeadersEntry
-	0,  // 5: mcpbridge.v1.DiscoverRequest.context:type_name -> mcpbridge.v1.CallContext
-	47, // 6: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
-	50, // 7: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
-	4,  // 8: mcpbridge.v1.DiscoverResponse.limits:type_name -> mcpbridge.v1.BackendLimits
-	0,  // 9: mcpbridge.v1.ListToolsRequest.context:type_name -> mcpbridge.v1.CallContext
-	51, // 10: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
-	0,  // 11: mcpbridge.v1.CallToolRequest.context:type_name -> mcpbridge.v1.CallContext
-	42, // 12: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	52, // 13: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
-	53, // 14: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
-	54, // 15: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
-	55, // 16: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 17: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
-	56, // 18: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
-	0,  // 19: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
-	13, // 20: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
-	57, // 21: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
-	58, // 22: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
-	0,  // 23: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
-	43, // 24: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	59, // 25: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
-	52, // 26: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
-	53, // 27: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
-	15, // 28: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
-	55, // 29: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 30: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
-	19, // 31: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
-	20, // 32: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
-	58, // 33: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
-	0,  // 34: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
-	44, // 35: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	45, // 36: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	23, // 37: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
-	60, // 38: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
-	52, // 39: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
-	53, // 40: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
-	22, // 41: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
-	55, // 42: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 43: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
-	26, // 44: mcpbridge.v1.CompleteRequest.ref:type_name -> mcpbridge.v1.CompletionReference
-	29, // 45: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
-	30, // 46: mcpbridge.v1.CompleteRequest.completion_context:type_name -> mcpbridge.v1.CompletionContext
-	27, // 47: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
-	28, // 48: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
-	46, // 49: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
-	32, // 50: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
-	0,  // 51: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
-	34, // 52: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	38, // 53: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
-	39, // 54: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
-	39, // 55: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
-	39, // 56: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
-	40, // 57: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
-	37, // 58: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
-	36, // 59: mcpbridge.v1.ListenResponse.elicitation_completed:type_name -> mcpbridge.v1.ElicitationCompleted
-	34, // 60: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	61, // 61: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	61, // 62: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	61, // 63: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	2,  // 64: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
-	5,  // 65: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
-	7,  // 66: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
-	9,  // 67: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
-	11, // 68: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
-	14, // 69: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
-	17, // 70: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
-	21, // 71: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
-	25, // 72: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
-	33, // 73: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
-	3,  // 74: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
-	6,  // 75: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
-	8,  // 76: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
-	10, // 77: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
-	12, // 78: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
-	16, // 79: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
-	18, // 80: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
-	24, // 81: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
-	31, // 82: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
-	35, // 83: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
-	74, // [74:84] is the sub-list for method output_type
-	64, // [64:74] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	48, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
+	49, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
+	50, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
+	2,  // 3: mcpbridge.v1.CallContext.principal:type_name -> mcpbridge.v1.Principal
+	42, // 4: mcpbridge.v1.CallContext.headers:type_name -> mcpbridge.v1.CallContext.HeadersEntry
+	1,  // 5: mcpbridge.v1.CallContext.verified:type_name -> mcpbridge.v1.VerifiedCaller
+	0,  // 6: mcpbridge.v1.DiscoverRequest.context:type_name -> mcpbridge.v1.CallContext
+	48, // 7: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
+	51, // 8: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
+	5,  // 9: mcpbridge.v1.DiscoverResponse.limits:type_name -> mcpbridge.v1.BackendLimits
+	0,  // 10: mcpbridge.v1.ListToolsRequest.context:type_name -> mcpbridge.v1.CallContext
+	52, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
+	0,  // 12: mcpbridge.v1.CallToolRequest.context:type_name -> mcpbridge.v1.CallContext
+	43, // 13: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	53, // 14: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
+	54, // 15: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
+	55, // 16: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
+	56, // 17: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 18: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
+	57, // 19: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
+	0,  // 20: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
+	14, // 21: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
+	58, // 22: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
+	59, // 23: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
+	0,  // 24: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
+	44, // 25: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	60, // 26: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
+	53, // 27: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
+	54, // 28: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
+	16, // 29: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
+	56, // 30: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 31: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
+	20, // 32: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
+	21, // 33: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
+	59, // 34: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
+	0,  // 35: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
+	45, // 36: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	46, // 37: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	24, // 38: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
+	61, // 39: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
+	53, // 40: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
+	54, // 41: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
+	23, // 42: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
+	56, // 43: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 44: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
+	27, // 45: mcpbridge.v1.CompleteRequest.reference:type_name -> mcpbridge.v1.CompletionReference
+	30, // 46: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
+	31, // 47: mcpbridge.v1.CompleteRequest.argument_context:type_name -> mcpbridge.v1.CompletionContext
+	28, // 48: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
+	29, // 49: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
+	47, // 50: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
+	33, // 51: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
+	0,  // 52: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
+	35, // 53: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	39, // 54: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
+	40, // 55: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
+	40, // 56: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
+	40, // 57: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
+	41, // 58: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
+	38, // 59: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
+	37, // 60: mcpbridge.v1.ListenResponse.elicitation_completed:type_name -> mcpbridge.v1.ElicitationCompleted
+	35, // 61: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	62, // 62: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	62, // 63: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	62, // 64: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	3,  // 65: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
+	6,  // 66: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
+	8,  // 67: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
+	10, // 68: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
+	12, // 69: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
+	15, // 70: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
+	18, // 71: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
+	22, // 72: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
+	26, // 73: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
+	34, // 74: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
+	4,  // 75: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
+	7,  // 76: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
+	9,  // 77: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
+	11, // 78: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
+	13, // 79: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
+	17, // 80: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
+	19, // 81: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
+	25, // 82: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
+	32, // 83: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
+	36, // 84: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
+	75, // [75:85] is the sub-list for method output_type
+	65, // [65:75] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_service_proto_init() }
@@ -3887,51 +3957,50 @@ func file_mcpbridge_v1_service_proto_init() {
 	file_mcpbridge_v1_common_proto_init()
 	file_mcpbridge_v1_input_proto_init()
 	file_mcpbridge_v1_tool_proto_init()
-	file_mcpbridge_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[4].OneofWrappers = []any{}
-	file_mcpbridge_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[7].OneofWrappers = []any{}
-	file_mcpbridge_v1_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_mcpbridge_v1_service_proto_msgTypes[8].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*CallToolResponse_Progress)(nil),
 		(*CallToolResponse_Log)(nil),
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_InputRequired)(nil),
 	}
-	file_mcpbridge_v1_service_proto_msgTypes[9].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[11].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[13].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[14].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[15].OneofWrappers = []any{}
-	file_mcpbridge_v1_service_proto_msgTypes[16].OneofWrappers = []any{
+	file_mcpbridge_v1_service_proto_msgTypes[16].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[17].OneofWrappers = []any{
 		(*ReadResourceResponse_Progress)(nil),
 		(*ReadResourceResponse_Log)(nil),
 		(*ReadResourceResponse_Result)(nil),
 		(*ReadResourceResponse_InputRequired)(nil),
 	}
-	file_mcpbridge_v1_service_proto_msgTypes[17].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[18].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[19].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[20].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[22].OneofWrappers = []any{}
-	file_mcpbridge_v1_service_proto_msgTypes[24].OneofWrappers = []any{
+	file_mcpbridge_v1_service_proto_msgTypes[23].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[25].OneofWrappers = []any{
 		(*GetPromptResponse_Progress)(nil),
 		(*GetPromptResponse_Log)(nil),
 		(*GetPromptResponse_Result)(nil),
 		(*GetPromptResponse_InputRequired)(nil),
 	}
-	file_mcpbridge_v1_service_proto_msgTypes[26].OneofWrappers = []any{
+	file_mcpbridge_v1_service_proto_msgTypes[27].OneofWrappers = []any{
 		(*CompletionReference_Prompt)(nil),
 		(*CompletionReference_Resource)(nil),
 		(*CompletionReference_Raw)(nil),
 	}
-	file_mcpbridge_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
-	file_mcpbridge_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
-	file_mcpbridge_v1_service_proto_msgTypes[34].OneofWrappers = []any{}
-	file_mcpbridge_v1_service_proto_msgTypes[35].OneofWrappers = []any{
+	file_mcpbridge_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[33].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[35].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[36].OneofWrappers = []any{
 		(*ListenResponse_Acknowledged)(nil),
 		(*ListenResponse_ToolsListChanged)(nil),
 		(*ListenResponse_PromptsListChanged)(nil),
@@ -3946,7 +4015,7 @@ func file_mcpbridge_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_service_proto_rawDesc), len(file_mcpbridge_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

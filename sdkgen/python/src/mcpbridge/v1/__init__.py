@@ -108,4 +108,5 @@ from mcpbridge.v1.service_pb2 import (
     ResourceUpdated as ResourceUpdated,
     SubscriptionFilter as SubscriptionFilter,
     SubscriptionsAcknowledged as SubscriptionsAcknowledged,
+    VerifiedCaller as VerifiedCaller,
 )

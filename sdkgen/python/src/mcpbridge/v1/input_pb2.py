@@ -26,7 +26,7 @@ from mcpbridge.v1 import common_pb2 as mcpbridge_dot_v1_dot_common__pb2
 from mcpbridge.v1 import tool_pb2 as mcpbridge_dot_v1_dot_tool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mcpbridge/v1/input.proto\x12\x0cmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/tool.proto\"\xfe\x01\n\rInputRequired\x12\x45\n\x08requests\x18\x01 \x03(\x0b\x32).mcpbridge.v1.InputRequired.RequestsEntryR\x08requests\x12\x19\n\x05state\x18\x02 \x01(\x0cH\x00R\x05state\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\x1aW\n\rRequestsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32\x1a.mcpbridge.v1.InputRequestR\x05value:\x02\x38\x01\x42\x08\n\x06_state\"\xf2\x01\n\x0cInputRequest\x12\x35\n\x06\x65licit\x18\x01 \x01(\x0b\x32\x1b.mcpbridge.v1.ElicitRequestH\x00R\x06\x65licit\x12K\n\x0e\x63reate_message\x18\x02 \x01(\x0b\x32\".mcpbridge.v1.CreateMessageRequestH\x00R\rcreateMessage\x12?\n\nlist_roots\x18\x03 \x01(\x0b\x32\x1e.mcpbridge.v1.ListRootsRequestH\x00R\tlistRoots\x12\x12\n\x03raw\x18\x04 \x01(\tH\x00R\x03rawB\t\n\x07request\"\xa3\x02\n\rInputResponse\x12\x34\n\x06\x65licit\x18\x01 \x01(\x0b\x32\x1a.mcpbridge.v1.ElicitResultH\x00R\x06\x65licit\x12J\n\x0e\x63reate_message\x18\x02 \x01(\x0b\x32!.mcpbridge.v1.CreateMessageResultH\x00R\rcreateMessage\x12>\n\nlist_roots\x18\x03 \x01(\x0b\x32\x1d.mcpbridge.v1.ListRootsResultH\x00R\tlistRoots\x12\x30\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x18.mcpbridge.v1.InputErrorH\x00R\x05\x65rror\x12\x12\n\x03raw\x18\x05 \x01(\tH\x00R\x03rawB\n\n\x08response\"\xf9\x01\n\nInputError\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.mcpbridge.v1.InputError.ReasonR\x06reason\x12\x17\n\x04\x63ode\x18\x02 \x01(\x03H\x00R\x04\x63ode\x88\x01\x01\x12\x18\n\x07message\x18\x03 \x01(\tR\x07message\x12\x12\n\x04\x64\x61ta\x18\x04 \x01(\tR\x04\x64\x61ta\"b\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12REASON_UNSUPPORTED\x10\x01\x12\x14\n\x10REASON_NO_ANSWER\x10\x02\x12\x12\n\x0eREASON_REFUSED\x10\x03\x42\x07\n\x05_code\"\x88\x01\n\rElicitRequest\x12.\n\x04\x66orm\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.ElicitFormH\x00R\x04\x66orm\x12+\n\x03url\x18\x02 \x01(\x0b\x32\x17.mcpbridge.v1.ElicitUrlH\x00R\x03url\x12\x12\n\x03raw\x18\x03 \x01(\tH\x00R\x03rawB\x06\n\x04mode\"{\n\nElicitForm\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12)\n\x10requested_schema\x18\x02 \x01(\tR\x0frequestedSchema\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"\xa0\x01\n\tElicitUrl\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12\x10\n\x03url\x18\x02 \x01(\tR\x03url\x12*\n\x0e\x65licitation_id\x18\x03 \x01(\tH\x00R\relicitationId\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x11\n\x0f_elicitation_id\"j\n\x0c\x45licitResult\x12\x16\n\x06\x61\x63tion\x18\x01 \x01(\tR\x06\x61\x63tion\x12\x18\n\x07\x63ontent\x18\x02 \x01(\tR\x07\x63ontent\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"<\n\x10ListRootsRequest\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"e\n\x0fListRootsResult\x12(\n\x05roots\x18\x01 \x03(\x0b\x32\x12.mcpbridge.v1.RootR\x05roots\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"d\n\x04Root\x12\x10\n\x03uri\x18\x01 \x01(\tR\x03uri\x12\x17\n\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x07\n\x05_name\"\xc4\x04\n\x14\x43reateMessageRequest\x12\x39\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.mcpbridge.v1.SamplingMessageR\x08messages\x12K\n\x11model_preferences\x18\x02 \x01(\x0b\x32\x1e.mcpbridge.v1.ModelPreferencesR\x10modelPreferences\x12(\n\rsystem_prompt\x18\x03 \x01(\tH\x00R\x0csystemPrompt\x88\x01\x01\x12,\n\x0finclude_context\x18\x04 \x01(\tH\x01R\x0eincludeContext\x88\x01\x01\x12%\n\x0btemperature\x18\x05 \x01(\x01H\x02R\x0btemperature\x88\x01\x01\x12\x1d\n\nmax_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12%\n\x0estop_sequences\x18\x07 \x03(\tR\rstopSequences\x12\x1a\n\x08metadata\x18\x08 \x01(\tR\x08metadata\x12(\n\x05tools\x18\t \x03(\x0b\x32\x12.mcpbridge.v1.ToolR\x05tools\x12\x39\n\x0btool_choice\x18\n \x01(\x0b\x32\x18.mcpbridge.v1.ToolChoiceR\ntoolChoice\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x10\n\x0e_system_promptB\x12\n\x10_include_contextB\x0e\n\x0c_temperature\"\x85\x01\n\x0fSamplingMessage\x12\x12\n\x04role\x18\x01 \x01(\tR\x04role\x12\x34\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockR\x07\x63ontent\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"\xa6\x02\n\x10ModelPreferences\x12-\n\x05hints\x18\x01 \x03(\x0b\x32\x17.mcpbridge.v1.ModelHintR\x05hints\x12(\n\rcost_priority\x18\x02 \x01(\x01H\x00R\x0c\x63ostPriority\x88\x01\x01\x12*\n\x0espeed_priority\x18\x03 \x01(\x01H\x01R\rspeedPriority\x88\x01\x01\x12\x38\n\x15intelligence_priority\x18\x04 \x01(\x01H\x02R\x14intelligencePriority\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x10\n\x0e_cost_priorityB\x11\n\x0f_speed_priorityB\x18\n\x16_intelligence_priority\"C\n\tModelHint\x12\x17\n\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x07\n\x05_name\"D\n\nToolChoice\x12\x17\n\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x07\n\x05_mode\"\xd5\x01\n\x13\x43reateMessageResult\x12\x12\n\x04role\x18\x01 \x01(\tR\x04role\x12\x34\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockR\x07\x63ontent\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12$\n\x0bstop_reason\x18\x04 \x01(\tH\x00R\nstopReason\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0e\n\x0c_stop_reasonB\xa7\x01\n\x10\x64\x65v.mcpbridge.v1B\nInputProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mcpbridge/v1/input.proto\x12\x0cmcpbridge.v1\x1a\x19mcpbridge/v1/common.proto\x1a\x17mcpbridge/v1/tool.proto\"\xb8\x01\n\rInputRequired\x12\x41\n\x0einput_requests\x18\x01 \x03(\x0b\x32\x1a.mcpbridge.v1.InputRequestR\rinputRequests\x12(\n\rrequest_state\x18\x02 \x01(\x0cH\x00R\x0crequestState\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x10\n\x0e_request_state\"\x84\x02\n\x0cInputRequest\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x35\n\x06\x65licit\x18\x02 \x01(\x0b\x32\x1b.mcpbridge.v1.ElicitRequestH\x00R\x06\x65licit\x12K\n\x0e\x63reate_message\x18\x03 \x01(\x0b\x32\".mcpbridge.v1.CreateMessageRequestH\x00R\rcreateMessage\x12?\n\nlist_roots\x18\x04 \x01(\x0b\x32\x1e.mcpbridge.v1.ListRootsRequestH\x00R\tlistRoots\x12\x12\n\x03raw\x18\x05 \x01(\tH\x00R\x03rawB\t\n\x07request\"\xa3\x02\n\rInputResponse\x12\x34\n\x06\x65licit\x18\x01 \x01(\x0b\x32\x1a.mcpbridge.v1.ElicitResultH\x00R\x06\x65licit\x12J\n\x0e\x63reate_message\x18\x02 \x01(\x0b\x32!.mcpbridge.v1.CreateMessageResultH\x00R\rcreateMessage\x12>\n\nlist_roots\x18\x03 \x01(\x0b\x32\x1d.mcpbridge.v1.ListRootsResultH\x00R\tlistRoots\x12\x30\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x18.mcpbridge.v1.InputErrorH\x00R\x05\x65rror\x12\x12\n\x03raw\x18\x05 \x01(\tH\x00R\x03rawB\n\n\x08response\"\xf9\x01\n\nInputError\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.mcpbridge.v1.InputError.ReasonR\x06reason\x12\x17\n\x04\x63ode\x18\x02 \x01(\x03H\x00R\x04\x63ode\x88\x01\x01\x12\x18\n\x07message\x18\x03 \x01(\tR\x07message\x12\x12\n\x04\x64\x61ta\x18\x04 \x01(\tR\x04\x64\x61ta\"b\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12REASON_UNSUPPORTED\x10\x01\x12\x14\n\x10REASON_NO_ANSWER\x10\x02\x12\x12\n\x0eREASON_REFUSED\x10\x03\x42\x07\n\x05_code\"\x88\x01\n\rElicitRequest\x12.\n\x04\x66orm\x18\x01 \x01(\x0b\x32\x18.mcpbridge.v1.ElicitFormH\x00R\x04\x66orm\x12+\n\x03url\x18\x02 \x01(\x0b\x32\x17.mcpbridge.v1.ElicitUrlH\x00R\x03url\x12\x12\n\x03raw\x18\x03 \x01(\tH\x00R\x03rawB\x06\n\x04mode\"{\n\nElicitForm\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12)\n\x10requested_schema\x18\x02 \x01(\tR\x0frequestedSchema\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"\xa0\x01\n\tElicitUrl\x12\x18\n\x07message\x18\x01 \x01(\tR\x07message\x12\x10\n\x03url\x18\x02 \x01(\tR\x03url\x12*\n\x0e\x65licitation_id\x18\x03 \x01(\tH\x00R\relicitationId\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x11\n\x0f_elicitation_id\"j\n\x0c\x45licitResult\x12\x16\n\x06\x61\x63tion\x18\x01 \x01(\tR\x06\x61\x63tion\x12\x18\n\x07\x63ontent\x18\x02 \x01(\tR\x07\x63ontent\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"<\n\x10ListRootsRequest\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"e\n\x0fListRootsResult\x12(\n\x05roots\x18\x01 \x03(\x0b\x32\x12.mcpbridge.v1.RootR\x05roots\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"d\n\x04Root\x12\x10\n\x03uri\x18\x01 \x01(\tR\x03uri\x12\x17\n\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x07\n\x05_name\"\xc4\x04\n\x14\x43reateMessageRequest\x12\x39\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.mcpbridge.v1.SamplingMessageR\x08messages\x12K\n\x11model_preferences\x18\x02 \x01(\x0b\x32\x1e.mcpbridge.v1.ModelPreferencesR\x10modelPreferences\x12(\n\rsystem_prompt\x18\x03 \x01(\tH\x00R\x0csystemPrompt\x88\x01\x01\x12,\n\x0finclude_context\x18\x04 \x01(\tH\x01R\x0eincludeContext\x88\x01\x01\x12%\n\x0btemperature\x18\x05 \x01(\x01H\x02R\x0btemperature\x88\x01\x01\x12\x1d\n\nmax_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12%\n\x0estop_sequences\x18\x07 \x03(\tR\rstopSequences\x12\x1a\n\x08metadata\x18\x08 \x01(\tR\x08metadata\x12(\n\x05tools\x18\t \x03(\x0b\x32\x12.mcpbridge.v1.ToolR\x05tools\x12\x39\n\x0btool_choice\x18\n \x01(\x0b\x32\x18.mcpbridge.v1.ToolChoiceR\ntoolChoice\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x10\n\x0e_system_promptB\x12\n\x10_include_contextB\x0e\n\x0c_temperature\"\x85\x01\n\x0fSamplingMessage\x12\x12\n\x04role\x18\x01 \x01(\tR\x04role\x12\x34\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockR\x07\x63ontent\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtra\"\xa6\x02\n\x10ModelPreferences\x12-\n\x05hints\x18\x01 \x03(\x0b\x32\x17.mcpbridge.v1.ModelHintR\x05hints\x12(\n\rcost_priority\x18\x02 \x01(\x01H\x00R\x0c\x63ostPriority\x88\x01\x01\x12*\n\x0espeed_priority\x18\x03 \x01(\x01H\x01R\rspeedPriority\x88\x01\x01\x12\x38\n\x15intelligence_priority\x18\x04 \x01(\x01H\x02R\x14intelligencePriority\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x10\n\x0e_cost_priorityB\x11\n\x0f_speed_priorityB\x18\n\x16_intelligence_priority\"C\n\tModelHint\x12\x17\n\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x07\n\x05_name\"D\n\nToolChoice\x12\x17\n\x04mode\x18\x01 \x01(\tH\x00R\x04mode\x88\x01\x01\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x07\n\x05_mode\"\xd5\x01\n\x13\x43reateMessageResult\x12\x12\n\x04role\x18\x01 \x01(\tR\x04role\x12\x34\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x1a.mcpbridge.v1.ContentBlockR\x07\x63ontent\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12$\n\x0bstop_reason\x18\x04 \x01(\tH\x00R\nstopReason\x88\x01\x01\x12\x12\n\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n\x05\x65xtra\x18\x0f \x01(\tR\x05\x65xtraB\x0e\n\x0c_stop_reasonB\xa7\x01\n\x10\x64\x65v.mcpbridge.v1B\nInputProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,44 +34,40 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'mcpbridge.v1.input_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\020dev.mcpbridge.v1B\nInputProtoP\001ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\242\002\003MCB\252\002\014McpBridge.V1\272\002\tMCPBridge\312\002\014McpBridge\\V1\352\002\rMcpBridge::V1'
-  _globals['_INPUTREQUIRED_REQUESTSENTRY']._loaded_options = None
-  _globals['_INPUTREQUIRED_REQUESTSENTRY']._serialized_options = b'8\001'
   _globals['_INPUTREQUIRED']._serialized_start=95
-  _globals['_INPUTREQUIRED']._serialized_end=349
-  _globals['_INPUTREQUIRED_REQUESTSENTRY']._serialized_start=252
-  _globals['_INPUTREQUIRED_REQUESTSENTRY']._serialized_end=339
-  _globals['_INPUTREQUEST']._serialized_start=352
-  _globals['_INPUTREQUEST']._serialized_end=594
-  _globals['_INPUTRESPONSE']._serialized_start=597
-  _globals['_INPUTRESPONSE']._serialized_end=888
-  _globals['_INPUTERROR']._serialized_start=891
-  _globals['_INPUTERROR']._serialized_end=1140
-  _globals['_INPUTERROR_REASON']._serialized_start=1033
-  _globals['_INPUTERROR_REASON']._serialized_end=1131
-  _globals['_ELICITREQUEST']._serialized_start=1143
-  _globals['_ELICITREQUEST']._serialized_end=1279
-  _globals['_ELICITFORM']._serialized_start=1281
-  _globals['_ELICITFORM']._serialized_end=1404
-  _globals['_ELICITURL']._serialized_start=1407
-  _globals['_ELICITURL']._serialized_end=1567
-  _globals['_ELICITRESULT']._serialized_start=1569
-  _globals['_ELICITRESULT']._serialized_end=1675
-  _globals['_LISTROOTSREQUEST']._serialized_start=1677
-  _globals['_LISTROOTSREQUEST']._serialized_end=1737
-  _globals['_LISTROOTSRESULT']._serialized_start=1739
-  _globals['_LISTROOTSRESULT']._serialized_end=1840
-  _globals['_ROOT']._serialized_start=1842
-  _globals['_ROOT']._serialized_end=1942
-  _globals['_CREATEMESSAGEREQUEST']._serialized_start=1945
-  _globals['_CREATEMESSAGEREQUEST']._serialized_end=2525
-  _globals['_SAMPLINGMESSAGE']._serialized_start=2528
-  _globals['_SAMPLINGMESSAGE']._serialized_end=2661
-  _globals['_MODELPREFERENCES']._serialized_start=2664
-  _globals['_MODELPREFERENCES']._serialized_end=2958
-  _globals['_MODELHINT']._serialized_start=2960
-  _globals['_MODELHINT']._serialized_end=3027
-  _globals['_TOOLCHOICE']._serialized_start=3029
-  _globals['_TOOLCHOICE']._serialized_end=3097
-  _globals['_CREATEMESSAGERESULT']._serialized_start=3100
-  _globals['_CREATEMESSAGERESULT']._serialized_end=3313
+  _globals['_INPUTREQUIRED']._serialized_end=279
+  _globals['_INPUTREQUEST']._serialized_start=282
+  _globals['_INPUTREQUEST']._serialized_end=542
+  _globals['_INPUTRESPONSE']._serialized_start=545
+  _globals['_INPUTRESPONSE']._serialized_end=836
+  _globals['_INPUTERROR']._serialized_start=839
+  _globals['_INPUTERROR']._serialized_end=1088
+  _globals['_INPUTERROR_REASON']._serialized_start=981
+  _globals['_INPUTERROR_REASON']._serialized_end=1079
+  _globals['_ELICITREQUEST']._serialized_start=1091
+  _globals['_ELICITREQUEST']._serialized_end=1227
+  _globals['_ELICITFORM']._serialized_start=1229
+  _globals['_ELICITFORM']._serialized_end=1352
+  _globals['_ELICITURL']._serialized_start=1355
+  _globals['_ELICITURL']._serialized_end=1515
+  _globals['_ELICITRESULT']._serialized_start=1517
+  _globals['_ELICITRESULT']._serialized_end=1623
+  _globals['_LISTROOTSREQUEST']._serialized_start=1625
+  _globals['_LISTROOTSREQUEST']._serialized_end=1685
+  _globals['_LISTROOTSRESULT']._serialized_start=1687
+  _globals['_LISTROOTSRESULT']._serialized_end=1788
+  _globals['_ROOT']._serialized_start=1790
+  _globals['_ROOT']._serialized_end=1890
+  _globals['_CREATEMESSAGEREQUEST']._serialized_start=1893
+  _globals['_CREATEMESSAGEREQUEST']._serialized_end=2473
+  _globals['_SAMPLINGMESSAGE']._serialized_start=2476
+  _globals['_SAMPLINGMESSAGE']._serialized_end=2609
+  _globals['_MODELPREFERENCES']._serialized_start=2612
+  _globals['_MODELPREFERENCES']._serialized_end=2906
+  _globals['_MODELHINT']._serialized_start=2908
+  _globals['_MODELHINT']._serialized_end=2975
+  _globals['_TOOLCHOICE']._serialized_start=2977
+  _globals['_TOOLCHOICE']._serialized_end=3045
+  _globals['_CREATEMESSAGERESULT']._serialized_start=3048
+  _globals['_CREATEMESSAGERESULT']._serialized_end=3261
 # @@protoc_insertion_point(module_scope)

@@ -10,35 +10,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class InputRequired(_message.Message):
-    __slots__ = ("requests", "state", "meta", "extra")
-    class RequestsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: InputRequest
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[InputRequest, _Mapping]] = ...) -> None: ...
-    REQUESTS_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("input_requests", "request_state", "meta", "extra")
+    INPUT_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_STATE_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
-    requests: _containers.MessageMap[str, InputRequest]
-    state: bytes
+    input_requests: _containers.RepeatedCompositeFieldContainer[InputRequest]
+    request_state: bytes
     meta: str
     extra: str
-    def __init__(self, requests: _Optional[_Mapping[str, InputRequest]] = ..., state: _Optional[bytes] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, input_requests: _Optional[_Iterable[_Union[InputRequest, _Mapping]]] = ..., request_state: _Optional[bytes] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class InputRequest(_message.Message):
-    __slots__ = ("elicit", "create_message", "list_roots", "raw")
+    __slots__ = ("key", "elicit", "create_message", "list_roots", "raw")
+    KEY_FIELD_NUMBER: _ClassVar[int]
     ELICIT_FIELD_NUMBER: _ClassVar[int]
     CREATE_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LIST_ROOTS_FIELD_NUMBER: _ClassVar[int]
     RAW_FIELD_NUMBER: _ClassVar[int]
+    key: str
     elicit: ElicitRequest
     create_message: CreateMessageRequest
     list_roots: ListRootsRequest
     raw: str
-    def __init__(self, elicit: _Optional[_Union[ElicitRequest, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageRequest, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsRequest, _Mapping]] = ..., raw: _Optional[str] = ...) -> None: ...
+    def __init__(self, key: _Optional[str] = ..., elicit: _Optional[_Union[ElicitRequest, _Mapping]] = ..., create_message: _Optional[_Union[CreateMessageRequest, _Mapping]] = ..., list_roots: _Optional[_Union[ListRootsRequest, _Mapping]] = ..., raw: _Optional[str] = ...) -> None: ...
 
 class InputResponse(_message.Message):
     __slots__ = ("elicit", "create_message", "list_roots", "error", "raw")

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CallContext(_message.Message):
-    __slots__ = ("protocol_version", "client_info", "client_capabilities", "log_level", "progress_wanted", "meta", "principal", "headers")
+    __slots__ = ("protocol_version", "client_info", "client_capabilities", "log_level", "progress_wanted", "meta", "principal", "headers", "verified")
     class HeadersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class CallContext(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     HEADERS_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
     protocol_version: str
     client_info: _common_pb2.Implementation
     client_capabilities: _capability_pb2.ClientCapabilities
@@ -35,7 +36,14 @@ class CallContext(_message.Message):
     meta: str
     principal: Principal
     headers: _containers.ScalarMap[str, str]
-    def __init__(self, protocol_version: _Optional[str] = ..., client_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., client_capabilities: _Optional[_Union[_capability_pb2.ClientCapabilities, _Mapping]] = ..., log_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., progress_wanted: bool = ..., meta: _Optional[str] = ..., principal: _Optional[_Union[Principal, _Mapping]] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    verified: VerifiedCaller
+    def __init__(self, protocol_version: _Optional[str] = ..., client_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., client_capabilities: _Optional[_Union[_capability_pb2.ClientCapabilities, _Mapping]] = ..., log_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., progress_wanted: bool = ..., meta: _Optional[str] = ..., principal: _Optional[_Union[Principal, _Mapping]] = ..., headers: _Optional[_Mapping[str, str]] = ..., verified: _Optional[_Union[VerifiedCaller, _Mapping]] = ...) -> None: ...
+
+class VerifiedCaller(_message.Message):
+    __slots__ = ("contract_version",)
+    CONTRACT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    contract_version: int
+    def __init__(self, contract_version: _Optional[int] = ...) -> None: ...
 
 class Principal(_message.Message):
     __slots__ = ("subject", "issuer", "scopes", "claims")
@@ -58,7 +66,7 @@ class DiscoverRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class DiscoverResponse(_message.Message):
-    __slots__ = ("server_info", "capabilities", "instructions", "supported_versions", "ttl_ms", "cache_scope", "meta", "limits", "extra")
+    __slots__ = ("server_info", "capabilities", "instructions", "supported_versions", "ttl_ms", "cache_scope", "meta", "limits", "contract_version", "extra")
     SERVER_INFO_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +75,7 @@ class DiscoverResponse(_message.Message):
     CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    CONTRACT_VERSION_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     server_info: _common_pb2.Implementation
     capabilities: _capability_pb2.ServerCapabilities
@@ -76,8 +85,9 @@ class DiscoverResponse(_message.Message):
     cache_scope: str
     meta: str
     limits: BackendLimits
+    contract_version: int
     extra: str
-    def __init__(self, server_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., capabilities: _Optional[_Union[_capability_pb2.ServerCapabilities, _Mapping]] = ..., instructions: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., limits: _Optional[_Union[BackendLimits, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, server_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., capabilities: _Optional[_Union[_capability_pb2.ServerCapabilities, _Mapping]] = ..., instructions: _Optional[str] = ..., supported_versions: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., limits: _Optional[_Union[BackendLimits, _Mapping]] = ..., contract_version: _Optional[int] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class BackendLimits(_message.Message):
     __slots__ = ("max_concurrent_calls",)
@@ -112,7 +122,7 @@ class ListToolsResponse(_message.Message):
     def __init__(self, tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolRequest(_message.Message):
-    __slots__ = ("context", "name", "arguments", "input_responses", "state", "extra")
+    __slots__ = ("context", "name", "arguments", "input_responses", "request_state", "extra")
     class InputResponsesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -124,15 +134,15 @@ class CallToolRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_STATE_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     name: str
     arguments: bytes
     input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
-    state: bytes
+    request_state: bytes
     extra: str
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[bytes] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[bytes] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., request_state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolResponse(_message.Message):
     __slots__ = ("progress", "log", "result", "input_required")
@@ -221,7 +231,7 @@ class ResourceTemplate(_message.Message):
     def __init__(self, uri_template: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., mime_type: _Optional[str] = ..., annotations: _Optional[_Union[_common_pb2.Annotations, _Mapping]] = ..., icons: _Optional[_Iterable[_Union[_common_pb2.Icon, _Mapping]]] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ReadResourceRequest(_message.Message):
-    __slots__ = ("context", "uri", "input_responses", "state", "extra")
+    __slots__ = ("context", "uri", "input_responses", "request_state", "extra")
     class InputResponsesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -232,14 +242,14 @@ class ReadResourceRequest(_message.Message):
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     URI_FIELD_NUMBER: _ClassVar[int]
     INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_STATE_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     uri: str
     input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
-    state: bytes
+    request_state: bytes
     extra: str
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., uri: _Optional[str] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., uri: _Optional[str] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., request_state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ReadResourceResult(_message.Message):
     __slots__ = ("contents", "ttl_ms", "cache_scope", "meta", "extra")
@@ -326,7 +336,7 @@ class PromptArgument(_message.Message):
     def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., description: _Optional[str] = ..., required: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class GetPromptRequest(_message.Message):
-    __slots__ = ("context", "name", "arguments", "input_responses", "state", "extra")
+    __slots__ = ("context", "name", "arguments", "input_responses", "request_state", "extra")
     class ArgumentsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -345,15 +355,15 @@ class GetPromptRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_STATE_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     name: str
     arguments: _containers.ScalarMap[str, str]
     input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
-    state: bytes
+    request_state: bytes
     extra: str
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[_Mapping[str, str]] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[_Mapping[str, str]] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., request_state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class GetPromptResult(_message.Message):
     __slots__ = ("description", "messages", "meta", "extra")
@@ -390,18 +400,18 @@ class GetPromptResponse(_message.Message):
     def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., log: _Optional[_Union[_common_pb2.LogMessage, _Mapping]] = ..., result: _Optional[_Union[GetPromptResult, _Mapping]] = ..., input_required: _Optional[_Union[_input_pb2.InputRequired, _Mapping]] = ...) -> None: ...
 
 class CompleteRequest(_message.Message):
-    __slots__ = ("context", "ref", "argument", "completion_context", "extra")
+    __slots__ = ("context", "reference", "argument", "argument_context", "extra")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
-    REF_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
     ARGUMENT_FIELD_NUMBER: _ClassVar[int]
-    COMPLETION_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENT_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
-    ref: CompletionReference
+    reference: CompletionReference
     argument: CompletionArgument
-    completion_context: CompletionContext
+    argument_context: CompletionContext
     extra: str
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., ref: _Optional[_Union[CompletionReference, _Mapping]] = ..., argument: _Optional[_Union[CompletionArgument, _Mapping]] = ..., completion_context: _Optional[_Union[CompletionContext, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., reference: _Optional[_Union[CompletionReference, _Mapping]] = ..., argument: _Optional[_Union[CompletionArgument, _Mapping]] = ..., argument_context: _Optional[_Union[CompletionContext, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CompletionReference(_message.Message):
     __slots__ = ("prompt", "resource", "raw")

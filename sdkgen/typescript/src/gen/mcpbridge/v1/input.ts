@@ -16,13 +16,13 @@ import { Tool } from "./tool.js";
  * 10 times.
  */
 export interface InputRequired {
-  /** What is asked, by keys that the backend chooses and that stay the same from round to round. MCP `inputRequests`. */
-  requests: { [key: string]: InputRequest };
+  /** What the client is asked, in this order. The keys are unique. MCP `inputRequests`, an object by key. */
+  inputRequests: InputRequest[];
   /**
    * What the backend wants back with the answers, at most 32 KiB. The client cannot read it or change it: the bridge
    * seals it. It comes back only to the same caller, tool and arguments. MCP `requestState`.
    */
-  state?:
+  requestState?:
     | Uint8Array
     | undefined;
   /** MCP `_meta` as a JSON object. */
@@ -31,13 +31,10 @@ export interface InputRequired {
   extra: string;
 }
 
-export interface InputRequired_RequestsEntry {
-  key: string;
-  value?: InputRequest | undefined;
-}
-
 /** InputRequest is one thing that is asked of the client. MCP `InputRequest`, since 2026-07-28. */
 export interface InputRequest {
+  /** The key of the response in `input_responses`. The backend chooses it; it stays the same from round to round. */
+  key: string;
   /** What is asked: MCP `method` and `params`. */
   request?:
     | //
@@ -309,16 +306,16 @@ export interface CreateMessageResult {
 }
 
 function createBaseInputRequired(): InputRequired {
-  return { requests: {}, state: undefined, meta: "", extra: "" };
+  return { inputRequests: [], requestState: undefined, meta: "", extra: "" };
 }
 
 export const InputRequired: MessageFns<InputRequired> = {
   encode(message: InputRequired, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    globalThis.Object.entries(message.requests).forEach(([key, value]: [string, InputRequest]) => {
-      InputRequired_RequestsEntry.encode({ key: key as any, value }, writer.uint32(10).fork()).join();
-    });
-    if (message.state !== undefined) {
-      writer.uint32(18).bytes(message.state);
+    for (const v of message.inputRequests) {
+      InputRequest.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.requestState !== undefined) {
+      writer.uint32(18).bytes(message.requestState);
     }
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
@@ -347,10 +344,7 @@ export const InputRequired: MessageFns<InputRequired> = {
               break;
             }
 
-            const entry1 = InputRequired_RequestsEntry.decode(reader, reader.uint32());
-            if (entry1.value !== undefined) {
-              message.requests[entry1.key] = entry1.value;
-            }
+            message.inputRequests.push(InputRequest.decode(reader, reader.uint32()));
             continue;
           }
           case 2: {
@@ -358,7 +352,7 @@ export const InputRequired: MessageFns<InputRequired> = {
               break;
             }
 
-            message.state = reader.bytes();
+            message.requestState = reader.bytes();
             continue;
           }
           case 14: {
@@ -394,109 +388,35 @@ export const InputRequired: MessageFns<InputRequired> = {
   },
   fromPartial(object: DeepPartial<InputRequired>): InputRequired {
     const message = createBaseInputRequired();
-    message.requests = (globalThis.Object.entries(object.requests ?? {}) as [string, InputRequest][]).reduce(
-      (acc: { [key: string]: InputRequest }, [key, value]: [string, InputRequest]) => {
-        if (value !== undefined) {
-          acc[key] = InputRequest.fromPartial(value);
-        }
-        return acc;
-      },
-      {},
-    );
-    message.state = object.state ?? undefined;
+    message.inputRequests = object.inputRequests?.map((e) => InputRequest.fromPartial(e)) || [];
+    message.requestState = object.requestState ?? undefined;
     message.meta = object.meta ?? "";
     message.extra = object.extra ?? "";
     return message;
   },
 };
 
-function createBaseInputRequired_RequestsEntry(): InputRequired_RequestsEntry {
-  return { key: "", value: undefined };
-}
-
-export const InputRequired_RequestsEntry: MessageFns<InputRequired_RequestsEntry> = {
-  encode(message: InputRequired_RequestsEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.key !== "") {
-      writer.uint32(10).string(message.key);
-    }
-    if (message.value !== undefined) {
-      InputRequest.encode(message.value, writer.uint32(18).fork()).join();
-    }
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): InputRequired_RequestsEntry {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseInputRequired_RequestsEntry();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 10) {
-              break;
-            }
-
-            message.key = reader.string();
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.value = InputRequest.decode(reader, reader.uint32());
-            continue;
-          }
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-
-  create(base?: DeepPartial<InputRequired_RequestsEntry>): InputRequired_RequestsEntry {
-    return InputRequired_RequestsEntry.fromPartial(base ?? {});
-  },
-  fromPartial(object: DeepPartial<InputRequired_RequestsEntry>): InputRequired_RequestsEntry {
-    const message = createBaseInputRequired_RequestsEntry();
-    message.key = object.key ?? "";
-    message.value = (object.value !== undefined && object.value !== null)
-      ? InputRequest.fromPartial(object.value)
-      : undefined;
-    return message;
-  },
-};
-
 function createBaseInputRequest(): InputRequest {
-  return { request: undefined };
+  return { key: "", request: undefined };
 }
 
 export const InputRequest: MessageFns<InputRequest> = {
   encode(message: InputRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
     switch (message.request?.$case) {
       case "elicit":
-        ElicitRequest.encode(message.request.value, writer.uint32(10).fork()).join();
+        ElicitRequest.encode(message.request.value, writer.uint32(18).fork()).join();
         break;
       case "createMessage":
-        CreateMessageRequest.encode(message.request.value, writer.uint32(18).fork()).join();
+        CreateMessageRequest.encode(message.request.value, writer.uint32(26).fork()).join();
         break;
       case "listRoots":
-        ListRootsRequest.encode(message.request.value, writer.uint32(26).fork()).join();
+        ListRootsRequest.encode(message.request.value, writer.uint32(34).fork()).join();
         break;
       case "raw":
-        writer.uint32(34).string(message.request.value);
+        writer.uint32(42).string(message.request.value);
         break;
     }
     return writer;
@@ -520,7 +440,7 @@ export const InputRequest: MessageFns<InputRequest> = {
               break;
             }
 
-            message.request = { $case: "elicit", value: ElicitRequest.decode(reader, reader.uint32()) };
+            message.key = reader.string();
             continue;
           }
           case 2: {
@@ -528,7 +448,7 @@ export const InputRequest: MessageFns<InputRequest> = {
               break;
             }
 
-            message.request = { $case: "createMessage", value: CreateMessageRequest.decode(reader, reader.uint32()) };
+            message.request = { $case: "elicit", value: ElicitRequest.decode(reader, reader.uint32()) };
             continue;
           }
           case 3: {
@@ -536,11 +456,19 @@ export const InputRequest: MessageFns<InputRequest> = {
               break;
             }
 
-            message.request = { $case: "listRoots", value: ListRootsRequest.decode(reader, reader.uint32()) };
+            message.request = { $case: "createMessage", value: CreateMessageRequest.decode(reader, reader.uint32()) };
             continue;
           }
           case 4: {
             if (tag !== 34) {
+              break;
+            }
+
+            message.request = { $case: "listRoots", value: ListRootsRequest.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
               break;
             }
 
@@ -564,6 +492,7 @@ export const InputRequest: MessageFns<InputRequest> = {
   },
   fromPartial(object: DeepPartial<InputRequest>): InputRequest {
     const message = createBaseInputRequest();
+    message.key = object.key ?? "";
     switch (object.request?.$case) {
       case "elicit": {
         if (object.request?.value !== undefined && object.request?.value !== null) {

@@ -62,11 +62,19 @@ export interface CallContext {
     | undefined;
   /** HTTP headers of the request that the bridge is configured to pass on, by lower-case names. */
   headers: { [key: string]: string };
+  /** What the bridge says of the call. A gRPC client cannot set it. */
+  verified?: VerifiedCaller | undefined;
 }
 
 export interface CallContext_HeadersEntry {
   key: string;
   value: string;
+}
+
+/** VerifiedCaller is what only the bridge sets. */
+export interface VerifiedCaller {
+  /** The version of this contract that the bridge was built with: 2. A backend built with another one fails the call. */
+  contractVersion: number;
 }
 
 /** Principal is a caller that has proved who it is. */
@@ -125,14 +133,19 @@ export interface DiscoverResponse {
   limits?:
     | BackendLimits
     | undefined;
+  /**
+   * The version of this contract that the backend was built with: 2. A backend that does not set it was built with
+   * version 1, and the bridge refuses it.
+   */
+  contractVersion: number;
   /** Members this contract has no field for, as one JSON object. */
   extra: string;
 }
 
 /** BackendLimits is what a backend can take. */
 export interface BackendLimits {
-  /** The most calls it wants at a time. Further ones wait in the bridge. Absent: the bridge's own limit. */
-  maxConcurrentCalls?: number | undefined;
+  /** The most calls it wants at a time. Further ones wait in the bridge. 0: the bridge's own limit. */
+  maxConcurrentCalls: number;
 }
 
 /** ListToolsRequest asks for a page of the tools. MCP `tools/list`, every revision. */
@@ -194,7 +207,7 @@ export interface CallToolRequest {
    */
   inputResponses: { [key: string]: InputResponse };
   /** The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`. */
-  state?:
+  requestState?:
     | Uint8Array
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
@@ -349,7 +362,7 @@ export interface ReadResourceRequest {
    */
   inputResponses: { [key: string]: InputResponse };
   /** The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`. */
-  state?:
+  requestState?:
     | Uint8Array
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
@@ -500,7 +513,7 @@ export interface GetPromptRequest {
    */
   inputResponses: { [key: string]: InputResponse };
   /** The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`. */
-  state?:
+  requestState?:
     | Uint8Array
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
@@ -569,7 +582,7 @@ export interface CompleteRequest {
     | CallContext
     | undefined;
   /** Whose argument it is. */
-  ref?:
+  reference?:
     | CompletionReference
     | undefined;
   /** The argument, as far as it is typed. */
@@ -577,7 +590,7 @@ export interface CompleteRequest {
     | CompletionArgument
     | undefined;
   /** What is known besides. Since 2025-06-18. MCP `context`. */
-  completionContext?:
+  argumentContext?:
     | CompletionContext
     | undefined;
   /** Members this contract has no field for, as one JSON object. */
@@ -807,6 +820,7 @@ function createBaseCallContext(): CallContext {
     meta: "",
     principal: undefined,
     headers: {},
+    verified: undefined,
   };
 }
 
@@ -836,6 +850,9 @@ export const CallContext: MessageFns<CallContext> = {
     globalThis.Object.entries(message.headers).forEach(([key, value]: [string, string]) => {
       CallContext_HeadersEntry.encode({ key: key as any, value }, writer.uint32(58).fork()).join();
     });
+    if (message.verified !== undefined) {
+      VerifiedCaller.encode(message.verified, writer.uint32(802).fork()).join();
+    }
     return writer;
   },
 
@@ -919,6 +936,14 @@ export const CallContext: MessageFns<CallContext> = {
             }
             continue;
           }
+          case 100: {
+            if (tag !== 802) {
+              break;
+            }
+
+            message.verified = VerifiedCaller.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -958,6 +983,9 @@ export const CallContext: MessageFns<CallContext> = {
       },
       {},
     );
+    message.verified = (object.verified !== undefined && object.verified !== null)
+      ? VerifiedCaller.fromPartial(object.verified)
+      : undefined;
     return message;
   },
 };
@@ -1025,6 +1053,61 @@ export const CallContext_HeadersEntry: MessageFns<CallContext_HeadersEntry> = {
     const message = createBaseCallContext_HeadersEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseVerifiedCaller(): VerifiedCaller {
+  return { contractVersion: 0 };
+}
+
+export const VerifiedCaller: MessageFns<VerifiedCaller> = {
+  encode(message: VerifiedCaller, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.contractVersion !== 0) {
+      writer.uint32(8).int32(message.contractVersion);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): VerifiedCaller {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseVerifiedCaller();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.contractVersion = reader.int32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<VerifiedCaller>): VerifiedCaller {
+    return VerifiedCaller.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<VerifiedCaller>): VerifiedCaller {
+    const message = createBaseVerifiedCaller();
+    message.contractVersion = object.contractVersion ?? 0;
     return message;
   },
 };
@@ -1199,6 +1282,7 @@ function createBaseDiscoverResponse(): DiscoverResponse {
     cacheScope: "",
     meta: "",
     limits: undefined,
+    contractVersion: 0,
     extra: "",
   };
 }
@@ -1228,6 +1312,9 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
     }
     if (message.limits !== undefined) {
       BackendLimits.encode(message.limits, writer.uint32(58).fork()).join();
+    }
+    if (message.contractVersion !== 0) {
+      writer.uint32(800).int32(message.contractVersion);
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
@@ -1312,6 +1399,14 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
             message.limits = BackendLimits.decode(reader, reader.uint32());
             continue;
           }
+          case 100: {
+            if (tag !== 800) {
+              break;
+            }
+
+            message.contractVersion = reader.int32();
+            continue;
+          }
           case 15: {
             if (tag !== 122) {
               break;
@@ -1351,18 +1446,19 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
     message.limits = (object.limits !== undefined && object.limits !== null)
       ? BackendLimits.fromPartial(object.limits)
       : undefined;
+    message.contractVersion = object.contractVersion ?? 0;
     message.extra = object.extra ?? "";
     return message;
   },
 };
 
 function createBaseBackendLimits(): BackendLimits {
-  return { maxConcurrentCalls: undefined };
+  return { maxConcurrentCalls: 0 };
 }
 
 export const BackendLimits: MessageFns<BackendLimits> = {
   encode(message: BackendLimits, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.maxConcurrentCalls !== undefined) {
+    if (message.maxConcurrentCalls !== 0) {
       writer.uint32(8).uint32(message.maxConcurrentCalls);
     }
     return writer;
@@ -1406,7 +1502,7 @@ export const BackendLimits: MessageFns<BackendLimits> = {
   },
   fromPartial(object: DeepPartial<BackendLimits>): BackendLimits {
     const message = createBaseBackendLimits();
-    message.maxConcurrentCalls = object.maxConcurrentCalls ?? undefined;
+    message.maxConcurrentCalls = object.maxConcurrentCalls ?? 0;
     return message;
   },
 };
@@ -1613,7 +1709,7 @@ function createBaseCallToolRequest(): CallToolRequest {
     name: "",
     arguments: new Uint8Array(0),
     inputResponses: {},
-    state: undefined,
+    requestState: undefined,
     extra: "",
   };
 }
@@ -1632,8 +1728,8 @@ export const CallToolRequest: MessageFns<CallToolRequest> = {
     globalThis.Object.entries(message.inputResponses).forEach(([key, value]: [string, InputResponse]) => {
       CallToolRequest_InputResponsesEntry.encode({ key: key as any, value }, writer.uint32(34).fork()).join();
     });
-    if (message.state !== undefined) {
-      writer.uint32(42).bytes(message.state);
+    if (message.requestState !== undefined) {
+      writer.uint32(42).bytes(message.requestState);
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
@@ -1694,7 +1790,7 @@ export const CallToolRequest: MessageFns<CallToolRequest> = {
               break;
             }
 
-            message.state = reader.bytes();
+            message.requestState = reader.bytes();
             continue;
           }
           case 15: {
@@ -1734,7 +1830,7 @@ export const CallToolRequest: MessageFns<CallToolRequest> = {
         }
         return acc;
       }, {});
-    message.state = object.state ?? undefined;
+    message.requestState = object.requestState ?? undefined;
     message.extra = object.extra ?? "";
     return message;
   },
@@ -2480,7 +2576,7 @@ export const ResourceTemplate: MessageFns<ResourceTemplate> = {
 };
 
 function createBaseReadResourceRequest(): ReadResourceRequest {
-  return { context: undefined, uri: "", inputResponses: {}, state: undefined, extra: "" };
+  return { context: undefined, uri: "", inputResponses: {}, requestState: undefined, extra: "" };
 }
 
 export const ReadResourceRequest: MessageFns<ReadResourceRequest> = {
@@ -2494,8 +2590,8 @@ export const ReadResourceRequest: MessageFns<ReadResourceRequest> = {
     globalThis.Object.entries(message.inputResponses).forEach(([key, value]: [string, InputResponse]) => {
       ReadResourceRequest_InputResponsesEntry.encode({ key: key as any, value }, writer.uint32(26).fork()).join();
     });
-    if (message.state !== undefined) {
-      writer.uint32(34).bytes(message.state);
+    if (message.requestState !== undefined) {
+      writer.uint32(34).bytes(message.requestState);
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
@@ -2548,7 +2644,7 @@ export const ReadResourceRequest: MessageFns<ReadResourceRequest> = {
               break;
             }
 
-            message.state = reader.bytes();
+            message.requestState = reader.bytes();
             continue;
           }
           case 15: {
@@ -2587,7 +2683,7 @@ export const ReadResourceRequest: MessageFns<ReadResourceRequest> = {
         }
         return acc;
       }, {});
-    message.state = object.state ?? undefined;
+    message.requestState = object.requestState ?? undefined;
     message.extra = object.extra ?? "";
     return message;
   },
@@ -3307,7 +3403,7 @@ export const PromptArgument: MessageFns<PromptArgument> = {
 };
 
 function createBaseGetPromptRequest(): GetPromptRequest {
-  return { context: undefined, name: "", arguments: {}, inputResponses: {}, state: undefined, extra: "" };
+  return { context: undefined, name: "", arguments: {}, inputResponses: {}, requestState: undefined, extra: "" };
 }
 
 export const GetPromptRequest: MessageFns<GetPromptRequest> = {
@@ -3324,8 +3420,8 @@ export const GetPromptRequest: MessageFns<GetPromptRequest> = {
     globalThis.Object.entries(message.inputResponses).forEach(([key, value]: [string, InputResponse]) => {
       GetPromptRequest_InputResponsesEntry.encode({ key: key as any, value }, writer.uint32(34).fork()).join();
     });
-    if (message.state !== undefined) {
-      writer.uint32(42).bytes(message.state);
+    if (message.requestState !== undefined) {
+      writer.uint32(42).bytes(message.requestState);
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
@@ -3389,7 +3485,7 @@ export const GetPromptRequest: MessageFns<GetPromptRequest> = {
               break;
             }
 
-            message.state = reader.bytes();
+            message.requestState = reader.bytes();
             continue;
           }
           case 15: {
@@ -3437,7 +3533,7 @@ export const GetPromptRequest: MessageFns<GetPromptRequest> = {
         }
         return acc;
       }, {});
-    message.state = object.state ?? undefined;
+    message.requestState = object.requestState ?? undefined;
     message.extra = object.extra ?? "";
     return message;
   },
@@ -3867,7 +3963,7 @@ export const GetPromptResponse: MessageFns<GetPromptResponse> = {
 };
 
 function createBaseCompleteRequest(): CompleteRequest {
-  return { context: undefined, ref: undefined, argument: undefined, completionContext: undefined, extra: "" };
+  return { context: undefined, reference: undefined, argument: undefined, argumentContext: undefined, extra: "" };
 }
 
 export const CompleteRequest: MessageFns<CompleteRequest> = {
@@ -3875,14 +3971,14 @@ export const CompleteRequest: MessageFns<CompleteRequest> = {
     if (message.context !== undefined) {
       CallContext.encode(message.context, writer.uint32(10).fork()).join();
     }
-    if (message.ref !== undefined) {
-      CompletionReference.encode(message.ref, writer.uint32(18).fork()).join();
+    if (message.reference !== undefined) {
+      CompletionReference.encode(message.reference, writer.uint32(18).fork()).join();
     }
     if (message.argument !== undefined) {
       CompletionArgument.encode(message.argument, writer.uint32(26).fork()).join();
     }
-    if (message.completionContext !== undefined) {
-      CompletionContext.encode(message.completionContext, writer.uint32(34).fork()).join();
+    if (message.argumentContext !== undefined) {
+      CompletionContext.encode(message.argumentContext, writer.uint32(34).fork()).join();
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
@@ -3916,7 +4012,7 @@ export const CompleteRequest: MessageFns<CompleteRequest> = {
               break;
             }
 
-            message.ref = CompletionReference.decode(reader, reader.uint32());
+            message.reference = CompletionReference.decode(reader, reader.uint32());
             continue;
           }
           case 3: {
@@ -3932,7 +4028,7 @@ export const CompleteRequest: MessageFns<CompleteRequest> = {
               break;
             }
 
-            message.completionContext = CompletionContext.decode(reader, reader.uint32());
+            message.argumentContext = CompletionContext.decode(reader, reader.uint32());
             continue;
           }
           case 15: {
@@ -3963,14 +4059,14 @@ export const CompleteRequest: MessageFns<CompleteRequest> = {
     message.context = (object.context !== undefined && object.context !== null)
       ? CallContext.fromPartial(object.context)
       : undefined;
-    message.ref = (object.ref !== undefined && object.ref !== null)
-      ? CompletionReference.fromPartial(object.ref)
+    message.reference = (object.reference !== undefined && object.reference !== null)
+      ? CompletionReference.fromPartial(object.reference)
       : undefined;
     message.argument = (object.argument !== undefined && object.argument !== null)
       ? CompletionArgument.fromPartial(object.argument)
       : undefined;
-    message.completionContext = (object.completionContext !== undefined && object.completionContext !== null)
-      ? CompletionContext.fromPartial(object.completionContext)
+    message.argumentContext = (object.argumentContext !== undefined && object.argumentContext !== null)
+      ? CompletionContext.fromPartial(object.argumentContext)
       : undefined;
     message.extra = object.extra ?? "";
     return message;

@@ -312,7 +312,7 @@ public final class App {
             .setPrompts(PromptsCapability.newBuilder().setListChanged(true))
             .setCompletions(Capability.getDefaultInstance())
             .setLogging(Capability.getDefaultInstance());
-    var response = DiscoverResponse.newBuilder().setServerInfo(info).setCapabilities(capabilities);
+    var response = DiscoverResponse.newBuilder().setContractVersion(Service.CONTRACT).setServerInfo(info).setCapabilities(capabilities);
     if (instructions != null) {
       response.setInstructions(instructions);
     }
@@ -443,8 +443,8 @@ public final class App {
   /** Implements Complete. */
   CompleteResponse complete(CompleteRequest request) {
     String argument = request.getArgument().getName();
-    boolean ofPrompt = request.getRef().hasPrompt();
-    String of = ofPrompt ? request.getRef().getPrompt().getName() : request.getRef().getResource().getUri();
+    boolean ofPrompt = request.getReference().hasPrompt();
+    String of = ofPrompt ? request.getReference().getPrompt().getName() : request.getReference().getResource().getUri();
     if (ofPrompt ? !prompts.containsKey(of) : !templates.containsKey(of) && !resources.containsKey(of)) {
       throw notFound(ofPrompt ? "prompt" : "resource template", of, ofPrompt ? prompts.keySet() : templates.keySet());
     }
@@ -452,7 +452,7 @@ public final class App {
     Collection<String> values = List.of();
     if (entry != null) {
       try {
-        values = entry.completer.complete(request.getArgument().getValue(), request.getCompletionContext().getArgumentsMap());
+        values = entry.completer.complete(request.getArgument().getValue(), request.getArgumentContext().getArgumentsMap());
       } catch (McpException e) {
         throw e;
       } catch (Throwable e) { // As in round.

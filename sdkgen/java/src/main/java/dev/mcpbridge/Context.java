@@ -132,10 +132,10 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   /**
-   * The state of the InputRequired that the previous round of this call returned. For handlers that return InputRequired
+   * The request state of the InputRequired that the previous round of this call returned. For handlers that return InputRequired
    * themselves; {@link #elicit} and the other questions use the state too.
    */
-  public Optional<ByteString> state() {
+  public Optional<ByteString> requestState() {
     return Optional.ofNullable(state);
   }
 
@@ -424,7 +424,7 @@ public final class Context implements Asks, Progress, Cancellation {
     repeated |= sent && answer != null;
     // An answer of another kind is ignored: the question is asked again.
     if (answer == null || !(answer.hasError() || answer.getResponseCase() == kind)) {
-      questions.put(key, request);
+      questions.put(key, request.toBuilder().setKey(key).build());
       return null;
     }
     return answer;
@@ -503,7 +503,7 @@ public final class Context implements Asks, Progress, Cancellation {
           "what the call has to remember is " + bytes.size() + " bytes, more than the " + MAX_STATE + " there is room for; the most is "
               + largest.getKey() + ", " + largest.getValue() + " bytes");
     }
-    return InputRequired.newBuilder().putAllRequests(questions).setState(bytes).build();
+    return InputRequired.newBuilder().addAllInputRequests(questions.values()).setRequestState(bytes).build();
   }
 
   LogLevel logLevel() {

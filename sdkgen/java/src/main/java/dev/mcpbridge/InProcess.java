@@ -16,6 +16,9 @@ import java.util.Map;
 
 /** Calls an App without gRPC. Internal: use {@code dev.mcpbridge.testing}. */
 public final class InProcess {
+  /** The version of the contract that the SDK was built with. */
+  public static final int CONTRACT = Service.CONTRACT;
+
   private InProcess() {}
 
   /** The kind of request. */
@@ -67,16 +70,16 @@ public final class InProcess {
     return switch (kind) {
       case TOOL -> {
         var request = CallToolRequest.newBuilder().setContext(call).setName(name).setArguments(arguments).putAllInputResponses(responses);
-        yield (state == null ? request : request.setState(state)).build();
+        yield (state == null ? request : request.setRequestState(state)).build();
       }
       case RESOURCE -> {
         var request = ReadResourceRequest.newBuilder().setContext(call).setUri(name).putAllInputResponses(responses);
-        yield (state == null ? request : request.setState(state)).build();
+        yield (state == null ? request : request.setRequestState(state)).build();
       }
       case PROMPT -> {
         var request = GetPromptRequest.newBuilder().setContext(call).setName(name).putAllInputResponses(responses);
         Json.object(arguments).forEachEntry((key, value) -> request.putArguments(key, value.asString()));
-        yield (state == null ? request : request.setState(state)).build();
+        yield (state == null ? request : request.setRequestState(state)).build();
       }
     };
   }

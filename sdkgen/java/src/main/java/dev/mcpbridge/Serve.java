@@ -24,7 +24,7 @@ import java.util.Optional;
 
 /** Serves an App: to the bridge that launched it (the handshake of hashicorp/go-plugin), or at an address. */
 final class Serve {
-  /** The contract's major version, the second field of the handshake. */
+  /** The version of the plugin protocol, the second field of the handshake. */
   private static final int PROTOCOL = 1;
 
   /** The time in milliseconds for calls in flight to complete at shutdown. */
@@ -201,7 +201,7 @@ final class Serve {
     if (Arrays.stream(offered.split(",")).noneMatch(v -> v.strip().equals(String.valueOf(PROTOCOL)))) {
       exit(
           1,
-          "the bridge speaks version " + offered + " of the plugin contract and this SDK " + PROTOCOL + ": upgrade one of them");
+          "the bridge supports version " + offered + " of the plugin protocol, and this SDK supports version " + PROTOCOL + ": update one of them");
     }
   }
 

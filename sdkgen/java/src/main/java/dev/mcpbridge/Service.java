@@ -87,6 +87,10 @@ import java.util.logging.Logger;
 /** The gRPC server of an App: the contract, health checks, and the controller of go-plugin. */
 final class Service extends McpServiceGrpc.McpServiceImplBase {
   static final int MAX_MESSAGE = 64 << 20;
+
+  /** The version of the contract, mcpbridge.v1, that the SDK was built with. */
+  static final int CONTRACT = 2;
+
   private static final int THREADS = 32;
 
   /** gRPC sets an option of TCP whatever the transport, and netty warns that a unix socket has none. */
@@ -317,31 +321,37 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   @Override
   public void discover(DiscoverRequest request, StreamObserver<DiscoverResponse> out) {
-    answer(out, () -> app.discover());
+    answer(request.getContext(), out, () -> app.discover());
   }
 
   @Override
   public void listTools(ListToolsRequest request, StreamObserver<ListToolsResponse> out) {
-    answer(out, () -> app.listTools(request.hasCursor()));
+    answer(request.getContext(), out, () -> app.listTools(request.hasCursor()));
   }
 
   @Override
   public void listResources(ListResourcesRequest request, StreamObserver<ListResourcesResponse> out) {
-    answer(out, () -> app.listResources(request.hasCursor()));
+    answer(request.getContext(), out, () -> app.listResources(request.hasCursor()));
   }
 
   @Override
   public void listResourceTemplates(ListResourceTemplatesRequest request, StreamObserver<ListResourceTemplatesResponse> out) {
-    answer(out, () -> app.listResourceTemplates(request.hasCursor()));
+    answer(request.getContext(), out, () -> app.listResourceTemplates(request.hasCursor()));
   }
 
   @Override
   public void listPrompts(ListPromptsRequest request, StreamObserver<ListPromptsResponse> out) {
-    answer(out, () -> app.listPrompts(request.hasCursor()));
+    answer(request.getContext(), out, () -> app.listPrompts(request.hasCursor()));
   }
 
   @Override
   public void listen(ListenRequest request, StreamObserver<ListenResponse> out) {
+    try {
+      checkContract(request.getContext());
+    } catch (CallStatus e) {
+      out.onError(status(e));
+      return;
+    }
     app.changes.listen(request.getNotifications(), (ServerCallStreamObserver<ListenResponse>) out);
   }
 
@@ -349,12 +359,24 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     R get() throws Exception;
   }
 
-  private static <R> void answer(StreamObserver<R> out, Answer<R> answer) {
+  private static <R> void answer(CallContext call, StreamObserver<R> out, Answer<R> answer) {
     try {
+      checkContract(call);
       out.onNext(answer.get());
       out.onCompleted();
     } catch (Throwable e) {
       out.onError(status(e));
+    }
+  }
+
+  /** Throws if the bridge that makes a call was built with another version of the contract. */
+  private static void checkContract(CallContext call) {
+    int theirs = Math.max(call.getVerified().getContractVersion(), 1); // Version 1 had no such field.
+    if (theirs != CONTRACT) {
+      throw new CallStatus(
+          Status.Code.FAILED_PRECONDITION,
+          "the bridge has version " + theirs + " of the contract, and this SDK has version " + CONTRACT
+              + ": install an mcpbridge and an SDK of the same release");
     }
   }
 
@@ -366,7 +388,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     ((ServerCallStreamObserver<CompleteResponse>) out).setOnCancelHandler(() -> {});
     execute(
         out,
-        () -> answer(out, () -> app.complete(request)),
+        () -> answer(request.getContext(), out, () -> app.complete(request)),
         message -> out.onError(Status.INTERNAL.withDescription(message).asRuntimeException()));
   }
 
@@ -376,7 +398,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         request,
         request.getContext(),
         request.getInputResponsesMap(),
-        request.hasState() ? request.getState() : null,
+        request.hasRequestState() ? request.getRequestState() : null,
         out,
         new Wrap<>(
             p -> CallToolResponse.newBuilder().setProgress(p).build(),
@@ -393,7 +415,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         request,
         request.getContext(),
         request.getInputResponsesMap(),
-        request.hasState() ? request.getState() : null,
+        request.hasRequestState() ? request.getRequestState() : null,
         out,
         new Wrap<>(
             p -> ReadResourceResponse.newBuilder().setProgress(p).build(),
@@ -410,7 +432,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         request,
         request.getContext(),
         request.getInputResponsesMap(),
-        request.hasState() ? request.getState() : null,
+        request.hasRequestState() ? request.getRequestState() : null,
         out,
         new Wrap<>(
             p -> GetPromptResponse.newBuilder().setProgress(p).build(),
@@ -451,6 +473,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         out,
         () -> {
           try {
+            checkContract(call);
             writer.finish(wrap.last(handler.apply(ctx)));
           } catch (CancellationException e) {
             writer.fail(Status.CANCELLED.asRuntimeException());

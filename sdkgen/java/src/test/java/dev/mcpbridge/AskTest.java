@@ -326,8 +326,8 @@ class AskTest {
 
   @Test
   void aHandlerMayAskByItself() {
-    var asked = InputRequired.newBuilder().setState(ByteString.copyFromUtf8("mine")).build();
-    tool("mine", (in, ctx) -> ctx.state().isPresent() ? ctx.state().get().toStringUtf8() + ctx.request(CallToolRequest.class).getArguments().toStringUtf8() : asked);
+    var asked = InputRequired.newBuilder().setRequestState(ByteString.copyFromUtf8("mine")).build();
+    tool("mine", (in, ctx) -> ctx.requestState().isPresent() ? ctx.requestState().get().toStringUtf8() + ctx.request(CallToolRequest.class).getArguments().toStringUtf8() : asked);
     assertEquals("mine{}", caller().tool("mine").text());
   }
 }

@@ -110,7 +110,7 @@ class FramesTest {
     static byte[] request(String name, Object arguments, Map<String, InputResponse> answers, CallToolResponse asked) {
       var request = CallToolRequest.newBuilder().setContext(Caller.EVERYTHING).setName(name).setArguments(ByteString.copyFromUtf8(InProcess.json(arguments)));
       if (asked != null) {
-        request.setState(asked.getInputRequired().getState());
+        request.setRequestState(asked.getInputRequired().getRequestState());
       }
       return request.putAllInputResponses(answers).build().toByteArray();
     }
@@ -355,8 +355,8 @@ class FramesTest {
     assertTrue(failed.response().getResult().getIsError());
     peer.send(Frames.CALL, 4, (byte) 0xff);
     assertEquals(Status.Code.INTERNAL, peer.next().code());
-    peer.send(Frames.CALL, 4); // Nothing is a request, of a tool without a name.
-    assertEquals(Status.Code.NOT_FOUND, peer.next().code());
+    peer.send(Frames.CALL, 4); // Nothing is a request, of a bridge with version 1 of the contract.
+    assertEquals(Status.Code.FAILED_PRECONDITION, peer.next().code());
   }
 
   @Test
@@ -387,15 +387,15 @@ class FramesTest {
     peer.call(1, "ask", Map.of());
     var asked = peer.next();
     assertEquals(Frames.RESULT, asked.kind);
-    assertEquals(2, asked.response().getInputRequired().getRequestsCount());
+    assertEquals(2, asked.response().getInputRequired().getInputRequestsCount());
     Map<String, InputResponse> answers = new HashMap<>();
-    asked.response().getInputRequired().getRequestsMap()
+    asked.response().getInputRequired().getInputRequestsList()
         .forEach(
-            (key, request) -> {
+            request -> {
               Object value = request.getElicit().getForm().getMessage().equals("Name?") ? "Ada" : 36;
               var content = InProcess.json(Map.of("value", value));
               var accepted = ElicitResult.newBuilder().setAction("accept").setContent(content);
-              answers.put(key, InputResponse.newBuilder().setElicit(accepted).build());
+              answers.put(request.getKey(), InputResponse.newBuilder().setElicit(accepted).build());
             });
     peer.send(Frames.CALL, 1, Peer.request("ask", Map.of(), answers, asked.response()));
     assertEquals("Ada is 36", peer.next().text());

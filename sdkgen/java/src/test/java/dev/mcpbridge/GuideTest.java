@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.google.protobuf.ByteString;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.testing.Client;
 import dev.mcpbridge.v1.CallContext;

@@ -5,7 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.mcpbridge.testing.Caller;
+import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.CallToolRequest;
 import dev.mcpbridge.v1.CallToolResponse;
+import dev.mcpbridge.v1.DiscoverRequest;
 import dev.mcpbridge.v1.JsonRpcError;
 import dev.mcpbridge.v1.ListResourcesRequest;
 import dev.mcpbridge.v1.ListToolsRequest;
@@ -14,6 +18,7 @@ import dev.mcpbridge.v1.ListenResponse;
 import dev.mcpbridge.v1.McpServiceGrpc;
 import dev.mcpbridge.v1.ReadResourceRequest;
 import dev.mcpbridge.v1.SubscriptionFilter;
+import dev.mcpbridge.v1.VerifiedCaller;
 import io.grpc.Context.CancellableContext;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
@@ -40,6 +45,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 import tools.jackson.databind.JsonNode;
 
@@ -94,13 +100,29 @@ class ServeTest {
       assertEquals(Status.Code.NOT_FOUND, code(() -> Plugin.text(channel, "nothing", Map.of())));
       assertEquals(
           Status.Code.NOT_FOUND,
-          code(() -> stub.readResource(ReadResourceRequest.newBuilder().setUri("test://items/100").build()).next()));
-      assertEquals(Status.Code.INVALID_ARGUMENT, code(() -> stub.listTools(ListToolsRequest.newBuilder().setCursor("x").build())));
-      assertEquals(1, stub.listResources(ListResourcesRequest.getDefaultInstance()).getResourcesCount());
+          code(() -> stub.readResource(ReadResourceRequest.newBuilder().setContext(Caller.EVERYTHING).setUri("test://items/100").build()).next()));
+      assertEquals(Status.Code.INVALID_ARGUMENT, code(() -> stub.listTools(ListToolsRequest.newBuilder().setContext(Caller.EVERYTHING).setCursor("x").build())));
+      assertEquals(1, stub.listResources(ListResourcesRequest.newBuilder().setContext(Caller.EVERYTHING).build()).getResourcesCount());
+
+      // A bridge with another version of the contract.
+      for (int version : List.of(0, 3)) {
+        var other = CallContext.newBuilder().setVerified(VerifiedCaller.newBuilder().setContractVersion(version)).build();
+        List<Executable> calls =
+            List.of(
+                () -> stub.discover(DiscoverRequest.newBuilder().setContext(other).build()),
+                () -> stub.callTool(CallToolRequest.newBuilder().setContext(other).setName("add").build()).next(),
+                () -> stub.listen(ListenRequest.newBuilder().setContext(other).build()).next());
+        for (Executable call : calls) {
+          assertEquals(
+              "FAILED_PRECONDITION: the bridge has version " + Math.max(version, 1) + " of the contract, and this SDK has version 2: "
+                  + "install an mcpbridge and an SDK of the same release",
+              assertThrows(StatusRuntimeException.class, call).getMessage());
+        }
+      }
 
       // Changes.
       var wanted = SubscriptionFilter.newBuilder().setToolsListChanged(true).addResourceSubscriptions("test://a");
-      Iterator<ListenResponse> changes = stub.listen(ListenRequest.newBuilder().setNotifications(wanted).build());
+      Iterator<ListenResponse> changes = stub.listen(ListenRequest.newBuilder().setContext(Caller.EVERYTHING).setNotifications(wanted).build());
       assertTrue(changes.next().hasAcknowledged());
       Plugin.call(channel, "grow", Map.of("name", "extra")).forEachRemaining(e -> {});
       assertTrue(changes.next().hasToolsListChanged());
@@ -244,7 +266,7 @@ class ServeTest {
     }
     try (Plugin plugin = new Plugin(folder, Map.of("MCPBRIDGE_PLUGIN", "mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS", "2,3"))) {
       assertEquals(1, plugin.ended(20));
-      assertTrue(plugin.log().contains("the bridge speaks version 2,3 of the plugin contract"), plugin.log());
+      assertTrue(plugin.log().contains("the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1"), plugin.log());
     }
   }
 

@@ -110,12 +110,12 @@ public final class Client {
         case PROGRESS -> OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
         case INPUT_REQUIRED -> { // The call is over; made again with the answers and the state, it goes on.
           InputRequired asked = event.getInputRequired();
-          request.setState(asked.getState()).clearInputResponses();
-          if (!asked.hasState()) {
-            request.clearState();
+          request.setRequestState(asked.getRequestState()).clearInputResponses();
+          if (!asked.hasRequestState()) {
+            request.clearRequestState();
           }
-          for (var question : asked.getRequestsMap().entrySet()) {
-            request.putInputResponses(question.getKey(), answer(question.getValue()));
+          for (var question : asked.getInputRequestsList()) {
+            request.putInputResponses(question.getKey(), answer(question));
           }
           events = mcp().callTool(request.build());
         }

@@ -85,18 +85,18 @@ public final class Kit {
     tool("ask", (in, ctx) -> {
       ctx.progress(1);
       var answers = ctx.inputResponses();
-      if (ctx.state().isPresent()) {
-        return ctx.state().get().toStringUtf8() + " " + answers.get("right").getElicit().getContent();
+      if (ctx.requestState().isPresent()) {
+        return ctx.requestState().get().toStringUtf8() + " " + answers.get("right").getElicit().getContent();
       }
       if (!answers.containsKey("name")) {
-        return InputRequired.newBuilder().putRequests("name", form("who are you?", "name")).build();
+        return InputRequired.newBuilder().addInputRequests(form("name", "who are you?", "name")).build();
       }
       var name = answers.get("name").getElicit();
       if (!name.getAction().equals("accept")) {
         return "the user said " + name.getAction();
       }
       ByteString state = ByteString.copyFromUtf8("name=" + name.getContent());
-      return InputRequired.newBuilder().putRequests("right", form("is that right?", "yes")).setState(state).build();
+      return InputRequired.newBuilder().addInputRequests(form("right", "is that right?", "yes")).setRequestState(state).build();
     });
     tool("blob", (in, ctx) -> {
       byte[] data = new byte[in.get("size").asInt()];
@@ -139,9 +139,9 @@ public final class Kit {
         var message = SamplingMessage.newBuilder().setRole("user").addContent(text("2+2?"));
         var model = CreateMessageRequest.newBuilder().setMaxTokens(10).addMessages(message);
         return InputRequired.newBuilder()
-            .putRequests("form", form("q", "a"))
-            .putRequests("model", InputRequest.newBuilder().setCreateMessage(model).build())
-            .putRequests("roots", InputRequest.newBuilder().setListRoots(ListRootsRequest.getDefaultInstance()).build())
+            .addInputRequests(form("form", "q", "a"))
+            .addInputRequests(InputRequest.newBuilder().setKey("model").setCreateMessage(model))
+            .addInputRequests(InputRequest.newBuilder().setKey("roots").setListRoots(ListRootsRequest.getDefaultInstance()))
             .build();
       }
       String content = answers.get("form").getElicit().getContent();
@@ -240,10 +240,10 @@ public final class Kit {
     return ContentBlock.newBuilder().setText(TextContent.newBuilder().setText(text)).build();
   }
 
-  private static InputRequest form(String message, String field) {
+  private static InputRequest form(String key, String message, String field) {
     String schema = "{\"type\":\"object\",\"properties\":{\"" + field + "\":{\"type\":\"string\"}},\"required\":[\"" + field + "\"]}";
     var form = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(schema);
-    return InputRequest.newBuilder().setElicit(ElicitRequest.newBuilder().setForm(form)).build();
+    return InputRequest.newBuilder().setKey(key).setElicit(ElicitRequest.newBuilder().setForm(form)).build();
   }
 
   // Resources and prompts.
@@ -265,7 +265,7 @@ public final class Kit {
     }
     var answer = ctx.inputResponses().get("x");
     if (answer == null || !answer.getElicit().getAction().equals("accept")) {
-      return InputRequired.newBuilder().putRequests("x", form("which x?", "x")).build();
+      return InputRequired.newBuilder().addInputRequests(form("x", "which x?", "x")).build();
     }
     return "x is " + answer.getElicit().getContent();
   }

@@ -15,7 +15,7 @@ public final class Backend extends McpServiceGrpc.McpServiceImplBase { // What i
   public void discover(DiscoverRequest request, StreamObserver<DiscoverResponse> out) {
     var info = Implementation.newBuilder().setName("plain").setVersion("1");
     var has = ServerCapabilities.newBuilder().setTools(ToolsCapability.getDefaultInstance());
-    answer(out, DiscoverResponse.newBuilder().setServerInfo(info).setCapabilities(has).build());
+    answer(out, DiscoverResponse.newBuilder().setContractVersion(2).setServerInfo(info).setCapabilities(has).build());
   }
 
   @Override

@@ -33,6 +33,7 @@ import dev.mcpbridge.v1.RootsCapability;
 import dev.mcpbridge.v1.SamplingCapability;
 import dev.mcpbridge.v1.TextContent;
 import dev.mcpbridge.v1.Tool;
+import dev.mcpbridge.v1.VerifiedCaller;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -68,6 +69,7 @@ public final class Caller {
                   .setRoots(RootsCapability.getDefaultInstance()))
           .setLogLevel(LogLevel.LOG_LEVEL_DEBUG)
           .setProgressWanted(true)
+          .setVerified(VerifiedCaller.newBuilder().setContractVersion(InProcess.CONTRACT))
           .build();
 
   /** An answer to a question: the user declined. */
@@ -162,13 +164,13 @@ public final class Caller {
         CompletionReference.newBuilder().setResource(ResourceReference.newBuilder().setUri(uriTemplate)), variable, typed, others);
   }
 
-  private List<String> complete(CompletionReference.Builder ref, String argument, String typed, Map<String, String> others) {
+  private List<String> complete(CompletionReference.Builder reference, String argument, String typed, Map<String, String> others) {
     var request =
         CompleteRequest.newBuilder()
             .setContext(context)
-            .setRef(ref)
+            .setReference(reference)
             .setArgument(CompletionArgument.newBuilder().setName(argument).setValue(typed))
-            .setCompletionContext(CompletionContext.newBuilder().putAllArguments(others));
+            .setArgumentContext(CompletionContext.newBuilder().putAllArguments(others));
     return InProcess.complete(app, request.build()).getCompletion().getValuesList();
   }
 
@@ -190,13 +192,13 @@ public final class Caller {
         return new Called<>((R) got, progress, logs, asked, rounds);
       }
       responses = new HashMap<>();
-      state = required.hasState() ? required.getState() : null;
-      for (var question : required.getRequestsMap().entrySet()) {
-        asked.add(question.getValue());
+      state = required.hasRequestState() ? required.getRequestState() : null;
+      for (InputRequest question : required.getInputRequestsList()) {
+        asked.add(question);
         if (answers.isEmpty()) {
-          throw new AssertionError(name + " asked, and the test has no answer: " + question.getValue());
+          throw new AssertionError(name + " asked, and the test has no answer: " + question);
         }
-        responses.put(question.getKey(), response(answers.removeFirst(), question.getValue()));
+        responses.put(question.getKey(), response(answers.removeFirst(), question));
       }
     }
   }
