@@ -38,9 +38,9 @@ type CallContext struct {
 	// MCP `_meta` of the request, as a JSON object, as the caller sent it.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Who the caller is. Checked. Absent: nobody was asked to say.
-	Principal *Principal `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal *Principal `protobuf:"bytes,101,opt,name=principal,proto3" json:"principal,omitempty"`
 	// HTTP headers of the request that the bridge is configured to pass on, by lower-case names.
-	Headers map[string]string `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Headers map[string]string `protobuf:"bytes,102,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What the bridge says of the call. A gRPC client cannot set it.
 	Verified      *VerifiedCaller `protobuf:"bytes,100,opt,name=verified,proto3" json:"verified,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -334,7 +334,7 @@ type DiscoverResponse struct {
 	// MCP `_meta` as a JSON object.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// What the backend wants of the bridge.
-	Limits *BackendLimits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *BackendLimits `protobuf:"bytes,101,opt,name=limits,proto3" json:"limits,omitempty"`
 	// The version of this contract that the backend was built with: 2. A backend that does not set it was built with
 	// version 1, and the bridge refuses it.
 	ContractVersion int32 `protobuf:"varint,100,opt,name=contract_version,json=contractVersion,proto3" json:"contract_version,omitempty"`
@@ -3477,8 +3477,8 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\tlog_level\x18\x04 \x01(\x0e2\x16.mcpbridge.v1.LogLevelR\blogLevel\x12'\n" +
 	"\x0fprogress_wanted\x18\x05 \x01(\bR\x0eprogressWanted\x12\x12\n" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x125\n" +
-	"\tprincipal\x18\x06 \x01(\v2\x17.mcpbridge.v1.PrincipalR\tprincipal\x12@\n" +
-	"\aheaders\x18\a \x03(\v2&.mcpbridge.v1.CallContext.HeadersEntryR\aheaders\x128\n" +
+	"\tprincipal\x18e \x01(\v2\x17.mcpbridge.v1.PrincipalR\tprincipal\x12@\n" +
+	"\aheaders\x18f \x03(\v2&.mcpbridge.v1.CallContext.HeadersEntryR\aheaders\x128\n" +
 	"\bverified\x18d \x01(\v2\x1c.mcpbridge.v1.VerifiedCallerR\bverified\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3503,7 +3503,7 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\vcache_scope\x18\x06 \x01(\tR\n" +
 	"cacheScope\x12\x12\n" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x123\n" +
-	"\x06limits\x18\a \x01(\v2\x1b.mcpbridge.v1.BackendLimitsR\x06limits\x12)\n" +
+	"\x06limits\x18e \x01(\v2\x1b.mcpbridge.v1.BackendLimitsR\x06limits\x12)\n" +
 	"\x10contract_version\x18d \x01(\x05R\x0fcontractVersion\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
 	"\r_instructionsB\t\n" +

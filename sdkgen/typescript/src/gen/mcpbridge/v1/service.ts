@@ -845,10 +845,10 @@ export const CallContext: MessageFns<CallContext> = {
       writer.uint32(114).string(message.meta);
     }
     if (message.principal !== undefined) {
-      Principal.encode(message.principal, writer.uint32(50).fork()).join();
+      Principal.encode(message.principal, writer.uint32(810).fork()).join();
     }
     globalThis.Object.entries(message.headers).forEach(([key, value]: [string, string]) => {
-      CallContext_HeadersEntry.encode({ key: key as any, value }, writer.uint32(58).fork()).join();
+      CallContext_HeadersEntry.encode({ key: key as any, value }, writer.uint32(818).fork()).join();
     });
     if (message.verified !== undefined) {
       VerifiedCaller.encode(message.verified, writer.uint32(802).fork()).join();
@@ -917,22 +917,22 @@ export const CallContext: MessageFns<CallContext> = {
             message.meta = reader.string();
             continue;
           }
-          case 6: {
-            if (tag !== 50) {
+          case 101: {
+            if (tag !== 810) {
               break;
             }
 
             message.principal = Principal.decode(reader, reader.uint32());
             continue;
           }
-          case 7: {
-            if (tag !== 58) {
+          case 102: {
+            if (tag !== 818) {
               break;
             }
 
-            const entry7 = CallContext_HeadersEntry.decode(reader, reader.uint32());
-            if (entry7.value !== undefined) {
-              message.headers[entry7.key] = entry7.value;
+            const entry102 = CallContext_HeadersEntry.decode(reader, reader.uint32());
+            if (entry102.value !== undefined) {
+              message.headers[entry102.key] = entry102.value;
             }
             continue;
           }
@@ -1311,7 +1311,7 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
       writer.uint32(114).string(message.meta);
     }
     if (message.limits !== undefined) {
-      BackendLimits.encode(message.limits, writer.uint32(58).fork()).join();
+      BackendLimits.encode(message.limits, writer.uint32(810).fork()).join();
     }
     if (message.contractVersion !== 0) {
       writer.uint32(800).int32(message.contractVersion);
@@ -1391,8 +1391,8 @@ export const DiscoverResponse: MessageFns<DiscoverResponse> = {
             message.meta = reader.string();
             continue;
           }
-          case 7: {
-            if (tag !== 58) {
+          case 101: {
+            if (tag !== 810) {
               break;
             }
 
