@@ -21,10 +21,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Capability is something a peer can do and has no settings of: MCP `{}`.
+// Capability is a capability without settings: MCP `{}`.
 type Capability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -67,23 +67,23 @@ func (x *Capability) GetExtra() string {
 	return ""
 }
 
-// ClientCapabilities are what a client can do for a server. MCP `ClientCapabilities`: fixed by `initialize` up to
-// 2025-11-25, said with every request since 2026-07-28. What is not set, the client cannot do.
+// ClientCapabilities are the capabilities of a client. MCP `ClientCapabilities`: of `initialize` up to 2025-11-25, of
+// every request since 2026-07-28. An unset field is an unsupported capability.
 type ClientCapabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The client shows questions to its user. Since 2025-06-18.
+	// The client asks its user. Since 2025-06-18.
 	Elicitation *ElicitationCapability `protobuf:"bytes,1,opt,name=elicitation,proto3" json:"elicitation,omitempty"`
-	// The client lets its model answer. Deprecated by 2026-07-28, which still has it.
+	// The client lets servers use its model. Deprecated in 2026-07-28.
 	Sampling *SamplingCapability `protobuf:"bytes,2,opt,name=sampling,proto3" json:"sampling,omitempty"`
-	// The client tells which folders it works in. Deprecated by 2026-07-28, which still has it.
+	// The client has root directories. Deprecated in 2026-07-28.
 	Roots *RootsCapability `protobuf:"bytes,3,opt,name=roots,proto3" json:"roots,omitempty"`
-	// MCP's experimental tasks of 2025-11-25, as a JSON object.
+	// The experimental tasks of 2025-11-25, as a JSON object. Empty if absent.
 	Tasks string `protobuf:"bytes,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
+	// Settings by extension id, as a JSON object. Empty if absent. In the specification since 2026-07-28.
 	Extensions string `protobuf:"bytes,5,opt,name=extensions,proto3" json:"extensions,omitempty"`
-	// Things that are not part of MCP, as a JSON object.
+	// Capabilities outside of MCP, as a JSON object. Empty if absent.
 	Experimental string `protobuf:"bytes,6,opt,name=experimental,proto3" json:"experimental,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -168,7 +168,7 @@ func (x *ClientCapabilities) GetExtra() string {
 	return ""
 }
 
-// ElicitationCapability says how a client can ask its user. Neither mode set means form. MCP
+// ElicitationCapability is how a client asks its user. If neither field is set, `form` is supported. MCP
 // `ClientCapabilities.elicitation`, since 2025-06-18.
 type ElicitationCapability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -176,7 +176,7 @@ type ElicitationCapability struct {
 	Form *Capability `protobuf:"bytes,1,opt,name=form,proto3" json:"form,omitempty"`
 	// The client opens web pages. Since 2025-11-25.
 	Url *Capability `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -233,14 +233,14 @@ func (x *ElicitationCapability) GetExtra() string {
 	return ""
 }
 
-// SamplingCapability says what a client's model can do. MCP `ClientCapabilities.sampling`, every revision.
+// SamplingCapability is what the model of a client supports. MCP `ClientCapabilities.sampling`, every revision.
 type SamplingCapability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `includeContext` may be other than "none". Since 2025-11-25.
+	// `includeContext` other than "none". Since 2025-11-25.
 	Context *Capability `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// `tools` and `toolChoice` may be sent. Since 2025-11-25.
+	// `tools` and `toolChoice`. Since 2025-11-25.
 	Tools *Capability `protobuf:"bytes,2,opt,name=tools,proto3" json:"tools,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -297,12 +297,12 @@ func (x *SamplingCapability) GetExtra() string {
 	return ""
 }
 
-// RootsCapability says that a client tells its roots. MCP `ClientCapabilities.roots`, every revision.
+// RootsCapability is support for root directories. MCP `ClientCapabilities.roots`, every revision.
 type RootsCapability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The client says when its roots change. MCP `listChanged`, up to 2025-11-25.
+	// Whether the client notifies when the root directories change. MCP `listChanged`, up to 2025-11-25.
 	ListChanged *bool `protobuf:"varint,1,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,8 +352,8 @@ func (x *RootsCapability) GetExtra() string {
 	return ""
 }
 
-// ServerCapabilities are what a server can do. MCP `ServerCapabilities`, every revision. Requests for what is not set are
-// answered with "method not found".
+// ServerCapabilities are the capabilities of a server. MCP `ServerCapabilities`, every revision. Requests for unset
+// capabilities are UNIMPLEMENTED.
 type ServerCapabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server has tools.
@@ -364,15 +364,15 @@ type ServerCapabilities struct {
 	Prompts *PromptsCapability `protobuf:"bytes,3,opt,name=prompts,proto3" json:"prompts,omitempty"`
 	// The server completes arguments. Since 2025-03-26.
 	Completions *Capability `protobuf:"bytes,4,opt,name=completions,proto3" json:"completions,omitempty"`
-	// The server sends log messages. Deprecated by 2026-07-28, which still has it.
+	// The server sends log messages. Deprecated in 2026-07-28.
 	Logging *Capability `protobuf:"bytes,5,opt,name=logging,proto3" json:"logging,omitempty"`
-	// MCP's experimental tasks of 2025-11-25, as a JSON object.
+	// The experimental tasks of 2025-11-25, as a JSON object. Empty if absent.
 	Tasks string `protobuf:"bytes,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before.
+	// Settings by extension id, as a JSON object. Empty if absent. In the specification since 2026-07-28.
 	Extensions string `protobuf:"bytes,7,opt,name=extensions,proto3" json:"extensions,omitempty"`
-	// Things that are not part of MCP, as a JSON object.
+	// Capabilities outside of MCP, as a JSON object. Empty if absent.
 	Experimental string `protobuf:"bytes,8,opt,name=experimental,proto3" json:"experimental,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,12 +471,12 @@ func (x *ServerCapabilities) GetExtra() string {
 	return ""
 }
 
-// ToolsCapability says how a server has tools. MCP `ServerCapabilities.tools`, every revision.
+// ToolsCapability describes the tools of a server. MCP `ServerCapabilities.tools`, every revision.
 type ToolsCapability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Listeners are told when the list changes. MCP `listChanged`.
+	// Whether the server notifies when the list changes. MCP `listChanged`.
 	ListChanged *bool `protobuf:"varint,1,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -526,14 +526,14 @@ func (x *ToolsCapability) GetExtra() string {
 	return ""
 }
 
-// ResourcesCapability says how a server has resources. MCP `ServerCapabilities.resources`, every revision.
+// ResourcesCapability describes the resources of a server. MCP `ServerCapabilities.resources`, every revision.
 type ResourcesCapability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Listeners are told when a resource they name changes.
+	// Whether clients can subscribe to changes of a resource.
 	Subscribe *bool `protobuf:"varint,1,opt,name=subscribe,proto3,oneof" json:"subscribe,omitempty"`
-	// Listeners are told when the list changes. MCP `listChanged`.
+	// Whether the server notifies when the list changes. MCP `listChanged`.
 	ListChanged *bool `protobuf:"varint,2,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -590,12 +590,12 @@ func (x *ResourcesCapability) GetExtra() string {
 	return ""
 }
 
-// PromptsCapability says how a server has prompts. MCP `ServerCapabilities.prompts`, every revision.
+// PromptsCapability describes the prompts of a server. MCP `ServerCapabilities.prompts`, every revision.
 type PromptsCapability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Listeners are told when the list changes. MCP `listChanged`.
+	// Whether the server notifies when the list changes. MCP `listChanged`.
 	ListChanged *bool `protobuf:"varint,1,opt,name=list_changed,json=listChanged,proto3,oneof" json:"list_changed,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -25,21 +25,21 @@ const (
 type LogLevel int32
 
 const (
-	// Not said. In a CallContext: the caller wants no log messages.
+	// Not set. In a CallContext, the caller requests no log messages.
 	LogLevel_LOG_LEVEL_UNSPECIFIED LogLevel = 0
 	// Details for developers: `debug`.
 	LogLevel_LOG_LEVEL_DEBUG LogLevel = 1
-	// Ordinary events: `info`.
+	// Normal events: `info`.
 	LogLevel_LOG_LEVEL_INFO LogLevel = 2
-	// Ordinary but significant events: `notice`.
+	// Normal but significant events: `notice`.
 	LogLevel_LOG_LEVEL_NOTICE LogLevel = 3
-	// Something looks wrong: `warning`.
+	// Warnings: `warning`.
 	LogLevel_LOG_LEVEL_WARNING LogLevel = 4
-	// Something went wrong: `error`.
+	// Errors: `error`.
 	LogLevel_LOG_LEVEL_ERROR LogLevel = 5
 	// A component fails: `critical`.
 	LogLevel_LOG_LEVEL_CRITICAL LogLevel = 6
-	// Somebody must act at once: `alert`.
+	// Immediate action is required: `alert`.
 	LogLevel_LOG_LEVEL_ALERT LogLevel = 7
 	// The system is unusable: `emergency`.
 	LogLevel_LOG_LEVEL_EMERGENCY LogLevel = 8
@@ -98,18 +98,18 @@ func (LogLevel) EnumDescriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_common_proto_rawDescGZIP(), []int{0}
 }
 
-// Icon is an image that stands for something in a user interface. MCP `Icon`, since 2025-11-25.
+// Icon is an image for a user interface. MCP `Icon`, since 2025-11-25.
 type Icon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the image is: an `https:` or `data:` URI. Consumers treat it as untrusted.
+	// The `https:` or `data:` URI of the image. Clients must not trust it.
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// The image's media type, where it differs from what the server of `src` says. MCP `mimeType`.
+	// The media type, if it differs from that in the response for `src`. MCP `mimeType`.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// The sizes the image is good for, each "WIDTHxHEIGHT" in pixels, or "any".
+	// The sizes that the image fits, in pixels: "WIDTHxHEIGHT" or "any".
 	Sizes []string `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
-	// The background it is made for: "light" or "dark".
+	// The background that the image fits: "light" or "dark".
 	Theme *string `protobuf:"bytes,4,opt,name=theme,proto3,oneof" json:"theme,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -180,22 +180,22 @@ func (x *Icon) GetExtra() string {
 	return ""
 }
 
-// Implementation names a program that speaks MCP. MCP `Implementation`, every revision.
+// Implementation is the name and version of a client or a server. MCP `Implementation`, every revision.
 type Implementation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program's name for programs.
+	// The name for programs.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The program's name for people. Since 2025-06-18.
+	// The display name. Since 2025-06-18.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// The program's version, in any form.
+	// The version, in any format.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	// What the program is for, in a sentence. Since 2025-11-25.
+	// The description. Since 2025-11-25.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Where to read about the program. MCP `websiteUrl`, since 2025-11-25.
+	// The URL of its website. MCP `websiteUrl`, since 2025-11-25.
 	WebsiteUrl *string `protobuf:"bytes,5,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
-	// Pictures of the program. Since 2025-11-25.
+	// Icons. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,6,rep,name=icons,proto3" json:"icons,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -280,16 +280,16 @@ func (x *Implementation) GetExtra() string {
 	return ""
 }
 
-// Annotations tell a client how to use or show something. MCP `Annotations`, every revision.
+// Annotations are hints for the use of content. MCP `Annotations`, every revision.
 type Annotations struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The roles for which it is meant: "user", "assistant". Empty: for everybody. MCP `Role`.
+	// The intended audience: "user", "assistant", or both. Empty means everybody.
 	Audience []string `protobuf:"bytes,1,rep,name=audience,proto3" json:"audience,omitempty"`
-	// How much it matters, from 0 (not at all) to 1 (as good as required).
+	// The importance, from 0 (optional) to 1 (effectively required).
 	Priority *float64 `protobuf:"fixed64,2,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	// When it was last changed, in ISO 8601. MCP `lastModified`, since 2025-06-18.
+	// The time of the last change, as ISO 8601. MCP `lastModified`, since 2025-06-18.
 	LastModified *string `protobuf:"bytes,3,opt,name=last_modified,json=lastModified,proto3,oneof" json:"last_modified,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -358,11 +358,11 @@ type TextContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// How to use it.
+	// Hints for its use.
 	Annotations *Annotations `protobuf:"bytes,2,opt,name=annotations,proto3" json:"annotations,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -429,15 +429,15 @@ func (x *TextContent) GetExtra() string {
 // ImageContent is an image. MCP `ImageContent`, every revision.
 type ImageContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The image's bytes. Base64 in MCP.
+	// The bytes of the image. Base64 in MCP.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// The image's media type, such as "image/png". MCP `mimeType`.
+	// The media type, such as "image/png". MCP `mimeType`.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// How to use it.
+	// Hints for its use.
 	Annotations *Annotations `protobuf:"bytes,3,opt,name=annotations,proto3" json:"annotations,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -508,18 +508,19 @@ func (x *ImageContent) GetExtra() string {
 	return ""
 }
 
-// AudioContent is a piece of sound. MCP `AudioContent`, since 2025-03-26; for 2024-11-05 it becomes an embedded resource.
+// AudioContent is audio. MCP `AudioContent`, since 2025-03-26; for 2024-11-05 the bridge converts it to an embedded
+// resource.
 type AudioContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sound's bytes. Base64 in MCP.
+	// The bytes of the audio. Base64 in MCP.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// The sound's media type, such as "audio/wav". MCP `mimeType`.
+	// The media type, such as "audio/wav". MCP `mimeType`.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// How to use it.
+	// Hints for its use.
 	Annotations *Annotations `protobuf:"bytes,3,opt,name=annotations,proto3" json:"annotations,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -590,16 +591,16 @@ func (x *AudioContent) GetExtra() string {
 	return ""
 }
 
-// EmbeddedResource is the contents of a resource, in place. MCP `EmbeddedResource`, every revision.
+// EmbeddedResource is the content of a resource. MCP `EmbeddedResource`, every revision.
 type EmbeddedResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The contents.
+	// The content.
 	Resource *ResourceContents `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// How to use them.
+	// Hints for its use.
 	Annotations *Annotations `protobuf:"bytes,2,opt,name=annotations,proto3" json:"annotations,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -663,18 +664,18 @@ func (x *EmbeddedResource) GetExtra() string {
 	return ""
 }
 
-// ToolUseContent is the model's wish to have a tool called. MCP `ToolUseContent`, since 2025-11-25, in sampling only.
+// ToolUseContent is a tool call by a model. MCP `ToolUseContent`, since 2025-11-25, in sampling only.
 type ToolUseContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names this wish, so that the ToolResultContent that answers it can say so.
+	// The id of the tool call, to which a ToolResultContent refers.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The tool's name.
+	// The name of the tool.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The tool's arguments as a JSON object.
+	// The arguments, as a JSON object. Empty means `{}`.
 	Input string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,20 +746,20 @@ func (x *ToolUseContent) GetExtra() string {
 	return ""
 }
 
-// ToolResultContent answers a ToolUseContent. MCP `ToolResultContent`, since 2025-11-25, in sampling only.
+// ToolResultContent is the result of a ToolUseContent. MCP `ToolResultContent`, since 2025-11-25, in sampling only.
 type ToolResultContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The `id` of the ToolUseContent. MCP `toolUseId`.
 	ToolUseId string `protobuf:"bytes,1,opt,name=tool_use_id,json=toolUseId,proto3" json:"tool_use_id,omitempty"`
-	// What the tool returned.
+	// The content.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
-	// What the tool returned, as JSON. MCP `structuredContent`: an object in 2025-11-25, any value since 2026-07-28.
+	// The structured content, as JSON: an object in 2025-11-25, any value since 2026-07-28. MCP `structuredContent`.
 	StructuredContent string `protobuf:"bytes,3,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
-	// Whether the tool failed. Absent means no. MCP `isError`.
+	// Whether the tool failed. Absent means false. MCP `isError`.
 	IsError *bool `protobuf:"varint,4,opt,name=is_error,json=isError,proto3,oneof" json:"is_error,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -836,11 +837,11 @@ func (x *ToolResultContent) GetExtra() string {
 	return ""
 }
 
-// ContentBlock is one piece of what a tool, a prompt, a person or a model says. MCP `ContentBlock` and
-// `SamplingMessageContentBlock`, every revision.
+// ContentBlock is a part of the content of a result or a message. MCP `ContentBlock` and `SamplingMessageContentBlock`,
+// every revision.
 type ContentBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which kind of content it is: MCP `type`.
+	// The kind of content: MCP `type`.
 	//
 	// Types that are valid to be assigned to Block:
 	//
@@ -971,43 +972,43 @@ type isContentBlock_Block interface {
 }
 
 type ContentBlock_Text struct {
-	// `text`.
+	// Text: `text`.
 	Text *TextContent `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
 }
 
 type ContentBlock_Image struct {
-	// `image`.
+	// An image: `image`.
 	Image *ImageContent `protobuf:"bytes,2,opt,name=image,proto3,oneof"`
 }
 
 type ContentBlock_Audio struct {
-	// `audio`, since 2025-03-26.
+	// Audio: `audio`, since 2025-03-26.
 	Audio *AudioContent `protobuf:"bytes,3,opt,name=audio,proto3,oneof"`
 }
 
 type ContentBlock_Resource struct {
-	// `resource`.
+	// An embedded resource: `resource`.
 	Resource *EmbeddedResource `protobuf:"bytes,4,opt,name=resource,proto3,oneof"`
 }
 
 type ContentBlock_ResourceLink struct {
-	// `resource_link`, since 2025-06-18; for older revisions it becomes text.
+	// A link to a resource: `resource_link`, since 2025-06-18; for older revisions the bridge converts it to text.
 	ResourceLink *Resource `protobuf:"bytes,5,opt,name=resource_link,json=resourceLink,proto3,oneof"`
 }
 
 type ContentBlock_ToolUse struct {
-	// `tool_use`, since 2025-11-25, in sampling only.
+	// A tool call: `tool_use`, since 2025-11-25, in sampling only.
 	ToolUse *ToolUseContent `protobuf:"bytes,6,opt,name=tool_use,json=toolUse,proto3,oneof"`
 }
 
 type ContentBlock_ToolResult struct {
-	// `tool_result`, since 2025-11-25, in sampling only.
+	// The result of a tool call: `tool_result`, since 2025-11-25, in sampling only.
 	ToolResult *ToolResultContent `protobuf:"bytes,7,opt,name=tool_result,json=toolResult,proto3,oneof"`
 }
 
 type ContentBlock_Raw struct {
-	// Content of any other type, as a JSON object with `type`. The bridge reads the types above as those. Clients of
-	// 2025-11-25 and before receive its JSON as text.
+	// Content of another type, as the JSON object of MCP. The bridge reads an object of a type above as that type.
+	// Clients before 2026-07-28 receive its JSON as text.
 	Raw string `protobuf:"bytes,8,opt,name=raw,proto3,oneof"`
 }
 
@@ -1027,19 +1028,19 @@ func (*ContentBlock_ToolResult) isContentBlock_Block() {}
 
 func (*ContentBlock_Raw) isContentBlock_Block() {}
 
-// Progress tells how far a call has come. MCP `notifications/progress`, every revision. The bridge adds the caller's
-// token, drops what does not increase, and sends nothing after the result.
+// Progress reports the progress of a call. MCP `notifications/progress`, every revision. The bridge adds the progress
+// token of the caller, and drops progress that does not increase.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How much is done, in any unit. It must increase from one Progress of a call to the next.
+	// The progress so far, in any unit. It must increase.
 	Progress float64 `protobuf:"fixed64,1,opt,name=progress,proto3" json:"progress,omitempty"`
-	// How much there is to do, in the same unit, where it is known.
+	// The total in the same unit, if known.
 	Total *float64 `protobuf:"fixed64,2,opt,name=total,proto3,oneof" json:"total,omitempty"`
-	// What is being done, for people. Since 2025-03-26.
+	// A description of the current step. Since 2025-03-26.
 	Message *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1110,19 +1111,19 @@ func (x *Progress) GetExtra() string {
 	return ""
 }
 
-// LogMessage is a line of a call's log that the caller may see. MCP `notifications/message`, every revision. The bridge
-// drops what is below the caller's level. It must hold no secrets.
+// LogMessage is a log message of a call, for the caller. MCP `notifications/message`, every revision. The bridge drops
+// messages below the requested level. It must not contain secrets.
 type LogMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How severe it is.
+	// The severity.
 	Level LogLevel `protobuf:"varint,1,opt,name=level,proto3,enum=mcpbridge.v1.LogLevel" json:"level,omitempty"`
-	// Which part of the backend says it.
+	// The name of the logger.
 	Logger *string `protobuf:"bytes,2,opt,name=logger,proto3,oneof" json:"logger,omitempty"`
-	// What is said: any JSON value, often a string or an object.
+	// The message: any JSON value, often a string or an object. Empty means `null`.
 	Data string `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1193,24 +1194,24 @@ func (x *LogMessage) GetExtra() string {
 	return ""
 }
 
-// ResourceContents is what a resource, or a part of it, holds. MCP `TextResourceContents` and `BlobResourceContents`,
-// every revision.
+// ResourceContents is the content of a resource or a part of one. MCP `TextResourceContents` and
+// `BlobResourceContents`, every revision.
 type ResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The URI of what is held.
+	// The URI of the resource or the part.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Its media type. MCP `mimeType`.
+	// The media type. MCP `mimeType`.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// What is held.
+	// The content.
 	//
 	// Types that are valid to be assigned to Body:
 	//
 	//	*ResourceContents_Text
 	//	*ResourceContents_Blob
 	Body isResourceContents_Body `protobuf_oneof:"body"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1317,28 +1318,28 @@ func (*ResourceContents_Text) isResourceContents_Body() {}
 
 func (*ResourceContents_Blob) isResourceContents_Body() {}
 
-// Resource is something a server can be asked to read. MCP `Resource` and `ResourceLink`, every revision.
+// Resource is a resource that clients can read. MCP `Resource` and `ResourceLink`, every revision.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The URI to read it by.
+	// The URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Its name for programs.
+	// The name for programs.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Its name for people. Since 2025-06-18.
+	// The display name. Since 2025-06-18.
 	Title *string `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// What it is, for the model.
+	// The description, for the model.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Its media type. MCP `mimeType`.
+	// The media type. MCP `mimeType`.
 	MimeType *string `protobuf:"bytes,5,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// How to use it.
+	// Hints for its use.
 	Annotations *Annotations `protobuf:"bytes,6,opt,name=annotations,proto3" json:"annotations,omitempty"`
-	// Its size in bytes, before any encoding.
+	// The size in bytes, before any encoding.
 	Size *int64 `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// Pictures of it. Since 2025-11-25.
+	// Icons. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,8,rep,name=icons,proto3" json:"icons,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,17 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Outcome says whether the call was executed.
+// Outcome is whether a call was executed.
 type CallFailure_Outcome int32
 
 const (
-	// Not said.
+	// Not set.
 	CallFailure_OUTCOME_UNSPECIFIED CallFailure_Outcome = 0
-	// The backend never saw it: it can be made again.
+	// The backend did not receive the call: it is safe to retry.
 	CallFailure_OUTCOME_NOT_EXECUTED CallFailure_Outcome = 1
-	// The backend may have executed it, wholly, in part, or not at all.
+	// The backend may have executed the call completely, in part, or not at all.
 	CallFailure_OUTCOME_UNKNOWN CallFailure_Outcome = 2
-	// The backend executed it, and its answer was lost.
+	// The backend executed the call, and its response was lost.
 	CallFailure_OUTCOME_EXECUTED CallFailure_Outcome = 3
 )
 
@@ -78,15 +78,15 @@ func (CallFailure_Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_error_proto_rawDescGZIP(), []int{1, 0}
 }
 
-// JsonRpcError is the JSON-RPC error to answer with, exactly. A backend adds it to the details of its gRPC status; without
-// it the bridge answers by the table of docs/errors.md.
+// JsonRpcError is an exact JSON-RPC error. A backend adds it to the details of its gRPC status, and the client receives
+// it. Without it, the code depends on the status: docs/errors.md.
 type JsonRpcError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The JSON-RPC error code.
+	// The error code.
 	Code int64 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// What went wrong, for people. Empty: the status's message.
+	// The error message. If empty, the message of the status.
 	Message *string `protobuf:"bytes,2,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// More about it, as JSON.
+	// The `data` of the error, as JSON. Empty if absent.
 	Data          string `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -143,15 +143,15 @@ func (x *JsonRpcError) GetData() string {
 	return ""
 }
 
-// CallFailure tells what became of a call that has no answer. The bridge adds it to the details of a gRPC status, and says
-// the same in the `data` of a JSON-RPC error.
+// CallFailure is the outcome of a call without a result. The bridge adds it to the details of the gRPC status; the
+// `data` of the JSON-RPC error has the same members.
 type CallFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the call was executed.
 	Outcome CallFailure_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=mcpbridge.v1.CallFailure_Outcome" json:"outcome,omitempty"`
-	// Why it has no answer: a name in capitals, such as BACKEND_CRASHED.
+	// The reason, such as `BACKEND_CRASHED`: docs/errors.md has the list.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When to try again, in milliseconds from now.
+	// The time until a retry can succeed, in milliseconds. Absent if unknown.
 	RetryAfterMs  *int64 `protobuf:"varint,3,opt,name=retry_after_ms,json=retryAfterMs,proto3,oneof" json:"retry_after_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,17 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Reason is the kind of failure.
+// Reason is the kind of error.
 type InputError_Reason int32
 
 const (
-	// Not said.
+	// Not set.
 	InputError_REASON_UNSPECIFIED InputError_Reason = 0
-	// The client's capabilities do not have what was asked for; it was not asked.
+	// The client does not have the capability. The bridge did not send the request.
 	InputError_REASON_UNSUPPORTED InputError_Reason = 1
-	// The client did not answer in time.
+	// The client did not respond in time.
 	InputError_REASON_NO_ANSWER InputError_Reason = 2
-	// The client answered with a JSON-RPC error; -1 means that its user refused.
+	// The client responded with a JSON-RPC error. Code -1 means that the user refused.
 	InputError_REASON_REFUSED InputError_Reason = 3
 )
 
@@ -78,20 +78,19 @@ func (InputError_Reason) EnumDescriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_input_proto_rawDescGZIP(), []int{3, 0}
 }
 
-// InputRequired ends a call that cannot go on without something from the client. The caller gets the answers and makes
-// the same call again with them and with the state. MCP `InputRequiredResult`, since 2026-07-28; for older revisions the
-// bridge asks by `elicitation/create`, `sampling/createMessage` and `roots/list` and makes the call again itself, at most
-// 10 times.
+// InputRequired ends a call that requires input from the client. The caller makes the call again, with the responses
+// and the state. MCP `InputRequiredResult`, since 2026-07-28. For older revisions the bridge sends
+// `elicitation/create`, `sampling/createMessage` and `roots/list`, and makes the call again itself, at most 10 times.
 type InputRequired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the client is asked, in this order. The keys are unique. MCP `inputRequests`, an object by key.
+	// The input requests, in the order in which to process them. MCP `inputRequests`.
 	InputRequests []*InputRequest `protobuf:"bytes,1,rep,name=input_requests,json=inputRequests,proto3" json:"input_requests,omitempty"`
-	// What the backend wants back with the answers, at most 32 KiB. The client cannot read it or change it: the bridge
-	// seals it. It comes back only to the same caller, tool and arguments. MCP `requestState`.
+	// The state of the call, which the next round receives; at most 32 KiB. The bridge encrypts it: the client can
+	// neither read nor change it. MCP `requestState`.
 	RequestState []byte `protobuf:"bytes,2,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -155,12 +154,13 @@ func (x *InputRequired) GetExtra() string {
 	return ""
 }
 
-// InputRequest is one thing that is asked of the client. MCP `InputRequest`, since 2026-07-28.
+// InputRequest is a request for input from the client. MCP `InputRequest`, since 2026-07-28.
 type InputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The key of the response in `input_responses`. The backend chooses it; it stays the same from round to round.
+	// The key of the request, unique in its InputRequired and the same in every round. The key of the member of MCP
+	// `inputRequests`.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// What is asked: MCP `method` and `params`.
+	// The request: MCP `method` and `params`.
 	//
 	// Types that are valid to be assigned to Request:
 	//
@@ -258,23 +258,23 @@ type isInputRequest_Request interface {
 }
 
 type InputRequest_Elicit struct {
-	// Ask the user: `elicitation/create`. Only if the caller's capabilities have `elicitation`.
+	// A question to the user: `elicitation/create`. Only if the capabilities of the caller include `elicitation`.
 	Elicit *ElicitRequest `protobuf:"bytes,2,opt,name=elicit,proto3,oneof"`
 }
 
 type InputRequest_CreateMessage struct {
-	// Ask the model: `sampling/createMessage`. Only if the caller's capabilities have `sampling`.
+	// A request to the model: `sampling/createMessage`. Only if the capabilities of the caller include `sampling`.
 	CreateMessage *CreateMessageRequest `protobuf:"bytes,3,opt,name=create_message,json=createMessage,proto3,oneof"`
 }
 
 type InputRequest_ListRoots struct {
-	// Ask for the client's folders: `roots/list`. Only if the caller's capabilities have `roots`.
+	// A request for the root directories: `roots/list`. Only if the capabilities of the caller include `roots`.
 	ListRoots *ListRootsRequest `protobuf:"bytes,4,opt,name=list_roots,json=listRoots,proto3,oneof"`
 }
 
 type InputRequest_Raw struct {
-	// Any other request, as a JSON object with `method` and `params`. The bridge reads the methods above as those. Clients
-	// of 2025-11-25 and before do not receive it: the response is an InputError with REASON_UNSUPPORTED.
+	// Another request, as a JSON object with `method` and `params`. The bridge reads the methods above as those.
+	// Clients before 2026-07-28 do not receive it: the response is an error with REASON_UNSUPPORTED.
 	Raw string `protobuf:"bytes,5,opt,name=raw,proto3,oneof"`
 }
 
@@ -286,10 +286,10 @@ func (*InputRequest_ListRoots) isInputRequest_Request() {}
 
 func (*InputRequest_Raw) isInputRequest_Request() {}
 
-// InputResponse is the client's answer to one InputRequest. MCP `InputResponse`, since 2026-07-28.
+// InputResponse is the response of the client to an InputRequest. MCP `InputResponse`, since 2026-07-28.
 type InputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer: of the kind that was asked for, or an error.
+	// The response, of the kind that was requested, or an error.
 	//
 	// Types that are valid to be assigned to Response:
 	//
@@ -390,27 +390,27 @@ type isInputResponse_Response interface {
 }
 
 type InputResponse_Elicit struct {
-	// The user's answer.
+	// The answer of the user.
 	Elicit *ElicitResult `protobuf:"bytes,1,opt,name=elicit,proto3,oneof"`
 }
 
 type InputResponse_CreateMessage struct {
-	// The model's answer.
+	// The message of the model.
 	CreateMessage *CreateMessageResult `protobuf:"bytes,2,opt,name=create_message,json=createMessage,proto3,oneof"`
 }
 
 type InputResponse_ListRoots struct {
-	// The client's folders.
+	// The root directories.
 	ListRoots *ListRootsResult `protobuf:"bytes,3,opt,name=list_roots,json=listRoots,proto3,oneof"`
 }
 
 type InputResponse_Error struct {
-	// There is no answer. Older revisions only: since 2026-07-28 a client that cannot answer does not call again.
+	// An error. Only for revisions before 2026-07-28: newer clients do not make the call again.
 	Error *InputError `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
 }
 
 type InputResponse_Raw struct {
-	// Any other response, as a JSON object.
+	// Another response, as a JSON object.
 	Raw string `protobuf:"bytes,5,opt,name=raw,proto3,oneof"`
 }
 
@@ -424,16 +424,16 @@ func (*InputResponse_Error) isInputResponse_Response() {}
 
 func (*InputResponse_Raw) isInputResponse_Response() {}
 
-// InputError tells why an InputRequest has no answer.
+// InputError is the reason why an InputRequest has no response.
 type InputError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The kind of failure.
+	// The kind of error.
 	Reason InputError_Reason `protobuf:"varint,1,opt,name=reason,proto3,enum=mcpbridge.v1.InputError_Reason" json:"reason,omitempty"`
-	// The JSON-RPC error code, if the client answered with an error.
+	// The code of the JSON-RPC error, if there is one.
 	Code *int64 `protobuf:"varint,2,opt,name=code,proto3,oneof" json:"code,omitempty"`
-	// What happened, for people.
+	// The error message.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// The JSON-RPC error's data, as JSON.
+	// The `data` of the JSON-RPC error, as JSON. Empty if absent.
 	Data          string `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -497,10 +497,10 @@ func (x *InputError) GetData() string {
 	return ""
 }
 
-// ElicitRequest asks the client's user. MCP `ElicitRequestParams`, since 2025-06-18.
+// ElicitRequest asks the user. MCP `ElicitRequestParams`, since 2025-06-18.
 type ElicitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the user is asked: MCP `mode`.
+	// The kind of question: MCP `mode`.
 	//
 	// Types that are valid to be assigned to Mode:
 	//
@@ -581,17 +581,17 @@ type isElicitRequest_Mode interface {
 }
 
 type ElicitRequest_Form struct {
-	// By a form. Never for secrets.
+	// A form. Not for secrets.
 	Form *ElicitForm `protobuf:"bytes,1,opt,name=form,proto3,oneof"`
 }
 
 type ElicitRequest_Url struct {
-	// By a web page. Since 2025-11-25.
+	// A web page. Since 2025-11-25.
 	Url *ElicitUrl `protobuf:"bytes,2,opt,name=url,proto3,oneof"`
 }
 
 type ElicitRequest_Raw struct {
-	// In any other mode, as a JSON object with `mode`. The bridge reads the modes above as those.
+	// A question in another mode, as a JSON object with `mode`. The bridge reads the modes above as those.
 	Raw string `protobuf:"bytes,3,opt,name=raw,proto3,oneof"`
 }
 
@@ -601,16 +601,17 @@ func (*ElicitRequest_Url) isElicitRequest_Mode() {}
 
 func (*ElicitRequest_Raw) isElicitRequest_Mode() {}
 
-// ElicitForm is a form to fill in. MCP `ElicitRequestFormParams`, since 2025-06-18.
+// ElicitForm is a form for the user. MCP `ElicitRequestFormParams`, since 2025-06-18.
 type ElicitForm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The question, for people.
+	// The question.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The form's fields: a JSON Schema with `type: object` and properties of primitive types. MCP `requestedSchema`.
+	// The fields, as a JSON Schema with `type: object` and properties of primitive types. Empty means no fields. MCP
+	// `requestedSchema`.
 	RequestedSchema string `protobuf:"bytes,2,opt,name=requested_schema,json=requestedSchema,proto3" json:"requested_schema,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -674,19 +675,18 @@ func (x *ElicitForm) GetExtra() string {
 	return ""
 }
 
-// ElicitUrl is a web page to visit. MCP `ElicitRequestURLParams`, since 2025-11-25.
+// ElicitUrl is a web page for the user. MCP `ElicitRequestURLParams`, since 2025-11-25.
 type ElicitUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why to visit it, for people.
+	// The reason to open the page.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Where it is. It holds no secrets and no data of the user.
+	// The URL. It must not contain secrets or data of the user.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// Names the visit, so that its completion can be told. MCP `elicitationId`, 2025-11-25 only; the bridge makes one up
-	// where there is none.
+	// The id for ElicitationCompleted. If absent, the bridge generates one. MCP `elicitationId`, 2025-11-25 only.
 	ElicitationId *string `protobuf:"bytes,3,opt,name=elicitation_id,json=elicitationId,proto3,oneof" json:"elicitation_id,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -757,16 +757,18 @@ func (x *ElicitUrl) GetExtra() string {
 	return ""
 }
 
-// ElicitResult is the user's answer. MCP `ElicitResult`, since 2025-06-18. It is not checked against the form's schema.
+// ElicitResult is the answer of the user. MCP `ElicitResult`, since 2025-06-18. It is not validated against the schema
+// of the form.
 type ElicitResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the user did: "accept", "decline" (refused) or "cancel" (closed the form without a choice).
+	// The action of the user: "accept" (answered, or agreed to open the page), "decline" or "cancel" (closed the
+	// question).
 	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	// What the user filled in, as a JSON object. Only with "accept" of a form.
+	// The values of the form, as a JSON object. Only with "accept" of a form.
 	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -830,12 +832,12 @@ func (x *ElicitResult) GetExtra() string {
 	return ""
 }
 
-// ListRootsRequest asks for the folders the client works in. MCP `ListRootsRequest`, every revision.
+// ListRootsRequest requests the root directories of the client. MCP `ListRootsRequest`, every revision.
 type ListRootsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -885,14 +887,14 @@ func (x *ListRootsRequest) GetExtra() string {
 	return ""
 }
 
-// ListRootsResult are the folders the client works in. MCP `ListRootsResult`, every revision.
+// ListRootsResult is the root directories of the client. MCP `ListRootsResult`, every revision.
 type ListRootsResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The folders.
+	// The root directories.
 	Roots []*Root `protobuf:"bytes,1,rep,name=roots,proto3" json:"roots,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -949,16 +951,16 @@ func (x *ListRootsResult) GetExtra() string {
 	return ""
 }
 
-// Root is a folder or file the client works in. MCP `Root`, every revision.
+// Root is a root directory or file of the client. MCP `Root`, every revision.
 type Root struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its `file:` URI.
+	// The `file:` URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Its name for people.
+	// The display name.
 	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1022,32 +1024,34 @@ func (x *Root) GetExtra() string {
 	return ""
 }
 
-// CreateMessageRequest asks the client's model. MCP `CreateMessageRequestParams`, every revision.
+// CreateMessageRequest requests a message from the model of the client. MCP `CreateMessageRequestParams`, every
+// revision.
 type CreateMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The conversation so far.
 	Messages []*SamplingMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Which model is wanted. MCP `modelPreferences`.
+	// The preferred models. MCP `modelPreferences`.
 	ModelPreferences *ModelPreferences `protobuf:"bytes,2,opt,name=model_preferences,json=modelPreferences,proto3" json:"model_preferences,omitempty"`
-	// What the model is told first. The client may change it. MCP `systemPrompt`.
+	// The system prompt, which the client may change. MCP `systemPrompt`.
 	SystemPrompt *string `protobuf:"bytes,3,opt,name=system_prompt,json=systemPrompt,proto3,oneof" json:"system_prompt,omitempty"`
-	// Whose context to add: "none", "thisServer" or "allServers". MCP `includeContext`.
+	// The context to add: "none", "thisServer" or "allServers". MCP `includeContext`.
 	IncludeContext *string `protobuf:"bytes,4,opt,name=include_context,json=includeContext,proto3,oneof" json:"include_context,omitempty"`
-	// How freely the model may answer.
+	// The sampling temperature.
 	Temperature *float64 `protobuf:"fixed64,5,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
-	// The most tokens the answer may have. MCP `maxTokens`.
+	// The maximum number of tokens of the message. MCP `maxTokens`.
 	MaxTokens int64 `protobuf:"varint,6,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
-	// Texts that end the answer. MCP `stopSequences`.
+	// Texts that end the message. MCP `stopSequences`.
 	StopSequences []string `protobuf:"bytes,7,rep,name=stop_sequences,json=stopSequences,proto3" json:"stop_sequences,omitempty"`
-	// Anything for the model's provider, as a JSON object.
+	// Metadata for the provider of the model, as a JSON object. Empty if absent.
 	Metadata string `protobuf:"bytes,8,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Tools the model may wish for. Only if the caller's capabilities have `sampling.tools`. Since 2025-11-25.
+	// The tools that the model may call. Only if the capabilities of the caller include `sampling.tools`. Since
+	// 2025-11-25.
 	Tools []*Tool `protobuf:"bytes,9,rep,name=tools,proto3" json:"tools,omitempty"`
-	// How the model uses the tools. Since 2025-11-25. MCP `toolChoice`.
+	// How the model uses the tools. MCP `toolChoice`, since 2025-11-25.
 	ToolChoice *ToolChoice `protobuf:"bytes,10,opt,name=tool_choice,json=toolChoice,proto3" json:"tool_choice,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1167,16 +1171,16 @@ func (x *CreateMessageRequest) GetExtra() string {
 	return ""
 }
 
-// SamplingMessage is one turn of a conversation with a model. MCP `SamplingMessage`, every revision.
+// SamplingMessage is a message of a conversation with a model. MCP `SamplingMessage`, every revision.
 type SamplingMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The role of the sender: "user" or "assistant". MCP `Role`.
+	// The speaker: "user" or "assistant".
 	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
-	// What is said: one block up to 2025-06-18, any number since 2025-11-25.
+	// The content: one block up to 2025-06-18, any number since 2025-11-25.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-11-25.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-11-25.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1240,19 +1244,19 @@ func (x *SamplingMessage) GetExtra() string {
 	return ""
 }
 
-// ModelPreferences say which model is wanted, each from 0 (does not matter) to 1 (matters most). MCP `ModelPreferences`,
-// every revision.
+// ModelPreferences are preferences for the choice of a model. MCP `ModelPreferences`, every revision. Priorities are
+// from 0 (unimportant) to 1 (most important).
 type ModelPreferences struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names of models or families, the most wanted first.
+	// Models or model families, best first.
 	Hints []*ModelHint `protobuf:"bytes,1,rep,name=hints,proto3" json:"hints,omitempty"`
-	// How much a low price matters. MCP `costPriority`.
+	// The priority of low cost. MCP `costPriority`.
 	CostPriority *float64 `protobuf:"fixed64,2,opt,name=cost_priority,json=costPriority,proto3,oneof" json:"cost_priority,omitempty"`
-	// How much speed matters. MCP `speedPriority`.
+	// The priority of speed. MCP `speedPriority`.
 	SpeedPriority *float64 `protobuf:"fixed64,3,opt,name=speed_priority,json=speedPriority,proto3,oneof" json:"speed_priority,omitempty"`
-	// How much ability matters. MCP `intelligencePriority`.
+	// The priority of intelligence. MCP `intelligencePriority`.
 	IntelligencePriority *float64 `protobuf:"fixed64,4,opt,name=intelligence_priority,json=intelligencePriority,proto3,oneof" json:"intelligence_priority,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1323,12 +1327,12 @@ func (x *ModelPreferences) GetExtra() string {
 	return ""
 }
 
-// ModelHint names a model. MCP `ModelHint`, every revision.
+// ModelHint is the name of a model. MCP `ModelHint`, every revision.
 type ModelHint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The model's name, or a part of it.
+	// The name, or a part of it.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1378,12 +1382,12 @@ func (x *ModelHint) GetExtra() string {
 	return ""
 }
 
-// ToolChoice says how a model uses tools. MCP `ToolChoice`, since 2025-11-25.
+// ToolChoice is how a model uses tools. MCP `ToolChoice`, since 2025-11-25.
 type ToolChoice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "auto" (the default), "required" or "none".
 	Mode *string `protobuf:"bytes,1,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1433,20 +1437,20 @@ func (x *ToolChoice) GetExtra() string {
 	return ""
 }
 
-// CreateMessageResult is the model's answer. MCP `CreateMessageResult`, every revision.
+// CreateMessageResult is the message of the model. MCP `CreateMessageResult`, every revision.
 type CreateMessageResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The role of the sender: "assistant". MCP `Role`.
+	// The speaker: "assistant".
 	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
-	// What is said: one block up to 2025-06-18, any number since 2025-11-25.
+	// The content: one block up to 2025-06-18, any number since 2025-11-25.
 	Content []*ContentBlock `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
-	// The model that answered.
+	// The name of the model.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// Why the answer ends: "endTurn", "stopSequence", "maxTokens", "toolUse" or another. MCP `stopReason`.
+	// Why the message ended: "endTurn", "stopSequence", "maxTokens", "toolUse" or another reason. MCP `stopReason`.
 	StopReason *string `protobuf:"bytes,4,opt,name=stop_reason,json=stopReason,proto3,oneof" json:"stop_reason,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,6 +4,21 @@
 // 	protoc        (unknown)
 // source: mcpbridge/v1/service.proto
 
+// The contract between the bridge and its backends, and between gRPC clients and the bridge.
+//
+// Fields have the names and the meaning of members of MCP in snake_case, unless their comment names another. JSON text
+// (schemas, `_meta` and others) is a string, which is passed on unchanged; the arguments and the structured content of
+// a tool are JSON text in bytes. Binary data and states are bytes.
+//
+// Sets of values that MCP may extend are strings with the value of MCP. A union that MCP may extend has a branch `raw`:
+// the JSON object of MCP, for types without a field. Members without a field are in `extra`.
+//
+// Numbers of fields: 1 to 13 and 16 to 99 are members of MCP, 14 is `meta`, 15 is `extra`, and fields between the
+// bridge and a backend or a gRPC client, which MCP does not have, start at 100.
+//
+// A message has at most 64 MiB (16 MiB in the default configuration of the bridge), a request state 32 KiB, and a
+// schema 256 KiB (`limits.schema`).
+
 package mcpbridgev1
 
 import (
@@ -21,27 +36,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CallContext is what a call needs to know of its caller. The bridge fills it in; what it holds is checked where this says
-// so, and otherwise the caller's own word.
+// CallContext describes the caller of a request. The bridge sets `principal`, `headers` and `verified`. The caller sets
+// the other fields, so do not trust them.
 type CallContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The MCP revision the caller speaks, such as "2026-07-28". Checked.
+	// The MCP revision of the caller, such as "2026-07-28".
 	ProtocolVersion string `protobuf:"bytes,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	// The caller's program. Not to be relied on. MCP `clientInfo`.
+	// The client program. MCP `clientInfo`.
 	ClientInfo *Implementation `protobuf:"bytes,2,opt,name=client_info,json=clientInfo,proto3" json:"client_info,omitempty"`
-	// What the caller can do for this call. MCP `clientCapabilities`.
+	// The capabilities of the client for this call. Send only input requests that they include. MCP `clientCapabilities`.
 	ClientCapabilities *ClientCapabilities `protobuf:"bytes,3,opt,name=client_capabilities,json=clientCapabilities,proto3" json:"client_capabilities,omitempty"`
-	// The least severe log messages the caller wants. Unspecified: none. MCP `logLevel`.
+	// The lowest level of log messages to send. LOG_LEVEL_UNSPECIFIED means none. MCP `logLevel`.
 	LogLevel LogLevel `protobuf:"varint,4,opt,name=log_level,json=logLevel,proto3,enum=mcpbridge.v1.LogLevel" json:"log_level,omitempty"`
-	// Whether the caller wants to know the progress.
+	// Whether to send progress.
 	ProgressWanted bool `protobuf:"varint,5,opt,name=progress_wanted,json=progressWanted,proto3" json:"progress_wanted,omitempty"`
-	// MCP `_meta` of the request, as a JSON object, as the caller sent it.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Who the caller is. Checked. Absent: nobody was asked to say.
+	// The authenticated caller. Absent if authentication is not configured.
 	Principal *Principal `protobuf:"bytes,101,opt,name=principal,proto3" json:"principal,omitempty"`
-	// HTTP headers of the request that the bridge is configured to pass on, by lower-case names.
+	// The HTTP headers in `serve.http.passHeaders` of the configuration, by lower-case names.
 	Headers map[string]string `protobuf:"bytes,102,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What the bridge says of the call. A gRPC client cannot set it.
+	// What the bridge verified. It ignores those of gRPC clients.
 	Verified      *VerifiedCaller `protobuf:"bytes,100,opt,name=verified,proto3" json:"verified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,10 +155,10 @@ func (x *CallContext) GetVerified() *VerifiedCaller {
 	return nil
 }
 
-// VerifiedCaller is what only the bridge sets.
+// VerifiedCaller is what the bridge verified. Only the bridge sets it.
 type VerifiedCaller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version of this contract that the bridge was built with: 2. A backend built with another one fails the call.
+	// The contract version of the bridge, currently 2. A backend of another version returns FAILED_PRECONDITION.
 	ContractVersion int32 `protobuf:"varint,1,opt,name=contract_version,json=contractVersion,proto3" json:"contract_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -186,16 +201,16 @@ func (x *VerifiedCaller) GetContractVersion() int32 {
 	return 0
 }
 
-// Principal is a caller that has proved who it is.
+// Principal is an authenticated caller.
 type Principal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, unique for its issuer: the token's `sub`.
+	// The unique name within its issuer: claim `sub` of the token.
 	Subject string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Who vouches for it: the token's `iss`.
+	// The authority that issued the token: claim `iss`.
 	Issuer string `protobuf:"bytes,2,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// What it may do: the token's scopes.
+	// The scopes of the token.
 	Scopes []string `protobuf:"bytes,3,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	// All that was said of it, as a JSON object: the token's claims.
+	// All claims of the token, as a JSON object.
 	Claims        string `protobuf:"bytes,4,opt,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -259,12 +274,12 @@ func (x *Principal) GetClaims() string {
 	return ""
 }
 
-// DiscoverRequest asks what the server is. MCP `server/discover`, since 2026-07-28.
+// DiscoverRequest requests the description of the server. MCP `server/discover`, since 2026-07-28.
 type DiscoverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -314,31 +329,31 @@ func (x *DiscoverRequest) GetExtra() string {
 	return ""
 }
 
-// DiscoverResponse tells what the server is. MCP `DiscoverResult`, since 2026-07-28, and the contents of
-// `InitializeResult` before. It stays the same for as long as the backend is connected.
+// DiscoverResponse describes the server. MCP `DiscoverResult`, since 2026-07-28, and `InitializeResult`. It must not
+// change while the backend is connected.
 type DiscoverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The server's program. MCP `_meta` `io.modelcontextprotocol/serverInfo`.
+	// The server program. MCP `_meta` member `io.modelcontextprotocol/serverInfo`.
 	ServerInfo *Implementation `protobuf:"bytes,1,opt,name=server_info,json=serverInfo,proto3" json:"server_info,omitempty"`
-	// What it can do.
+	// The capabilities of the server. The bridge does not call methods of capabilities that are not set.
 	Capabilities *ServerCapabilities `protobuf:"bytes,2,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// How to use it, for the model.
+	// Instructions for the model.
 	Instructions *string `protobuf:"bytes,3,opt,name=instructions,proto3,oneof" json:"instructions,omitempty"`
-	// The MCP revisions it speaks. A backend leaves it empty: the bridge speaks them all. MCP `supportedVersions`.
+	// The supported MCP revisions. A backend leaves it empty: the bridge supports all revisions. MCP `supportedVersions`.
 	SupportedVersions []string `protobuf:"bytes,4,rep,name=supported_versions,json=supportedVersions,proto3" json:"supported_versions,omitempty"`
-	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
+	// How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-	// `cacheScope`, since 2026-07-28.
+	// Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+	// means "private". MCP `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,6,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// What the backend wants of the bridge.
+	// The limits of the backend, for the bridge.
 	Limits *BackendLimits `protobuf:"bytes,101,opt,name=limits,proto3" json:"limits,omitempty"`
-	// The version of this contract that the backend was built with: 2. A backend that does not set it was built with
-	// version 1, and the bridge refuses it.
+	// The contract version of the backend: 2 for this file. A backend without it has version 1, and the bridge refuses
+	// it.
 	ContractVersion int32 `protobuf:"varint,100,opt,name=contract_version,json=contractVersion,proto3" json:"contract_version,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,10 +459,10 @@ func (x *DiscoverResponse) GetExtra() string {
 	return ""
 }
 
-// BackendLimits is what a backend can take.
+// BackendLimits are the limits of a backend, for the bridge.
 type BackendLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most calls it wants at a time. Further ones wait in the bridge. 0: the bridge's own limit.
+	// The maximum number of concurrent calls. Further calls wait in the bridge. 0 means the limit of the bridge.
 	MaxConcurrentCalls uint32 `protobuf:"varint,1,opt,name=max_concurrent_calls,json=maxConcurrentCalls,proto3" json:"max_concurrent_calls,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -490,14 +505,14 @@ func (x *BackendLimits) GetMaxConcurrentCalls() uint32 {
 	return 0
 }
 
-// ListToolsRequest asks for a page of the tools. MCP `tools/list`, every revision.
+// ListToolsRequest requests a page of the tools. MCP `tools/list`, every revision.
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Where the page starts: the `next_cursor` of the page before. Absent: at the beginning.
+	// The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -554,22 +569,22 @@ func (x *ListToolsRequest) GetExtra() string {
 	return ""
 }
 
-// ListToolsResponse is a page of the tools. MCP `ListToolsResult`, every revision. It is the same for every caller with
-// the same principal and protocol version, in the same order every time.
+// ListToolsResponse is a page of the tools. MCP `ListToolsResult`, every revision. A backend must return the same pages
+// in the same order to all callers with the same principal and protocol version.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tools on this page.
 	Tools []*Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`.
+	// The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`.
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
-	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
+	// How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-	// `cacheScope`, since 2026-07-28.
+	// Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+	// means "private". MCP `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -650,19 +665,21 @@ func (x *ListToolsResponse) GetExtra() string {
 // CallToolRequest calls a tool. MCP `tools/call`, every revision.
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// The tool's name.
+	// The name of the tool.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Its arguments as a JSON object, as the caller sent it. Empty: none. JSON text in UTF-8. bytes, because a string of
-	// 64 KiB costs a Python backend 6 % more; the wire type is the same, so that a copy of this file may declare it string.
+	// The arguments, as a JSON object in UTF-8, unchanged from the client. Empty if absent. The bridge has validated them
+	// against `input_schema`. It is bytes, because a string of 64 KiB costs a Python backend 6 % more. The wire type is
+	// the same: a copy of this file may declare it a string.
 	Arguments []byte `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
-	// The answers to what an earlier round of this call asked, by its keys. Only the answers of the last round: what the
-	// call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
+	// The responses to the input requests of the previous round, by their keys. Earlier responses are not repeated: keep
+	// them in the request state. They are from the client: do not trust them. MCP `inputResponses`, since 2026-07-28.
 	InputResponses map[string]*InputResponse `protobuf:"bytes,4,rep,name=input_responses,json=inputResponses,proto3" json:"input_responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`.
+	// The `request_state` of the previous round. Absent in the first round. The bridge has verified that it is unchanged,
+	// unexpired, and of the same caller, method, name and arguments. MCP `requestState`, since 2026-07-28.
 	RequestState []byte `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -740,10 +757,11 @@ func (x *CallToolRequest) GetExtra() string {
 	return ""
 }
 
-// CallToolResponse is one event of a call. The stream ends with exactly one `result` or `input_required`, or with an error.
+// CallToolResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one `result`
+// or one `input_required`, or with an error.
 type CallToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -834,22 +852,22 @@ type isCallToolResponse_Event interface {
 }
 
 type CallToolResponse_Progress struct {
-	// How far the call has come.
+	// Progress of the call.
 	Progress *Progress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
 }
 
 type CallToolResponse_Log struct {
-	// A line of the call's log.
+	// A log message of the call.
 	Log *LogMessage `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
 }
 
 type CallToolResponse_Result struct {
-	// The call is done: what the tool returned.
+	// The result. It ends the stream.
 	Result *CallToolResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
 type CallToolResponse_InputRequired struct {
-	// The call cannot go on without something from the client.
+	// The call requires input from the client. It ends the stream.
 	InputRequired *InputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
@@ -861,14 +879,14 @@ func (*CallToolResponse_Result) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_InputRequired) isCallToolResponse_Event() {}
 
-// ListResourcesRequest asks for a page of the resources. MCP `resources/list`, every revision.
+// ListResourcesRequest requests a page of the resources. MCP `resources/list`, every revision.
 type ListResourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Where the page starts: the `next_cursor` of the page before. Absent: at the beginning.
+	// The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -925,22 +943,22 @@ func (x *ListResourcesRequest) GetExtra() string {
 	return ""
 }
 
-// ListResourcesResponse is a page of the resources. MCP `ListResourcesResult`, every revision. It is the same for every caller with
-// the same principal and protocol version, in the same order every time.
+// ListResourcesResponse is a page of the resources. MCP `ListResourcesResult`, every revision. A backend must return
+// the same pages in the same order to all callers with the same principal and protocol version.
 type ListResourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resources on this page.
 	Resources []*Resource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
-	// Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`.
+	// The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`.
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
-	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
+	// How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-	// `cacheScope`, since 2026-07-28.
+	// Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+	// means "private". MCP `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1018,14 +1036,15 @@ func (x *ListResourcesResponse) GetExtra() string {
 	return ""
 }
 
-// ListResourceTemplatesRequest asks for a page of the resource templates. MCP `resources/templates/list`, every revision.
+// ListResourceTemplatesRequest requests a page of the resource templates. MCP `resources/templates/list`, every
+// revision.
 type ListResourceTemplatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Where the page starts: the `next_cursor` of the page before. Absent: at the beginning.
+	// The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1082,22 +1101,22 @@ func (x *ListResourceTemplatesRequest) GetExtra() string {
 	return ""
 }
 
-// ListResourceTemplatesResponse is a page of the resource templates. MCP `ListResourceTemplatesResult`, every revision. It is the same for every caller with
-// the same principal and protocol version, in the same order every time.
+// ListResourceTemplatesResponse is a page of the resource templates. MCP `ListResourceTemplatesResult`, every revision.
+// A backend must return the same pages in the same order to all callers with the same principal and protocol version.
 type ListResourceTemplatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resource templates on this page.
 	ResourceTemplates []*ResourceTemplate `protobuf:"bytes,1,rep,name=resource_templates,json=resourceTemplates,proto3" json:"resource_templates,omitempty"`
-	// Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`.
+	// The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`.
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
-	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
+	// How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-	// `cacheScope`, since 2026-07-28.
+	// Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+	// means "private". MCP `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1175,26 +1194,26 @@ func (x *ListResourceTemplatesResponse) GetExtra() string {
 	return ""
 }
 
-// ResourceTemplate describes resources that are alike. MCP `ResourceTemplate`, every revision.
+// ResourceTemplate describes resources by a template of their URIs. MCP `ResourceTemplate`, every revision.
 type ResourceTemplate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Their URIs: a template of RFC 6570. MCP `uriTemplate`.
+	// The URI template, as in RFC 6570. MCP `uriTemplate`.
 	UriTemplate string `protobuf:"bytes,1,opt,name=uri_template,json=uriTemplate,proto3" json:"uri_template,omitempty"`
-	// Their name for programs.
+	// The name for programs.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Their name for people. Since 2025-06-18.
+	// The display name. Since 2025-06-18.
 	Title *string `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// What they are, for the model.
+	// The description, for the model.
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Their media type, if they all have the same. MCP `mimeType`.
+	// The media type, if all resources have the same. MCP `mimeType`.
 	MimeType *string `protobuf:"bytes,5,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	// How to use them.
+	// Hints for their use.
 	Annotations *Annotations `protobuf:"bytes,6,opt,name=annotations,proto3" json:"annotations,omitempty"`
-	// Pictures of them. Since 2025-11-25.
+	// Icons. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,7,rep,name=icons,proto3" json:"icons,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1296,16 +1315,17 @@ func (x *ResourceTemplate) GetExtra() string {
 // ReadResourceRequest reads a resource. MCP `resources/read`, every revision.
 type ReadResourceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// The resource's URI, as the caller sent it.
+	// The URI of the resource, unchanged from the client.
 	Uri string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
-	// The answers to what an earlier round of this call asked, by its keys. Only the answers of the last round: what the
-	// call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
+	// The responses to the input requests of the previous round, by their keys. Earlier responses are not repeated: keep
+	// them in the request state. They are from the client: do not trust them. MCP `inputResponses`, since 2026-07-28.
 	InputResponses map[string]*InputResponse `protobuf:"bytes,3,rep,name=input_responses,json=inputResponses,proto3" json:"input_responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`.
+	// The `request_state` of the previous round. Absent in the first round. The bridge has verified that it is unchanged,
+	// unexpired, and of the same caller, method, name and arguments. MCP `requestState`, since 2026-07-28.
 	RequestState []byte `protobuf:"bytes,4,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1376,20 +1396,20 @@ func (x *ReadResourceRequest) GetExtra() string {
 	return ""
 }
 
-// ReadResourceResult is what a resource holds. MCP `ReadResourceResult`, every revision. A resource that does not exist is
-// NOT_FOUND, never an empty result.
+// ReadResourceResult is the content of a resource. MCP `ReadResourceResult`, every revision. A nonexistent resource is
+// NOT_FOUND, not an empty result.
 type ReadResourceResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it holds: several, if it is a folder.
+	// The content. A directory has several.
 	Contents []*ResourceContents `protobuf:"bytes,1,rep,name=contents,proto3" json:"contents,omitempty"`
-	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
+	// How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-	// `cacheScope`, since 2026-07-28.
+	// Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+	// means "private". MCP `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,3,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1460,10 +1480,11 @@ func (x *ReadResourceResult) GetExtra() string {
 	return ""
 }
 
-// ReadResourceResponse is one event of a call. The stream ends with exactly one `result` or `input_required`, or with an error.
+// ReadResourceResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one
+// `result` or one `input_required`, or with an error.
 type ReadResourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -1554,22 +1575,22 @@ type isReadResourceResponse_Event interface {
 }
 
 type ReadResourceResponse_Progress struct {
-	// How far the call has come.
+	// Progress of the call.
 	Progress *Progress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
 }
 
 type ReadResourceResponse_Log struct {
-	// A line of the call's log.
+	// A log message of the call.
 	Log *LogMessage `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
 }
 
 type ReadResourceResponse_Result struct {
-	// The call is done: what the resource holds.
+	// The result. It ends the stream.
 	Result *ReadResourceResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
 type ReadResourceResponse_InputRequired struct {
-	// The call cannot go on without something from the client.
+	// The call requires input from the client. It ends the stream.
 	InputRequired *InputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
@@ -1581,14 +1602,14 @@ func (*ReadResourceResponse_Result) isReadResourceResponse_Event() {}
 
 func (*ReadResourceResponse_InputRequired) isReadResourceResponse_Event() {}
 
-// ListPromptsRequest asks for a page of the prompts. MCP `prompts/list`, every revision.
+// ListPromptsRequest requests a page of the prompts. MCP `prompts/list`, every revision.
 type ListPromptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Where the page starts: the `next_cursor` of the page before. Absent: at the beginning.
+	// The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT.
 	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1645,22 +1666,22 @@ func (x *ListPromptsRequest) GetExtra() string {
 	return ""
 }
 
-// ListPromptsResponse is a page of the prompts. MCP `ListPromptsResult`, every revision. It is the same for every caller with
-// the same principal and protocol version, in the same order every time.
+// ListPromptsResponse is a page of the prompts. MCP `ListPromptsResult`, every revision. A backend must return the same
+// pages in the same order to all callers with the same principal and protocol version.
 type ListPromptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The prompts on this page.
 	Prompts []*Prompt `protobuf:"bytes,1,rep,name=prompts,proto3" json:"prompts,omitempty"`
-	// Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`.
+	// The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`.
 	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
-	// How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28.
+	// How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28.
 	TtlMs *int64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-	// `cacheScope`, since 2026-07-28.
+	// Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+	// means "private". MCP `cacheScope`, since 2026-07-28.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1738,22 +1759,22 @@ func (x *ListPromptsResponse) GetExtra() string {
 	return ""
 }
 
-// Prompt is a text to be filled in, for people to start from. MCP `Prompt`, every revision.
+// Prompt is a template of messages, which users select. MCP `Prompt`, every revision.
 type Prompt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name for programs.
+	// The name for programs.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its name for people. Since 2025-06-18.
+	// The display name. Since 2025-06-18.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// What it is for.
+	// The description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// What it needs.
+	// The arguments.
 	Arguments []*PromptArgument `protobuf:"bytes,4,rep,name=arguments,proto3" json:"arguments,omitempty"`
-	// Pictures of it. Since 2025-11-25.
+	// Icons. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,5,rep,name=icons,proto3" json:"icons,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1838,18 +1859,18 @@ func (x *Prompt) GetExtra() string {
 	return ""
 }
 
-// PromptArgument is something a prompt needs. MCP `PromptArgument`, every revision.
+// PromptArgument is an argument of a prompt. MCP `PromptArgument`, every revision.
 type PromptArgument struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name for programs.
+	// The name for programs.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its name for people. Since 2025-06-18.
+	// The display name. Since 2025-06-18.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// What it is.
+	// The description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Whether the prompt cannot do without it. Absent means no.
+	// Whether the argument is required. Absent means false.
 	Required *bool `protobuf:"varint,4,opt,name=required,proto3,oneof" json:"required,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1920,21 +1941,22 @@ func (x *PromptArgument) GetExtra() string {
 	return ""
 }
 
-// GetPromptRequest fills in a prompt. MCP `prompts/get`, every revision.
+// GetPromptRequest requests the messages of a prompt. MCP `prompts/get`, every revision.
 type GetPromptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// The prompt's name.
+	// The name of the prompt.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What it needs, by the names of its arguments.
+	// The arguments, by their names.
 	Arguments map[string]string `protobuf:"bytes,3,rep,name=arguments,proto3" json:"arguments,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The answers to what an earlier round of this call asked, by its keys. Only the answers of the last round: what the
-	// call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
+	// The responses to the input requests of the previous round, by their keys. Earlier responses are not repeated: keep
+	// them in the request state. They are from the client: do not trust them. MCP `inputResponses`, since 2026-07-28.
 	InputResponses map[string]*InputResponse `protobuf:"bytes,4,rep,name=input_responses,json=inputResponses,proto3" json:"input_responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`.
+	// The `request_state` of the previous round. Absent in the first round. The bridge has verified that it is unchanged,
+	// unexpired, and of the same caller, method, name and arguments. MCP `requestState`, since 2026-07-28.
 	RequestState []byte `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2012,16 +2034,16 @@ func (x *GetPromptRequest) GetExtra() string {
 	return ""
 }
 
-// GetPromptResult is a prompt that is filled in. MCP `GetPromptResult`, every revision.
+// GetPromptResult is the messages of a prompt. MCP `GetPromptResult`, every revision.
 type GetPromptResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the prompt is for.
+	// The description of the prompt.
 	Description *string `protobuf:"bytes,1,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// The prompt's text.
+	// The messages.
 	Messages []*PromptMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2085,14 +2107,14 @@ func (x *GetPromptResult) GetExtra() string {
 	return ""
 }
 
-// PromptMessage is one turn of a prompt. MCP `PromptMessage`, every revision.
+// PromptMessage is a message of a prompt. MCP `PromptMessage`, every revision.
 type PromptMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The role of the sender: "user" or "assistant". MCP `Role`.
+	// The speaker: "user" or "assistant".
 	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
-	// What is said.
+	// The content.
 	Content *ContentBlock `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2149,10 +2171,11 @@ func (x *PromptMessage) GetExtra() string {
 	return ""
 }
 
-// GetPromptResponse is one event of a call. The stream ends with exactly one `result` or `input_required`, or with an error.
+// GetPromptResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one
+// `result` or one `input_required`, or with an error.
 type GetPromptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -2243,22 +2266,22 @@ type isGetPromptResponse_Event interface {
 }
 
 type GetPromptResponse_Progress struct {
-	// How far the call has come.
+	// Progress of the call.
 	Progress *Progress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
 }
 
 type GetPromptResponse_Log struct {
-	// A line of the call's log.
+	// A log message of the call.
 	Log *LogMessage `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
 }
 
 type GetPromptResponse_Result struct {
-	// The call is done: the prompt.
+	// The result. It ends the stream.
 	Result *GetPromptResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
 type GetPromptResponse_InputRequired struct {
-	// The call cannot go on without something from the client.
+	// The call requires input from the client. It ends the stream.
 	InputRequired *InputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
@@ -2270,18 +2293,18 @@ func (*GetPromptResponse_Result) isGetPromptResponse_Event() {}
 
 func (*GetPromptResponse_InputRequired) isGetPromptResponse_Event() {}
 
-// CompleteRequest asks for values of an argument. MCP `completion/complete`, every revision.
+// CompleteRequest requests completions of an argument. MCP `completion/complete`, every revision.
 type CompleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// Whose argument it is.
+	// The prompt or the resource template of the argument. MCP `ref`.
 	Reference *CompletionReference `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// The argument, as far as it is typed.
+	// The argument to complete.
 	Argument *CompletionArgument `protobuf:"bytes,3,opt,name=argument,proto3" json:"argument,omitempty"`
-	// What is known besides. Since 2025-06-18. MCP `context`.
+	// The other arguments. MCP `context`, since 2025-06-18.
 	ArgumentContext *CompletionContext `protobuf:"bytes,4,opt,name=argument_context,json=argumentContext,proto3" json:"argument_context,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2352,11 +2375,11 @@ func (x *CompleteRequest) GetExtra() string {
 	return ""
 }
 
-// CompletionReference says whose argument is completed. MCP `PromptReference` and `ResourceTemplateReference`, every
-// revision.
+// CompletionReference names a prompt or a resource template. MCP `PromptReference` and `ResourceTemplateReference`,
+// every revision.
 type CompletionReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which kind of thing it is: MCP `type`.
+	// The kind of reference: MCP `type`.
 	//
 	// Types that are valid to be assigned to Reference:
 	//
@@ -2447,7 +2470,7 @@ type CompletionReference_Resource struct {
 }
 
 type CompletionReference_Raw struct {
-	// Any other reference, as a JSON object with `type`.
+	// A reference of another type, as the JSON object of MCP. The bridge reads an object of a type above as that type.
 	Raw string `protobuf:"bytes,3,opt,name=raw,proto3,oneof"`
 }
 
@@ -2460,11 +2483,11 @@ func (*CompletionReference_Raw) isCompletionReference_Reference() {}
 // PromptReference names a prompt. MCP `PromptReference`, every revision.
 type PromptReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The prompt's name.
+	// The name of the prompt.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The prompt's name for people. Since 2025-06-18.
+	// The display name of the prompt. Since 2025-06-18.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2521,13 +2544,13 @@ func (x *PromptReference) GetExtra() string {
 	return ""
 }
 
-// ResourceReference names a resource template. MCP `ResourceTemplateReference` (`ResourceReference` in 2024-11-05 and
-// 2025-03-26), every revision.
+// ResourceReference names a resource template. MCP `ResourceTemplateReference`, every revision; `ResourceReference` in
+// 2024-11-05 and 2025-03-26.
 type ResourceReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The template, or a URI.
+	// The URI template, or a URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2580,11 +2603,11 @@ func (x *ResourceReference) GetExtra() string {
 // CompletionArgument is the argument to complete. MCP `CompleteRequestParams.argument`, every revision.
 type CompletionArgument struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name.
+	// The name of the argument.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What is typed so far.
+	// The text so far.
 	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2641,12 +2664,12 @@ func (x *CompletionArgument) GetExtra() string {
 	return ""
 }
 
-// CompletionContext is what is known besides the argument. MCP `CompleteRequestParams.context`, since 2025-06-18.
+// CompletionContext has the other arguments. MCP `CompleteRequestParams.context`, since 2025-06-18.
 type CompletionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The other arguments, by name.
+	// The values of the other arguments, by name.
 	Arguments map[string]string `protobuf:"bytes,1,rep,name=arguments,proto3" json:"arguments,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2696,14 +2719,14 @@ func (x *CompletionContext) GetExtra() string {
 	return ""
 }
 
-// CompleteResponse proposes values. MCP `CompleteResult`, every revision.
+// CompleteResponse has completions of an argument. MCP `CompleteResult`, every revision.
 type CompleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The proposal.
+	// The completions.
 	Completion *Completion `protobuf:"bytes,1,opt,name=completion,proto3" json:"completion,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2760,16 +2783,16 @@ func (x *CompleteResponse) GetExtra() string {
 	return ""
 }
 
-// Completion are values for an argument. MCP `CompleteResult.completion`, every revision.
+// Completion is a list of values for an argument. MCP `CompleteResult.completion`, every revision.
 type Completion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The values, the best first; at most 100, further ones are cut off.
+	// The values, best first. At most 100; the bridge drops further ones.
 	Values []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
-	// How many there are in all.
+	// The total number of values.
 	Total *int64 `protobuf:"varint,2,opt,name=total,proto3,oneof" json:"total,omitempty"`
-	// Whether there are more than these. MCP `hasMore`.
+	// Whether there are more values than these. MCP `hasMore`.
 	HasMore *bool `protobuf:"varint,3,opt,name=has_more,json=hasMore,proto3,oneof" json:"has_more,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2833,14 +2856,14 @@ func (x *Completion) GetExtra() string {
 	return ""
 }
 
-// ListenRequest asks to be told what changes. MCP `subscriptions/listen`, since 2026-07-28.
+// ListenRequest requests change notifications. MCP `subscriptions/listen`, since 2026-07-28.
 type ListenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls, and how.
+	// The context of the call.
 	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// What to tell.
+	// The requested notifications.
 	Notifications *SubscriptionFilter `protobuf:"bytes,2,opt,name=notifications,proto3" json:"notifications,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2897,7 +2920,7 @@ func (x *ListenRequest) GetExtra() string {
 	return ""
 }
 
-// SubscriptionFilter names changes. MCP `SubscriptionFilter`, since 2026-07-28.
+// SubscriptionFilter selects notifications. MCP `SubscriptionFilter`, since 2026-07-28.
 type SubscriptionFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Changes of the list of tools. MCP `toolsListChanged`.
@@ -2908,9 +2931,9 @@ type SubscriptionFilter struct {
 	ResourcesListChanged *bool `protobuf:"varint,3,opt,name=resources_list_changed,json=resourcesListChanged,proto3,oneof" json:"resources_list_changed,omitempty"`
 	// Changes of the resources with these URIs. MCP `resourceSubscriptions`.
 	ResourceSubscriptions []string `protobuf:"bytes,4,rep,name=resource_subscriptions,json=resourceSubscriptions,proto3" json:"resource_subscriptions,omitempty"`
-	// Visits of web pages that are completed. The bridge wants to know where a client of 2025-11-25 waits for one.
+	// Completed URL elicitations. The bridge requests them for clients of 2025-11-25.
 	ElicitationsCompleted *bool `protobuf:"varint,5,opt,name=elicitations_completed,json=elicitationsCompleted,proto3,oneof" json:"elicitations_completed,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2988,10 +3011,10 @@ func (x *SubscriptionFilter) GetExtra() string {
 	return ""
 }
 
-// ListenResponse is one change. The stream may end with a `result`; if it ends without one that means the same.
+// ListenResponse is a notification. The stream may end with a `result`, or without one.
 type ListenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
+	// The notification.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -3112,37 +3135,37 @@ type isListenResponse_Event interface {
 }
 
 type ListenResponse_Acknowledged struct {
-	// What will be told, once, before anything else: MCP `notifications/subscriptions/acknowledged`.
+	// The notifications that will be sent. The first event. MCP `notifications/subscriptions/acknowledged`.
 	Acknowledged *SubscriptionsAcknowledged `protobuf:"bytes,1,opt,name=acknowledged,proto3,oneof"`
 }
 
 type ListenResponse_ToolsListChanged struct {
-	// The list of tools changed: MCP `notifications/tools/list_changed`.
+	// The list of tools has changed. MCP `notifications/tools/list_changed`.
 	ToolsListChanged *ListChanged `protobuf:"bytes,2,opt,name=tools_list_changed,json=toolsListChanged,proto3,oneof"`
 }
 
 type ListenResponse_PromptsListChanged struct {
-	// The list of prompts changed: MCP `notifications/prompts/list_changed`.
+	// The list of prompts has changed. MCP `notifications/prompts/list_changed`.
 	PromptsListChanged *ListChanged `protobuf:"bytes,3,opt,name=prompts_list_changed,json=promptsListChanged,proto3,oneof"`
 }
 
 type ListenResponse_ResourcesListChanged struct {
-	// The list of resources changed: MCP `notifications/resources/list_changed`.
+	// The list of resources has changed. MCP `notifications/resources/list_changed`.
 	ResourcesListChanged *ListChanged `protobuf:"bytes,4,opt,name=resources_list_changed,json=resourcesListChanged,proto3,oneof"`
 }
 
 type ListenResponse_ResourceUpdated struct {
-	// A resource changed: MCP `notifications/resources/updated`.
+	// A resource has changed. MCP `notifications/resources/updated`.
 	ResourceUpdated *ResourceUpdated `protobuf:"bytes,5,opt,name=resource_updated,json=resourceUpdated,proto3,oneof"`
 }
 
 type ListenResponse_Result struct {
-	// Nothing more will be told.
+	// The end of the stream.
 	Result *ListenResult `protobuf:"bytes,6,opt,name=result,proto3,oneof"`
 }
 
 type ListenResponse_ElicitationCompleted struct {
-	// The user is done with a web page: MCP `notifications/elicitation/complete`.
+	// The user has completed a URL elicitation. MCP `notifications/elicitation/complete`.
 	ElicitationCompleted *ElicitationCompleted `protobuf:"bytes,7,opt,name=elicitation_completed,json=elicitationCompleted,proto3,oneof"`
 }
 
@@ -3160,15 +3183,15 @@ func (*ListenResponse_Result) isListenResponse_Event() {}
 
 func (*ListenResponse_ElicitationCompleted) isListenResponse_Event() {}
 
-// ElicitationCompleted tells that the user is done with a web page that an error -32042 has named. Only the client that got the
-// error is told. MCP `notifications/elicitation/complete`, 2025-11-25 only.
+// ElicitationCompleted notifies that the user has completed the URL elicitation of an error -32042. Only the client
+// that received the error receives it. MCP `notifications/elicitation/complete`, 2025-11-25 only.
 type ElicitationCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The `elicitationId` that the error said.
+	// The `elicitationId` of the error.
 	ElicitationId string `protobuf:"bytes,1,opt,name=elicitation_id,json=elicitationId,proto3" json:"elicitation_id,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3225,12 +3248,12 @@ func (x *ElicitationCompleted) GetExtra() string {
 	return ""
 }
 
-// ListenResult ends a Listen in good order. MCP `SubscriptionsListenResult`, since 2026-07-28.
+// ListenResult ends a Listen call. MCP `SubscriptionsListenResult`, since 2026-07-28.
 type ListenResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3280,15 +3303,15 @@ func (x *ListenResult) GetExtra() string {
 	return ""
 }
 
-// SubscriptionsAcknowledged tells what a Listen will tell. MCP `SubscriptionsAcknowledgedNotificationParams`, since
-// 2026-07-28.
+// SubscriptionsAcknowledged lists the notifications that a Listen call will send. MCP
+// `SubscriptionsAcknowledgedNotificationParams`, since 2026-07-28.
 type SubscriptionsAcknowledged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What of the request will be told.
+	// The supported part of the requested notifications.
 	Notifications *SubscriptionFilter `protobuf:"bytes,1,opt,name=notifications,proto3" json:"notifications,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3345,12 +3368,12 @@ func (x *SubscriptionsAcknowledged) GetExtra() string {
 	return ""
 }
 
-// ListChanged tells that a list changed. MCP `NotificationParams`, every revision.
+// ListChanged notifies that a list has changed. MCP `NotificationParams`, every revision.
 type ListChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3400,14 +3423,14 @@ func (x *ListChanged) GetExtra() string {
 	return ""
 }
 
-// ResourceUpdated tells that a resource changed. MCP `ResourceUpdatedNotificationParams`, every revision.
+// ResourceUpdated notifies that a resource has changed. MCP `ResourceUpdatedNotificationParams`, every revision.
 type ResourceUpdated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its URI, or that of a part of it.
+	// The URI of the resource, or of a part of it.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

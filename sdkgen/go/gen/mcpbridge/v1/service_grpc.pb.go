@@ -4,6 +4,21 @@
 // - protoc             (unknown)
 // source: mcpbridge/v1/service.proto
 
+// The contract between the bridge and its backends, and between gRPC clients and the bridge.
+//
+// Fields have the names and the meaning of members of MCP in snake_case, unless their comment names another. JSON text
+// (schemas, `_meta` and others) is a string, which is passed on unchanged; the arguments and the structured content of
+// a tool are JSON text in bytes. Binary data and states are bytes.
+//
+// Sets of values that MCP may extend are strings with the value of MCP. A union that MCP may extend has a branch `raw`:
+// the JSON object of MCP, for types without a field. Members without a field are in `extra`.
+//
+// Numbers of fields: 1 to 13 and 16 to 99 are members of MCP, 14 is `meta`, 15 is `extra`, and fields between the
+// bridge and a backend or a gRPC client, which MCP does not have, start at 100.
+//
+// A message has at most 64 MiB (16 MiB in the default configuration of the bridge), a request state 32 KiB, and a
+// schema 256 KiB (`limits.schema`).
+
 package mcpbridgev1
 
 import (
@@ -35,32 +50,36 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// McpService is an MCP server, or the client side of one: a backend implements it for the bridge to serve, and the bridge
-// serves it to gRPC clients on top of any MCP server. Every call is complete in itself; all of them may come concurrently.
+// McpService is an MCP server. A backend implements it, and the bridge serves it to MCP clients. The bridge implements
+// it too, for gRPC clients of any MCP server.
 //
-// Errors are gRPC statuses: NOT_FOUND for what does not exist, INVALID_ARGUMENT for what cannot be meant, UNIMPLEMENTED for
-// what the server does not have; any other text is kept from MCP clients unless a JsonRpcError is among the details.
+// Calls are independent of each other, and may be concurrent. If a call is canceled, its stream is canceled.
+//
+// An error is a gRPC status: NOT_FOUND for a nonexistent tool, resource or prompt, INVALID_ARGUMENT for invalid
+// arguments, UNIMPLEMENTED for a missing capability. docs/errors.md has the JSON-RPC error of each code, and the
+// details of a status.
 type McpServiceClient interface {
-	// Discover tells what the server is. MCP `server/discover` and the answer to `initialize`.
+	// Discover returns the name, the version and the capabilities of the server. MCP `server/discover` and `initialize`.
 	Discover(ctx context.Context, in *DiscoverRequest, opts ...grpc.CallOption) (*DiscoverResponse, error)
-	// ListTools tells a page of the tools. MCP `tools/list`.
+	// ListTools returns a page of the tools. MCP `tools/list`.
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
-	// CallTool calls a tool. Cancelling it cancels the call. MCP `tools/call`.
+	// CallTool calls a tool. MCP `tools/call`.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
-	// ListResources tells a page of the resources. MCP `resources/list`.
+	// ListResources returns a page of the resources. MCP `resources/list`.
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
-	// ListResourceTemplates tells a page of the resource templates. MCP `resources/templates/list`.
+	// ListResourceTemplates returns a page of the resource templates. MCP `resources/templates/list`.
 	ListResourceTemplates(ctx context.Context, in *ListResourceTemplatesRequest, opts ...grpc.CallOption) (*ListResourceTemplatesResponse, error)
 	// ReadResource reads a resource. MCP `resources/read`.
 	ReadResource(ctx context.Context, in *ReadResourceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadResourceResponse], error)
-	// ListPrompts tells a page of the prompts. MCP `prompts/list`.
+	// ListPrompts returns a page of the prompts. MCP `prompts/list`.
 	ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error)
-	// GetPrompt fills in a prompt. MCP `prompts/get`.
+	// GetPrompt returns the messages of a prompt. MCP `prompts/get`.
 	GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetPromptResponse], error)
-	// Complete proposes values for an argument. MCP `completion/complete`.
+	// Complete returns completions of an argument. MCP `completion/complete`.
 	Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error)
-	// Listen tells what changes, until it is cancelled. MCP `subscriptions/listen`, and for older revisions
-	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen for all its clients.
+	// Listen streams change notifications until it is canceled. MCP `subscriptions/listen`; before 2026-07-28
+	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
+	// clients.
 	Listen(ctx context.Context, in *ListenRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListenResponse], error)
 }
 
@@ -212,32 +231,36 @@ type McpService_ListenClient = grpc.ServerStreamingClient[ListenResponse]
 // All implementations must embed UnimplementedMcpServiceServer
 // for forward compatibility.
 //
-// McpService is an MCP server, or the client side of one: a backend implements it for the bridge to serve, and the bridge
-// serves it to gRPC clients on top of any MCP server. Every call is complete in itself; all of them may come concurrently.
+// McpService is an MCP server. A backend implements it, and the bridge serves it to MCP clients. The bridge implements
+// it too, for gRPC clients of any MCP server.
 //
-// Errors are gRPC statuses: NOT_FOUND for what does not exist, INVALID_ARGUMENT for what cannot be meant, UNIMPLEMENTED for
-// what the server does not have; any other text is kept from MCP clients unless a JsonRpcError is among the details.
+// Calls are independent of each other, and may be concurrent. If a call is canceled, its stream is canceled.
+//
+// An error is a gRPC status: NOT_FOUND for a nonexistent tool, resource or prompt, INVALID_ARGUMENT for invalid
+// arguments, UNIMPLEMENTED for a missing capability. docs/errors.md has the JSON-RPC error of each code, and the
+// details of a status.
 type McpServiceServer interface {
-	// Discover tells what the server is. MCP `server/discover` and the answer to `initialize`.
+	// Discover returns the name, the version and the capabilities of the server. MCP `server/discover` and `initialize`.
 	Discover(context.Context, *DiscoverRequest) (*DiscoverResponse, error)
-	// ListTools tells a page of the tools. MCP `tools/list`.
+	// ListTools returns a page of the tools. MCP `tools/list`.
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
-	// CallTool calls a tool. Cancelling it cancels the call. MCP `tools/call`.
+	// CallTool calls a tool. MCP `tools/call`.
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
-	// ListResources tells a page of the resources. MCP `resources/list`.
+	// ListResources returns a page of the resources. MCP `resources/list`.
 	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
-	// ListResourceTemplates tells a page of the resource templates. MCP `resources/templates/list`.
+	// ListResourceTemplates returns a page of the resource templates. MCP `resources/templates/list`.
 	ListResourceTemplates(context.Context, *ListResourceTemplatesRequest) (*ListResourceTemplatesResponse, error)
 	// ReadResource reads a resource. MCP `resources/read`.
 	ReadResource(*ReadResourceRequest, grpc.ServerStreamingServer[ReadResourceResponse]) error
-	// ListPrompts tells a page of the prompts. MCP `prompts/list`.
+	// ListPrompts returns a page of the prompts. MCP `prompts/list`.
 	ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error)
-	// GetPrompt fills in a prompt. MCP `prompts/get`.
+	// GetPrompt returns the messages of a prompt. MCP `prompts/get`.
 	GetPrompt(*GetPromptRequest, grpc.ServerStreamingServer[GetPromptResponse]) error
-	// Complete proposes values for an argument. MCP `completion/complete`.
+	// Complete returns completions of an argument. MCP `completion/complete`.
 	Complete(context.Context, *CompleteRequest) (*CompleteResponse, error)
-	// Listen tells what changes, until it is cancelled. MCP `subscriptions/listen`, and for older revisions
-	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen for all its clients.
+	// Listen streams change notifications until it is canceled. MCP `subscriptions/listen`; before 2026-07-28
+	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
+	// clients.
 	Listen(*ListenRequest, grpc.ServerStreamingServer[ListenResponse]) error
 	mustEmbedUnimplementedMcpServiceServer()
 }

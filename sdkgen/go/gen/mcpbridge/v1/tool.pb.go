@@ -21,29 +21,30 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Tool is something a model can have done. MCP `Tool`, every revision.
+// Tool is a tool that a model can call. MCP `Tool`, every revision.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name for programs: 1 to 128 of letters, digits, `_`, `-` and `.`; unique in its server.
+	// The name: 1 to 128 letters, digits, `_`, `-` and `.`; unique in the server.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its name for people. Since 2025-06-18; for 2025-03-26 it becomes `annotations.title`.
+	// The display name. Since 2025-06-18; for 2025-03-26 the bridge converts it to `annotations.title`.
 	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// What it does, for the model.
+	// The description, for the model.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Its arguments: a JSON Schema with `type: object`, of 2020-12 unless `$schema` says otherwise. Empty: any object. MCP
-	// `inputSchema`.
+	// The JSON Schema of the arguments, with `type: object`, of 2020-12 unless `$schema` is set; at most 256 KiB. Empty
+	// means any object. MCP `inputSchema`.
 	InputSchema string `protobuf:"bytes,4,opt,name=input_schema,json=inputSchema,proto3" json:"input_schema,omitempty"`
-	// Its structured result: a JSON Schema. Since 2025-06-18 with `type: object`, since 2026-07-28 any. MCP `outputSchema`.
+	// The JSON Schema of the structured content: with `type: object` since 2025-06-18, any since 2026-07-28. Empty if
+	// absent. MCP `outputSchema`.
 	OutputSchema string `protobuf:"bytes,5,opt,name=output_schema,json=outputSchema,proto3" json:"output_schema,omitempty"`
-	// What to expect of it. Since 2025-03-26.
+	// Hints for its use. Since 2025-03-26.
 	Annotations *ToolAnnotations `protobuf:"bytes,6,opt,name=annotations,proto3" json:"annotations,omitempty"`
-	// Pictures of it. Since 2025-11-25.
+	// Icons. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,7,rep,name=icons,proto3" json:"icons,omitempty"`
-	// How it runs as a task. 2025-11-25 only.
+	// Support for tasks. 2025-11-25 only.
 	Execution *ToolExecution `protobuf:"bytes,8,opt,name=execution,proto3" json:"execution,omitempty"`
-	// MCP `_meta` as a JSON object. Since 2025-06-18.
+	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -149,20 +150,21 @@ func (x *Tool) GetExtra() string {
 	return ""
 }
 
-// ToolAnnotations are hints. Whoever does not trust the server does not trust them. MCP `ToolAnnotations`, since 2025-03-26.
+// ToolAnnotations are hints for the use of a tool. Clients must not trust them unless they trust the server. MCP
+// `ToolAnnotations`, since 2025-03-26.
 type ToolAnnotations struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool's name for people.
+	// The display name.
 	Title *string `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	// It changes nothing. Absent means false. MCP `readOnlyHint`.
+	// The tool has no side effects. Absent means false. MCP `readOnlyHint`.
 	ReadOnlyHint *bool `protobuf:"varint,2,opt,name=read_only_hint,json=readOnlyHint,proto3,oneof" json:"read_only_hint,omitempty"`
-	// It may destroy something. Absent means true. MCP `destructiveHint`.
+	// The tool may destroy something. Absent means true. MCP `destructiveHint`.
 	DestructiveHint *bool `protobuf:"varint,3,opt,name=destructive_hint,json=destructiveHint,proto3,oneof" json:"destructive_hint,omitempty"`
-	// Calling it twice is the same as calling it once. Absent means false. MCP `idempotentHint`.
+	// The tool is idempotent. Absent means false. MCP `idempotentHint`.
 	IdempotentHint *bool `protobuf:"varint,4,opt,name=idempotent_hint,json=idempotentHint,proto3,oneof" json:"idempotent_hint,omitempty"`
-	// It deals with the world outside. Absent means true. MCP `openWorldHint`.
+	// The tool interacts with external systems. Absent means true. MCP `openWorldHint`.
 	OpenWorldHint *bool `protobuf:"varint,5,opt,name=open_world_hint,json=openWorldHint,proto3,oneof" json:"open_world_hint,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -240,12 +242,12 @@ func (x *ToolAnnotations) GetExtra() string {
 	return ""
 }
 
-// ToolExecution says how a tool runs as a task. MCP `ToolExecution`, 2025-11-25 only.
+// ToolExecution is the support of a tool for tasks. MCP `ToolExecution`, 2025-11-25 only.
 type ToolExecution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "forbidden" (the default), "optional" or "required". MCP `taskSupport`.
 	TaskSupport *string `protobuf:"bytes,1,opt,name=task_support,json=taskSupport,proto3,oneof" json:"task_support,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -295,22 +297,23 @@ func (x *ToolExecution) GetExtra() string {
 	return ""
 }
 
-// CallToolResult is what a tool returned. MCP `CallToolResult`, every revision. A tool that failed returns a result with
-// is_error, so that the model can see why; a gRPC error means that the tool was not found or the backend is broken.
+// CallToolResult is the result of a tool. MCP `CallToolResult`, every revision. If the tool itself failed, the result
+// has `is_error`, so that the model reads why. A gRPC error means that there is no such tool, or that the backend
+// failed.
 type CallToolResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it returned, for the model.
+	// The content, for the model.
 	Content []*ContentBlock `protobuf:"bytes,1,rep,name=content,proto3" json:"content,omitempty"`
-	// What it returned, as JSON of its output_schema. For revisions that cannot carry it, it becomes text in `content`
-	// unless there is text already. MCP `structuredContent`: since 2025-06-18 an object, since 2026-07-28 any value. JSON
-	// text in UTF-8. bytes, because a string of 64 KiB costs a Python backend 6 % more; the wire type is the same, so that
-	// a copy of this file may declare it string.
+	// The result as JSON, which conforms to `output_schema`: an object since 2025-06-18, any value since 2026-07-28.
+	// Empty if absent. If `content` has no text, the bridge adds it as text for older revisions. MCP `structuredContent`.
+	// It is bytes, because a string of 64 KiB costs a Python backend 6 % more. The wire type is the same: a copy of this
+	// file may declare it a string.
 	StructuredContent []byte `protobuf:"bytes,2,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
-	// Whether it failed. Absent means no. MCP `isError`.
+	// Whether the tool failed. Absent means false. MCP `isError`.
 	IsError *bool `protobuf:"varint,3,opt,name=is_error,json=isError,proto3,oneof" json:"is_error,omitempty"`
-	// MCP `_meta` as a JSON object.
+	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// Members this contract has no field for, as one JSON object.
+	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,11 +26,14 @@ if _version_not_supported:
 
 
 class McpServiceStub(object):
-    """McpService is an MCP server, or the client side of one: a backend implements it for the bridge to serve, and the bridge
-    serves it to gRPC clients on top of any MCP server. Every call is complete in itself; all of them may come concurrently.
+    """McpService is an MCP server. A backend implements it, and the bridge serves it to MCP clients. The bridge implements
+    it too, for gRPC clients of any MCP server.
 
-    Errors are gRPC statuses: NOT_FOUND for what does not exist, INVALID_ARGUMENT for what cannot be meant, UNIMPLEMENTED for
-    what the server does not have; any other text is kept from MCP clients unless a JsonRpcError is among the details.
+    Calls are independent of each other, and may be concurrent. If a call is canceled, its stream is canceled.
+
+    An error is a gRPC status: NOT_FOUND for a nonexistent tool, resource or prompt, INVALID_ARGUMENT for invalid
+    arguments, UNIMPLEMENTED for a missing capability. docs/errors.md has the JSON-RPC error of each code, and the
+    details of a status.
     """
 
     def __init__(self, channel):
@@ -92,43 +95,46 @@ class McpServiceStub(object):
 
 
 class McpServiceServicer(object):
-    """McpService is an MCP server, or the client side of one: a backend implements it for the bridge to serve, and the bridge
-    serves it to gRPC clients on top of any MCP server. Every call is complete in itself; all of them may come concurrently.
+    """McpService is an MCP server. A backend implements it, and the bridge serves it to MCP clients. The bridge implements
+    it too, for gRPC clients of any MCP server.
 
-    Errors are gRPC statuses: NOT_FOUND for what does not exist, INVALID_ARGUMENT for what cannot be meant, UNIMPLEMENTED for
-    what the server does not have; any other text is kept from MCP clients unless a JsonRpcError is among the details.
+    Calls are independent of each other, and may be concurrent. If a call is canceled, its stream is canceled.
+
+    An error is a gRPC status: NOT_FOUND for a nonexistent tool, resource or prompt, INVALID_ARGUMENT for invalid
+    arguments, UNIMPLEMENTED for a missing capability. docs/errors.md has the JSON-RPC error of each code, and the
+    details of a status.
     """
 
     def Discover(self, request, context):
-        """Discover tells what the server is. MCP `server/discover` and the answer to `initialize`.
+        """Discover returns the name, the version and the capabilities of the server. MCP `server/discover` and `initialize`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTools(self, request, context):
-        """ListTools tells a page of the tools. MCP `tools/list`.
+        """ListTools returns a page of the tools. MCP `tools/list`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CallTool(self, request, context):
-        """CallTool calls a tool. Cancelling it cancels the call. MCP `tools/call`.
+        """CallTool calls a tool. MCP `tools/call`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListResources(self, request, context):
-        """ListResources tells a page of the resources. MCP `resources/list`.
+        """ListResources returns a page of the resources. MCP `resources/list`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListResourceTemplates(self, request, context):
-        """ListResourceTemplates tells a page of the resource templates. MCP `resources/templates/list`.
+        """ListResourceTemplates returns a page of the resource templates. MCP `resources/templates/list`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,29 +148,30 @@ class McpServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListPrompts(self, request, context):
-        """ListPrompts tells a page of the prompts. MCP `prompts/list`.
+        """ListPrompts returns a page of the prompts. MCP `prompts/list`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPrompt(self, request, context):
-        """GetPrompt fills in a prompt. MCP `prompts/get`.
+        """GetPrompt returns the messages of a prompt. MCP `prompts/get`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Complete(self, request, context):
-        """Complete proposes values for an argument. MCP `completion/complete`.
+        """Complete returns completions of an argument. MCP `completion/complete`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Listen(self, request, context):
-        """Listen tells what changes, until it is cancelled. MCP `subscriptions/listen`, and for older revisions
-        `resources/subscribe` and the list_changed notifications. The bridge makes one Listen for all its clients.
+        """Listen streams change notifications until it is canceled. MCP `subscriptions/listen`; before 2026-07-28
+        `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
+        clients.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -232,11 +239,14 @@ def add_McpServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class McpService(object):
-    """McpService is an MCP server, or the client side of one: a backend implements it for the bridge to serve, and the bridge
-    serves it to gRPC clients on top of any MCP server. Every call is complete in itself; all of them may come concurrently.
+    """McpService is an MCP server. A backend implements it, and the bridge serves it to MCP clients. The bridge implements
+    it too, for gRPC clients of any MCP server.
 
-    Errors are gRPC statuses: NOT_FOUND for what does not exist, INVALID_ARGUMENT for what cannot be meant, UNIMPLEMENTED for
-    what the server does not have; any other text is kept from MCP clients unless a JsonRpcError is among the details.
+    Calls are independent of each other, and may be concurrent. If a call is canceled, its stream is canceled.
+
+    An error is a gRPC status: NOT_FOUND for a nonexistent tool, resource or prompt, INVALID_ARGUMENT for invalid
+    arguments, UNIMPLEMENTED for a missing capability. docs/errors.md has the JSON-RPC error of each code, and the
+    details of a status.
     """
 
     @staticmethod

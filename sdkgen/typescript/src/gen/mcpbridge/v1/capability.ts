@@ -7,41 +7,41 @@
 /* eslint-disable */
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 
-/** Capability is something a peer can do and has no settings of: MCP `{}`. */
+/** Capability is a capability without settings: MCP `{}`. */
 export interface Capability {
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ClientCapabilities are what a client can do for a server. MCP `ClientCapabilities`: fixed by `initialize` up to
- * 2025-11-25, said with every request since 2026-07-28. What is not set, the client cannot do.
+ * ClientCapabilities are the capabilities of a client. MCP `ClientCapabilities`: of `initialize` up to 2025-11-25, of
+ * every request since 2026-07-28. An unset field is an unsupported capability.
  */
 export interface ClientCapabilities {
-  /** The client shows questions to its user. Since 2025-06-18. */
+  /** The client asks its user. Since 2025-06-18. */
   elicitation?:
     | ElicitationCapability
     | undefined;
-  /** The client lets its model answer. Deprecated by 2026-07-28, which still has it. */
+  /** The client lets servers use its model. Deprecated in 2026-07-28. */
   sampling?:
     | SamplingCapability
     | undefined;
-  /** The client tells which folders it works in. Deprecated by 2026-07-28, which still has it. */
+  /** The client has root directories. Deprecated in 2026-07-28. */
   roots?:
     | RootsCapability
     | undefined;
-  /** MCP's experimental tasks of 2025-11-25, as a JSON object. */
+  /** The experimental tasks of 2025-11-25, as a JSON object. Empty if absent. */
   tasks: string;
-  /** Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before. */
+  /** Settings by extension id, as a JSON object. Empty if absent. In the specification since 2026-07-28. */
   extensions: string;
-  /** Things that are not part of MCP, as a JSON object. */
+  /** Capabilities outside of MCP, as a JSON object. Empty if absent. */
   experimental: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ElicitationCapability says how a client can ask its user. Neither mode set means form. MCP
+ * ElicitationCapability is how a client asks its user. If neither field is set, `form` is supported. MCP
  * `ClientCapabilities.elicitation`, since 2025-06-18.
  */
 export interface ElicitationCapability {
@@ -53,37 +53,37 @@ export interface ElicitationCapability {
   url?:
     | Capability
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** SamplingCapability says what a client's model can do. MCP `ClientCapabilities.sampling`, every revision. */
+/** SamplingCapability is what the model of a client supports. MCP `ClientCapabilities.sampling`, every revision. */
 export interface SamplingCapability {
-  /** `includeContext` may be other than "none". Since 2025-11-25. */
+  /** `includeContext` other than "none". Since 2025-11-25. */
   context?:
     | Capability
     | undefined;
-  /** `tools` and `toolChoice` may be sent. Since 2025-11-25. */
+  /** `tools` and `toolChoice`. Since 2025-11-25. */
   tools?:
     | Capability
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** RootsCapability says that a client tells its roots. MCP `ClientCapabilities.roots`, every revision. */
+/** RootsCapability is support for root directories. MCP `ClientCapabilities.roots`, every revision. */
 export interface RootsCapability {
-  /** The client says when its roots change. MCP `listChanged`, up to 2025-11-25. */
+  /** Whether the client notifies when the root directories change. MCP `listChanged`, up to 2025-11-25. */
   listChanged?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ServerCapabilities are what a server can do. MCP `ServerCapabilities`, every revision. Requests for what is not set are
- * answered with "method not found".
+ * ServerCapabilities are the capabilities of a server. MCP `ServerCapabilities`, every revision. Requests for unset
+ * capabilities are UNIMPLEMENTED.
  */
 export interface ServerCapabilities {
   /** The server has tools. */
@@ -102,51 +102,51 @@ export interface ServerCapabilities {
   completions?:
     | Capability
     | undefined;
-  /** The server sends log messages. Deprecated by 2026-07-28, which still has it. */
+  /** The server sends log messages. Deprecated in 2026-07-28. */
   logging?:
     | Capability
     | undefined;
-  /** MCP's experimental tasks of 2025-11-25, as a JSON object. */
+  /** The experimental tasks of 2025-11-25, as a JSON object. Empty if absent. */
   tasks: string;
-  /** Settings by extension id, as a JSON object. In the schema since 2026-07-28, in use before. */
+  /** Settings by extension id, as a JSON object. Empty if absent. In the specification since 2026-07-28. */
   extensions: string;
-  /** Things that are not part of MCP, as a JSON object. */
+  /** Capabilities outside of MCP, as a JSON object. Empty if absent. */
   experimental: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ToolsCapability says how a server has tools. MCP `ServerCapabilities.tools`, every revision. */
+/** ToolsCapability describes the tools of a server. MCP `ServerCapabilities.tools`, every revision. */
 export interface ToolsCapability {
-  /** Listeners are told when the list changes. MCP `listChanged`. */
+  /** Whether the server notifies when the list changes. MCP `listChanged`. */
   listChanged?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ResourcesCapability says how a server has resources. MCP `ServerCapabilities.resources`, every revision. */
+/** ResourcesCapability describes the resources of a server. MCP `ServerCapabilities.resources`, every revision. */
 export interface ResourcesCapability {
-  /** Listeners are told when a resource they name changes. */
+  /** Whether clients can subscribe to changes of a resource. */
   subscribe?:
     | boolean
     | undefined;
-  /** Listeners are told when the list changes. MCP `listChanged`. */
+  /** Whether the server notifies when the list changes. MCP `listChanged`. */
   listChanged?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** PromptsCapability says how a server has prompts. MCP `ServerCapabilities.prompts`, every revision. */
+/** PromptsCapability describes the prompts of a server. MCP `ServerCapabilities.prompts`, every revision. */
 export interface PromptsCapability {
-  /** Listeners are told when the list changes. MCP `listChanged`. */
+  /** Whether the server notifies when the list changes. MCP `listChanged`. */
   listChanged?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 

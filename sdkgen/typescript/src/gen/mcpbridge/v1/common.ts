@@ -9,81 +9,81 @@ import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 
 /** LogLevel is a severity of RFC 5424, in ascending order. MCP `LoggingLevel`, every revision. */
 export enum LogLevel {
-  /** UNSPECIFIED - Not said. In a CallContext: the caller wants no log messages. */
+  /** UNSPECIFIED - Not set. In a CallContext, the caller requests no log messages. */
   UNSPECIFIED = 0,
   /** DEBUG - Details for developers: `debug`. */
   DEBUG = 1,
-  /** INFO - Ordinary events: `info`. */
+  /** INFO - Normal events: `info`. */
   INFO = 2,
-  /** NOTICE - Ordinary but significant events: `notice`. */
+  /** NOTICE - Normal but significant events: `notice`. */
   NOTICE = 3,
-  /** WARNING - Something looks wrong: `warning`. */
+  /** WARNING - Warnings: `warning`. */
   WARNING = 4,
-  /** ERROR - Something went wrong: `error`. */
+  /** ERROR - Errors: `error`. */
   ERROR = 5,
   /** CRITICAL - A component fails: `critical`. */
   CRITICAL = 6,
-  /** ALERT - Somebody must act at once: `alert`. */
+  /** ALERT - Immediate action is required: `alert`. */
   ALERT = 7,
   /** EMERGENCY - The system is unusable: `emergency`. */
   EMERGENCY = 8,
 }
 
-/** Icon is an image that stands for something in a user interface. MCP `Icon`, since 2025-11-25. */
+/** Icon is an image for a user interface. MCP `Icon`, since 2025-11-25. */
 export interface Icon {
-  /** Where the image is: an `https:` or `data:` URI. Consumers treat it as untrusted. */
+  /** The `https:` or `data:` URI of the image. Clients must not trust it. */
   src: string;
-  /** The image's media type, where it differs from what the server of `src` says. MCP `mimeType`. */
+  /** The media type, if it differs from that in the response for `src`. MCP `mimeType`. */
   mimeType?:
     | string
     | undefined;
-  /** The sizes the image is good for, each "WIDTHxHEIGHT" in pixels, or "any". */
+  /** The sizes that the image fits, in pixels: "WIDTHxHEIGHT" or "any". */
   sizes: string[];
-  /** The background it is made for: "light" or "dark". */
+  /** The background that the image fits: "light" or "dark". */
   theme?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** Implementation names a program that speaks MCP. MCP `Implementation`, every revision. */
+/** Implementation is the name and version of a client or a server. MCP `Implementation`, every revision. */
 export interface Implementation {
-  /** The program's name for programs. */
+  /** The name for programs. */
   name: string;
-  /** The program's name for people. Since 2025-06-18. */
+  /** The display name. Since 2025-06-18. */
   title?:
     | string
     | undefined;
-  /** The program's version, in any form. */
+  /** The version, in any format. */
   version: string;
-  /** What the program is for, in a sentence. Since 2025-11-25. */
+  /** The description. Since 2025-11-25. */
   description?:
     | string
     | undefined;
-  /** Where to read about the program. MCP `websiteUrl`, since 2025-11-25. */
+  /** The URL of its website. MCP `websiteUrl`, since 2025-11-25. */
   websiteUrl?:
     | string
     | undefined;
-  /** Pictures of the program. Since 2025-11-25. */
+  /** Icons. Since 2025-11-25. */
   icons: Icon[];
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** Annotations tell a client how to use or show something. MCP `Annotations`, every revision. */
+/** Annotations are hints for the use of content. MCP `Annotations`, every revision. */
 export interface Annotations {
-  /** The roles for which it is meant: "user", "assistant". Empty: for everybody. MCP `Role`. */
+  /** The intended audience: "user", "assistant", or both. Empty means everybody. */
   audience: string[];
-  /** How much it matters, from 0 (not at all) to 1 (as good as required). */
+  /** The importance, from 0 (optional) to 1 (effectively required). */
   priority?:
     | number
     | undefined;
-  /** When it was last changed, in ISO 8601. MCP `lastModified`, since 2025-06-18. */
+  /** The time of the last change, as ISO 8601. MCP `lastModified`, since 2025-06-18. */
   lastModified?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
@@ -91,185 +91,188 @@ export interface Annotations {
 export interface TextContent {
   /** The text. */
   text: string;
-  /** How to use it. */
+  /** Hints for its use. */
   annotations?:
     | Annotations
     | undefined;
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /** ImageContent is an image. MCP `ImageContent`, every revision. */
 export interface ImageContent {
-  /** The image's bytes. Base64 in MCP. */
+  /** The bytes of the image. Base64 in MCP. */
   data: Uint8Array;
-  /** The image's media type, such as "image/png". MCP `mimeType`. */
+  /** The media type, such as "image/png". MCP `mimeType`. */
   mimeType: string;
-  /** How to use it. */
+  /** Hints for its use. */
   annotations?:
     | Annotations
     | undefined;
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** AudioContent is a piece of sound. MCP `AudioContent`, since 2025-03-26; for 2024-11-05 it becomes an embedded resource. */
-export interface AudioContent {
-  /** The sound's bytes. Base64 in MCP. */
-  data: Uint8Array;
-  /** The sound's media type, such as "audio/wav". MCP `mimeType`. */
-  mimeType: string;
-  /** How to use it. */
-  annotations?:
-    | Annotations
-    | undefined;
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** EmbeddedResource is the contents of a resource, in place. MCP `EmbeddedResource`, every revision. */
-export interface EmbeddedResource {
-  /** The contents. */
-  resource?:
-    | ResourceContents
-    | undefined;
-  /** How to use them. */
-  annotations?:
-    | Annotations
-    | undefined;
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** ToolUseContent is the model's wish to have a tool called. MCP `ToolUseContent`, since 2025-11-25, in sampling only. */
-export interface ToolUseContent {
-  /** Names this wish, so that the ToolResultContent that answers it can say so. */
-  id: string;
-  /** The tool's name. */
-  name: string;
-  /** The tool's arguments as a JSON object. */
-  input: string;
-  /** MCP `_meta` as a JSON object. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** ToolResultContent answers a ToolUseContent. MCP `ToolResultContent`, since 2025-11-25, in sampling only. */
-export interface ToolResultContent {
-  /** The `id` of the ToolUseContent. MCP `toolUseId`. */
-  toolUseId: string;
-  /** What the tool returned. */
-  content: ContentBlock[];
-  /** What the tool returned, as JSON. MCP `structuredContent`: an object in 2025-11-25, any value since 2026-07-28. */
-  structuredContent: string;
-  /** Whether the tool failed. Absent means no. MCP `isError`. */
-  isError?:
-    | boolean
-    | undefined;
-  /** MCP `_meta` as a JSON object. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ContentBlock is one piece of what a tool, a prompt, a person or a model says. MCP `ContentBlock` and
- * `SamplingMessageContentBlock`, every revision.
+ * AudioContent is audio. MCP `AudioContent`, since 2025-03-26; for 2024-11-05 the bridge converts it to an embedded
+ * resource.
+ */
+export interface AudioContent {
+  /** The bytes of the audio. Base64 in MCP. */
+  data: Uint8Array;
+  /** The media type, such as "audio/wav". MCP `mimeType`. */
+  mimeType: string;
+  /** Hints for its use. */
+  annotations?:
+    | Annotations
+    | undefined;
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** EmbeddedResource is the content of a resource. MCP `EmbeddedResource`, every revision. */
+export interface EmbeddedResource {
+  /** The content. */
+  resource?:
+    | ResourceContents
+    | undefined;
+  /** Hints for its use. */
+  annotations?:
+    | Annotations
+    | undefined;
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** ToolUseContent is a tool call by a model. MCP `ToolUseContent`, since 2025-11-25, in sampling only. */
+export interface ToolUseContent {
+  /** The id of the tool call, to which a ToolResultContent refers. */
+  id: string;
+  /** The name of the tool. */
+  name: string;
+  /** The arguments, as a JSON object. Empty means `{}`. */
+  input: string;
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** ToolResultContent is the result of a ToolUseContent. MCP `ToolResultContent`, since 2025-11-25, in sampling only. */
+export interface ToolResultContent {
+  /** The `id` of the ToolUseContent. MCP `toolUseId`. */
+  toolUseId: string;
+  /** The content. */
+  content: ContentBlock[];
+  /** The structured content, as JSON: an object in 2025-11-25, any value since 2026-07-28. MCP `structuredContent`. */
+  structuredContent: string;
+  /** Whether the tool failed. Absent means false. MCP `isError`. */
+  isError?:
+    | boolean
+    | undefined;
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/**
+ * ContentBlock is a part of the content of a result or a message. MCP `ContentBlock` and `SamplingMessageContentBlock`,
+ * every revision.
  */
 export interface ContentBlock {
-  /** Which kind of content it is: MCP `type`. */
+  /** The kind of content: MCP `type`. */
   block?:
     | //
-    /** `text`. */
+    /** Text: `text`. */
     { $case: "text"; value: TextContent }
     | //
-    /** `image`. */
+    /** An image: `image`. */
     { $case: "image"; value: ImageContent }
     | //
-    /** `audio`, since 2025-03-26. */
+    /** Audio: `audio`, since 2025-03-26. */
     { $case: "audio"; value: AudioContent }
     | //
-    /** `resource`. */
+    /** An embedded resource: `resource`. */
     { $case: "resource"; value: EmbeddedResource }
     | //
-    /** `resource_link`, since 2025-06-18; for older revisions it becomes text. */
+    /** A link to a resource: `resource_link`, since 2025-06-18; for older revisions the bridge converts it to text. */
     { $case: "resourceLink"; value: Resource }
     | //
-    /** `tool_use`, since 2025-11-25, in sampling only. */
+    /** A tool call: `tool_use`, since 2025-11-25, in sampling only. */
     { $case: "toolUse"; value: ToolUseContent }
     | //
-    /** `tool_result`, since 2025-11-25, in sampling only. */
+    /** The result of a tool call: `tool_result`, since 2025-11-25, in sampling only. */
     { $case: "toolResult"; value: ToolResultContent }
     | //
     /**
-     * Content of any other type, as a JSON object with `type`. The bridge reads the types above as those. Clients of
-     * 2025-11-25 and before receive its JSON as text.
+     * Content of another type, as the JSON object of MCP. The bridge reads an object of a type above as that type.
+     * Clients before 2026-07-28 receive its JSON as text.
      */
     { $case: "raw"; value: string }
     | undefined;
 }
 
 /**
- * Progress tells how far a call has come. MCP `notifications/progress`, every revision. The bridge adds the caller's
- * token, drops what does not increase, and sends nothing after the result.
+ * Progress reports the progress of a call. MCP `notifications/progress`, every revision. The bridge adds the progress
+ * token of the caller, and drops progress that does not increase.
  */
 export interface Progress {
-  /** How much is done, in any unit. It must increase from one Progress of a call to the next. */
+  /** The progress so far, in any unit. It must increase. */
   progress: number;
-  /** How much there is to do, in the same unit, where it is known. */
+  /** The total in the same unit, if known. */
   total?:
     | number
     | undefined;
-  /** What is being done, for people. Since 2025-03-26. */
+  /** A description of the current step. Since 2025-03-26. */
   message?:
     | string
     | undefined;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * LogMessage is a line of a call's log that the caller may see. MCP `notifications/message`, every revision. The bridge
- * drops what is below the caller's level. It must hold no secrets.
+ * LogMessage is a log message of a call, for the caller. MCP `notifications/message`, every revision. The bridge drops
+ * messages below the requested level. It must not contain secrets.
  */
 export interface LogMessage {
-  /** How severe it is. */
+  /** The severity. */
   level: LogLevel;
-  /** Which part of the backend says it. */
+  /** The name of the logger. */
   logger?:
     | string
     | undefined;
-  /** What is said: any JSON value, often a string or an object. */
+  /** The message: any JSON value, often a string or an object. Empty means `null`. */
   data: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ResourceContents is what a resource, or a part of it, holds. MCP `TextResourceContents` and `BlobResourceContents`,
- * every revision.
+ * ResourceContents is the content of a resource or a part of one. MCP `TextResourceContents` and
+ * `BlobResourceContents`, every revision.
  */
 export interface ResourceContents {
-  /** The URI of what is held. */
+  /** The URI of the resource or the part. */
   uri: string;
-  /** Its media type. MCP `mimeType`. */
+  /** The media type. MCP `mimeType`. */
   mimeType?:
     | string
     | undefined;
-  /** What is held. */
+  /** The content. */
   body?:
     | //
     /** Text. */
@@ -278,43 +281,43 @@ export interface ResourceContents {
     /** Bytes. Base64 in MCP. */
     { $case: "blob"; value: Uint8Array }
     | undefined;
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** Resource is something a server can be asked to read. MCP `Resource` and `ResourceLink`, every revision. */
+/** Resource is a resource that clients can read. MCP `Resource` and `ResourceLink`, every revision. */
 export interface Resource {
-  /** The URI to read it by. */
+  /** The URI. */
   uri: string;
-  /** Its name for programs. */
+  /** The name for programs. */
   name: string;
-  /** Its name for people. Since 2025-06-18. */
+  /** The display name. Since 2025-06-18. */
   title?:
     | string
     | undefined;
-  /** What it is, for the model. */
+  /** The description, for the model. */
   description?:
     | string
     | undefined;
-  /** Its media type. MCP `mimeType`. */
+  /** The media type. MCP `mimeType`. */
   mimeType?:
     | string
     | undefined;
-  /** How to use it. */
+  /** Hints for its use. */
   annotations?:
     | Annotations
     | undefined;
-  /** Its size in bytes, before any encoding. */
+  /** The size in bytes, before any encoding. */
   size?:
     | number
     | undefined;
-  /** Pictures of it. Since 2025-11-25. */
+  /** Icons. Since 2025-11-25. */
   icons: Icon[];
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 

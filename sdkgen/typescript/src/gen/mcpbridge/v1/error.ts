@@ -8,42 +8,42 @@
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 
 /**
- * JsonRpcError is the JSON-RPC error to answer with, exactly. A backend adds it to the details of its gRPC status; without
- * it the bridge answers by the table of docs/errors.md.
+ * JsonRpcError is an exact JSON-RPC error. A backend adds it to the details of its gRPC status, and the client receives
+ * it. Without it, the code depends on the status: docs/errors.md.
  */
 export interface JsonRpcError {
-  /** The JSON-RPC error code. */
+  /** The error code. */
   code: number;
-  /** What went wrong, for people. Empty: the status's message. */
+  /** The error message. If empty, the message of the status. */
   message?:
     | string
     | undefined;
-  /** More about it, as JSON. */
+  /** The `data` of the error, as JSON. Empty if absent. */
   data: string;
 }
 
 /**
- * CallFailure tells what became of a call that has no answer. The bridge adds it to the details of a gRPC status, and says
- * the same in the `data` of a JSON-RPC error.
+ * CallFailure is the outcome of a call without a result. The bridge adds it to the details of the gRPC status; the
+ * `data` of the JSON-RPC error has the same members.
  */
 export interface CallFailure {
   /** Whether the call was executed. */
   outcome: CallFailure_Outcome;
-  /** Why it has no answer: a name in capitals, such as BACKEND_CRASHED. */
+  /** The reason, such as `BACKEND_CRASHED`: docs/errors.md has the list. */
   reason: string;
-  /** When to try again, in milliseconds from now. */
+  /** The time until a retry can succeed, in milliseconds. Absent if unknown. */
   retryAfterMs?: number | undefined;
 }
 
-/** Outcome says whether the call was executed. */
+/** Outcome is whether a call was executed. */
 export enum CallFailure_Outcome {
-  /** UNSPECIFIED - Not said. */
+  /** UNSPECIFIED - Not set. */
   UNSPECIFIED = 0,
-  /** NOT_EXECUTED - The backend never saw it: it can be made again. */
+  /** NOT_EXECUTED - The backend did not receive the call: it is safe to retry. */
   NOT_EXECUTED = 1,
-  /** UNKNOWN - The backend may have executed it, wholly, in part, or not at all. */
+  /** UNKNOWN - The backend may have executed the call completely, in part, or not at all. */
   UNKNOWN = 2,
-  /** EXECUTED - The backend executed it, and its answer was lost. */
+  /** EXECUTED - The backend executed the call, and its response was lost. */
   EXECUTED = 3,
 }
 

@@ -10,298 +10,312 @@ import { ContentBlock } from "./common.js";
 import { Tool } from "./tool.js";
 
 /**
- * InputRequired ends a call that cannot go on without something from the client. The caller gets the answers and makes
- * the same call again with them and with the state. MCP `InputRequiredResult`, since 2026-07-28; for older revisions the
- * bridge asks by `elicitation/create`, `sampling/createMessage` and `roots/list` and makes the call again itself, at most
- * 10 times.
+ * InputRequired ends a call that requires input from the client. The caller makes the call again, with the responses
+ * and the state. MCP `InputRequiredResult`, since 2026-07-28. For older revisions the bridge sends
+ * `elicitation/create`, `sampling/createMessage` and `roots/list`, and makes the call again itself, at most 10 times.
  */
 export interface InputRequired {
-  /** What the client is asked, in this order. The keys are unique. MCP `inputRequests`, an object by key. */
+  /** The input requests, in the order in which to process them. MCP `inputRequests`. */
   inputRequests: InputRequest[];
   /**
-   * What the backend wants back with the answers, at most 32 KiB. The client cannot read it or change it: the bridge
-   * seals it. It comes back only to the same caller, tool and arguments. MCP `requestState`.
+   * The state of the call, which the next round receives; at most 32 KiB. The bridge encrypts it: the client can
+   * neither read nor change it. MCP `requestState`.
    */
   requestState?:
     | Uint8Array
     | undefined;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** InputRequest is one thing that is asked of the client. MCP `InputRequest`, since 2026-07-28. */
+/** InputRequest is a request for input from the client. MCP `InputRequest`, since 2026-07-28. */
 export interface InputRequest {
-  /** The key of the response in `input_responses`. The backend chooses it; it stays the same from round to round. */
+  /**
+   * The key of the request, unique in its InputRequired and the same in every round. The key of the member of MCP
+   * `inputRequests`.
+   */
   key: string;
-  /** What is asked: MCP `method` and `params`. */
+  /** The request: MCP `method` and `params`. */
   request?:
     | //
-    /** Ask the user: `elicitation/create`. Only if the caller's capabilities have `elicitation`. */
+    /** A question to the user: `elicitation/create`. Only if the capabilities of the caller include `elicitation`. */
     { $case: "elicit"; value: ElicitRequest }
     | //
-    /** Ask the model: `sampling/createMessage`. Only if the caller's capabilities have `sampling`. */
+    /** A request to the model: `sampling/createMessage`. Only if the capabilities of the caller include `sampling`. */
     { $case: "createMessage"; value: CreateMessageRequest }
     | //
-    /** Ask for the client's folders: `roots/list`. Only if the caller's capabilities have `roots`. */
+    /** A request for the root directories: `roots/list`. Only if the capabilities of the caller include `roots`. */
     { $case: "listRoots"; value: ListRootsRequest }
     | //
     /**
-     * Any other request, as a JSON object with `method` and `params`. The bridge reads the methods above as those. Clients
-     * of 2025-11-25 and before do not receive it: the response is an InputError with REASON_UNSUPPORTED.
+     * Another request, as a JSON object with `method` and `params`. The bridge reads the methods above as those.
+     * Clients before 2026-07-28 do not receive it: the response is an error with REASON_UNSUPPORTED.
      */
     { $case: "raw"; value: string }
     | undefined;
 }
 
-/** InputResponse is the client's answer to one InputRequest. MCP `InputResponse`, since 2026-07-28. */
+/** InputResponse is the response of the client to an InputRequest. MCP `InputResponse`, since 2026-07-28. */
 export interface InputResponse {
-  /** The answer: of the kind that was asked for, or an error. */
+  /** The response, of the kind that was requested, or an error. */
   response?:
     | //
-    /** The user's answer. */
+    /** The answer of the user. */
     { $case: "elicit"; value: ElicitResult }
     | //
-    /** The model's answer. */
+    /** The message of the model. */
     { $case: "createMessage"; value: CreateMessageResult }
     | //
-    /** The client's folders. */
+    /** The root directories. */
     { $case: "listRoots"; value: ListRootsResult }
     | //
-    /** There is no answer. Older revisions only: since 2026-07-28 a client that cannot answer does not call again. */
+    /** An error. Only for revisions before 2026-07-28: newer clients do not make the call again. */
     { $case: "error"; value: InputError }
     | //
-    /** Any other response, as a JSON object. */
+    /** Another response, as a JSON object. */
     { $case: "raw"; value: string }
     | undefined;
 }
 
-/** InputError tells why an InputRequest has no answer. */
+/** InputError is the reason why an InputRequest has no response. */
 export interface InputError {
-  /** The kind of failure. */
+  /** The kind of error. */
   reason: InputError_Reason;
-  /** The JSON-RPC error code, if the client answered with an error. */
+  /** The code of the JSON-RPC error, if there is one. */
   code?:
     | number
     | undefined;
-  /** What happened, for people. */
+  /** The error message. */
   message: string;
-  /** The JSON-RPC error's data, as JSON. */
+  /** The `data` of the JSON-RPC error, as JSON. Empty if absent. */
   data: string;
 }
 
-/** Reason is the kind of failure. */
+/** Reason is the kind of error. */
 export enum InputError_Reason {
-  /** UNSPECIFIED - Not said. */
+  /** UNSPECIFIED - Not set. */
   UNSPECIFIED = 0,
-  /** UNSUPPORTED - The client's capabilities do not have what was asked for; it was not asked. */
+  /** UNSUPPORTED - The client does not have the capability. The bridge did not send the request. */
   UNSUPPORTED = 1,
-  /** NO_ANSWER - The client did not answer in time. */
+  /** NO_ANSWER - The client did not respond in time. */
   NO_ANSWER = 2,
-  /** REFUSED - The client answered with a JSON-RPC error; -1 means that its user refused. */
+  /** REFUSED - The client responded with a JSON-RPC error. Code -1 means that the user refused. */
   REFUSED = 3,
 }
 
-/** ElicitRequest asks the client's user. MCP `ElicitRequestParams`, since 2025-06-18. */
+/** ElicitRequest asks the user. MCP `ElicitRequestParams`, since 2025-06-18. */
 export interface ElicitRequest {
-  /** How the user is asked: MCP `mode`. */
+  /** The kind of question: MCP `mode`. */
   mode?:
     | //
-    /** By a form. Never for secrets. */
+    /** A form. Not for secrets. */
     { $case: "form"; value: ElicitForm }
     | //
-    /** By a web page. Since 2025-11-25. */
+    /** A web page. Since 2025-11-25. */
     { $case: "url"; value: ElicitUrl }
     | //
-    /** In any other mode, as a JSON object with `mode`. The bridge reads the modes above as those. */
+    /** A question in another mode, as a JSON object with `mode`. The bridge reads the modes above as those. */
     { $case: "raw"; value: string }
     | undefined;
 }
 
-/** ElicitForm is a form to fill in. MCP `ElicitRequestFormParams`, since 2025-06-18. */
+/** ElicitForm is a form for the user. MCP `ElicitRequestFormParams`, since 2025-06-18. */
 export interface ElicitForm {
-  /** The question, for people. */
+  /** The question. */
   message: string;
-  /** The form's fields: a JSON Schema with `type: object` and properties of primitive types. MCP `requestedSchema`. */
+  /**
+   * The fields, as a JSON Schema with `type: object` and properties of primitive types. Empty means no fields. MCP
+   * `requestedSchema`.
+   */
   requestedSchema: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ElicitUrl is a web page to visit. MCP `ElicitRequestURLParams`, since 2025-11-25. */
+/** ElicitUrl is a web page for the user. MCP `ElicitRequestURLParams`, since 2025-11-25. */
 export interface ElicitUrl {
-  /** Why to visit it, for people. */
+  /** The reason to open the page. */
   message: string;
-  /** Where it is. It holds no secrets and no data of the user. */
+  /** The URL. It must not contain secrets or data of the user. */
   url: string;
-  /**
-   * Names the visit, so that its completion can be told. MCP `elicitationId`, 2025-11-25 only; the bridge makes one up
-   * where there is none.
-   */
+  /** The id for ElicitationCompleted. If absent, the bridge generates one. MCP `elicitationId`, 2025-11-25 only. */
   elicitationId?:
     | string
     | undefined;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** ElicitResult is the user's answer. MCP `ElicitResult`, since 2025-06-18. It is not checked against the form's schema. */
-export interface ElicitResult {
-  /** What the user did: "accept", "decline" (refused) or "cancel" (closed the form without a choice). */
-  action: string;
-  /** What the user filled in, as a JSON object. Only with "accept" of a form. */
-  content: string;
-  /** MCP `_meta` as a JSON object. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** ListRootsRequest asks for the folders the client works in. MCP `ListRootsRequest`, every revision. */
-export interface ListRootsRequest {
-  /** MCP `_meta` as a JSON object. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** ListRootsResult are the folders the client works in. MCP `ListRootsResult`, every revision. */
-export interface ListRootsResult {
-  /** The folders. */
-  roots: Root[];
-  /** MCP `_meta` as a JSON object. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** Root is a folder or file the client works in. MCP `Root`, every revision. */
-export interface Root {
-  /** Its `file:` URI. */
-  uri: string;
-  /** Its name for people. */
-  name?:
-    | string
-    | undefined;
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** CreateMessageRequest asks the client's model. MCP `CreateMessageRequestParams`, every revision. */
-export interface CreateMessageRequest {
-  /** The conversation so far. */
-  messages: SamplingMessage[];
-  /** Which model is wanted. MCP `modelPreferences`. */
-  modelPreferences?:
-    | ModelPreferences
-    | undefined;
-  /** What the model is told first. The client may change it. MCP `systemPrompt`. */
-  systemPrompt?:
-    | string
-    | undefined;
-  /** Whose context to add: "none", "thisServer" or "allServers". MCP `includeContext`. */
-  includeContext?:
-    | string
-    | undefined;
-  /** How freely the model may answer. */
-  temperature?:
-    | number
-    | undefined;
-  /** The most tokens the answer may have. MCP `maxTokens`. */
-  maxTokens: number;
-  /** Texts that end the answer. MCP `stopSequences`. */
-  stopSequences: string[];
-  /** Anything for the model's provider, as a JSON object. */
-  metadata: string;
-  /** Tools the model may wish for. Only if the caller's capabilities have `sampling.tools`. Since 2025-11-25. */
-  tools: Tool[];
-  /** How the model uses the tools. Since 2025-11-25. MCP `toolChoice`. */
-  toolChoice?:
-    | ToolChoice
-    | undefined;
-  /** MCP `_meta` as a JSON object. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** SamplingMessage is one turn of a conversation with a model. MCP `SamplingMessage`, every revision. */
-export interface SamplingMessage {
-  /** The role of the sender: "user" or "assistant". MCP `Role`. */
-  role: string;
-  /** What is said: one block up to 2025-06-18, any number since 2025-11-25. */
-  content: ContentBlock[];
-  /** MCP `_meta` as a JSON object. Since 2025-11-25. */
-  meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ModelPreferences say which model is wanted, each from 0 (does not matter) to 1 (matters most). MCP `ModelPreferences`,
- * every revision.
+ * ElicitResult is the answer of the user. MCP `ElicitResult`, since 2025-06-18. It is not validated against the schema
+ * of the form.
  */
-export interface ModelPreferences {
-  /** Names of models or families, the most wanted first. */
-  hints: ModelHint[];
-  /** How much a low price matters. MCP `costPriority`. */
-  costPriority?:
-    | number
-    | undefined;
-  /** How much speed matters. MCP `speedPriority`. */
-  speedPriority?:
-    | number
-    | undefined;
-  /** How much ability matters. MCP `intelligencePriority`. */
-  intelligencePriority?:
-    | number
-    | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+export interface ElicitResult {
+  /**
+   * The action of the user: "accept" (answered, or agreed to open the page), "decline" or "cancel" (closed the
+   * question).
+   */
+  action: string;
+  /** The values of the form, as a JSON object. Only with "accept" of a form. */
+  content: string;
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ModelHint names a model. MCP `ModelHint`, every revision. */
-export interface ModelHint {
-  /** The model's name, or a part of it. */
+/** ListRootsRequest requests the root directories of the client. MCP `ListRootsRequest`, every revision. */
+export interface ListRootsRequest {
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** ListRootsResult is the root directories of the client. MCP `ListRootsResult`, every revision. */
+export interface ListRootsResult {
+  /** The root directories. */
+  roots: Root[];
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** Root is a root directory or file of the client. MCP `Root`, every revision. */
+export interface Root {
+  /** The `file:` URI. */
+  uri: string;
+  /** The display name. */
   name?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ToolChoice says how a model uses tools. MCP `ToolChoice`, since 2025-11-25. */
+/**
+ * CreateMessageRequest requests a message from the model of the client. MCP `CreateMessageRequestParams`, every
+ * revision.
+ */
+export interface CreateMessageRequest {
+  /** The conversation so far. */
+  messages: SamplingMessage[];
+  /** The preferred models. MCP `modelPreferences`. */
+  modelPreferences?:
+    | ModelPreferences
+    | undefined;
+  /** The system prompt, which the client may change. MCP `systemPrompt`. */
+  systemPrompt?:
+    | string
+    | undefined;
+  /** The context to add: "none", "thisServer" or "allServers". MCP `includeContext`. */
+  includeContext?:
+    | string
+    | undefined;
+  /** The sampling temperature. */
+  temperature?:
+    | number
+    | undefined;
+  /** The maximum number of tokens of the message. MCP `maxTokens`. */
+  maxTokens: number;
+  /** Texts that end the message. MCP `stopSequences`. */
+  stopSequences: string[];
+  /** Metadata for the provider of the model, as a JSON object. Empty if absent. */
+  metadata: string;
+  /**
+   * The tools that the model may call. Only if the capabilities of the caller include `sampling.tools`. Since
+   * 2025-11-25.
+   */
+  tools: Tool[];
+  /** How the model uses the tools. MCP `toolChoice`, since 2025-11-25. */
+  toolChoice?:
+    | ToolChoice
+    | undefined;
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** SamplingMessage is a message of a conversation with a model. MCP `SamplingMessage`, every revision. */
+export interface SamplingMessage {
+  /** The speaker: "user" or "assistant". */
+  role: string;
+  /** The content: one block up to 2025-06-18, any number since 2025-11-25. */
+  content: ContentBlock[];
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-11-25. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/**
+ * ModelPreferences are preferences for the choice of a model. MCP `ModelPreferences`, every revision. Priorities are
+ * from 0 (unimportant) to 1 (most important).
+ */
+export interface ModelPreferences {
+  /** Models or model families, best first. */
+  hints: ModelHint[];
+  /** The priority of low cost. MCP `costPriority`. */
+  costPriority?:
+    | number
+    | undefined;
+  /** The priority of speed. MCP `speedPriority`. */
+  speedPriority?:
+    | number
+    | undefined;
+  /** The priority of intelligence. MCP `intelligencePriority`. */
+  intelligencePriority?:
+    | number
+    | undefined;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** ModelHint is the name of a model. MCP `ModelHint`, every revision. */
+export interface ModelHint {
+  /** The name, or a part of it. */
+  name?:
+    | string
+    | undefined;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** ToolChoice is how a model uses tools. MCP `ToolChoice`, since 2025-11-25. */
 export interface ToolChoice {
   /** "auto" (the default), "required" or "none". */
   mode?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** CreateMessageResult is the model's answer. MCP `CreateMessageResult`, every revision. */
+/** CreateMessageResult is the message of the model. MCP `CreateMessageResult`, every revision. */
 export interface CreateMessageResult {
-  /** The role of the sender: "assistant". MCP `Role`. */
+  /** The speaker: "assistant". */
   role: string;
-  /** What is said: one block up to 2025-06-18, any number since 2025-11-25. */
+  /** The content: one block up to 2025-06-18, any number since 2025-11-25. */
   content: ContentBlock[];
-  /** The model that answered. */
+  /** The name of the model. */
   model: string;
-  /** Why the answer ends: "endTurn", "stopSequence", "maxTokens", "toolUse" or another. MCP `stopReason`. */
+  /** Why the message ended: "endTurn", "stopSequence", "maxTokens", "toolUse" or another reason. MCP `stopReason`. */
   stopReason?:
     | string
     | undefined;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 

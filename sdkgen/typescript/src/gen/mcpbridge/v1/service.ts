@@ -36,33 +36,33 @@ import { InputRequired, InputResponse } from "./input.js";
 import { CallToolResult, Tool } from "./tool.js";
 
 /**
- * CallContext is what a call needs to know of its caller. The bridge fills it in; what it holds is checked where this says
- * so, and otherwise the caller's own word.
+ * CallContext describes the caller of a request. The bridge sets `principal`, `headers` and `verified`. The caller sets
+ * the other fields, so do not trust them.
  */
 export interface CallContext {
-  /** The MCP revision the caller speaks, such as "2026-07-28". Checked. */
+  /** The MCP revision of the caller, such as "2026-07-28". */
   protocolVersion: string;
-  /** The caller's program. Not to be relied on. MCP `clientInfo`. */
+  /** The client program. MCP `clientInfo`. */
   clientInfo?:
     | Implementation
     | undefined;
-  /** What the caller can do for this call. MCP `clientCapabilities`. */
+  /** The capabilities of the client for this call. Send only input requests that they include. MCP `clientCapabilities`. */
   clientCapabilities?:
     | ClientCapabilities
     | undefined;
-  /** The least severe log messages the caller wants. Unspecified: none. MCP `logLevel`. */
+  /** The lowest level of log messages to send. LOG_LEVEL_UNSPECIFIED means none. MCP `logLevel`. */
   logLevel: LogLevel;
-  /** Whether the caller wants to know the progress. */
+  /** Whether to send progress. */
   progressWanted: boolean;
-  /** MCP `_meta` of the request, as a JSON object, as the caller sent it. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Who the caller is. Checked. Absent: nobody was asked to say. */
+  /** The authenticated caller. Absent if authentication is not configured. */
   principal?:
     | Principal
     | undefined;
-  /** HTTP headers of the request that the bridge is configured to pass on, by lower-case names. */
+  /** The HTTP headers in `serve.http.passHeaders` of the configuration, by lower-case names. */
   headers: { [key: string]: string };
-  /** What the bridge says of the call. A gRPC client cannot set it. */
+  /** What the bridge verified. It ignores those of gRPC clients. */
   verified?: VerifiedCaller | undefined;
 }
 
@@ -71,146 +71,150 @@ export interface CallContext_HeadersEntry {
   value: string;
 }
 
-/** VerifiedCaller is what only the bridge sets. */
+/** VerifiedCaller is what the bridge verified. Only the bridge sets it. */
 export interface VerifiedCaller {
-  /** The version of this contract that the bridge was built with: 2. A backend built with another one fails the call. */
+  /** The contract version of the bridge, currently 2. A backend of another version returns FAILED_PRECONDITION. */
   contractVersion: number;
 }
 
-/** Principal is a caller that has proved who it is. */
+/** Principal is an authenticated caller. */
 export interface Principal {
-  /** Its name, unique for its issuer: the token's `sub`. */
+  /** The unique name within its issuer: claim `sub` of the token. */
   subject: string;
-  /** Who vouches for it: the token's `iss`. */
+  /** The authority that issued the token: claim `iss`. */
   issuer: string;
-  /** What it may do: the token's scopes. */
+  /** The scopes of the token. */
   scopes: string[];
-  /** All that was said of it, as a JSON object: the token's claims. */
+  /** All claims of the token, as a JSON object. */
   claims: string;
 }
 
-/** DiscoverRequest asks what the server is. MCP `server/discover`, since 2026-07-28. */
+/** DiscoverRequest requests the description of the server. MCP `server/discover`, since 2026-07-28. */
 export interface DiscoverRequest {
-  /** Who calls, and how. */
+  /** The context of the call. */
   context?:
     | CallContext
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * DiscoverResponse tells what the server is. MCP `DiscoverResult`, since 2026-07-28, and the contents of
- * `InitializeResult` before. It stays the same for as long as the backend is connected.
+ * DiscoverResponse describes the server. MCP `DiscoverResult`, since 2026-07-28, and `InitializeResult`. It must not
+ * change while the backend is connected.
  */
 export interface DiscoverResponse {
-  /** The server's program. MCP `_meta` `io.modelcontextprotocol/serverInfo`. */
+  /** The server program. MCP `_meta` member `io.modelcontextprotocol/serverInfo`. */
   serverInfo?:
     | Implementation
     | undefined;
-  /** What it can do. */
+  /** The capabilities of the server. The bridge does not call methods of capabilities that are not set. */
   capabilities?:
     | ServerCapabilities
     | undefined;
-  /** How to use it, for the model. */
+  /** Instructions for the model. */
   instructions?:
     | string
     | undefined;
-  /** The MCP revisions it speaks. A backend leaves it empty: the bridge speaks them all. MCP `supportedVersions`. */
+  /** The supported MCP revisions. A backend leaves it empty: the bridge supports all revisions. MCP `supportedVersions`. */
   supportedVersions: string[];
-  /** How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28. */
+  /** How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28. */
   ttlMs?:
     | number
     | undefined;
   /**
-   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-   * `cacheScope`, since 2026-07-28.
+   * Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+   * means "private". MCP `cacheScope`, since 2026-07-28.
    */
   cacheScope: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** What the backend wants of the bridge. */
+  /** The limits of the backend, for the bridge. */
   limits?:
     | BackendLimits
     | undefined;
   /**
-   * The version of this contract that the backend was built with: 2. A backend that does not set it was built with
-   * version 1, and the bridge refuses it.
+   * The contract version of the backend: 2 for this file. A backend without it has version 1, and the bridge refuses
+   * it.
    */
   contractVersion: number;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** BackendLimits is what a backend can take. */
+/** BackendLimits are the limits of a backend, for the bridge. */
 export interface BackendLimits {
-  /** The most calls it wants at a time. Further ones wait in the bridge. 0: the bridge's own limit. */
+  /** The maximum number of concurrent calls. Further calls wait in the bridge. 0 means the limit of the bridge. */
   maxConcurrentCalls: number;
 }
 
-/** ListToolsRequest asks for a page of the tools. MCP `tools/list`, every revision. */
+/** ListToolsRequest requests a page of the tools. MCP `tools/list`, every revision. */
 export interface ListToolsRequest {
-  /** Who calls, and how. */
+  /** The context of the call. */
   context?:
     | CallContext
     | undefined;
-  /** Where the page starts: the `next_cursor` of the page before. Absent: at the beginning. */
+  /** The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT. */
   cursor?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ListToolsResponse is a page of the tools. MCP `ListToolsResult`, every revision. It is the same for every caller with
- * the same principal and protocol version, in the same order every time.
+ * ListToolsResponse is a page of the tools. MCP `ListToolsResult`, every revision. A backend must return the same pages
+ * in the same order to all callers with the same principal and protocol version.
  */
 export interface ListToolsResponse {
   /** The tools on this page. */
   tools: Tool[];
-  /** Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`. */
+  /** The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`. */
   nextCursor?:
     | string
     | undefined;
-  /** How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28. */
+  /** How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28. */
   ttlMs?:
     | number
     | undefined;
   /**
-   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-   * `cacheScope`, since 2026-07-28.
+   * Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+   * means "private". MCP `cacheScope`, since 2026-07-28.
    */
   cacheScope: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /** CallToolRequest calls a tool. MCP `tools/call`, every revision. */
 export interface CallToolRequest {
-  /** Who calls, and how. */
+  /** The context of the call. */
   context?:
     | CallContext
     | undefined;
-  /** The tool's name. */
+  /** The name of the tool. */
   name: string;
   /**
-   * Its arguments as a JSON object, as the caller sent it. Empty: none. JSON text in UTF-8. bytes, because a string of
-   * 64 KiB costs a Python backend 6 % more; the wire type is the same, so that a copy of this file may declare it string.
+   * The arguments, as a JSON object in UTF-8, unchanged from the client. Empty if absent. The bridge has validated them
+   * against `input_schema`. It is bytes, because a string of 64 KiB costs a Python backend 6 % more. The wire type is
+   * the same: a copy of this file may declare it a string.
    */
   arguments: Uint8Array;
   /**
-   * The answers to what an earlier round of this call asked, by its keys. Only the answers of the last round: what the
-   * call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
+   * The responses to the input requests of the previous round, by their keys. Earlier responses are not repeated: keep
+   * them in the request state. They are from the client: do not trust them. MCP `inputResponses`, since 2026-07-28.
    */
   inputResponses: { [key: string]: InputResponse };
-  /** The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`. */
+  /**
+   * The `request_state` of the previous round. Absent in the first round. The bridge has verified that it is unchanged,
+   * unexpired, and of the same caller, method, name and arguments. MCP `requestState`, since 2026-07-28.
+   */
   requestState?:
     | Uint8Array
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
@@ -219,153 +223,162 @@ export interface CallToolRequest_InputResponsesEntry {
   value?: InputResponse | undefined;
 }
 
-/** CallToolResponse is one event of a call. The stream ends with exactly one `result` or `input_required`, or with an error. */
+/**
+ * CallToolResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one `result`
+ * or one `input_required`, or with an error.
+ */
 export interface CallToolResponse {
-  /** What happened. */
+  /** The event. */
   event?:
     | //
-    /** How far the call has come. */
+    /** Progress of the call. */
     { $case: "progress"; value: Progress }
     | //
-    /** A line of the call's log. */
+    /** A log message of the call. */
     { $case: "log"; value: LogMessage }
     | //
-    /** The call is done: what the tool returned. */
+    /** The result. It ends the stream. */
     { $case: "result"; value: CallToolResult }
     | //
-    /** The call cannot go on without something from the client. */
+    /** The call requires input from the client. It ends the stream. */
     { $case: "inputRequired"; value: InputRequired }
     | undefined;
 }
 
-/** ListResourcesRequest asks for a page of the resources. MCP `resources/list`, every revision. */
+/** ListResourcesRequest requests a page of the resources. MCP `resources/list`, every revision. */
 export interface ListResourcesRequest {
-  /** Who calls, and how. */
+  /** The context of the call. */
   context?:
     | CallContext
     | undefined;
-  /** Where the page starts: the `next_cursor` of the page before. Absent: at the beginning. */
+  /** The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT. */
   cursor?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ListResourcesResponse is a page of the resources. MCP `ListResourcesResult`, every revision. It is the same for every caller with
- * the same principal and protocol version, in the same order every time.
+ * ListResourcesResponse is a page of the resources. MCP `ListResourcesResult`, every revision. A backend must return
+ * the same pages in the same order to all callers with the same principal and protocol version.
  */
 export interface ListResourcesResponse {
   /** The resources on this page. */
   resources: Resource[];
-  /** Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`. */
+  /** The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`. */
   nextCursor?:
     | string
     | undefined;
-  /** How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28. */
+  /** How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28. */
   ttlMs?:
     | number
     | undefined;
   /**
-   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-   * `cacheScope`, since 2026-07-28.
+   * Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+   * means "private". MCP `cacheScope`, since 2026-07-28.
    */
   cacheScope: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** ListResourceTemplatesRequest asks for a page of the resource templates. MCP `resources/templates/list`, every revision. */
-export interface ListResourceTemplatesRequest {
-  /** Who calls, and how. */
-  context?:
-    | CallContext
-    | undefined;
-  /** Where the page starts: the `next_cursor` of the page before. Absent: at the beginning. */
-  cursor?:
-    | string
-    | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ListResourceTemplatesResponse is a page of the resource templates. MCP `ListResourceTemplatesResult`, every revision. It is the same for every caller with
- * the same principal and protocol version, in the same order every time.
+ * ListResourceTemplatesRequest requests a page of the resource templates. MCP `resources/templates/list`, every
+ * revision.
+ */
+export interface ListResourceTemplatesRequest {
+  /** The context of the call. */
+  context?:
+    | CallContext
+    | undefined;
+  /** The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT. */
+  cursor?:
+    | string
+    | undefined;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/**
+ * ListResourceTemplatesResponse is a page of the resource templates. MCP `ListResourceTemplatesResult`, every revision.
+ * A backend must return the same pages in the same order to all callers with the same principal and protocol version.
  */
 export interface ListResourceTemplatesResponse {
   /** The resource templates on this page. */
   resourceTemplates: ResourceTemplate[];
-  /** Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`. */
+  /** The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`. */
   nextCursor?:
     | string
     | undefined;
-  /** How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28. */
+  /** How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28. */
   ttlMs?:
     | number
     | undefined;
   /**
-   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-   * `cacheScope`, since 2026-07-28.
+   * Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+   * means "private". MCP `cacheScope`, since 2026-07-28.
    */
   cacheScope: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ResourceTemplate describes resources that are alike. MCP `ResourceTemplate`, every revision. */
+/** ResourceTemplate describes resources by a template of their URIs. MCP `ResourceTemplate`, every revision. */
 export interface ResourceTemplate {
-  /** Their URIs: a template of RFC 6570. MCP `uriTemplate`. */
+  /** The URI template, as in RFC 6570. MCP `uriTemplate`. */
   uriTemplate: string;
-  /** Their name for programs. */
+  /** The name for programs. */
   name: string;
-  /** Their name for people. Since 2025-06-18. */
+  /** The display name. Since 2025-06-18. */
   title?:
     | string
     | undefined;
-  /** What they are, for the model. */
+  /** The description, for the model. */
   description?:
     | string
     | undefined;
-  /** Their media type, if they all have the same. MCP `mimeType`. */
+  /** The media type, if all resources have the same. MCP `mimeType`. */
   mimeType?:
     | string
     | undefined;
-  /** How to use them. */
+  /** Hints for their use. */
   annotations?:
     | Annotations
     | undefined;
-  /** Pictures of them. Since 2025-11-25. */
+  /** Icons. Since 2025-11-25. */
   icons: Icon[];
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /** ReadResourceRequest reads a resource. MCP `resources/read`, every revision. */
 export interface ReadResourceRequest {
-  /** Who calls, and how. */
+  /** The context of the call. */
   context?:
     | CallContext
     | undefined;
-  /** The resource's URI, as the caller sent it. */
+  /** The URI of the resource, unchanged from the client. */
   uri: string;
   /**
-   * The answers to what an earlier round of this call asked, by its keys. Only the answers of the last round: what the
-   * call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
+   * The responses to the input requests of the previous round, by their keys. Earlier responses are not repeated: keep
+   * them in the request state. They are from the client: do not trust them. MCP `inputResponses`, since 2026-07-28.
    */
   inputResponses: { [key: string]: InputResponse };
-  /** The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`. */
+  /**
+   * The `request_state` of the previous round. Absent in the first round. The bridge has verified that it is unchanged,
+   * unexpired, and of the same caller, method, name and arguments. MCP `requestState`, since 2026-07-28.
+   */
   requestState?:
     | Uint8Array
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
@@ -375,148 +388,154 @@ export interface ReadResourceRequest_InputResponsesEntry {
 }
 
 /**
- * ReadResourceResult is what a resource holds. MCP `ReadResourceResult`, every revision. A resource that does not exist is
- * NOT_FOUND, never an empty result.
+ * ReadResourceResult is the content of a resource. MCP `ReadResourceResult`, every revision. A nonexistent resource is
+ * NOT_FOUND, not an empty result.
  */
 export interface ReadResourceResult {
-  /** What it holds: several, if it is a folder. */
+  /** The content. A directory has several. */
   contents: ResourceContents[];
-  /** How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28. */
+  /** How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28. */
   ttlMs?:
     | number
     | undefined;
   /**
-   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-   * `cacheScope`, since 2026-07-28.
+   * Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+   * means "private". MCP `cacheScope`, since 2026-07-28.
    */
   cacheScope: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** ReadResourceResponse is one event of a call. The stream ends with exactly one `result` or `input_required`, or with an error. */
-export interface ReadResourceResponse {
-  /** What happened. */
-  event?:
-    | //
-    /** How far the call has come. */
-    { $case: "progress"; value: Progress }
-    | //
-    /** A line of the call's log. */
-    { $case: "log"; value: LogMessage }
-    | //
-    /** The call is done: what the resource holds. */
-    { $case: "result"; value: ReadResourceResult }
-    | //
-    /** The call cannot go on without something from the client. */
-    { $case: "inputRequired"; value: InputRequired }
-    | undefined;
-}
-
-/** ListPromptsRequest asks for a page of the prompts. MCP `prompts/list`, every revision. */
-export interface ListPromptsRequest {
-  /** Who calls, and how. */
-  context?:
-    | CallContext
-    | undefined;
-  /** Where the page starts: the `next_cursor` of the page before. Absent: at the beginning. */
-  cursor?:
-    | string
-    | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ListPromptsResponse is a page of the prompts. MCP `ListPromptsResult`, every revision. It is the same for every caller with
- * the same principal and protocol version, in the same order every time.
+ * ReadResourceResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one
+ * `result` or one `input_required`, or with an error.
+ */
+export interface ReadResourceResponse {
+  /** The event. */
+  event?:
+    | //
+    /** Progress of the call. */
+    { $case: "progress"; value: Progress }
+    | //
+    /** A log message of the call. */
+    { $case: "log"; value: LogMessage }
+    | //
+    /** The result. It ends the stream. */
+    { $case: "result"; value: ReadResourceResult }
+    | //
+    /** The call requires input from the client. It ends the stream. */
+    { $case: "inputRequired"; value: InputRequired }
+    | undefined;
+}
+
+/** ListPromptsRequest requests a page of the prompts. MCP `prompts/list`, every revision. */
+export interface ListPromptsRequest {
+  /** The context of the call. */
+  context?:
+    | CallContext
+    | undefined;
+  /** The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT. */
+  cursor?:
+    | string
+    | undefined;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/**
+ * ListPromptsResponse is a page of the prompts. MCP `ListPromptsResult`, every revision. A backend must return the same
+ * pages in the same order to all callers with the same principal and protocol version.
  */
 export interface ListPromptsResponse {
   /** The prompts on this page. */
   prompts: Prompt[];
-  /** Where the next page starts. Absent: there is none; empty is a cursor like any other. MCP `nextCursor`. */
+  /** The cursor of the next page. Absent on the last page. An empty string is a valid cursor. MCP `nextCursor`. */
   nextCursor?:
     | string
     | undefined;
-  /** How long the result stays true, in milliseconds. Absent: 0. MCP `ttlMs`, since 2026-07-28. */
+  /** How long the result may be cached, in milliseconds. Absent means 0. MCP `ttlMs`, since 2026-07-28. */
   ttlMs?:
     | number
     | undefined;
   /**
-   * Who may share it: "public" (anybody) or "private" (callers with the same authorization). Empty: "private". MCP
-   * `cacheScope`, since 2026-07-28.
+   * Which callers may share the cached result: "public" (all) or "private" (those with the same authorization). Empty
+   * means "private". MCP `cacheScope`, since 2026-07-28.
    */
   cacheScope: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** Prompt is a text to be filled in, for people to start from. MCP `Prompt`, every revision. */
+/** Prompt is a template of messages, which users select. MCP `Prompt`, every revision. */
 export interface Prompt {
-  /** Its name for programs. */
+  /** The name for programs. */
   name: string;
-  /** Its name for people. Since 2025-06-18. */
+  /** The display name. Since 2025-06-18. */
   title?:
     | string
     | undefined;
-  /** What it is for. */
+  /** The description. */
   description?:
     | string
     | undefined;
-  /** What it needs. */
+  /** The arguments. */
   arguments: PromptArgument[];
-  /** Pictures of it. Since 2025-11-25. */
+  /** Icons. Since 2025-11-25. */
   icons: Icon[];
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** PromptArgument is something a prompt needs. MCP `PromptArgument`, every revision. */
+/** PromptArgument is an argument of a prompt. MCP `PromptArgument`, every revision. */
 export interface PromptArgument {
-  /** Its name for programs. */
+  /** The name for programs. */
   name: string;
-  /** Its name for people. Since 2025-06-18. */
+  /** The display name. Since 2025-06-18. */
   title?:
     | string
     | undefined;
-  /** What it is. */
+  /** The description. */
   description?:
     | string
     | undefined;
-  /** Whether the prompt cannot do without it. Absent means no. */
+  /** Whether the argument is required. Absent means false. */
   required?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** GetPromptRequest fills in a prompt. MCP `prompts/get`, every revision. */
+/** GetPromptRequest requests the messages of a prompt. MCP `prompts/get`, every revision. */
 export interface GetPromptRequest {
-  /** Who calls, and how. */
+  /** The context of the call. */
   context?:
     | CallContext
     | undefined;
-  /** The prompt's name. */
+  /** The name of the prompt. */
   name: string;
-  /** What it needs, by the names of its arguments. */
+  /** The arguments, by their names. */
   arguments: { [key: string]: string };
   /**
-   * The answers to what an earlier round of this call asked, by its keys. Only the answers of the last round: what the
-   * call learned before is in the state. They come from the client and are not to be trusted. MCP `inputResponses`.
+   * The responses to the input requests of the previous round, by their keys. Earlier responses are not repeated: keep
+   * them in the request state. They are from the client: do not trust them. MCP `inputResponses`, since 2026-07-28.
    */
   inputResponses: { [key: string]: InputResponse };
-  /** The state that an earlier round of this call returned. Absent in the first round. MCP `requestState`. */
+  /**
+   * The `request_state` of the previous round. Absent in the first round. The bridge has verified that it is unchanged,
+   * unexpired, and of the same caller, method, name and arguments. MCP `requestState`, since 2026-07-28.
+   */
   requestState?:
     | Uint8Array
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
@@ -530,79 +549,82 @@ export interface GetPromptRequest_InputResponsesEntry {
   value?: InputResponse | undefined;
 }
 
-/** GetPromptResult is a prompt that is filled in. MCP `GetPromptResult`, every revision. */
+/** GetPromptResult is the messages of a prompt. MCP `GetPromptResult`, every revision. */
 export interface GetPromptResult {
-  /** What the prompt is for. */
+  /** The description of the prompt. */
   description?:
     | string
     | undefined;
-  /** The prompt's text. */
+  /** The messages. */
   messages: PromptMessage[];
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** PromptMessage is one turn of a prompt. MCP `PromptMessage`, every revision. */
+/** PromptMessage is a message of a prompt. MCP `PromptMessage`, every revision. */
 export interface PromptMessage {
-  /** The role of the sender: "user" or "assistant". MCP `Role`. */
+  /** The speaker: "user" or "assistant". */
   role: string;
-  /** What is said. */
+  /** The content. */
   content?:
     | ContentBlock
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
-  extra: string;
-}
-
-/** GetPromptResponse is one event of a call. The stream ends with exactly one `result` or `input_required`, or with an error. */
-export interface GetPromptResponse {
-  /** What happened. */
-  event?:
-    | //
-    /** How far the call has come. */
-    { $case: "progress"; value: Progress }
-    | //
-    /** A line of the call's log. */
-    { $case: "log"; value: LogMessage }
-    | //
-    /** The call is done: the prompt. */
-    { $case: "result"; value: GetPromptResult }
-    | //
-    /** The call cannot go on without something from the client. */
-    { $case: "inputRequired"; value: InputRequired }
-    | undefined;
-}
-
-/** CompleteRequest asks for values of an argument. MCP `completion/complete`, every revision. */
-export interface CompleteRequest {
-  /** Who calls, and how. */
-  context?:
-    | CallContext
-    | undefined;
-  /** Whose argument it is. */
-  reference?:
-    | CompletionReference
-    | undefined;
-  /** The argument, as far as it is typed. */
-  argument?:
-    | CompletionArgument
-    | undefined;
-  /** What is known besides. Since 2025-06-18. MCP `context`. */
-  argumentContext?:
-    | CompletionContext
-    | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * CompletionReference says whose argument is completed. MCP `PromptReference` and `ResourceTemplateReference`, every
- * revision.
+ * GetPromptResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one
+ * `result` or one `input_required`, or with an error.
+ */
+export interface GetPromptResponse {
+  /** The event. */
+  event?:
+    | //
+    /** Progress of the call. */
+    { $case: "progress"; value: Progress }
+    | //
+    /** A log message of the call. */
+    { $case: "log"; value: LogMessage }
+    | //
+    /** The result. It ends the stream. */
+    { $case: "result"; value: GetPromptResult }
+    | //
+    /** The call requires input from the client. It ends the stream. */
+    { $case: "inputRequired"; value: InputRequired }
+    | undefined;
+}
+
+/** CompleteRequest requests completions of an argument. MCP `completion/complete`, every revision. */
+export interface CompleteRequest {
+  /** The context of the call. */
+  context?:
+    | CallContext
+    | undefined;
+  /** The prompt or the resource template of the argument. MCP `ref`. */
+  reference?:
+    | CompletionReference
+    | undefined;
+  /** The argument to complete. */
+  argument?:
+    | CompletionArgument
+    | undefined;
+  /** The other arguments. MCP `context`, since 2025-06-18. */
+  argumentContext?:
+    | CompletionContext
+    | undefined;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/**
+ * CompletionReference names a prompt or a resource template. MCP `PromptReference` and `ResourceTemplateReference`,
+ * every revision.
  */
 export interface CompletionReference {
-  /** Which kind of thing it is: MCP `type`. */
+  /** The kind of reference: MCP `type`. */
   reference?:
     | //
     /** A prompt: `ref/prompt`. */
@@ -611,49 +633,49 @@ export interface CompletionReference {
     /** A resource template: `ref/resource`. */
     { $case: "resource"; value: ResourceReference }
     | //
-    /** Any other reference, as a JSON object with `type`. */
+    /** A reference of another type, as the JSON object of MCP. The bridge reads an object of a type above as that type. */
     { $case: "raw"; value: string }
     | undefined;
 }
 
 /** PromptReference names a prompt. MCP `PromptReference`, every revision. */
 export interface PromptReference {
-  /** The prompt's name. */
+  /** The name of the prompt. */
   name: string;
-  /** The prompt's name for people. Since 2025-06-18. */
+  /** The display name of the prompt. Since 2025-06-18. */
   title?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * ResourceReference names a resource template. MCP `ResourceTemplateReference` (`ResourceReference` in 2024-11-05 and
- * 2025-03-26), every revision.
+ * ResourceReference names a resource template. MCP `ResourceTemplateReference`, every revision; `ResourceReference` in
+ * 2024-11-05 and 2025-03-26.
  */
 export interface ResourceReference {
-  /** The template, or a URI. */
+  /** The URI template, or a URI. */
   uri: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /** CompletionArgument is the argument to complete. MCP `CompleteRequestParams.argument`, every revision. */
 export interface CompletionArgument {
-  /** Its name. */
+  /** The name of the argument. */
   name: string;
-  /** What is typed so far. */
+  /** The text so far. */
   value: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** CompletionContext is what is known besides the argument. MCP `CompleteRequestParams.context`, since 2025-06-18. */
+/** CompletionContext has the other arguments. MCP `CompleteRequestParams.context`, since 2025-06-18. */
 export interface CompletionContext {
-  /** The other arguments, by name. */
+  /** The values of the other arguments, by name. */
   arguments: { [key: string]: string };
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
@@ -662,49 +684,49 @@ export interface CompletionContext_ArgumentsEntry {
   value: string;
 }
 
-/** CompleteResponse proposes values. MCP `CompleteResult`, every revision. */
+/** CompleteResponse has completions of an argument. MCP `CompleteResult`, every revision. */
 export interface CompleteResponse {
-  /** The proposal. */
+  /** The completions. */
   completion?:
     | Completion
     | undefined;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** Completion are values for an argument. MCP `CompleteResult.completion`, every revision. */
+/** Completion is a list of values for an argument. MCP `CompleteResult.completion`, every revision. */
 export interface Completion {
-  /** The values, the best first; at most 100, further ones are cut off. */
+  /** The values, best first. At most 100; the bridge drops further ones. */
   values: string[];
-  /** How many there are in all. */
+  /** The total number of values. */
   total?:
     | number
     | undefined;
-  /** Whether there are more than these. MCP `hasMore`. */
+  /** Whether there are more values than these. MCP `hasMore`. */
   hasMore?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ListenRequest asks to be told what changes. MCP `subscriptions/listen`, since 2026-07-28. */
+/** ListenRequest requests change notifications. MCP `subscriptions/listen`, since 2026-07-28. */
 export interface ListenRequest {
-  /** Who calls, and how. */
+  /** The context of the call. */
   context?:
     | CallContext
     | undefined;
-  /** What to tell. */
+  /** The requested notifications. */
   notifications?:
     | SubscriptionFilter
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** SubscriptionFilter names changes. MCP `SubscriptionFilter`, since 2026-07-28. */
+/** SubscriptionFilter selects notifications. MCP `SubscriptionFilter`, since 2026-07-28. */
 export interface SubscriptionFilter {
   /** Changes of the list of tools. MCP `toolsListChanged`. */
   toolsListChanged?:
@@ -720,93 +742,93 @@ export interface SubscriptionFilter {
     | undefined;
   /** Changes of the resources with these URIs. MCP `resourceSubscriptions`. */
   resourceSubscriptions: string[];
-  /** Visits of web pages that are completed. The bridge wants to know where a client of 2025-11-25 waits for one. */
+  /** Completed URL elicitations. The bridge requests them for clients of 2025-11-25. */
   elicitationsCompleted?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ListenResponse is one change. The stream may end with a `result`; if it ends without one that means the same. */
+/** ListenResponse is a notification. The stream may end with a `result`, or without one. */
 export interface ListenResponse {
-  /** What happened. */
+  /** The notification. */
   event?:
     | //
-    /** What will be told, once, before anything else: MCP `notifications/subscriptions/acknowledged`. */
+    /** The notifications that will be sent. The first event. MCP `notifications/subscriptions/acknowledged`. */
     { $case: "acknowledged"; value: SubscriptionsAcknowledged }
     | //
-    /** The list of tools changed: MCP `notifications/tools/list_changed`. */
+    /** The list of tools has changed. MCP `notifications/tools/list_changed`. */
     { $case: "toolsListChanged"; value: ListChanged }
     | //
-    /** The list of prompts changed: MCP `notifications/prompts/list_changed`. */
+    /** The list of prompts has changed. MCP `notifications/prompts/list_changed`. */
     { $case: "promptsListChanged"; value: ListChanged }
     | //
-    /** The list of resources changed: MCP `notifications/resources/list_changed`. */
+    /** The list of resources has changed. MCP `notifications/resources/list_changed`. */
     { $case: "resourcesListChanged"; value: ListChanged }
     | //
-    /** A resource changed: MCP `notifications/resources/updated`. */
+    /** A resource has changed. MCP `notifications/resources/updated`. */
     { $case: "resourceUpdated"; value: ResourceUpdated }
     | //
-    /** Nothing more will be told. */
+    /** The end of the stream. */
     { $case: "result"; value: ListenResult }
     | //
-    /** The user is done with a web page: MCP `notifications/elicitation/complete`. */
+    /** The user has completed a URL elicitation. MCP `notifications/elicitation/complete`. */
     { $case: "elicitationCompleted"; value: ElicitationCompleted }
     | undefined;
 }
 
 /**
- * ElicitationCompleted tells that the user is done with a web page that an error -32042 has named. Only the client that got the
- * error is told. MCP `notifications/elicitation/complete`, 2025-11-25 only.
+ * ElicitationCompleted notifies that the user has completed the URL elicitation of an error -32042. Only the client
+ * that received the error receives it. MCP `notifications/elicitation/complete`, 2025-11-25 only.
  */
 export interface ElicitationCompleted {
-  /** The `elicitationId` that the error said. */
+  /** The `elicitationId` of the error. */
   elicitationId: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ListenResult ends a Listen in good order. MCP `SubscriptionsListenResult`, since 2026-07-28. */
+/** ListenResult ends a Listen call. MCP `SubscriptionsListenResult`, since 2026-07-28. */
 export interface ListenResult {
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * SubscriptionsAcknowledged tells what a Listen will tell. MCP `SubscriptionsAcknowledgedNotificationParams`, since
- * 2026-07-28.
+ * SubscriptionsAcknowledged lists the notifications that a Listen call will send. MCP
+ * `SubscriptionsAcknowledgedNotificationParams`, since 2026-07-28.
  */
 export interface SubscriptionsAcknowledged {
-  /** What of the request will be told. */
+  /** The supported part of the requested notifications. */
   notifications?:
     | SubscriptionFilter
     | undefined;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ListChanged tells that a list changed. MCP `NotificationParams`, every revision. */
+/** ListChanged notifies that a list has changed. MCP `NotificationParams`, every revision. */
 export interface ListChanged {
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ResourceUpdated tells that a resource changed. MCP `ResourceUpdatedNotificationParams`, every revision. */
+/** ResourceUpdated notifies that a resource has changed. MCP `ResourceUpdatedNotificationParams`, every revision. */
 export interface ResourceUpdated {
-  /** Its URI, or that of a part of it. */
+  /** The URI of the resource, or of a part of it. */
   uri: string;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
@@ -5464,15 +5486,18 @@ export const ResourceUpdated: MessageFns<ResourceUpdated> = {
 };
 
 /**
- * McpService is an MCP server, or the client side of one: a backend implements it for the bridge to serve, and the bridge
- * serves it to gRPC clients on top of any MCP server. Every call is complete in itself; all of them may come concurrently.
+ * McpService is an MCP server. A backend implements it, and the bridge serves it to MCP clients. The bridge implements
+ * it too, for gRPC clients of any MCP server.
  *
- * Errors are gRPC statuses: NOT_FOUND for what does not exist, INVALID_ARGUMENT for what cannot be meant, UNIMPLEMENTED for
- * what the server does not have; any other text is kept from MCP clients unless a JsonRpcError is among the details.
+ * Calls are independent of each other, and may be concurrent. If a call is canceled, its stream is canceled.
+ *
+ * An error is a gRPC status: NOT_FOUND for a nonexistent tool, resource or prompt, INVALID_ARGUMENT for invalid
+ * arguments, UNIMPLEMENTED for a missing capability. docs/errors.md has the JSON-RPC error of each code, and the
+ * details of a status.
  */
 export type McpServiceService = typeof McpServiceService;
 export const McpServiceService = {
-  /** Discover tells what the server is. MCP `server/discover` and the answer to `initialize`. */
+  /** Discover returns the name, the version and the capabilities of the server. MCP `server/discover` and `initialize`. */
   discover: {
     path: "/mcpbridge.v1.McpService/Discover" as const,
     requestStream: false as const,
@@ -5482,7 +5507,7 @@ export const McpServiceService = {
     responseSerialize: (value: DiscoverResponse): Buffer => Buffer.from(DiscoverResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): DiscoverResponse => DiscoverResponse.decode(value),
   },
-  /** ListTools tells a page of the tools. MCP `tools/list`. */
+  /** ListTools returns a page of the tools. MCP `tools/list`. */
   listTools: {
     path: "/mcpbridge.v1.McpService/ListTools" as const,
     requestStream: false as const,
@@ -5492,7 +5517,7 @@ export const McpServiceService = {
     responseSerialize: (value: ListToolsResponse): Buffer => Buffer.from(ListToolsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListToolsResponse => ListToolsResponse.decode(value),
   },
-  /** CallTool calls a tool. Cancelling it cancels the call. MCP `tools/call`. */
+  /** CallTool calls a tool. MCP `tools/call`. */
   callTool: {
     path: "/mcpbridge.v1.McpService/CallTool" as const,
     requestStream: false as const,
@@ -5502,7 +5527,7 @@ export const McpServiceService = {
     responseSerialize: (value: CallToolResponse): Buffer => Buffer.from(CallToolResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): CallToolResponse => CallToolResponse.decode(value),
   },
-  /** ListResources tells a page of the resources. MCP `resources/list`. */
+  /** ListResources returns a page of the resources. MCP `resources/list`. */
   listResources: {
     path: "/mcpbridge.v1.McpService/ListResources" as const,
     requestStream: false as const,
@@ -5513,7 +5538,7 @@ export const McpServiceService = {
       Buffer.from(ListResourcesResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListResourcesResponse => ListResourcesResponse.decode(value),
   },
-  /** ListResourceTemplates tells a page of the resource templates. MCP `resources/templates/list`. */
+  /** ListResourceTemplates returns a page of the resource templates. MCP `resources/templates/list`. */
   listResourceTemplates: {
     path: "/mcpbridge.v1.McpService/ListResourceTemplates" as const,
     requestStream: false as const,
@@ -5536,7 +5561,7 @@ export const McpServiceService = {
       Buffer.from(ReadResourceResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ReadResourceResponse => ReadResourceResponse.decode(value),
   },
-  /** ListPrompts tells a page of the prompts. MCP `prompts/list`. */
+  /** ListPrompts returns a page of the prompts. MCP `prompts/list`. */
   listPrompts: {
     path: "/mcpbridge.v1.McpService/ListPrompts" as const,
     requestStream: false as const,
@@ -5546,7 +5571,7 @@ export const McpServiceService = {
     responseSerialize: (value: ListPromptsResponse): Buffer => Buffer.from(ListPromptsResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListPromptsResponse => ListPromptsResponse.decode(value),
   },
-  /** GetPrompt fills in a prompt. MCP `prompts/get`. */
+  /** GetPrompt returns the messages of a prompt. MCP `prompts/get`. */
   getPrompt: {
     path: "/mcpbridge.v1.McpService/GetPrompt" as const,
     requestStream: false as const,
@@ -5556,7 +5581,7 @@ export const McpServiceService = {
     responseSerialize: (value: GetPromptResponse): Buffer => Buffer.from(GetPromptResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetPromptResponse => GetPromptResponse.decode(value),
   },
-  /** Complete proposes values for an argument. MCP `completion/complete`. */
+  /** Complete returns completions of an argument. MCP `completion/complete`. */
   complete: {
     path: "/mcpbridge.v1.McpService/Complete" as const,
     requestStream: false as const,
@@ -5567,8 +5592,9 @@ export const McpServiceService = {
     responseDeserialize: (value: Buffer): CompleteResponse => CompleteResponse.decode(value),
   },
   /**
-   * Listen tells what changes, until it is cancelled. MCP `subscriptions/listen`, and for older revisions
-   * `resources/subscribe` and the list_changed notifications. The bridge makes one Listen for all its clients.
+   * Listen streams change notifications until it is canceled. MCP `subscriptions/listen`; before 2026-07-28
+   * `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
+   * clients.
    */
   listen: {
     path: "/mcpbridge.v1.McpService/Listen" as const,
@@ -5582,33 +5608,34 @@ export const McpServiceService = {
 } as const;
 
 export interface McpServiceServer extends UntypedServiceImplementation {
-  /** Discover tells what the server is. MCP `server/discover` and the answer to `initialize`. */
+  /** Discover returns the name, the version and the capabilities of the server. MCP `server/discover` and `initialize`. */
   discover: handleUnaryCall<DiscoverRequest, DiscoverResponse>;
-  /** ListTools tells a page of the tools. MCP `tools/list`. */
+  /** ListTools returns a page of the tools. MCP `tools/list`. */
   listTools: handleUnaryCall<ListToolsRequest, ListToolsResponse>;
-  /** CallTool calls a tool. Cancelling it cancels the call. MCP `tools/call`. */
+  /** CallTool calls a tool. MCP `tools/call`. */
   callTool: handleServerStreamingCall<CallToolRequest, CallToolResponse>;
-  /** ListResources tells a page of the resources. MCP `resources/list`. */
+  /** ListResources returns a page of the resources. MCP `resources/list`. */
   listResources: handleUnaryCall<ListResourcesRequest, ListResourcesResponse>;
-  /** ListResourceTemplates tells a page of the resource templates. MCP `resources/templates/list`. */
+  /** ListResourceTemplates returns a page of the resource templates. MCP `resources/templates/list`. */
   listResourceTemplates: handleUnaryCall<ListResourceTemplatesRequest, ListResourceTemplatesResponse>;
   /** ReadResource reads a resource. MCP `resources/read`. */
   readResource: handleServerStreamingCall<ReadResourceRequest, ReadResourceResponse>;
-  /** ListPrompts tells a page of the prompts. MCP `prompts/list`. */
+  /** ListPrompts returns a page of the prompts. MCP `prompts/list`. */
   listPrompts: handleUnaryCall<ListPromptsRequest, ListPromptsResponse>;
-  /** GetPrompt fills in a prompt. MCP `prompts/get`. */
+  /** GetPrompt returns the messages of a prompt. MCP `prompts/get`. */
   getPrompt: handleServerStreamingCall<GetPromptRequest, GetPromptResponse>;
-  /** Complete proposes values for an argument. MCP `completion/complete`. */
+  /** Complete returns completions of an argument. MCP `completion/complete`. */
   complete: handleUnaryCall<CompleteRequest, CompleteResponse>;
   /**
-   * Listen tells what changes, until it is cancelled. MCP `subscriptions/listen`, and for older revisions
-   * `resources/subscribe` and the list_changed notifications. The bridge makes one Listen for all its clients.
+   * Listen streams change notifications until it is canceled. MCP `subscriptions/listen`; before 2026-07-28
+   * `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
+   * clients.
    */
   listen: handleServerStreamingCall<ListenRequest, ListenResponse>;
 }
 
 export interface McpServiceClient extends Client {
-  /** Discover tells what the server is. MCP `server/discover` and the answer to `initialize`. */
+  /** Discover returns the name, the version and the capabilities of the server. MCP `server/discover` and `initialize`. */
   discover(
     request: DiscoverRequest,
     callback: (error: ServiceError | null, response: DiscoverResponse) => void,
@@ -5624,7 +5651,7 @@ export interface McpServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: DiscoverResponse) => void,
   ): ClientUnaryCall;
-  /** ListTools tells a page of the tools. MCP `tools/list`. */
+  /** ListTools returns a page of the tools. MCP `tools/list`. */
   listTools(
     request: ListToolsRequest,
     callback: (error: ServiceError | null, response: ListToolsResponse) => void,
@@ -5640,14 +5667,14 @@ export interface McpServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListToolsResponse) => void,
   ): ClientUnaryCall;
-  /** CallTool calls a tool. Cancelling it cancels the call. MCP `tools/call`. */
+  /** CallTool calls a tool. MCP `tools/call`. */
   callTool(request: CallToolRequest, options?: Partial<CallOptions>): ClientReadableStream<CallToolResponse>;
   callTool(
     request: CallToolRequest,
     metadata?: Metadata,
     options?: Partial<CallOptions>,
   ): ClientReadableStream<CallToolResponse>;
-  /** ListResources tells a page of the resources. MCP `resources/list`. */
+  /** ListResources returns a page of the resources. MCP `resources/list`. */
   listResources(
     request: ListResourcesRequest,
     callback: (error: ServiceError | null, response: ListResourcesResponse) => void,
@@ -5663,7 +5690,7 @@ export interface McpServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListResourcesResponse) => void,
   ): ClientUnaryCall;
-  /** ListResourceTemplates tells a page of the resource templates. MCP `resources/templates/list`. */
+  /** ListResourceTemplates returns a page of the resource templates. MCP `resources/templates/list`. */
   listResourceTemplates(
     request: ListResourceTemplatesRequest,
     callback: (error: ServiceError | null, response: ListResourceTemplatesResponse) => void,
@@ -5689,7 +5716,7 @@ export interface McpServiceClient extends Client {
     metadata?: Metadata,
     options?: Partial<CallOptions>,
   ): ClientReadableStream<ReadResourceResponse>;
-  /** ListPrompts tells a page of the prompts. MCP `prompts/list`. */
+  /** ListPrompts returns a page of the prompts. MCP `prompts/list`. */
   listPrompts(
     request: ListPromptsRequest,
     callback: (error: ServiceError | null, response: ListPromptsResponse) => void,
@@ -5705,14 +5732,14 @@ export interface McpServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListPromptsResponse) => void,
   ): ClientUnaryCall;
-  /** GetPrompt fills in a prompt. MCP `prompts/get`. */
+  /** GetPrompt returns the messages of a prompt. MCP `prompts/get`. */
   getPrompt(request: GetPromptRequest, options?: Partial<CallOptions>): ClientReadableStream<GetPromptResponse>;
   getPrompt(
     request: GetPromptRequest,
     metadata?: Metadata,
     options?: Partial<CallOptions>,
   ): ClientReadableStream<GetPromptResponse>;
-  /** Complete proposes values for an argument. MCP `completion/complete`. */
+  /** Complete returns completions of an argument. MCP `completion/complete`. */
   complete(
     request: CompleteRequest,
     callback: (error: ServiceError | null, response: CompleteResponse) => void,
@@ -5729,8 +5756,9 @@ export interface McpServiceClient extends Client {
     callback: (error: ServiceError | null, response: CompleteResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Listen tells what changes, until it is cancelled. MCP `subscriptions/listen`, and for older revisions
-   * `resources/subscribe` and the list_changed notifications. The bridge makes one Listen for all its clients.
+   * Listen streams change notifications until it is canceled. MCP `subscriptions/listen`; before 2026-07-28
+   * `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
+   * clients.
    */
   listen(request: ListenRequest, options?: Partial<CallOptions>): ClientReadableStream<ListenResponse>;
   listen(

@@ -8,98 +8,105 @@
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 import { ContentBlock, Icon } from "./common.js";
 
-/** Tool is something a model can have done. MCP `Tool`, every revision. */
+/** Tool is a tool that a model can call. MCP `Tool`, every revision. */
 export interface Tool {
-  /** Its name for programs: 1 to 128 of letters, digits, `_`, `-` and `.`; unique in its server. */
+  /** The name: 1 to 128 letters, digits, `_`, `-` and `.`; unique in the server. */
   name: string;
-  /** Its name for people. Since 2025-06-18; for 2025-03-26 it becomes `annotations.title`. */
+  /** The display name. Since 2025-06-18; for 2025-03-26 the bridge converts it to `annotations.title`. */
   title?:
     | string
     | undefined;
-  /** What it does, for the model. */
+  /** The description, for the model. */
   description?:
     | string
     | undefined;
   /**
-   * Its arguments: a JSON Schema with `type: object`, of 2020-12 unless `$schema` says otherwise. Empty: any object. MCP
-   * `inputSchema`.
+   * The JSON Schema of the arguments, with `type: object`, of 2020-12 unless `$schema` is set; at most 256 KiB. Empty
+   * means any object. MCP `inputSchema`.
    */
   inputSchema: string;
-  /** Its structured result: a JSON Schema. Since 2025-06-18 with `type: object`, since 2026-07-28 any. MCP `outputSchema`. */
+  /**
+   * The JSON Schema of the structured content: with `type: object` since 2025-06-18, any since 2026-07-28. Empty if
+   * absent. MCP `outputSchema`.
+   */
   outputSchema: string;
-  /** What to expect of it. Since 2025-03-26. */
+  /** Hints for its use. Since 2025-03-26. */
   annotations?:
     | ToolAnnotations
     | undefined;
-  /** Pictures of it. Since 2025-11-25. */
+  /** Icons. Since 2025-11-25. */
   icons: Icon[];
-  /** How it runs as a task. 2025-11-25 only. */
+  /** Support for tasks. 2025-11-25 only. */
   execution?:
     | ToolExecution
     | undefined;
-  /** MCP `_meta` as a JSON object. Since 2025-06-18. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ToolAnnotations are hints. Whoever does not trust the server does not trust them. MCP `ToolAnnotations`, since 2025-03-26. */
+/**
+ * ToolAnnotations are hints for the use of a tool. Clients must not trust them unless they trust the server. MCP
+ * `ToolAnnotations`, since 2025-03-26.
+ */
 export interface ToolAnnotations {
-  /** The tool's name for people. */
+  /** The display name. */
   title?:
     | string
     | undefined;
-  /** It changes nothing. Absent means false. MCP `readOnlyHint`. */
+  /** The tool has no side effects. Absent means false. MCP `readOnlyHint`. */
   readOnlyHint?:
     | boolean
     | undefined;
-  /** It may destroy something. Absent means true. MCP `destructiveHint`. */
+  /** The tool may destroy something. Absent means true. MCP `destructiveHint`. */
   destructiveHint?:
     | boolean
     | undefined;
-  /** Calling it twice is the same as calling it once. Absent means false. MCP `idempotentHint`. */
+  /** The tool is idempotent. Absent means false. MCP `idempotentHint`. */
   idempotentHint?:
     | boolean
     | undefined;
-  /** It deals with the world outside. Absent means true. MCP `openWorldHint`. */
+  /** The tool interacts with external systems. Absent means true. MCP `openWorldHint`. */
   openWorldHint?:
     | boolean
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
-/** ToolExecution says how a tool runs as a task. MCP `ToolExecution`, 2025-11-25 only. */
+/** ToolExecution is the support of a tool for tasks. MCP `ToolExecution`, 2025-11-25 only. */
 export interface ToolExecution {
   /** "forbidden" (the default), "optional" or "required". MCP `taskSupport`. */
   taskSupport?:
     | string
     | undefined;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
 /**
- * CallToolResult is what a tool returned. MCP `CallToolResult`, every revision. A tool that failed returns a result with
- * is_error, so that the model can see why; a gRPC error means that the tool was not found or the backend is broken.
+ * CallToolResult is the result of a tool. MCP `CallToolResult`, every revision. If the tool itself failed, the result
+ * has `is_error`, so that the model reads why. A gRPC error means that there is no such tool, or that the backend
+ * failed.
  */
 export interface CallToolResult {
-  /** What it returned, for the model. */
+  /** The content, for the model. */
   content: ContentBlock[];
   /**
-   * What it returned, as JSON of its output_schema. For revisions that cannot carry it, it becomes text in `content`
-   * unless there is text already. MCP `structuredContent`: since 2025-06-18 an object, since 2026-07-28 any value. JSON
-   * text in UTF-8. bytes, because a string of 64 KiB costs a Python backend 6 % more; the wire type is the same, so that
-   * a copy of this file may declare it string.
+   * The result as JSON, which conforms to `output_schema`: an object since 2025-06-18, any value since 2026-07-28.
+   * Empty if absent. If `content` has no text, the bridge adds it as text for older revisions. MCP `structuredContent`.
+   * It is bytes, because a string of 64 KiB costs a Python backend 6 % more. The wire type is the same: a copy of this
+   * file may declare it a string.
    */
   structuredContent: Uint8Array;
-  /** Whether it failed. Absent means no. MCP `isError`. */
+  /** Whether the tool failed. Absent means false. MCP `isError`. */
   isError?:
     | boolean
     | undefined;
-  /** MCP `_meta` as a JSON object. */
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
-  /** Members this contract has no field for, as one JSON object. */
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
 
