@@ -9,7 +9,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 )
 
-// postBatch takes several messages at once, which only clients of the first two revisions may send (2025-03-26: basic, batching).
+// postBatch handles several messages in one POST, which only clients of the first two revisions may send (2025-03-26:
+// basic, batching).
 func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte, modern bool) {
 	if ofSSE(r) {
 		texts, err := jsonrpc.ParseBatch(body, &s.opts.Limits)
@@ -17,7 +18,7 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte, 
 			_, err = s.sortBatch(texts, bridge.Rev20241105)
 		}
 		if err != nil {
-			malformed(w, modern, err) // and not on the stream, where nobody knows what it answers
+			malformed(w, modern, err) // not on the stream, where it would not refer to a request
 			return
 		}
 		s.postSSE(w, r, body)
@@ -58,15 +59,15 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte, 
 	ss.serveBatch(w, r, b.requests, b.refused)
 }
 
-// A sortedBatch is what several messages at once are.
+// A sortedBatch has the messages of a batch by kind.
 type sortedBatch struct {
 	requests, notifications, responses []jsonrpc.Message
-	// refused are the answers to what are no messages.
+	// refused are the error responses for invalid messages.
 	refused [][]byte
 }
 
-// sortBatch tells what the messages of a batch are. It refuses as a whole what a batch cannot be: responses together with
-// requests, and two requests with one id.
+// sortBatch sorts the messages of a batch. It rejects a batch with both responses and requests, or with two requests of
+// the same id.
 func (s *Server) sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, error) {
 	b := &sortedBatch{}
 	ids := map[string]bool{}
@@ -96,8 +97,8 @@ func (s *Server) sortBatch(texts [][]byte, rev bridge.Revision) (*sortedBatch, e
 	return b, nil
 }
 
-// serveBatch answers the requests of a batch side by side. The answers are one JSON array, unless something has to be said
-// before they are all there: then each is an event of a stream.
+// serveBatch handles the requests of a batch concurrently. The responses are one JSON array, unless another message
+// must be sent before they are complete: then each is an event of a stream.
 func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests []jsonrpc.Message, answers [][]byte) {
 	out := ss.reply(w)
 	out.start()
@@ -119,14 +120,14 @@ func (ss *session) serveBatch(w http.ResponseWriter, r *http.Request, requests [
 	out.finishBatch(b.answers)
 }
 
-// A batch collects the answers to several requests.
+// A batch collects the responses to several requests.
 type batch struct {
 	out     *reply
 	mu      sync.Mutex
 	answers [][]byte
 }
 
-// batchSink is where the messages of one request of a batch go.
+// batchSink receives the messages for one request of a batch.
 type batchSink struct{ b *batch }
 
 func (o batchSink) send(msg []byte) error { return o.b.out.send(msg) }
@@ -140,7 +141,7 @@ func (o batchSink) finish(_ head, msg []byte) {
 	o.b.answers = append(o.b.answers, msg)
 }
 
-// finishBatch ends the response with all answers.
+// finishBatch ends the HTTP response with all responses.
 func (r *reply) finishBatch(answers [][]byte) {
 	r.mu.Lock()
 	stream := r.stream
@@ -150,7 +151,7 @@ func (r *reply) finishBatch(answers [][]byte) {
 		return
 	}
 	for len(answers) > 1 {
-		_ = r.send(answers[0]) // a legacy stream keeps what it cannot send
+		_ = r.send(answers[0]) // a legacy stream keeps unsent messages
 		answers = answers[1:]
 	}
 	if len(answers) == 1 {

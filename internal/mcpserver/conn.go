@@ -16,35 +16,36 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A conn is one client on a connection that carries every message to it: stdio, or the event stream of HTTP+SSE. Its
-// requests are answered side by side. What it once says by initialize holds for the connection.
+// A conn is one client on a connection that carries all its messages: stdio, or the event stream of HTTP+SSE. Its
+// requests are handled concurrently. Initialize applies to the connection.
 type conn struct {
 	s *Server
-	// write sends one message to the client. It may be called concurrently, and fails when the client has gone.
+	// write sends one message to the client. It may be called concurrently, and fails when the client has disconnected.
 	write func(msg []byte) error
-	// principal is who the client is, if that was checked.
+	// principal is the authenticated client, if any.
 	principal *pb.Principal
-	// takesModern says that requests of the modern era may come, too.
+	// takesModern means that modern requests are allowed, too.
 	takesModern bool
-	// slots bounds how many requests are answered at a time.
+	// slots limits the number of requests in flight.
 	slots chan struct{}
-	id    string // which is the session of modern calls
+	id    string // the session of modern calls
 	calls sync.WaitGroup
-	// teller tells the session's changes: a client that does not read keeps only that waiting, and not other clients.
+	// teller sends the session's changes from a goroutine of its own, so that a client that does not read does not
+	// block others.
 	teller sync.WaitGroup
 
-	// ctx ends when the client has gone.
+	// ctx ends when the client has disconnected.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
-	errors  rate          // of those that answer no request
-	session *session      // of the legacy era, since initialize
-	running running       // the modern requests
-	over    func()        // what is done once no call runs, when calls have outlived the client
-	closed  bool          // no call begins any more
-	until   time.Time     // until when the client is let in, by the best token it has shown; zero: for ever
-	longer  chan struct{} // holds a token when until has become later
+	errors  rate          // of errors without a request
+	session *session      // legacy session, after initialize
+	running running       // modern requests in flight
+	over    func()        // called after the last call, if calls have outlived the client
+	closed  bool          // no call starts
+	until   time.Time     // when the client's access ends, by its latest token, or zero
+	longer  chan struct{} // has an element when until has become later
 }
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
@@ -56,7 +57,7 @@ func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	return c
 }
 
-// close ends every call of the client and waits for them.
+// close cancels every call of the client and waits for them.
 func (c *conn) close(cause error) {
 	c.cancel(cause)
 	if ss := c.legacy(); ss != nil {
@@ -75,7 +76,7 @@ func (c *conn) legacy() *session {
 	return c.session
 }
 
-// receive takes what the client sent: one message, or in 2025-03-26 several. It keeps data, and does not block.
+// receive handles data from the client: one message, or in 2025-03-26 a batch. It keeps data, and does not block.
 func (c *conn) receive(data []byte, from origin) {
 	defer c.s.panics.Recover("a message", func(e *bridge.Error) {
 		id := rawjson.Get(data, "id")
@@ -119,8 +120,8 @@ func (c *conn) receive(data []byte, from origin) {
 	}
 }
 
-// A connBatch collects the answers to a batch, which are sent as one, too (JSON-RPC 2.0, 6). What comes before them is sent at
-// once.
+// A connBatch collects the responses to a batch, which are sent as one as well (JSON-RPC 2.0, 6). Messages before them
+// are sent at once.
 type connBatch struct {
 	c *conn
 
@@ -142,17 +143,17 @@ func (b *connBatch) finish(_ head, msg []byte) {
 	}
 }
 
-// errBatch is the error for an array where a single message must be.
+// errBatch is the error for an array where only a single message is allowed.
 var errBatch = &jsonrpc.Error{RPC: invalidRequest("a JSON array of messages is only for revisions before 2025-06-18: send one message at a time")}
 
 const (
-	// errorEvery is how often a client is told that what it sends is no message, once it has been told errorBurst times. Nobody
-	// waits for such an answer.
+	// errorEvery is the minimum interval between error responses to invalid messages, after errorBurst of them. No
+	// request waits for such a response.
 	errorEvery = 10 * time.Millisecond
 	errorBurst = 100
 )
 
-// malformed answers what is no message.
+// malformed responds to an invalid message.
 func (c *conn) malformed(err error) {
 	e := asParseError(err)
 	if e.OfNotification() {
@@ -175,7 +176,7 @@ func (c *conn) malformed(err error) {
 	c.said(c.write(jsonrpc.AppendError(nil, e.ID, e.RPC, omitID)))
 }
 
-// said notes that a message could not be sent: the client has gone.
+// said handles a write error: the client has disconnected.
 func (c *conn) said(err error) {
 	if err != nil {
 		c.s.log.Debug().Err(err).Msg("a message could not be sent")
@@ -183,7 +184,7 @@ func (c *conn) said(err error) {
 	}
 }
 
-// take begins to do what a message says, which may be of the modern era or not.
+// take starts to handle a message of either era.
 func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 	defer c.s.panics.Recover(msg.Method, func(e *bridge.Error) {
 		if msg.IsRequest() {
@@ -211,7 +212,7 @@ func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 	}
 }
 
-// startModern begins to answer a modern request.
+// startModern starts to handle a modern request.
 func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	c.mu.Lock()
@@ -236,7 +237,7 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 	}
 }
 
-// startLegacy begins to answer a request of the session.
+// startLegacy starts to handle a request of the session.
 func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out sink) {
 	ctx, to, done, err := ss.begin(msg, out)
 	if err != nil {
@@ -252,8 +253,8 @@ func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out s
 	}
 }
 
-// start runs f beside others. It reports false if there are too many: to wait for one of them here could be to wait for
-// ever, as they may themselves wait for what the client sends next. Once the connection is closed, none is let in.
+// start runs f in a goroutine. It returns false if there are too many: waiting here could block for ever, because the
+// running ones may wait for the next message of the client. Once the connection is closed, none starts.
 func (c *conn) start(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,13 +268,13 @@ func (c *conn) start(f func()) bool {
 	}
 	c.calls.Go(func() {
 		defer c.free()
-		defer c.s.panics.Recover("a request", nil) // who answers it does not come so far
+		defer c.s.panics.Recover("a request", nil) // the handler of a request recovers its own panics
 		f()
 	})
 	return true
 }
 
-// free gives a slot back.
+// free frees a slot.
 func (c *conn) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +284,7 @@ func (c *conn) free() {
 	}
 }
 
-// outlive has over called when the last call ends. It reports false if none runs.
+// outlive arranges for over to be called when the last call ends. It returns false if none is in flight.
 func (c *conn) outlive(over func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,7 +295,7 @@ func (c *conn) outlive(over func()) bool {
 	return true
 }
 
-// rest returns a context that ends when no call runs, or the client has gone.
+// rest returns a context that ends when no call is in flight, or the client has disconnected.
 func (c *conn) rest() (context.Context, context.CancelFunc) {
 	ctx, over := context.WithCancel(c.ctx)
 	if !c.outlive(over) {
@@ -303,8 +304,8 @@ func (c *conn) rest() (context.Context, context.CancelFunc) {
 	return ctx, over
 }
 
-// isLetIn notes that the client is let in until some time; zero: for ever. Of several tokens the one counts that is good for longest. It
-// reports whether it was not let in any more, so that it was not told what has changed.
+// isLetIn extends the client's access until a time, or without limit if zero. The token that is valid for the longest
+// time counts. It reports whether access had ended, so that changes were missed.
 func (c *conn) isLetIn(until time.Time) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +321,7 @@ func (c *conn) isLetIn(until time.Time) (again bool) {
 	return again
 }
 
-// isIn reports whether the client is there and let in.
+// isIn reports whether the client is connected and has access.
 func (c *conn) isIn() bool {
 	until := c.letInUntil()
 	return c.ctx.Err() == nil && (until.IsZero() || time.Now().Before(until))
@@ -332,13 +333,13 @@ func (c *conn) letInUntil() time.Time {
 	return c.until
 }
 
-// overloaded answers a request for which there is no slot.
+// overloaded responds to a request without a free slot.
 func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
 	x := &exchange{s: c.s, rev: rev, id: msg.ID, out: out}
 	x.refuse(nil, overload(cap(c.slots)))
 }
 
-// overload is the error of a request beyond the most that are answered at a time.
+// overload returns the error of a request above the limit of requests in flight.
 func overload(most int) error {
 	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
 		"%d requests are being answered, which is the most: wait for one of them", most)
@@ -346,7 +347,7 @@ func overload(most int) error {
 	return e
 }
 
-// cancelled takes the notification that cancels a modern request. It reports whether it was one.
+// cancelled handles the notification that cancels a modern request. It reports whether it was one.
 func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 	if msg.Method != notifyCancelled {
 		return false
@@ -361,7 +362,7 @@ func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 	return cancel != nil
 }
 
-// initialize begins the legacy era on this connection. It is answered before the next message is read.
+// initialize starts the legacy era on this connection. The response precedes the next message.
 func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 	ss, result, err := c.s.initialize(c.ctx, msg, origin{principal: c.principal})
 	if err != nil {
@@ -399,19 +400,19 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 	})
 	ss.plug(func(msg []byte) { c.said(c.write(msg)) })
 	_, _ = ss.listen()
-	if c.ctx.Err() != nil { // the client went meanwhile, and who saw that perhaps not the session
+	if c.ctx.Err() != nil { // the client has disconnected, perhaps before the session was set
 		ss.end(context.Cause(c.ctx))
 	}
 }
 
-// early answers what comes before initialize.
+// early responds to a message before initialize.
 func (c *conn) early(msg *jsonrpc.Message, out sink) {
 	switch {
 	case !msg.IsRequest():
 		c.s.log.Debug().Str("method", msg.Method).Msg("ignored a message that came before initialize")
 	case msg.Method == "ping":
 		out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, []byte("{}")))
-	case bridge.MethodByName(msg.Method) == bridge.Discover && !c.takesModern: // as a server of 2024-11-05 answers it
+	case bridge.MethodByName(msg.Method) == bridge.Discover && !c.takesModern: // as a server of 2024-11-05 responds
 		x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "HTTP+SSE has no %s: send initialize", msg.Method))
 	case bridge.MethodByName(msg.Method) == bridge.Discover:
@@ -422,7 +423,7 @@ func (c *conn) early(msg *jsonrpc.Message, out sink) {
 	}
 }
 
-// refuse answers a request that cannot be begun.
+// refuse responds to a request that cannot start.
 func (c *conn) refuse(msg *jsonrpc.Message, out sink, why string) {
 	x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 	e := bridge.Errorf(codes.InvalidArgument, "%s", why)
@@ -430,7 +431,7 @@ func (c *conn) refuse(msg *jsonrpc.Message, out sink, why string) {
 	x.refuse(nil, e)
 }
 
-// connSink sends the messages of a request straight to the client.
+// connSink sends the messages for a request directly to the client.
 type connSink struct{ c *conn }
 
 func (o connSink) send(msg []byte) error { return o.c.write(msg) }
@@ -441,5 +442,5 @@ func (o connSink) finish(_ head, msg []byte) {
 	}
 }
 
-// errGone is why calls end when their client goes.
+// errGone ends calls whose client has disconnected.
 var errGone = errors.New("the client has gone")

@@ -6,40 +6,40 @@ import (
 	"sync"
 )
 
-// An eventLog is what a legacy stream has said so far. Whoever answers the request appends to it; HTTP responses copy from
-// it. A response may be cut off and another one may take over where it stopped, so neither side knows about the other.
+// An eventLog has the events of a legacy stream. The handler of the request appends to it; HTTP responses copy from it.
+// If a response is interrupted, another one may continue, so neither side depends on the other.
 //
-// What it keeps is bounded by those that it shares the bounds with, and forgotten when it is too much: of logs that have ended
-// all, of this one its oldest events. Whoever would need them is told so. What a response that copies is about to be given is kept
-// until then: an answer that is longer than the bound reaches the client that waits for it.
+// Its size is limited, also together with other logs. Above a limit, ended logs are dropped, and the oldest events of
+// this one. Clients that resume there receive an error. Events that an active response is about to send are kept until
+// then: a response message that is longer than the limit still reaches its client.
 type eventLog struct {
 	id string
 	// tag is that of the session.
 	tag string
-	// within are the bounds, that of the session first.
+	// within are the limits, that of the session first.
 	within []*replay
 
 	mu     sync.Mutex
 	first  int      // the number of events[0]
-	events [][]byte // messages; nil stands for the priming event, which has none
+	events [][]byte // messages; nil is the priming event
 	size   int
 	closed bool
-	gone   bool // dropped: nothing is kept any more
-	told   int  // the number of the first event that no response has given out
-	reader int  // counts the responses that took over
-	copied bool // the last of them copies, and has yet to be given the events from next on
+	gone   bool // dropped: no more events are kept
+	told   int  // the number of the first event that was not sent
+	reader int  // number of responses that took over
+	copied bool // the last of them copies, and has yet to send the events from next on
 	next   int
-	remove []func()      // takes the log away from those that have ended
-	grown  chan struct{} // closed and replaced whenever something above changes; nil while nobody waits
+	remove []func()      // removes the log from the ended ones
+	grown  chan struct{} // closed and replaced on changes; nil if nothing waits
 }
 
-// primingSize is what a priming event counts as, in bytes: about what it is on the wire, and in memory.
+// primingSize is the size of a priming event, in bytes: about that on the wire, and in memory.
 const primingSize = 64
 
 func newEventLog(id string, within ...*replay) *eventLog { return &eventLog{id: id, within: within} }
 
-// roomOf returns what an event takes. A priming event counts as well: a client may have any number of them, by opening a stream again and
-// again.
+// roomOf returns the size of an event. A priming event has one as well: a client can cause any number of them by
+// reopening a stream.
 func roomOf(msg []byte) int {
 	if msg == nil {
 		return primingSize
@@ -51,7 +51,7 @@ func roomOf(msg []byte) int {
 func (l *eventLog) append(msg []byte, last bool) int {
 	size := roomOf(msg)
 	l.mu.Lock()
-	if l.gone { // its call goes on, and nobody can come back to it
+	if l.gone { // the call continues, and the stream cannot be resumed
 		defer l.mu.Unlock()
 		l.first++
 		return l.first - 1
@@ -71,11 +71,11 @@ func (l *eventLog) append(msg []byte, last bool) int {
 	return n
 }
 
-// trim forgets what is too much.
+// trim drops events above the limits.
 func (l *eventLog) trim() {
 	for _, r := range l.within {
 		if r.add(0) {
-			l.forget(1) // the newest can still be told to whoever listens
+			l.forget(1) // the newest can still be sent to an active response
 		}
 		if r.add(0) {
 			l.forget(0)
@@ -83,8 +83,8 @@ func (l *eventLog) trim() {
 	}
 }
 
-// owed returns how many of the newest events are still to be given to a response that copies: the newest, and of those before it as
-// many as may be kept, for a client that reads slowly must not decide how much that is. The caller holds mu.
+// owed returns the number of newest events that an active response must still send: the newest, and earlier ones within
+// the limits, because a slow client must not determine the memory. The caller holds mu.
 func (l *eventLog) owed() int {
 	if !l.copied {
 		return 0
@@ -99,25 +99,25 @@ func (l *eventLog) owed() int {
 	return n
 }
 
-// isOwed reports whether a response is still to be given something.
+// isOwed reports whether a response must still send events.
 func (l *eventLog) isOwed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.owed() > 0
 }
 
-// forget drops all events but the newest so many, and those that a response is owed.
+// forget drops all events except the newest ones, and those that a response must still send.
 func (l *eventLog) forget(but int) {
 	l.mu.Lock()
 	but = max(but, l.owed())
 	freed := 0
 	for ; len(l.events) > but; l.first++ {
 		freed += roomOf(l.events[0])
-		l.events[0] = nil // the array stays, for what is still to come
+		l.events[0] = nil // keeps the array for further events
 		l.events = l.events[1:]
 	}
 	l.size -= freed
-	l.wake() // a response that needed them is cut
+	l.wake() // ends a response that needed them
 	l.mu.Unlock()
 	if freed == 0 {
 		return
@@ -127,18 +127,18 @@ func (l *eventLog) forget(but int) {
 	}
 }
 
-// drop forgets the log altogether.
+// drop drops the log.
 func (l *eventLog) drop() {
 	l.mu.Lock()
 	l.gone = true
 	l.mu.Unlock()
-	l.take() // whoever copies is cut
+	l.take() // ends the response that copies
 	l.close()
 	l.forget(0)
 	l.unlist()
 }
 
-// unlist takes the log away from those that have ended.
+// unlist removes the log from the ended ones.
 func (l *eventLog) unlist() {
 	l.mu.Lock()
 	remove := l.remove
@@ -149,10 +149,10 @@ func (l *eventLog) unlist() {
 	}
 }
 
-// push adds a message that is not the last.
+// push adds a message that is not the last one.
 func (l *eventLog) push(msg []byte) { l.append(msg, false) }
 
-// close says that nothing more will be appended.
+// close marks the log as complete.
 func (l *eventLog) close() {
 	l.mu.Lock()
 	again := l.closed
@@ -170,12 +170,12 @@ func (l *eventLog) close() {
 	l.remove = remove
 	gone := l.gone
 	l.mu.Unlock()
-	if gone { // since then
+	if gone { // dropped since then
 		l.unlist()
 	}
 }
 
-// wake tells whoever waits that something changed. The caller holds mu.
+// wake notifies the waiting goroutines. The caller holds mu.
 func (l *eventLog) wake() {
 	if l.grown != nil {
 		close(l.grown)
@@ -183,7 +183,7 @@ func (l *eventLog) wake() {
 	}
 }
 
-// take makes the caller the one response that gives out events, and returns how it is known to be.
+// take makes the caller the only response that sends events, and returns its number.
 func (l *eventLog) take() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,50 +211,50 @@ func (l *eventLog) follow(n int) (reader int, leave func()) {
 	}
 }
 
-// has reports whether the event after number n, or the end of the log, can be given out.
+// has reports whether the event after number n, or the end of the log, can be sent.
 func (l *eventLog) has(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return n+1 >= l.first && n < l.first+len(l.events)
 }
 
-// untold returns the number of the first event that no response has given out.
+// untold returns the number of the first unsent event.
 func (l *eventLog) untold() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(l.told, l.first)
 }
 
-// untell notes that the events from number n on could not be given out after all.
+// untell records that the events from number n on were not sent.
 func (l *eventLog) untell(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told = min(l.told, n)
 }
 
-// ended reports whether nothing more will be appended.
+// ended reports whether the log is complete.
 func (l *eventLog) ended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed
 }
 
-// held returns how many bytes the log keeps.
+// held returns the size of the log in bytes.
 func (l *eventLog) held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size
 }
 
-// holds reports whether reader is still the one response that is given events.
+// holds reports whether reader is still the response that sends events.
 func (l *eventLog) holds(reader int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reader == reader
 }
 
-// wait blocks until there is an event of number n or later, and returns those there are, which counts as giving them out. It
-// returns none when the log is closed and has no more, when another response took over, or when ctx ends.
+// wait waits for events from number n on, and returns and marks them as sent. It returns none if the log is complete,
+// if another response took over, or when ctx ends.
 func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 	for {
 		l.mu.Lock()
@@ -264,10 +264,10 @@ func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 		}
 		if n < l.first {
 			l.mu.Unlock()
-			return nil, false // forgotten; better a cut stream than one with a hole
+			return nil, false // dropped; an interrupted stream is better than a gap
 		}
 		if fresh := l.events[n-l.first:]; len(fresh) > 0 || l.closed {
-			fresh = slices.Clone(fresh) // what is forgotten meanwhile is given all the same
+			fresh = slices.Clone(fresh) // events that are dropped meanwhile are sent nevertheless
 			l.told, l.next = max(l.told, n+len(fresh)), n+len(fresh)
 			l.mu.Unlock()
 			l.trim()

@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The keys of `_meta` that MCP itself uses.
+// The keys of `_meta` that MCP itself defines.
 const (
 	metaProgressToken  = "progressToken"
 	metaVersion        = bridge.MetaVersion
@@ -33,35 +33,35 @@ const (
 	notifyRootsChanged = "notifications/roots/list_changed"
 )
 
-// An exchange is one request of a client while it is being answered, in either era.
+// An exchange is one request of a client in progress, in either era.
 type exchange struct {
 	s   *Server
 	rev bridge.Revision
 	// id is the request's id, as the client wrote it.
 	id  []byte
 	out sink
-	// token is the progress token as the client wrote it; nil if it does not want to know.
+	// token is the progress token as the client wrote it; nil without progress.
 	token []byte
-	// progress is the last one that the handler told, and pace is how the client is told.
+	// progress is the last value of the handler, and pace limits the notifications.
 	progress float64
-	pace     *pacer // nil if the client does not want to know
+	pace     *pacer // nil without progress
 	logs     sampler
-	ended    bool // the request has been answered
+	ended    bool // the request has a response
 }
 
-// newExchange returns the exchange of a request. Whoever answers it first defers that a panic is the answer, by broke.
+// newExchange returns the exchange of a request. Its handler defers broke, which responds to a panic.
 func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink) *exchange {
 	return &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1), logs: newSampler()}
 }
 
-// broke answers the request with the error of a bug that was met on the way to an answer.
+// broke responds to a request whose handler panicked.
 func (x *exchange) broke(e *bridge.Error) {
 	if !x.ended {
 		x.fail(nil, e)
 	}
 }
 
-// begin takes the progress token of the request. What it is, is checked: MCP has strings and integers.
+// begin validates the progress token of the request, which MCP allows to be a string or an integer.
 func (x *exchange) begin(msg *jsonrpc.Message) error {
 	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
 		if !jsonrpc.IsID(token, &x.s.opts.Limits) {
@@ -74,7 +74,7 @@ func (x *exchange) begin(msg *jsonrpc.Message) error {
 	return nil
 }
 
-// emit implements bridge.Emit: it tells the client what the caller of call wants to know.
+// emit implements bridge.Emit: it sends the events that the caller requested.
 func (x *exchange) emit(call *bridge.Call) bridge.Emit {
 	return func(_ context.Context, e bridge.Event) error {
 		switch {
@@ -92,7 +92,8 @@ func (x *exchange) emit(call *bridge.Call) bridge.Emit {
 	}
 }
 
-// tellLog passes a log message on, unless there are too many; how many were left out is told with the next that is not, or before the answer.
+// tellLog sends a log message, within the rate limit; the next one, or the response, is preceded by the number of
+// dropped ones.
 func (x *exchange) tellLog(l *pb.LogMessage) error {
 	if !x.logs.lets(l) {
 		return nil
@@ -110,7 +111,7 @@ func (x *exchange) tellLeftOut() error {
 	return nil
 }
 
-// tellProgress passes progress on if the client wants to know and it is progress: MCP lets it only increase.
+// tellProgress sends progress if the client requested it and it increases, as MCP requires.
 func (x *exchange) tellProgress(p *pb.Progress) error {
 	if x.token == nil || math.IsNaN(p.GetProgress()) || p.GetProgress() <= x.progress || math.IsInf(p.GetProgress(), 0) {
 		return nil
@@ -119,7 +120,7 @@ func (x *exchange) tellProgress(p *pb.Progress) error {
 	return x.pace.tell(p)
 }
 
-// sendProgress is also called by a timer, around which nothing else contains a panic.
+// sendProgress is also called by a timer, so it recovers panics itself.
 func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 	defer x.s.panics.Recover(notifyProgress, func(e *bridge.Error) { err = e })
 
@@ -140,7 +141,7 @@ func (x *exchange) notify(method string, params proto.Message) error {
 	return x.out.send(jsonrpc.AppendNotification(nil, method, data))
 }
 
-// finish answers the request with a result, or with the error that says why there is none. It is called once.
+// finish responds to the request with a result or an error. It is called once.
 func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta ...mcpjson.Member) {
 	if err == nil {
 		var msg []byte
@@ -150,14 +151,14 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 		}
 		outcome := pb.CallFailure_OUTCOME_EXECUTED
 		if _, asks := res.(*pb.InputRequired); asks {
-			outcome = pb.CallFailure_OUTCOME_UNKNOWN // it is not through, and may have done some of it
+			outcome = pb.CallFailure_OUTCOME_UNKNOWN // the call is incomplete, and may have been executed in part
 		}
 		err = bridge.ProtocolViolation(outcome, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
 	}
 	x.fail(m, err)
 }
 
-// result returns the response that holds res.
+// result returns the response with res.
 func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, error) {
 	dst := room(res)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), x.id...), `,"result":`...)
@@ -165,13 +166,13 @@ func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, er
 	return append(dst, '}'), err
 }
 
-// finishRaw answers the request with a result that is JSON text.
+// finishRaw responds to the request with a result in JSON.
 func (x *exchange) finishRaw(result []byte) {
 	x.end(head{}, jsonrpc.AppendResult(nil, x.id, result))
 }
 
-// about returns the error that a call ended with, with what it is about where MCP says that: the URI of a resource that does
-// not exist (every revision: server/resources, error handling).
+// about returns the error of a call, with the URI of a resource that does not exist, where MCP requires it (every
+// revision: server/resources, error handling).
 func (x *exchange) about(call *bridge.Call, err error) error {
 	e := bridge.AsError(err)
 	r, ok := call.Request.(*pb.ReadResourceRequest)
@@ -185,7 +186,7 @@ func (x *exchange) about(call *bridge.Call, err error) error {
 	}
 }
 
-// fail answers the request with the error that a handler made of it.
+// fail responds to the request with an error of the handler.
 func (x *exchange) fail(m *bridge.Method, err error) {
 	if page := x.s.empty(m, err); page != nil {
 		x.finish(m, page, nil)
@@ -194,11 +195,11 @@ func (x *exchange) fail(m *bridge.Method, err error) {
 	x.failWith(http.StatusOK, m, err)
 }
 
-// refuse answers a request that no handler has seen with the error that is the reason.
+// refuse responds with an error to a request that the handler has not received.
 func (x *exchange) refuse(m *bridge.Method, err error) { x.failWith(http.StatusBadRequest, m, err) }
 
-// failWith answers the request with an error. What clients must not see of it is logged here, and only here. The status is
-// for HTTP, for a code that has none of its own.
+// failWith responds to the request with an error. Only here are the parts logged that clients must not see. The status
+// is for HTTP, for codes without a status of their own.
 func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	e := bridge.AsError(err)
 	name := ""
@@ -215,32 +216,32 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	executed := e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED
 	switch reason := e.Failure.GetReason(); {
 	case reason == bridge.ReasonOverloaded && !executed:
-		h.status = http.StatusServiceUnavailable // balancers and clients know what to do about that
+		h.status = http.StatusServiceUnavailable // load balancers and clients retry it
 	case reason == bridge.ReasonTooMany && !executed && e.Failure.RetryAfterMs != nil:
-		h.status = http.StatusTooManyRequests // whereas one that is too much by itself is no better later
+		h.status = http.StatusTooManyRequests // a retry would not help a single caller
 	case e.Scopes != nil && x.s.opts.Challenge != nil:
-		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // so do OAuth clients
+		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // as OAuth clients expect
 	}
 	x.end(h, jsonrpc.AppendError(nil, x.id, rpc, x.rev.OmitsUnknownErrorID()))
 }
 
-// end is the end of the request: by the response, or by none because nobody wants it.
+// end ends the request: with the response, or without one if it was canceled.
 func (x *exchange) end(h head, msg []byte) {
 	if x.pace != nil {
 		x.pace.end(msg != nil)
 	}
 	if msg != nil {
-		_ = x.tellLeftOut() // who does not take it does not take the answer, either
+		_ = x.tellLeftOut() // a client that does not read this does not read the response either
 	}
 
 	x.out.finish(h, msg)
 	x.ended = true
 }
 
-// ofHandler returns the error that a handler made of a call without the codes that no handler can say. Those that say something of the
-// request itself are ours to say: a client that a backend tells one begins again in another era, or with other headers (2026-07-28:
-// basic/versioning and basic/transports/streamable-http), or takes its connection for broken. And one that says that there are web pages
-// to visit must name them (2025-11-25: client/elicitation). What there is not in a revision is for Revision.ErrorCode.
+// ofHandler returns an error of a handler without the codes that are reserved for the server. Those that describe the
+// request itself would make a client start again in another era or with other headers (2026-07-28: basic/versioning and
+// basic/transports/streamable-http), or treat its connection as broken. And an error that requires URL elicitation must
+// have the URLs (2025-11-25: client/elicitation). Revision.ErrorCode replaces the codes that a revision lacks.
 func ofHandler(err error) error {
 	if err == nil {
 		return nil
@@ -264,7 +265,7 @@ func ofHandler(err error) error {
 	return &other
 }
 
-// JSON-RPC codes that decide about more than the error itself.
+// JSON-RPC codes that affect more than the request that failed.
 const (
 	codeParse              = -32700
 	codeInvalidRequest     = -32600
@@ -276,8 +277,9 @@ const (
 )
 
 // httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28 some codes have a status of
-// their own and a malformed request is 400; before, an answered request is 200: several clients take another status for the
-// end of the whole connection. What is no valid request at all is 400 always; no handler says that (ofHandler).
+// their own and a malformed request is 400; before, the response to a request is 200, because several clients treat
+// another status as the end of the connection. An invalid message is always 400; handlers cannot return that
+// (ofHandler).
 func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 	if !rev.Modern() {
 		if code == codeInvalidRequest {
@@ -294,10 +296,10 @@ func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
 	return otherwise
 }
 
-// ended tells whether a call was ended by its own caller, who then wants no answer.
+// ended reports whether a call was canceled by its own caller, which expects no response.
 func ended(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped
 
-// cutOff is the error of a call that was ended by neither its caller nor its backend, and then ended with err.
+// cutOff returns the error of a call that was interrupted neither by its caller nor by its backend, and ended with err.
 func cutOff(cause, err error) error {
 	reason := "SESSION_ENDED"
 	if errors.Is(cause, lifecycle.ErrClosing) {

@@ -21,15 +21,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// ServeHTTP is the MCP endpoint: Streamable HTTP of every revision that has it, and the HTTP+SSE of 2024-11-05 for a client
-// that opens the endpoint with a GET and without a session. It implements http.Handler. What browsers may send to it is for a
-// mcphttp.Guard before it to say.
+// ServeHTTP implements http.Handler for the MCP endpoint: Streamable HTTP of all its revisions, and the HTTP+SSE of
+// 2024-11-05 for a client that opens the endpoint with a GET and without a session. A mcphttp.Guard in front of it
+// handles CORS and DNS rebinding.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		w = multiplexed{w}
 	}
 	modern := isModern(r.Header)
-	if !modern { // else the answer to the request says it
+	if !modern { // otherwise the response to the request reports it
 		if why := repeated(r.Header); why != "" {
 			refuse(w, http.StatusBadRequest, why)
 			return
@@ -96,7 +96,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers with an error that belongs to no request.
+// refuse responds with an error without a request.
 func refuse(w http.ResponseWriter, status int, why string) {
 	refuseFor(w, status, invalidRequest(why))
 }
@@ -105,7 +105,7 @@ func refuseFor(w http.ResponseWriter, status int, why *pb.JsonRpcError) {
 	body := jsonrpc.AppendError(nil, nil, why, true)
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_ = writeBody(w, body, refusalTimeout) // whether the client reads it is its own business
+	_ = writeBody(w, body, refusalTimeout) // a write error does not matter
 }
 
 func notAllowed(w http.ResponseWriter, why string) {
@@ -113,7 +113,7 @@ func notAllowed(w http.ResponseWriter, why string) {
 	mcphttp.Refuse(w, http.StatusMethodNotAllowed, why)
 }
 
-// isModern reports whether a header says a modern revision.
+// isModern reports whether a header has a modern revision.
 func isModern(h http.Header) bool {
 	return slices.ContainsFunc(h[mcphttp.HeaderVersion], func(v string) bool {
 		rev, ok := bridge.ParseRevision(v)
@@ -121,8 +121,8 @@ func isModern(h http.Header) bool {
 	})
 }
 
-// repeated returns what is wrong with a header that says something of MCP more than once, of which others may read another than we do. It
-// returns nothing if there is no such.
+// repeated returns the error for a repeated MCP header, of which intermediaries may read another value than the server,
+// or "".
 func repeated(h http.Header) string {
 	for name, v := range h {
 		if len(v) > 1 && (strings.HasPrefix(name, "Mcp-") || name == mcphttp.HeaderLastEvent) {
@@ -137,8 +137,8 @@ func isRevision(name string) bool {
 	return ok
 }
 
-// receive returns the body of a POST, one message or in 2025-03-26 several. If ok is false, the request was refused. In any
-// case the caller gives taken back.
+// receive returns the body of a POST, one message or in 2025-03-26 a batch. If ok is false, the request was rejected.
+// In any case the caller must free taken.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, ok bool) {
 	if status, why := checkMedia(r); why != "" {
 		mcphttp.Refuse(w, status, why)
@@ -170,22 +170,22 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, b
 	return taken, nil, false
 }
 
-// malformed answers a body that is no message.
+// malformed responds to an invalid message.
 func malformed(w http.ResponseWriter, modern bool, err error) {
 	e := asParseError(err)
 	status := http.StatusBadRequest
 	if e.RPC.GetCode() == codeInvalidParams && !modern && !e.OfNotification() {
-		status = http.StatusOK // the request is one, and legacy clients take another status for the end of the connection
+		status = http.StatusOK // it is a request, and legacy clients treat another status as the end of the connection
 	}
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true), refusalTimeout) // whether the client reads it is its own business
+	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true), refusalTimeout) // a write error does not matter
 }
 
-// broken answers what a bug has kept from being answered, if nothing has been said yet.
+// broken responds to a request whose handler panicked before its response.
 func broken(w http.ResponseWriter, id []byte, e *bridge.Error) {
 	w.Header()["Content-Type"] = contentTypeJSON
-	w.WriteHeader(http.StatusOK) // several clients take another for the end of the connection
+	w.WriteHeader(http.StatusOK) // several clients treat another status as the end of the connection
 	body := jsonrpc.AppendError(nil, id, e.JSONRPC(bridge.LatestLegacy, nil), true)
 	_ = writeBody(w, body, refusalTimeout) // as above
 }
@@ -198,8 +198,8 @@ func asParseError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{RPC: invalidRequest(why)}
 }
 
-// checkMedia returns why a POST's media types are refused, or nothing. The client must take both forms of an answer
-// (2025-03-26 to 2026-07-28: basic/transports, sending messages to the server); in HTTP+SSE there is none.
+// checkMedia returns the error for the media types of a POST, or "". The client must accept both forms of a response
+// (2025-03-26 to 2026-07-28: basic/transports, sending messages to the server); in HTTP+SSE there is no response body.
 func checkMedia(r *http.Request) (status int, why string) {
 	h := r.Header
 	if v := h.Values("Content-Type"); len(v) != 1 || !isMedia(v[0], mcphttp.JSON) {
@@ -219,15 +219,15 @@ func isMedia(value, want string) bool {
 		return true
 	}
 	media, params, err := mime.ParseMediaType(value)
-	if err != nil || media != want || !mcphttp.IsText(value) { // mime takes İ for an i
+	if err != nil || media != want || !mcphttp.IsText(value) { // mime reads İ as i
 		return false
 	}
 	charset, ok := params["charset"]
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// accepts reports whether a request can be answered with the media type. Without an Accept header it can, as HTTP says. Of several
-// ranges that the type is in, the closest counts (RFC 9110, 12.5.1).
+// accepts reports whether the Accept header allows the media type. Without the header every type is allowed. If several
+// ranges match, the most specific one counts (RFC 9110, 12.5.1).
 func accepts(h http.Header, media string) bool {
 	values := h["Accept"]
 	if len(values) == 0 {
@@ -256,7 +256,7 @@ func accepts(h http.Header, media string) bool {
 	return ok
 }
 
-// weighsNothing reports whether the parameters of a media range say that it is not wanted: q=0, or 0.0 and so on.
+// weighsNothing reports whether the parameters of a media range exclude it: q=0, or 0.0 and so on.
 func weighsNothing(params string) bool {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")
@@ -268,8 +268,9 @@ func weighsNothing(params string) bool {
 	return false
 }
 
-// short returns why a request is refused before it is read: because memory is, and it makes a call for sure. Since 2026-07-28 a header
-// says so. Before, one that is short may be the answer or the cancellation that a call waits for; calls are then refused by the handler.
+// short returns the error of a request that is rejected before it is read, because memory is low and it certainly is a
+// call: since 2026-07-28 a header has its method. Before that, a short message may be the response or cancellation that
+// a call waits for; calls are then rejected by the handler.
 func (s *Server) short(r *http.Request) error {
 	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce && bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
 		return nil
@@ -277,8 +278,8 @@ func (s *Server) short(r *http.Request) error {
 	return s.opts.Memory.Admit(limit.NewCalls)
 }
 
-// readBody returns the body of a request, and how much of it is to be given back to Memory. The client must send it in time, and memory
-// is taken as it comes, whatever length the header promises.
+// readBody returns the body of a request, and how many bytes of Memory the caller must free. The client must send it in
+// time, and memory is taken as it arrives, whatever the Content-Length.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, err error) {
 	n := r.ContentLength
 	if n > int64(s.opts.Limits.Body) {
@@ -300,7 +301,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 		long := &longBody{ReadCloser: from, memory: s.opts.Memory}
 		from = long
 		defer func() {
-			if taken = long.taken; taken <= bodyAtOnce { // now that it is there, it is as if it had said so
+			if taken = long.taken; taken <= bodyAtOnce { // as with a Content-Length
 				s.opts.Memory.ReleaseBody(taken)
 				taken = 0
 			}
@@ -313,7 +314,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 	return taken, body, err
 }
 
-// A timedBody is a body that has to come in time: a byte a second would keep a connection, and what is set aside for the body, for long.
+// A timedBody is a body with a minimum rate: otherwise a byte per second would hold a connection and its memory.
 type timedBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
@@ -322,7 +323,7 @@ type timedBody struct {
 	n     int64
 }
 
-// wait says until when more has to come: the more has come, the longer.
+// wait returns the deadline for more data, which depends on the number of received bytes.
 func (b *timedBody) wait() error {
 	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate), b.opts.Limits.BodyTime)
 	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -343,7 +344,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuseBody answers a request whose body could not be read.
+// refuseBody responds to a request whose body could not be read.
 func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		mcphttp.Refuse(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come in time: begin to send it at once, at %d bytes a second or more after 5 s, and end within %s",
@@ -353,23 +354,23 @@ func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 }
 
-// refuseUnread refuses a request of which not all was read. The rest is, and not kept: a client that is still sending when the connection
-// ends does not see why. One that waits to be asked for its body is not asked.
+// refuseUnread rejects a request with an unread body, and discards the rest: a client that is still sending when the
+// connection ends does not read the response. A client that waits for 100 Continue is not asked for the body.
 func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Header.Get("Expect") == "" {
 		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(s.opts.Limits.BodyTime))                // without a connection there is none
-		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, int64(s.opts.Limits.Body))) // who does not send it has no use for an answer, either
+		_ = rc.SetReadDeadline(time.Now().Add(s.opts.Limits.BodyTime))                // it fails without a connection
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, int64(s.opts.Limits.Body))) // a client that does not send it does not need the response either
 		_ = rc.SetReadDeadline(time.Time{})
 	}
 	refuseFull(w, err)
 }
 
-// bodyAtOnce is how much room the body of a request has to begin with. Longer ones are taken from Memory, and so are those that do not
-// say how long they are, until they are there.
+// bodyAtOnce is the initial buffer size for a body. Longer ones are taken from Memory, and so are bodies without a
+// Content-Length while they are read.
 const bodyAtOnce = 128 << 10
 
-// A longBody is a body that does not say how long it is. It takes the memory that what is read from it needs.
+// A longBody is a body without a Content-Length. It takes memory for the bytes that are read.
 type longBody struct {
 	io.ReadCloser
 	memory *limit.Memory
@@ -380,7 +381,7 @@ type longBody struct {
 func (b *longBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if full := b.memory.ReserveBody(int64(n)); full != nil {
-		return 0, full // with bytes, it could be overlooked
+		return 0, full // an error together with bytes could be overlooked
 	}
 	b.taken += int64(n)
 	return n, err
@@ -392,7 +393,7 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 	}
 	body := make([]byte, 0, min(n, bodyAtOnce))
 	for int64(len(body)) < n {
-		// As much again as has come: what is copied and thrown away meanwhile is as long as the body, and no longer.
+		// Twice the received size: what is copied and discarded meanwhile is as long as the body.
 		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), bodyAtOnce))))
 		part := body[len(body):min(int64(cap(body)), n)]
 		got, err := io.ReadFull(from, part)
@@ -405,16 +406,17 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 }
 
 const (
-	// bodyGrace is how long a client may take to send a body, however slowly. After it, it must have sent Options.BodyRate bytes for each second.
+	// bodyGrace is the minimum time for a client to send a body. After it, it must have sent Options.BodyRate bytes per
+	// second.
 	bodyGrace = 5 * time.Second
-	// maxGetBody is how many bytes of a body a GET may have.
+	// maxGetBody is the maximum size of the body of a GET, in bytes.
 	maxGetBody = 4 << 10
-	// refusalTimeout is how long a client may take to read why it is refused.
+	// refusalTimeout is the write timeout for error responses.
 	refusalTimeout = 10 * time.Second
 )
 
-// modernReply returns the response to a request of the modern era, which the caller stops. It returns nil if the message is
-// none, and answers it.
+// modernReply returns the response to a modern request, which the caller must stop. If the message is not a request,
+// modernReply responds and returns nil.
 func (s *Server) modernReply(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *reply {
 	switch {
 	case msg.IsResponse():
@@ -432,14 +434,15 @@ func (s *Server) modernReply(w http.ResponseWriter, r *http.Request, msg *jsonrp
 	return nil
 }
 
-// reply returns the response to a POST that belongs to no session.
+// reply returns the response to a POST without a session.
 func (s *Server) reply(w http.ResponseWriter) *reply {
 	return &reply{s: s, w: w}
 }
 
-// postInitialize begins a session.
+// postInitialize starts a session.
 func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
-	// The revision is only being agreed on, but if there is one it must be one (2025-06-18: basic/transports, protocol version header).
+	// The revision is not negotiated yet, but the header must be valid (2025-06-18: basic/transports, protocol version
+	// header).
 	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
 		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+
 			", which is no revision: leave it out of initialize")
@@ -465,19 +468,19 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 		refuseFull(w, err)
 		return
 	}
-	_, _ = ss.listen() // what changes from now on is kept until the client opens a stream
+	_, _ = ss.listen() // changes from now on are kept until the client opens a stream
 	w.Header().Set(mcphttp.HeaderSession, ss.id)
 	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
 }
 
-// legacyReply returns the session of a request and the response to it, which the caller stops. It returns no response if
-// the message is no request, or there is no such session, and answers it.
+// legacyReply returns the session of a request and its response, which the caller must stop. If the message is not a
+// request, or the session does not exist, it responds and returns no response.
 func (s *Server) legacyReply(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) (*session, *reply) {
 	ss := s.sessionOf(w, r)
 	switch {
 	case ss == nil:
 	case msg.IsResponse():
-		ss.answered(msg) // one that is too late, or that nobody waits for, is dropped
+		ss.answered(msg) // late responses are dropped
 		w.WriteHeader(http.StatusAccepted)
 	case msg.IsNotification():
 		ss.notified(msg)
@@ -500,7 +503,7 @@ func (ss *session) reply(w http.ResponseWriter) *reply {
 	return r
 }
 
-// sessionOf returns the session that a request names. If there is none, it has answered the request.
+// sessionOf returns the session of a request. If there is none, it responds with an error.
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	id := r.Header.Get(mcphttp.HeaderSession)
 	if id == "" {
@@ -512,8 +515,8 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		refuse(w, http.StatusNotFound, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
 		return nil
 	}
-	// Any supported revision will do (2025-06-18: basic/transports, protocol version header): some clients send the latest that they know. The
-	// session's own counts all the same, and a modern one does not get here.
+	// Any supported revision is accepted (2025-06-18: basic/transports, protocol version header): some clients send
+	// their latest one. The session's own revision applies nevertheless, and modern requests do not get here.
 	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
 		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+", and the session's revision is "+ss.rev.String()+": send that one")
 		return nil
@@ -533,7 +536,7 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, modern bool) {
 	}
 }
 
-// get opens a stream: one that was lost, if the request names an event, or that of what belongs to no request.
+// get opens a stream: one to resume, if the request has a Last-Event-ID, or the standalone stream.
 func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 	switch {
 	case modern:
@@ -543,13 +546,13 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
 		return
 	}
-	// A body says nothing here. One that never comes must not stay behind a stream, for which no time is set.
+	// A body has no meaning. An unfinished one must not stay behind a stream, which has no read timeout.
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxGetBody)); err != nil {
 		s.refuseBody(w, err)
 		return
 	}
 	var end ending
-	defer func() { end.run() }() // what of it a stream has not taken over
+	defer func() { end.run() }() // what a hijacked stream has not taken over
 	done, err := s.opts.Streams.Open(s.origin(r).principal)
 	if err != nil {
 		refuseFull(w, err)
@@ -576,10 +579,10 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 	}
 	l, n := ss.resumable(last)
 	if l == nil {
-		refuseFor(w, http.StatusBadRequest, forgotten(last)) // 404 would say that the session has ended
+		refuseFor(w, http.StatusBadRequest, forgotten(last)) // 404 would mean that the session has ended
 		return
 	}
-	if l.id != unrelated { // it ends with the answer, and the client can use its connection again
+	if l.id != unrelated { // it ends with the response, and the client can reuse its connection
 		if beginStream(w, s.opts.Limits.WriteTime) == nil {
 			ss.copyLog(r.Context(), w, l, n+1)
 		}
@@ -589,8 +592,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 	ss.lastUnrelated(w, r, &end, l, n+1)
 }
 
-// resumable returns the stream that an event is of, and the event's number. There is none if what came after the event is
-// not known any more.
+// resumable returns the stream of an event id, and the event's number. It returns nil if events after it were dropped.
 func (ss *session) resumable(event string) (*eventLog, int) {
 	id, number, _ := strings.Cut(strings.TrimPrefix(event, ss.tag), "-")
 	n, err := strconv.Atoi(number)
@@ -606,7 +608,7 @@ func (ss *session) resumable(event string) (*eventLog, int) {
 	return l, n
 }
 
-// forgotten says that nothing is known of what came after an event. Its call may run, or have ended in any way.
+// forgotten returns the error for an event whose successors were dropped. The call may be in flight or have ended.
 func forgotten(event string) *pb.JsonRpcError {
 	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) + " is not known any more; its call may have been executed: " +
 		"make it again only if doing it twice does no harm")
@@ -614,8 +616,8 @@ func forgotten(event string) *pb.JsonRpcError {
 	return e
 }
 
-// openUnrelated begins the stream of what belongs to no request. There is one of the kind: a message goes to exactly one
-// stream (2025-03-26 to 2025-11-25: basic/transports, multiple connections).
+// openUnrelated opens the standalone stream. There is at most one: a message is sent on exactly one stream (2025-03-26
+// to 2025-11-25: basic/transports, multiple connections).
 func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *ending) {
 	l := ss.unrelatedLog()
 	unplug := ss.plugIfVacant(r.Context(), l.push)
@@ -627,7 +629,7 @@ func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *en
 	ss.lastUnrelated(w, r, end, l, l.untold())
 }
 
-// lastUnrelated answers a request with the events of what belongs to no request, from number n on, for as long as the caller is let in.
+// lastUnrelated responds with the events of the standalone stream, from number n on, while the caller has access.
 func (ss *session) lastUnrelated(w http.ResponseWriter, r *http.Request, end *ending, l *eventLog, n int) {
 	until := ss.s.until(ss.s.origin(r).principal)
 	ss.s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
@@ -640,15 +642,15 @@ func (ss *session) lastUnrelated(w http.ResponseWriter, r *http.Request, end *en
 	})
 }
 
-// copyLog writes the events of a log, from number n on, until there are no more, the client goes, or another response takes
-// over.
+// copyLog writes the events of a log, from number n on, until it is complete, the client disconnects, or another
+// response takes over.
 func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventLog, n int) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ss.ctx, cancel)()
 	reader, leave := l.follow(n)
 	defer leave()
-	for l.id != unrelated || ctx.Err() == nil { // what a call still says is copied to its end
+	for l.id != unrelated || ctx.Err() == nil { // the rest of a call's events is still copied
 		waitCtx, stop := context.WithTimeout(ctx, keepaliveEvery)
 		events, more := l.wait(waitCtx, reader, n)
 		idle := !more && waitCtx.Err() != nil && ctx.Err() == nil

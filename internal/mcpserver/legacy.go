@@ -15,7 +15,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// sessionMethods are the requests of the legacy era that concern the session itself.
+// sessionMethods are the legacy requests about the session itself.
 var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 	"ping":                  func(*session, *jsonrpc.Message) error { return nil },
 	"initialize":            (*session).initializeAgain,
@@ -24,8 +24,8 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 	"resources/unsubscribe": (*session).unsubscribe,
 }
 
-// request answers a request of the session, which has begun under ctx. A legacy client cannot make a call again by
-// itself: it is asked for what the handler requires, and the handler is called again with the answers.
+// request handles a request of the session, which has started with ctx. A legacy client cannot retry a call with input
+// responses: it receives the input requests, and the handler is called again with the responses.
 func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := ss.s.newExchange(ss.rev, msg, out)
 	defer ss.s.panics.Recover(msg.Method, x.broke)
@@ -56,8 +56,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	}
 }
 
-// call returns the call that a request makes. It returns nil if it has answered the request: it makes none, was refused,
-// or is over.
+// call returns the call of a request. It returns nil if it has responded to the request, or the request was canceled.
 func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, from origin) *bridge.Call {
 	err := x.begin(msg)
 	if err == nil && strings.HasPrefix(msg.Method, "notifications/") {
@@ -97,13 +96,13 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		return nil
 	}
 	call.Session = ss.scope
-	if bridge.IsRetry(call.Request) { // that is for modern requests only: here the client answers our requests
+	if bridge.IsRetry(call.Request) { // only in modern requests: here the client responds to requests of the server
 		call = call.Retry(nil, nil)
 	}
 	return call
 }
 
-// callContext returns what a call of the session says of its caller.
+// callContext returns the CallContext for a call of the session.
 func (ss *session) callContext(x *exchange, from origin) *pb.CallContext {
 	ss.mu.Lock()
 	level := ss.level
@@ -170,7 +169,7 @@ func (ss *session) unsubscribe(msg *jsonrpc.Message) error {
 	return err
 }
 
-// resource returns the URI that a message says which resource is meant by, if the server tells of any.
+// resource returns the URI of the resource of a message, if the server reports changes of resources.
 func (ss *session) resource(msg *jsonrpc.Message) (uri string, err error) {
 	if !ss.is.GetCapabilities().GetResources().GetSubscribe() {
 		return "", bridge.Errorf(codes.Unimplemented, "%s: this server does not tell when resources change", msg.Method)
@@ -182,15 +181,15 @@ func (ss *session) resource(msg *jsonrpc.Message) (uri string, err error) {
 	return uri, nil
 }
 
-// unlisten makes the session be told of a resource no more.
+// unlisten unsubscribes the session from a resource.
 func (ss *session) unlisten(uri string) {
 	ss.mu.Lock()
 	ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
 	ss.mu.Unlock()
-	_, _ = ss.s.hub.Update(&ss.sub) // less is never too much
+	_, _ = ss.s.hub.Update(&ss.sub) // a smaller filter never exceeds a limit
 }
 
-// toolError returns the result of a tool that failed, with the reason for the model to read.
+// toolError returns the result of a failed tool, with the reason for the model to read.
 func toolError(reason string) proto.Message {
 	return &pb.CallToolResult{
 		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: reason}}}},

@@ -18,9 +18,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// modern answers a request from what is in it. When ctx ends the request is over: the client has gone or cancelled
-// (2026-07-28: basic/patterns/cancellation). The request came
-// from there.
+// modern handles a self-contained request. When ctx ends, the client has disconnected or canceled it (2026-07-28:
+// basic/patterns/cancellation). from is the request's origin.
 func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := s.newExchange(bridge.Rev20260728, msg, out)
 	defer s.panics.Recover(msg.Method, x.broke)
@@ -37,7 +36,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		return
 	}
 	if d.GetCapabilities().GetLogging() == nil {
-		call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
+		call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server without declared logging sends no log messages
 	}
 	round, err := s.seal.Open(call)
 	if err != nil {
@@ -56,11 +55,11 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	case s.unwanted(ctx):
 		x.end(head{}, nil)
 	case ctx.Err() != nil && err != nil:
-		x.fail(call.Method, cutOff(lifecycle.ErrClosing, err)) // unless the client went just now, and will not read it
+		x.fail(call.Method, cutOff(lifecycle.ErrClosing, err)) // unless the client has just disconnected
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.InputRequired != nil:
-		// The client receives what is needed, and the state sealed.
+		// The client receives the input requests, and the sealed state.
 		needs, err := s.seal.Seal(call, withoutContext(res.InputRequired, call.Context().GetClientCapabilities(), x.rev), round+1)
 		x.finish(call.Method, needs, err, d.serverInfo())
 	default:
@@ -68,8 +67,8 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	}
 }
 
-// modernCall returns the call that a request makes, and what the handler is. It returns nil if it has answered the request:
-// it was refused, or is over.
+// modernCall returns the call of a request, and the declaration of the handler. It returns nil if it has responded to
+// the request, or the request was canceled.
 func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Message, from origin) (*bridge.Call, *known) {
 	if err := x.begin(msg); err != nil {
 		x.refuse(nil, err)
@@ -93,7 +92,7 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 	return nil, nil
 }
 
-// offering returns what the handler is, if it has the method.
+// offering returns the declaration of the handler, if it has the method.
 func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error) {
 	d, err := s.discover(ctx, bridge.ModernEra)
 	switch {
@@ -105,8 +104,8 @@ func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error)
 	return nil, err
 }
 
-// notBegun returns the error of a call before which the handler was asked what it is, and did not say: whatever became of that question,
-// the call was not executed.
+// notBegun returns the error of a call whose preceding Discover failed: whatever the outcome of the Discover, the call
+// was not executed.
 func notBegun(m *bridge.Method, err error) error {
 	e := bridge.AsError(err).Redacted()
 	if e.Failure == nil || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
@@ -118,14 +117,14 @@ func notBegun(m *bridge.Method, err error) error {
 	return n
 }
 
-// unwanted reports whether nobody wants an answer any more: the client has cancelled, or has gone. Then it must get none (2026-07-28:
-// basic/patterns/cancellation).
+// unwanted reports whether the client has canceled the request or disconnected. Then there must be no response
+// (2026-07-28: basic/patterns/cancellation).
 func (s *Server) unwanted(ctx context.Context) bool {
 	return ctx.Err() != nil && (ended(ctx) || s.life.Phase() < lifecycle.Draining)
 }
 
-// modernRevision returns the revision that a modern request is of. It must say it in its `_meta`, and over HTTP the same in
-// a header.
+// modernRevision returns the revision of a modern request. It must be in its `_meta`, and over HTTP the same in a
+// header.
 func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 	body, ok := rawjson.String(rawjson.Get(meta, metaVersion))
 	if !ok {
@@ -165,12 +164,12 @@ func supportedVersions(requested string) string {
 	return rawjson.AsString(append(data, '}'))
 }
 
-// invalidMeta is the error for a required member of `_meta` that is missing.
+// invalidMeta returns the error for a missing member of `_meta`.
 func invalidMeta(format string, args ...any) *bridge.Error {
 	return bridge.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// single returns the value of a header that must be there, and is not there twice.
+// single returns the value of a required header, which must not be repeated.
 func single(h http.Header, name string) (string, error) {
 	v := h[name]
 	switch {
@@ -214,7 +213,7 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	return nil
 }
 
-// readModern returns the call that a request makes, after all that can be wrong with it.
+// readModern validates a request and returns its call.
 func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
 	if why := repeated(from.header); why != "" {
 		return nil, bridge.HeaderMismatch("%s", why)
@@ -262,7 +261,7 @@ func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	return call, checkNameHeader(from.header, call)
 }
 
-// decode returns the call that a message makes on behalf of a caller.
+// decode returns the call of a message for a caller.
 func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev bridge.Revision) (*bridge.Call, error) {
 	call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}
 	params := msg.Params
@@ -273,7 +272,7 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params: %w", m.Name, err)
 	}
 	if said := call.Context(); said != nil {
-		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // modernCall has checked what modern clients send
+		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // modernCall has checked modern clients
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 && !rawjson.IsObject(r.GetArguments()) {
 		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name, rawjson.Shorten(r.GetArguments()))
@@ -281,7 +280,7 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 	return call, nil
 }
 
-// levels are the log levels by their names, which are these to the letter.
+// levels are the log levels by their names, which are case-sensitive.
 var levels = func() map[string]pb.LogLevel {
 	byName := map[string]pb.LogLevel{}
 	for name, level := range pb.LogLevel_value {
@@ -300,7 +299,7 @@ func parseLevel(raw []byte) (pb.LogLevel, error) {
 	return level, nil
 }
 
-// discovered returns the answer to server/discover by a server that is d.
+// discovered returns the result of server/discover for the declaration d.
 func discovered(d *known) *pb.DiscoverResponse {
 	out := proto.CloneOf(d.DiscoverResponse)
 	out.Capabilities = shown(d)

@@ -16,17 +16,17 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An origin is what is known of where a message comes from, besides what it says itself.
+// An origin is the source of a message.
 type origin struct {
-	// header is the request's that brought it. On stdio there is none.
+	// header is that of the HTTP request. It is nil on stdio.
 	header http.Header
-	// principal is who sent it, if that was checked.
+	// principal is the authenticated sender, if any.
 	principal *pb.Principal
-	// session identifies the connection, if all of it is one caller's.
+	// session identifies the connection, if it belongs to one caller.
 	session string
 }
 
-// origin returns where a request comes from.
+// origin returns the origin of an HTTP request.
 func (s *Server) origin(r *http.Request) origin {
 	o := origin{header: r.Header}
 	if s.opts.Principal != nil {
@@ -35,13 +35,13 @@ func (s *Server) origin(r *http.Request) origin {
 	return o
 }
 
-// networkOf returns where a request comes from. If that is no network, it is not valid.
+// networkOf returns the network of an HTTP request. It is invalid for other transports.
 func networkOf(r *http.Request) netip.Prefix {
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return conns.Network(at.Addr())
 }
 
-// until returns until when somebody is let in; zero: for ever.
+// until returns when a principal's access ends, or zero.
 func (s *Server) until(p *pb.Principal) time.Time {
 	if s.opts.Until == nil || p == nil {
 		return time.Time{}
@@ -49,8 +49,8 @@ func (s *Server) until(p *pb.Principal) time.Time {
 	return s.opts.Until(p)
 }
 
-// letIn returns a context that ends when streams that only wait for changes are to end, and at the given time if that is not zero. A stream
-// is opened by somebody whose token was good then, and after that nothing else looks at it.
+// letIn returns a context that ends when streams of changes must end, and at the given time if that is not zero. The
+// token is checked when the stream is opened, and not after that.
 func (s *Server) letIn(until time.Time) (context.Context, context.CancelFunc) {
 	if until.IsZero() {
 		return s.life.Until(lifecycle.Draining), func() {}
@@ -58,12 +58,12 @@ func (s *Server) letIn(until time.Time) (context.Context, context.CancelFunc) {
 	return bridge.WithWallDeadline(s.life.Until(lifecycle.Draining), until, context.DeadlineExceeded)
 }
 
-// samePrincipal reports whether two callers are the same one. Their scopes and claims may differ from one request to the next.
+// samePrincipal reports whether two principals are the same. Scopes and claims may differ between requests.
 func samePrincipal(a, b *pb.Principal) bool {
 	return (a == nil) == (b == nil) && a.GetIssuer() == b.GetIssuer() && a.GetSubject() == b.GetSubject()
 }
 
-// unpassable returns why backends cannot be told the headers of a request, which must be text, or nothing.
+// unpassable returns the error for headers to forward that are not valid text, or "".
 func (s *Server) unpassable(h http.Header) string {
 	for _, name := range s.opts.PassHeaders {
 		for _, v := range h.Values(name) {
@@ -75,7 +75,7 @@ func (s *Server) unpassable(h http.Header) string {
 	return ""
 }
 
-// passed returns the headers of a request that backends are told, by lower-case names.
+// passed returns the headers of a request to forward to backends, by lower-case names.
 func (s *Server) passed(h http.Header) map[string]string {
 	if len(s.opts.PassHeaders) == 0 || h == nil {
 		return nil

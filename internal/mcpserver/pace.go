@@ -11,14 +11,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A rate is how often something may happen: every so often, after burst times at once. Whoever has it guards it.
+// A rate is a rate limit: one event per interval, after a burst. The caller must synchronize access.
 type rate struct {
 	every time.Duration
 	burst int
-	due   time.Time // when the next time is, without a burst
+	due   time.Time // when the next event is allowed, without a burst
 }
 
-// early returns how much too early it would be now. If it is not, it counts as happening.
+// early returns how long until an event is allowed. If it is allowed now, it is counted.
 func (r *rate) early(now time.Time) time.Duration {
 	if d := r.due.Add(-time.Duration(r.burst) * r.every).Sub(now); d > 0 {
 		return d
@@ -27,7 +27,7 @@ func (r *rate) early(now time.Time) time.Duration {
 	return 0
 }
 
-// happens counts that it happens, too early or not.
+// happens counts an event, even if it was too early.
 func (r *rate) happens(now time.Time) {
 	if r.due.Before(now) {
 		r.due = now
@@ -36,28 +36,28 @@ func (r *rate) happens(now time.Time) {
 }
 
 const (
-	// progressEvery is how often a client is told the progress of a call, once it has been told progressBurst times: more is
-	// of no use to anybody who looks at it (every revision: basic/utilities/progress, rate limiting).
+	// progressEvery is the minimum interval between progress notifications of a call, after progressBurst of them: more
+	// are useless for people (every revision: basic/utilities/progress, rate limiting).
 	progressEvery = 100 * time.Millisecond
 	progressBurst = 64
-	// maxProgressText bounds the text that comes with progress, in bytes.
+	// maxProgressText is the maximum length of a progress message, in bytes.
 	maxProgressText = 8 << 10
-	// logEvery is how often a client is told a log message of a call, once it has been told logBurst (every revision: server/utilities/logging,
-	// implementation considerations).
+	// logEvery is the minimum interval between log messages of a call, after logBurst of them (every revision:
+	// server/utilities/logging, implementation considerations).
 	logEvery = 10 * time.Millisecond
 	logBurst = 1024
 )
 
-// A sampler lets through as many log messages of a call as a client can use, and counts the others.
+// A sampler limits the log messages of a call, and counts the dropped ones.
 type sampler struct {
 	rate    rate
 	leftOut int
-	worst   pb.LogLevel // of those that were left out
+	worst   pb.LogLevel // the most severe of the dropped ones
 }
 
 func newSampler() sampler { return sampler{rate: rate{every: logEvery, burst: logBurst}} }
 
-// lets reports whether the client is told a message now.
+// lets reports whether a message may be sent now.
 func (s *sampler) lets(l *pb.LogMessage) bool {
 	if s.rate.early(time.Now()) <= 0 {
 		return true
@@ -67,7 +67,7 @@ func (s *sampler) lets(l *pb.LogMessage) bool {
 	return false
 }
 
-// summary returns what is to be told of messages that were left out since it was last asked, or nil. It is one more message.
+// summary returns a message about the messages dropped since the last summary, or nil.
 func (s *sampler) summary() *pb.LogMessage {
 	if s.leftOut == 0 {
 		return nil
@@ -81,20 +81,19 @@ func (s *sampler) summary() *pb.LogMessage {
 	return l
 }
 
-// A pacer passes progress on no faster than a client can use it. What it holds back is replaced by what comes later, and
-// passed on when it is time.
+// A pacer limits progress notifications. A delayed one is replaced by later ones, and sent when it is time.
 type pacer struct {
 	send func(*pb.Progress) error
 
 	mu    sync.Mutex
 	rate  rate
-	held  *pb.Progress // nil if nothing is held back
+	held  *pb.Progress // delayed notification, or nil
 	timer *time.Timer
 	ended bool
 	err   error
 }
 
-// tell takes progress. It fails when progress before it could not be passed on.
+// tell handles progress. It returns an error if earlier progress could not be sent.
 func (p *pacer) tell(pr *pb.Progress) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +117,7 @@ func newPacer(send func(*pb.Progress) error) *pacer {
 	return &pacer{send: send, rate: rate{every: progressEvery, burst: progressBurst}}
 }
 
-// late passes on what is held back.
+// late sends the delayed notification.
 func (p *pacer) late() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +125,7 @@ func (p *pacer) late() {
 	p.flush()
 }
 
-// flush passes on what is held back, unless the request has been answered. The caller holds mu.
+// flush sends the delayed notification, unless the request has a response. The caller holds mu.
 func (p *pacer) flush() {
 	if p.held != nil && !p.ended {
 		p.rate.happens(time.Now())
@@ -135,7 +134,7 @@ func (p *pacer) flush() {
 	p.held = nil
 }
 
-// end passes on what is held back, if anybody wants it still. Nothing is passed on afterwards.
+// end sends the delayed notification if the client is still there. Nothing is sent afterwards.
 func (p *pacer) end(wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// A replay bounds what several logs keep together. When it is too much, logs that have ended are forgotten, in the order in
-// which they did, but for those that a response is about to be given. It may be used concurrently. A log's lock may be taken while mu
-// is held, and not the other way round.
+// A replay limits the total size of several logs. Above it, ended logs are dropped in the order in which they ended,
+// except for events that a response is about to send. It may be used concurrently. A log's lock may be acquired while
+// mu is held, and not the other way round.
 type replay struct {
 	most int
 	size atomic.Int64
 
-	mu    sync.Mutex // guards what follows, and is not needed as long as there is room
+	mu    sync.Mutex // guards what follows; not needed as long as there is room
 	ended list.List  // of *eventLog
 }
 
-// add takes note that a log keeps so much more. It reports whether it is too much even so.
+// add adds to the total size. It reports whether the limit is exceeded even so.
 func (r *replay) add(n int) (tooMuch bool) {
 	if r.size.Add(int64(n)) <= int64(r.most) {
 		return false
@@ -42,7 +42,7 @@ func (r *replay) add(n int) (tooMuch bool) {
 	return over > 0
 }
 
-// end takes note that a log has ended. What it returns takes that back.
+// end adds an ended log. The returned function removes it.
 func (r *replay) end(l *eventLog) (remove func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,27 +15,27 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// A sink is where the messages of one request go.
+// A sink receives the messages for one request.
 //
-// Both methods take the message over. Neither is called after finish, and finish is called once.
+// Both methods take ownership of the message. Neither is called after finish, and finish is called once.
 type sink interface {
-	// send passes on a notification, or a request of ours, that comes before the response. It fails when nobody will ever
-	// read it.
+	// send sends a notification, or a request of the server, before the response. It returns an error if the client
+	// will never read it.
 	send(msg []byte) error
-	// finish passes on the response. The head is what HTTP answers with, if it has not answered yet. No message means that the
-	// client wants no response any more.
+	// finish sends the response. The head applies to HTTP, unless it was sent already. Without a message, the client
+	// expects no response.
 	finish(h head, msg []byte)
 }
 
-// A head is how HTTP answers, besides the message. The zero value is the usual way.
+// A head is the HTTP status and header of a response. The zero value is 200.
 type head struct {
-	// status is the response's. Zero: 200.
+	// status is the HTTP status. If zero, 200 is used.
 	status int
-	// challenge tells a caller what it lacks, if the status says so: the value of WWW-Authenticate.
+	// challenge is the value of WWW-Authenticate for a status that requires it.
 	challenge string
 }
 
-// A lastSink forgets a request before its response is sent: as soon as the client has it, the id is free again.
+// A lastSink unregisters a request before its response is sent: as soon as the client has it, it may reuse the id.
 type lastSink struct {
 	sink
 	forget func()
@@ -47,43 +47,45 @@ func (l *lastSink) finish(h head, msg []byte) {
 }
 
 const (
-	// keepaliveEvery is how long a stream may say nothing. Load balancers cut a stream after 60 s and more.
+	// keepaliveEvery is the maximum time without data on a stream. Load balancers close idle streams after 60 s and
+	// more.
 	keepaliveEvery = 15 * time.Second
-	// primeAfter is how long a response that can be come back to may say nothing before it says where to come back to.
+	// primeAfter is the maximum time without data on a resumable stream before its priming event.
 	primeAfter = time.Second
 )
 
-// A reply is the HTTP response to one POST. It is a plain JSON body unless something has to be said before the response;
-// then it becomes a stream of events.
+// A reply is the HTTP response to one POST. It is a JSON body unless a message must be sent before the response; then
+// it becomes an event stream.
 type reply struct {
 	s *Server
 	w http.ResponseWriter
-	// log keeps what is said on the stream, for a client that loses it and may come back. Without one (the modern era), a
-	// lost stream is the end of the request.
+	// log has the events of the stream, so that the client can resume it. If nil (modern era), the end of the stream
+	// cancels the request.
 	log *eventLog
-	// server is whose the connection is, if the response can have it to itself.
+	// server is the server of the connection, if it can be hijacked.
 	server *http.Server
-	// open makes a log when the stream begins, in the legacy era.
+	// open creates a log when the stream begins, in the legacy era.
 	open func() *eventLog
-	// prime says that the stream begins with an event that has an id only, so that the client can always come back.
+	// prime means that the stream begins with a priming event, so that the client can always resume it.
 	prime bool
 
-	// pollAfter is how long the response may stay open before the client has to come back for the rest. Zero: for ever.
+	// pollAfter is the maximum duration of the response before the client has to resume the stream. If zero, it is not
+	// limited.
 	pollAfter time.Duration
-	// polled is closed when it has.
+	// polled is closed after that.
 	polled chan struct{}
 
 	mu     sync.Mutex
 	stream bool // the response is a stream
-	done   bool // the response is complete, or has ended before: w must not be touched any more
-	held   bool // the response goes on after ServeHTTP has returned
+	done   bool // the response is complete, or interrupted: w must not be used any more
+	held   bool // the response continues after ServeHTTP has returned
 	broken error
 	reader int
 	alive  *time.Timer
-	poll   *time.Timer // nil if the response may stay open
+	poll   *time.Timer // nil without pollAfter
 }
 
-// start begins to keep the response alive. Whoever calls it calls stop before ServeHTTP returns.
+// start starts the keepalive of the response. The caller must call stop before ServeHTTP returns.
 func (r *reply) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +100,7 @@ func (r *reply) start() {
 	}
 }
 
-// untilPolled runs f, and returns when it has returned or the response has ended before.
+// untilPolled runs f, and returns when f has returned or the response was interrupted.
 func (r *reply) untilPolled(f func()) {
 	answered := make(chan struct{})
 	go func() { // ends with the call, for which the end of the session waits
@@ -111,8 +113,8 @@ func (r *reply) untilPolled(f func()) {
 	}
 }
 
-// leave ends the response before it is complete. The client knows where to come back, and when, from the event that the
-// stream began with (2025-11-25: basic/transports, sending messages to the server).
+// leave interrupts the response. The client resumes the stream after the time in its priming event (2025-11-25:
+// basic/transports, sending messages to the server).
 func (r *reply) leave() {
 	defer r.s.panics.Recover("ending a response early", nil)
 	r.mu.Lock()
@@ -133,7 +135,7 @@ func (r *reply) stop() {
 		return
 	}
 	if r.stream {
-		_ = expectReader(r.w, r.s.opts.Limits.WriteTime) // what ends the response is written, too
+		_ = expectReader(r.w, r.s.opts.Limits.WriteTime) // also for the end of the response
 	}
 	r.done = true
 	r.alive.Stop()
@@ -142,7 +144,7 @@ func (r *reply) stop() {
 	}
 }
 
-// keepalive turns a response that lets itself be waited for into a stream, so that nobody takes it for dead.
+// keepalive turns a slow response into a stream, so that intermediaries do not close it.
 func (r *reply) keepalive() {
 	defer r.s.panics.Recover("keeping a response alive", nil)
 	r.mu.Lock()
@@ -173,7 +175,8 @@ func (r *reply) begin() {
 	}
 }
 
-// part says in the head of the response that its connection ends, if the server does: the client makes its next request somewhere
+// part adds Connection: close during the shutdown, so that the client sends its next request elsewhere instead of being
+// rejected here.
 // else instead of being refused here.
 func (r *reply) part() {
 	if r.s.life.Phase() >= lifecycle.LameDuck {
@@ -181,7 +184,7 @@ func (r *reply) part() {
 	}
 }
 
-// beginStream answers with a stream that has nothing to say yet.
+// beginStream begins a stream without data.
 func beginStream(w http.ResponseWriter, patience time.Duration) error {
 	streamHeaders(w.Header())
 	return writeStream(w, nil, patience)
@@ -193,7 +196,7 @@ func streamHeaders(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// write sends bytes of the stream. The caller holds mu.
+// write writes bytes of the stream. The caller holds mu.
 func (r *reply) write(data []byte) {
 	if r.done || r.broken != nil || r.log != nil && !r.log.holds(r.reader) {
 		return
@@ -201,11 +204,11 @@ func (r *reply) write(data []byte) {
 	r.broken = writeStream(r.w, data, r.s.opts.Limits.WriteTime)
 }
 
-// writeAtOnce is how many bytes a client must take in the time that it has for one write.
+// writeAtOnce is the number of bytes that a client must read within the write timeout.
 const writeAtOnce = 256 << 10
 
-// writeBody writes a whole body, or events. A client must take every piece of it in time; one that does not read would otherwise keep the
-// memory, and the end of the bridge, waiting.
+// writeBody writes a body or events. A client must read every piece of it in time; otherwise it would hold memory, and
+// delay the shutdown.
 func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) error {
 	for {
 		if err := expectReader(w, patience); err != nil {
@@ -221,23 +224,23 @@ func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) error
 	}
 }
 
-// expectReader bounds how long the client may take to read what is written next.
+// expectReader sets the write timeout for the next write.
 func expectReader(w http.ResponseWriter, patience time.Duration) error {
 	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 	if errors.Is(err, http.ErrNotSupported) {
-		return nil // there is no connection behind it
+		return nil // there is no connection
 	}
 	return err
 }
 
-// A multiplexed is a response over HTTP/2. There, a deadline for writing ends the response when it comes, although all that was written
+// A multiplexed is a response over HTTP/2. There, a write deadline ends the response when it passes, even if everything
 // has been read by then.
 type multiplexed struct{ http.ResponseWriter }
 
 // Unwrap is for http.ResponseController.
 func (m multiplexed) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
-// FlushError returns when all is on its way, and takes the deadline back.
+// FlushError returns when everything was written, and removes the deadline.
 func (m multiplexed) FlushError() error {
 	rc := http.NewResponseController(m.ResponseWriter)
 	if err := rc.Flush(); err != nil {
@@ -260,13 +263,14 @@ func (r *reply) send(msg []byte) error {
 	r.begin()
 	r.event(msg, false)
 	if r.log != nil {
-		return nil // whoever comes back finds it in the log
+		return nil // a client that resumes the stream receives it from the log
 	}
 	return r.broken
 }
 
-// hold sends a message, and then has f say the rest, for which it may wait for as long as the client wants to know. Where that needs
-// less memory, f goes on after hold has returned. Its context ends when nobody wants the rest. If hold fails, f is not called.
+// hold sends a message, and then runs f for the rest of the response, which may take as long as the client is
+// connected. If it saves memory, f continues after hold has returned. Its context ends when the rest is not needed. If
+// hold returns an error, f is not called.
 func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)) error {
 	var t *taken
 	var err error
@@ -295,7 +299,7 @@ func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)
 	return nil
 }
 
-// sendAndTake is send, and takes over the connection if that can be done.
+// sendAndTake is send, and hijacks the connection if possible.
 func (r *reply) sendAndTake(msg []byte) (*taken, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,12 +315,12 @@ func (r *reply) sendAndTake(msg []byte) (*taken, error) {
 	return t, nil
 }
 
-// event says a message on the stream. The caller holds mu.
+// event writes a message to the stream. The caller holds mu.
 func (r *reply) event(msg []byte, last bool) {
 	id := ""
 	if r.log != nil {
 		if r.log.ended() {
-			return // by an answer that could not be written, which the client comes back for: there is one only
+			return // it replaces an unwritable response, and there is only one
 		}
 		id = r.log.eventID(r.log.append(msg, last))
 	}
@@ -347,7 +351,7 @@ func (r *reply) finish(h head, msg []byte) {
 			reuse(msg)
 		}
 	default:
-		// There is nothing to say and HTTP must answer: a stream without an event is the answer that says nothing.
+		// HTTP requires a response: a stream without events contains no message.
 		r.begin()
 		if r.log != nil {
 			r.log.close()
@@ -355,10 +359,10 @@ func (r *reply) finish(h head, msg []byte) {
 	}
 }
 
-// rooms are where responses were that have been written.
+// rooms is the pool of buffers for responses.
 var rooms sync.Pool // of *[]byte
 
-// room returns an empty slice for a response with a result.
+// room returns an empty buffer for a response with a result.
 func room(res proto.Message) []byte {
 	if b, ok := rooms.Get().(*[]byte); ok {
 		return (*b)[:0]
@@ -366,8 +370,8 @@ func room(res proto.Message) []byte {
 	return make([]byte, 0, 256+proto.Size(res)*9/8)
 }
 
-// reuse takes back a message that nobody reads any more: an http.ResponseWriter that has written it without an error has no
-// use for it. Large ones are rare, and left to the garbage collector.
+// reuse returns the buffer of a written message to the pool: an http.ResponseWriter does not use it after a successful
+// write. Large ones are rare, and left to the garbage collector.
 func reuse(msg []byte) {
 	if cap(msg) <= 1<<20 {
 		rooms.Put(&msg)
@@ -376,11 +380,11 @@ func reuse(msg []byte) {
 
 var contentTypeJSON = []string{mcphttp.JSON}
 
-// eventID names event n of the log. No other session has an event of that name.
+// eventID returns the id of event n of the log, which is unique across sessions.
 func (l *eventLog) eventID(n int) string { return l.tag + l.id + "-" + strconv.Itoa(n) }
 
-// primingEvent is an event that has an id and no data, and says how long to wait, in milliseconds, before coming back when
-// the stream is lost or cut (2025-11-25: basic/transports, sending messages to the server).
+// primingEvent is an event with an id and no data, and the reconnection time in milliseconds (2025-11-25:
+// basic/transports, sending messages to the server).
 func primingEvent(l *eventLog, n int) []byte {
 	return []byte("id: " + l.eventID(n) + "\nretry: 1000\ndata: \n\n")
 }

@@ -19,19 +19,19 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A roundTrip is a call for a legacy client and the rounds of it until it is complete.
+// A roundTrip is a call of a legacy client with its rounds.
 type roundTrip struct {
 	ss      *session
 	x       *exchange
-	call    *bridge.Call // of the next round; nil if there is none
+	call    *bridge.Call // of the next round, or nil
 	rounds  int
 	asked   []*pb.InputRequest
 	answers map[string]*pb.InputResponse
-	refused bool // the handler was sent that its input requests are unsupported
+	refused bool // the handler has received the input error UNSUPPORTED
 }
 
-// next takes what the handler returned for a round. If it requires input, next asks the client and prepares the next
-// round. Otherwise it returns the end of the call.
+// next handles the handler's result of a round. If it requires input, next sends the input requests to the client and
+// prepares the next round. Otherwise it returns the final result.
 func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (proto.Message, error) {
 	ss, call := t.ss, t.call
 	t.call = nil
@@ -66,7 +66,7 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 		}
 		answers = t.answers
 	case t.refused || len(answers) < len(res.InputRequired.GetInputRequests()):
-		return unasked(call, reason) // the handler insists, or some could be asked, but in vain
+		return unasked(call, reason) // the handler requires it again, or the remaining ones are useless
 	default:
 		t.refused = true
 	}
@@ -77,8 +77,8 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 	return nil, nil
 }
 
-// withoutContext returns what is needed without includeContext, where the client has not declared sampling.context (2025-11-25 and
-// 2026-07-28: client/sampling, capabilities). It is a wish, so that the rest can be asked.
+// withoutContext returns the input requests without includeContext, if the client has not declared sampling.context
+// (2025-11-25 and 2026-07-28: client/sampling, capabilities). It is optional, so that the rest can be requested.
 func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bridge.Revision) *pb.InputRequired {
 	if can.GetSampling().GetContext() != nil || !rev.DeclaresSamplingContext() {
 		return needs
@@ -102,8 +102,8 @@ func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bri
 	return out
 }
 
-// onceBegun returns the error of a call that went wrong when it was made again. That it was not executed then says nothing of the times
-// before, and the client has made one call only.
+// onceBegun returns the error of a call that failed in a later round. Even if that round was not executed, earlier ones
+// were, and for the client they are one call.
 func onceBegun(call *bridge.Call, err error) error {
 	e := bridge.AsError(err)
 	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
@@ -115,8 +115,8 @@ func onceBegun(call *bridge.Call, err error) error {
 	return b
 }
 
-// unasked is the end of a call that needs what the client does not have. No code says so in the legacy era. The model can read
-// why, and may ask the user by itself.
+// unasked returns the result of a call that requires a missing capability, for which the legacy era has no error code.
+// The model can read the reason, and may ask the user itself.
 func unasked(call *bridge.Call, what string) (proto.Message, error) {
 	reason := "This needs " + what + advice
 	if call.Method == bridge.CallTool {
@@ -127,26 +127,26 @@ func unasked(call *bridge.Call, what string) (proto.Message, error) {
 	}
 }
 
-// lacking returns what is needed if an error says that the client does not have it, as a server of the modern era does by a code
-// that the legacy era does not know (2026-07-28: basic/index, missing required client capability). It is empty for other errors.
+// lacking returns the missing capabilities that an error reports with a code that the legacy era does not have
+// (2026-07-28: basic/index, missing required client capability). It is nil for other errors.
 func lacking(e *bridge.Error) string {
 	if e.RPC.GetCode() != bridge.CodeMissingCapability {
 		return ""
 	}
 	required := &pb.ClientCapabilities{}
 	if data := rawjson.AsBytes(e.RPC.GetData()); rawjson.Check(data) == nil {
-		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728) // what cannot be read is not known
+		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728) // unreadable ones are ignored
 	}
 	return inWords(required) + notSupported
 }
 
-// advice is what there is to do if a client cannot be asked. Backends pass it on, to the model as well.
+// advice is the fix if a client cannot be asked. Backends forward it to the model.
 const advice = ". Ask the user directly, or use another client."
 
-// notSupported follows what a client does not have.
+// notSupported follows the name of a capability.
 const notSupported = ", which this client does not support"
 
-// cannot returns what is needed and why the client cannot be asked it, or nothing if it can.
+// cannot returns the missing capabilities for an input request, with a reason, or nil.
 func (ss *session) cannot(req *pb.InputRequest) string {
 	if bridge.MissingCapabilities(ss.caller.GetClientCapabilities(), req) != nil {
 		return kindOf(req) + notSupported
@@ -157,7 +157,7 @@ func (ss *session) cannot(req *pb.InputRequest) string {
 	return ""
 }
 
-// cannotAny returns the answers for the handler to those input requests that cannot be asked, and why one cannot.
+// cannotAny returns the input errors for the input requests that are impossible, and the reason for one of them.
 func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*pb.InputResponse, reason string) {
 	unsupported = map[string]*pb.InputResponse{}
 	for _, req := range needs.GetInputRequests() {
@@ -169,12 +169,12 @@ func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*p
 	return unsupported, reason
 }
 
-// kindOf says in words what a request asks for.
+// kindOf describes an input request.
 func kindOf(req *pb.InputRequest) string {
 	return inWords(bridge.MissingCapabilities(&pb.ClientCapabilities{}, req))
 }
 
-// inWords says what a client does that has the capabilities.
+// inWords describes capabilities.
 func inWords(c *pb.ClientCapabilities) string {
 	var words []string
 	if e := c.GetElicitation(); e.GetUrl() != nil {
@@ -201,14 +201,14 @@ func inWords(c *pb.ClientCapabilities) string {
 	return rawjson.ShortenTo(strings.Join(words, " and "), 500)
 }
 
-// A question is what the client is asked by one request of ours.
+// A question is an input request with its request to the client.
 type question struct {
 	id     string
 	req    *pb.InputRequest
 	answer <-chan jsonrpc.Message
 }
 
-// askAll asks the client all that is needed, at once, and returns the answers by the same keys.
+// askAll sends all input requests to the client concurrently, and returns the responses by the same keys.
 func (ss *session) askAll(ctx context.Context, x *exchange, reqs []*pb.InputRequest) (map[string]*pb.InputResponse, error) {
 	timeout := time.NewTimer(ss.s.opts.Limits.AnswerTime)
 	defer timeout.Stop()
@@ -244,7 +244,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs []*pb.InputRequ
 			}
 			return nil, context.Cause(ctx)
 		case <-ctx.Done():
-			// What was asked on behalf of the call has no purpose any more.
+			// The other requests are useless now.
 			if err := withdraw(x, open[i:], "the call has ended"); err != nil {
 				return nil, err
 			}
@@ -254,7 +254,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs []*pb.InputRequ
 	return answers, nil
 }
 
-// withdraw tells the client that the questions need no answer any more (2025-11-25: basic/lifecycle, timeouts).
+// withdraw cancels the requests to the client (2025-11-25: basic/lifecycle, timeouts).
 func withdraw(x *exchange, questions []question, reason string) error {
 	for _, q := range questions {
 		params := []byte(`{"requestId":"` + q.id + `","reason":"` + reason + `"}`)
@@ -265,21 +265,21 @@ func withdraw(x *exchange, questions []question, reason string) error {
 	return nil
 }
 
-// askMessage returns the request that asks req of a client.
+// askMessage returns the request to a client for req.
 func (s *Server) askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, error) {
 	body, err := s.encode(nil, req, rev)
 	if err != nil {
 		return nil, err
 	}
-	return append([]byte(`{"jsonrpc":"2.0","id":"`+id+`",`), body[1:]...), nil // body always says the method
+	return append([]byte(`{"jsonrpc":"2.0","id":"`+id+`",`), body[1:]...), nil // body always begins with the method
 }
 
-// readAnswer returns what a client's response to req says. A response that cannot be read is an error like one that the
-// client sends: the backend decides what becomes of the call.
+// readAnswer returns the client's response to req. An unreadable response is an input error, as if the client had sent
+// an error: the backend decides how to continue.
 func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision) *pb.InputResponse {
 	if e := msg.Error; e != nil {
 		reason := pb.InputError_REASON_REFUSED
-		if e.GetCode() == codeMethodNotFound { // whatever its capabilities said
+		if e.GetCode() == codeMethodNotFound { // whatever its capabilities
 			reason = pb.InputError_REASON_UNSUPPORTED
 		}
 		return failed(&pb.InputError{Reason: reason, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(), Data: e.GetData()})
@@ -303,7 +303,7 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 	return out
 }
 
-// unanswered adds to answers that the questions have none.
+// unanswered adds input errors for the requests without a response.
 func unanswered(answers map[string]*pb.InputResponse, questions []question, message string) map[string]*pb.InputResponse {
 	for _, q := range questions {
 		answers[q.req.GetKey()] = failed(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
@@ -311,7 +311,7 @@ func unanswered(answers map[string]*pb.InputResponse, questions []question, mess
 	return answers
 }
 
-// failed returns that there is no answer.
+// failed returns an input error.
 func failed(e *pb.InputError) *pb.InputResponse {
 	return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: e}}
 }

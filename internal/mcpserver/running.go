@@ -12,7 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// A running has the requests of one client that are being answered. Its owner's lock guards it.
+// A running has the requests in flight of one client. Its owner's lock guards it.
 type running struct {
 	cancel map[string]context.CancelCauseFunc // by the key of the request's id
 	tokens map[string]struct{}                // the keys of their progress tokens
@@ -21,8 +21,8 @@ type running struct {
 // errDuplicateID is the cause of the error for a request with the id of another one.
 var errDuplicateID = errors.New("duplicate id")
 
-// add adds a request, which cancel cancels, until remove. It returns an error if another one has its id or its progress token: the client
-// could not tell what either is answered.
+// add adds a request, which cancel cancels, until remove. It returns an error if another one has its id or its progress
+// token: the client could not distinguish their messages.
 func (r *running) add(msg *jsonrpc.Message, l *limits.Limits, cancel context.CancelCauseFunc) (remove func(), err error) {
 	id, token := string(jsonrpc.Key(msg.ID)), ""
 	if _, twice := r.cancel[id]; twice {
@@ -54,8 +54,8 @@ func (r *running) add(msg *jsonrpc.Message, l *limits.Limits, cancel context.Can
 	}, nil
 }
 
-// refuse answers a request that cannot be begun. The error for a duplicate id is not sent with it: the client would take it for the answer to
-// the other request.
+// refuse rejects a request that cannot start. The error for a duplicate id is sent without the id: the client would
+// treat it as the response to the other request.
 func (s *Server) refuse(rev bridge.Revision, msg *jsonrpc.Message, out sink, err error) {
 	x := &exchange{s: s, rev: rev, id: msg.ID, out: out}
 	if errors.Is(err, errDuplicateID) {

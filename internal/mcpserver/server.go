@@ -1,10 +1,10 @@
-// Package mcpserver is the front for MCP clients. It makes bridge.Calls of what they send, over Streamable HTTP, HTTP+SSE
-// and stdio, in every revision, and tells them what the Handler answers.
+// Package mcpserver serves a bridge.Handler to MCP clients over Streamable HTTP, HTTP+SSE and stdio, in every revision.
+// It translates requests to bridge.Calls, and results and events back.
 //
-// A request of the modern era (2026-07-28) is answered from what is in it and nothing else: modern.go. A client of the
-// legacy era has a session, which remembers what it once said, and is asked by requests of ours: legacy.go, session.go,
-// roundtrip.go. Which era a request is of is decided for each one by itself, on the same endpoint. Transports (http.go,
-// sse2024.go, stdio.go) bring messages and carry the answers away, each through a sink.
+// A modern request (2026-07-28) is self-contained: modern.go. A legacy client has a session with its state, and
+// receives requests of the server: legacy.go, session.go, roundtrip.go. The era is determined for each request, on the
+// same endpoint. Transports (http.go, sse2024.go, stdio.go) receive messages, and send those for a request through its
+// sink.
 package mcpserver
 
 import (
@@ -33,50 +33,49 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options say how a Server behaves. The zero value is a server for clients on the same machine.
+// Options configure a Server. The zero value is a server for clients on the same machine.
 type Options struct {
-	// Log is where the server tells what happens. The zero value tells nobody.
+	// Log receives the events of the server. The zero value logs nothing.
 	Log zerolog.Logger
-	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	// Panics counts panics. If nil, those of this package are counted separately.
 	Panics *contain.Panics
-	// Principal returns who makes a request, as checked by what the request has passed before it came here, or nil if nobody
-	// was asked to say. Nil: nobody ever is.
+	// Principal returns the authenticated principal of a request, or nil without authentication. If nil, no request has
+	// a principal.
 	Principal func(*http.Request) *pb.Principal
-	// Until returns until when a principal is let in, by what it has shown; zero: for ever. Streams that only tell what changes end then, and
-	// calls do not. Nil: everybody is let in for ever.
+	// Until returns when a principal's access ends, or zero. Then streams of changes end, and calls do not. If nil,
+	// access never ends.
 	Until func(*pb.Principal) time.Time
-	// Challenge returns the value of WWW-Authenticate for a caller who lacks scopes. Nil: callers are not told that way.
+	// Challenge returns the value of WWW-Authenticate for missing scopes. If nil, there is none.
 	Challenge func(scopes []string) string
-	// PassHeaders names the HTTP headers that backends are told.
+	// PassHeaders names the HTTP headers that are forwarded to backends.
 	PassHeaders []string
-	// StateKeys are the keys that protect a backend's state on its way through the client: the first seals, all of them open.
-	// Replicas that share them can continue one another's calls. Empty: a key of this process alone.
+	// StateKeys encrypt a backend's state on its way through the client: the first seals, all of them open. Replicas
+	// with the same keys can continue each other's calls. If empty, a random key is used.
 	StateKeys [][32]byte
-	// Limits are the limits of what clients do. Zero fields are the defaults.
+	// Limits are the limits of requests and responses. Defaults replace zero fields.
 	Limits limits.Limits
-	// PollAfter is how long the response to a request of 2025-11-25 may stay open; then it is cut, and the client comes back
-	// for the rest. It is for networks that cut responses that last. Zero: for ever.
+	// PollAfter is the maximum duration of the response to a request of 2025-11-25; then it is interrupted, and the
+	// client resumes it. It is for networks that close long responses. If zero, it is not limited.
 	PollAfter time.Duration
-	// Lifecycle is the phase of the bridge and its calls in flight. If nil, the server has one of its own.
+	// Lifecycle is the phase of the bridge and its calls in flight. If nil, the server has its own.
 	Lifecycle *lifecycle.Lifecycle
-	// Sessions bounds the legacy sessions, with those of HTTP+SSE, and what they keep together. Others may share it. Nil: it is of this
-	// server alone.
+	// Sessions limits the legacy sessions, including those of HTTP+SSE, and the memory of their logs. It may be shared.
+	// If nil, the server has its own.
 	Sessions *Sessions
-	// Streams bounds the streams that only tell what changes: those of GETs, of HTTP+SSE and of subscriptions/listen. Others may
-	// share it. Nil: it is of this server alone, with the Memory.
+	// Streams limits the streams of changes: those of GETs, of HTTP+SSE and of subscriptions/listen. It may be shared.
+	// If nil, the server has its own, with Memory.
 	Streams *limit.Streams
-	// Started waits while what serves clients of an era starts in the handler's backends, and returns nil when nothing
-	// does, even if ctx has ended. It returns an error if ctx ends before. While a backend starts, initialize and
-	// server/discover are answered with Earlier, and calls wait. Nil: no backend starts.
+	// Started waits while the backends for clients of an era start, and returns nil when none is starting, even if ctx
+	// has ended. It returns an error if ctx ends before. While a backend starts, initialize and server/discover use
+	// Earlier, and calls wait. If nil, no backend starts.
 	Started func(ctx context.Context, era bridge.Era) error
-	// Earlier is what the handler declared to clients of each era when the bridge ran before. If nil, everything that
-	// it may have is declared.
+	// Earlier is the declaration of the handler to clients of each era in the previous run of the bridge. If nil, all
+	// capabilities are declared.
 	Earlier [bridge.Eras]*pb.DiscoverResponse
-	// Declared is called with what the handler declares to clients of an era, each time that differs. It must not block
-	// for long. Nil: it is not called.
+	// Declared is called when the declaration to clients of an era changes. It must not block for long. It may be nil.
 	Declared func(bridge.Era, *pb.DiscoverResponse)
-	// Memory is how much there is: while it is short, new sessions, streams, long bodies and calls are refused. Nil: there is
-	// enough.
+	// Memory is the available memory: while it is low, new sessions, streams, long bodies and calls are rejected. If
+	// nil, it is not limited.
 	Memory *limit.Memory
 }
 
@@ -103,38 +102,38 @@ type Server struct {
 	seal    *seal.Sealer
 	hub     *feed.Hub
 	life    *lifecycle.Lifecycle
-	lasting sync.WaitGroup // the streams whose connections are taken over
+	lasting sync.WaitGroup // streams with hijacked connections
 
-	// known is what the handler last declared to clients of each era: a server of both may have something else in each.
+	// known is the handler's last declaration to clients of each era, which may differ.
 	known [bridge.Eras]atomic.Pointer[known]
-	// early is what is declared while a backend starts, and promised says that it has been.
+	// early is the declaration while a backend starts, and promised means that it was sent.
 	early    [bridge.Eras]*known
 	promised atomic.Bool
 
-	mu       sync.Mutex // guards what is below, all of which Sessions counts
+	mu       sync.Mutex // guards what follows, all of which Sessions counts
 	sessions map[string]*session
-	conns    map[string]*conn // the connections of HTTP+SSE, by the session id of their endpoint
+	conns    map[string]*conn // connections of HTTP+SSE, by the session id of their endpoint
 }
 
-// A known is what a handler was at some time. It is not changed.
+// A known is a declaration of the handler. It is immutable.
 type known struct {
 	*pb.DiscoverResponse
 	at time.Time
-	// info is the server_info, as JSON.
+	// info is the server_info in JSON.
 	info []byte
-	// early says that the handler has not said it: its backend starts.
+	// early means that the handler has not declared it: its backend starts.
 	early bool
 }
 
 const (
-	// knownFor is how long it is not asked again what the handler is, so that asking costs calls nothing.
+	// knownFor is the minimum interval between Discover calls, so that they cost calls nothing.
 	knownFor = time.Second
-	// earlyAfter is how long a client waits for what the handler is while a backend starts. Clients give up, or take the server for one of
-	// the other era, after a few seconds.
+	// earlyAfter is the maximum time that a client waits for the declaration while a backend starts. Clients give up,
+	// or assume the other era, after a few seconds.
 	earlyAfter = 1500 * time.Millisecond
 )
 
-// The causes for which a call's context ends, besides those of its transport.
+// The causes of the end of a call's context, besides those of its transport.
 var (
 	errCancelled = errors.New("the client cancelled the request")
 	errEnded     = errors.New("the client ended its session")
@@ -156,8 +155,8 @@ func New(h bridge.Handler, o Options) *Server {
 	return s
 }
 
-// Close begins the phase Closing, ends all sessions with their calls, and all streams of changes, and waits for them. It
-// does not wait for modern calls over HTTP: they end with the contexts of their requests.
+// Close begins the phase Closing, ends all sessions with their calls, and all streams of changes, and waits for them.
+// It does not wait for modern calls over HTTP: they end with the contexts of their requests.
 func (s *Server) Close() {
 	s.life.Advance(lifecycle.Closing)
 	s.mu.Lock()
@@ -176,7 +175,7 @@ func (s *Server) Close() {
 // closing returns the context of everything that outlives an HTTP request. It is canceled when the bridge closes.
 func (s *Server) closing() context.Context { return s.life.Until(lifecycle.Closing) }
 
-// handle has the handler answer a call that is no client's. A bug in it must not end the bridge.
+// handle executes a call of the server itself. It recovers panics.
 func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
 	defer s.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
 
@@ -184,7 +183,7 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return res, ofHandler(err)
 }
 
-// declares reports whether the handler declares, to clients of any era, that it reports some of what a filter names.
+// declares reports whether the handler declares, to clients of any era, changes that a filter requests.
 func (s *Server) declares(f *pb.SubscriptionFilter) bool {
 	for era := range s.known {
 		if k := s.known[era].Load(); k != nil && !feed.IsEmpty(feed.Supported(f, k.GetCapabilities(), false)) {
@@ -194,8 +193,7 @@ func (s *Server) declares(f *pb.SubscriptionFilter) bool {
 	return false
 }
 
-// discover returns what the handler is to clients of an era, or was a moment ago; or, if it is overloaded, whatever it
-// was.
+// discover returns the handler's current declaration to clients of an era; if the handler is overloaded, the last one.
 func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	now, was := time.Now(), s.known[era].Load()
 	if was != nil && now.Sub(was.at) < knownFor {
@@ -222,7 +220,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 		if was == nil || bridge.AsError(err).Failure.GetReason() != bridge.ReasonOverloaded {
 			return nil, err
 		}
-		// It has no time to say what it is. It is what it was; and not to be asked again at once.
+		// The handler is overloaded: its last declaration is used, and not refreshed at once.
 		k := &known{DiscoverResponse: was.DiscoverResponse, info: was.info, at: now}
 		s.known[era].CompareAndSwap(was, k)
 		return k, nil
@@ -242,8 +240,8 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	return k, nil
 }
 
-// declareEarly notes that a client of an era is answered with early, and finds out what the handler is once its
-// backends have started.
+// declareEarly records that a client of an era has received the early declaration, and refreshes it once the backends
+// have started.
 func (s *Server) declareEarly(era bridge.Era) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,13 +250,13 @@ func (s *Server) declareEarly(era bridge.Era) {
 	}
 	s.lasting.Go(func() {
 		if s.opts.Started(s.closing(), era) == nil {
-			_, _ = s.discover(s.closing(), era) // whoever asks next is told why not
+			_, _ = s.discover(s.closing(), era) // the next caller receives the error
 		}
 	})
 }
 
-// starting reports whether a backend of the handler starts. One that answers clients of the modern era has started:
-// what it starts for those of the other era is waited for, so that they get what it declares to them.
+// starting reports whether a backend of the handler starts. One that responds to modern clients has started: legacy
+// clients wait for its part of their era, so that they receive its declaration to them.
 func (s *Server) starting() bool {
 	if s.opts.Started == nil {
 		return false
@@ -268,7 +266,8 @@ func (s *Server) starting() bool {
 	return s.opts.Started(now, bridge.ModernEra) != nil
 }
 
-// earlier returns what is declared while a backend starts that declared d before, if that is not nil. It is to be asked for again at once.
+// earlier returns the declaration while a backend starts, based on its previous declaration d, if any. It must be
+// refreshed at once.
 func (s *Server) earlier(d *pb.DiscoverResponse) *known {
 	if d == nil {
 		d = &pb.DiscoverResponse{Capabilities: bridge.AllCapabilities()}
@@ -283,7 +282,7 @@ func (s *Server) earlier(d *pb.DiscoverResponse) *known {
 	return k
 }
 
-// empty returns the page that a list is whose method the handler does not have, although that was declared while it started; or nil.
+// empty returns the empty page of a list that was declared early, and that the handler does not support, or nil.
 func (s *Server) empty(m *bridge.Method, err error) proto.Message {
 	if bridge.AsError(err).Code != codes.Unimplemented || !s.promised.Load() {
 		return nil
@@ -297,12 +296,13 @@ func (s *Server) empty(m *bridge.Method, err error) proto.Message {
 	return nil
 }
 
-// serverInfo returns the member of `_meta` that says who answers (2026-07-28: basic/index, _meta).
+// serverInfo returns the member of `_meta` with the server info (2026-07-28: basic/index, _meta).
 func (k *known) serverInfo() mcpjson.Member {
 	return mcpjson.Member{Name: metaServerInfo, Value: k.info}
 }
 
-// offered returns an error if a server that is d does not have the method (2026-07-28: schema, MethodNotFoundError).
+// offered returns an error if a server with the declaration d does not have the method (2026-07-28: schema,
+// MethodNotFoundError).
 func offered(d *known, m *bridge.Method) error {
 	if m.SupportedBy(d.GetCapabilities()) {
 		return nil
@@ -310,7 +310,7 @@ func offered(d *known, m *bridge.Method) error {
 	return bridge.Errorf(codes.Unimplemented, "%s: this server does not have it; server/discover or initialize tells its capabilities", m.Name)
 }
 
-// info returns what d says of the server's program. Every server has a name.
+// info returns the server info of d, with a default name.
 func info(d *pb.DiscoverResponse) *pb.Implementation {
 	i := d.GetServerInfo()
 	if i.GetName() != "" {
@@ -324,7 +324,7 @@ func (s *Server) encode(dst []byte, m proto.Message, rev bridge.Revision, meta .
 	return mcpjson.AppendWithin(dst, m, rev, &s.opts.Limits, meta...)
 }
 
-// shown returns the capabilities of d that this server can serve. Tasks need a store, which it does not have.
+// shown returns the capabilities of d that this server supports. Tasks need a store, which it does not have.
 func shown(d *known) *pb.ServerCapabilities {
 	c := d.GetCapabilities()
 	extensions := rawjson.AsBytes(c.GetExtensions())
@@ -340,14 +340,14 @@ func shown(d *known) *pb.ServerCapabilities {
 	return c
 }
 
-// newSession remembers a session. It returns an error when there are too many.
+// newSession adds a session. It returns an error above the limit.
 func (s *Server) newSession(ss *session) error {
 	ss.id = rand.Text()
 	return s.admit(ss.caller.GetPrincipal(), ss.network, func() { s.sessions[ss.id] = ss })
 }
 
-// admit has one session more of p's from a network, which add remembers while mu is held, unless there are too many or
-// the server is about to end.
+// admit counts a session of p from a network, and calls add with mu held. It returns an error above the limit, or when
+// the server is closing.
 func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	if s.life.Phase() >= lifecycle.Draining {
 		return errDraining
@@ -367,7 +367,7 @@ func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 
 var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w: begin the session elsewhere, or later", lifecycle.ErrClosing)
 
-// endIdle ends the sessions that are over.
+// endIdle ends the expired sessions.
 func (s *Server) endIdle(now time.Time) {
 	var idle []*session
 	var subs []*feed.Subscriber
@@ -380,14 +380,14 @@ func (s *Server) endIdle(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	s.hub.Remove(subs...) // at once: the hub listens anew only once
+	s.hub.Remove(subs...) // together, so that the hub listens again only once
 	for _, ss := range idle {
 		ss.end(errEnded)
 	}
 }
 
-// session returns the session with the given id, or nil. One of somebody else is as good as none, and one that was idle for too long
-// ends.
+// session returns the session with the given id, or nil. A session of another principal counts as unknown. An expired
+// one is ended.
 func (s *Server) session(id string, from origin) *session {
 	s.mu.Lock()
 	ss := s.sessions[id]
@@ -402,7 +402,7 @@ func (s *Server) session(id string, from origin) *session {
 	return ss
 }
 
-// endSession forgets a session and ends its calls, if there is one.
+// endSession removes a session, if it exists, and ends its calls.
 func (s *Server) endSession(id string) {
 	s.mu.Lock()
 	ss := s.sessions[id]

@@ -22,86 +22,86 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A session is what a legacy client expects us to remember: who it said it is, what it can do, which of its requests are
-// being answered, what it was asked, and what it wants to be told.
+// A session is the state of a legacy client: its client info and capabilities, its requests in flight, the requests of
+// the server, and its subscriptions.
 type session struct {
 	s *Server
-	// id is what the client names the session by, over HTTP.
+	// id is the session id in HTTP.
 	id  string
 	rev bridge.Revision
 	// scope is the session of its calls, as in bridge.Call.
 	scope string
-	// tag is what the ids of its events begin with.
+	// tag is the prefix of its event ids.
 	tag string
-	// caller is what the client said in initialize. It never changes (2025-11-25: basic/lifecycle).
+	// caller is from initialize. It is immutable (2025-11-25: basic/lifecycle).
 	caller *pb.CallContext
-	// network is where the client began the session, over HTTP.
+	// network is where the client initialized the session from, in HTTP.
 	network netip.Prefix
-	// is is what the handler was when the session began.
+	// is is the declaration of the handler at the start of the session.
 	is *known
 
-	// ctx ends with the session, not with any request: in the legacy era a lost connection is no cancellation (2025-11-25:
-	// basic/transports, sending messages to the server).
+	// ctx ends with the session, not with a request: in the legacy era a lost connection is no cancellation
+	// (2025-11-25: basic/transports, sending messages to the server).
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	calls  sync.WaitGroup
 
-	// ready is closed when the client has said that it is: notifications/initialized.
+	// ready is closed by notifications/initialized.
 	ready     chan struct{}
 	readyOnce sync.Once
 
-	// there ends when the client says nothing any more, though it may still read.
+	// there ends when the client sends nothing any more, though it may still read.
 	there   context.Context
 	silence context.CancelFunc
 
-	// replay bounds what its logs keep.
+	// replay limits the size of its logs.
 	replay replay
-	// streams bounds how many GETs are open.
+	// streams limits the number of open GETs.
 	streams limit.Streams
 
-	// sub is the session among those that want to know what changes.
+	// sub is the session as a subscriber to changes.
 	sub feed.Subscriber
 
-	mu      sync.Mutex // guards what is below
+	mu      sync.Mutex // guards what follows
 	level   pb.LogLevel
 	running running
-	asked   map[string]chan<- jsonrpc.Message // by our request's id
+	asked   map[string]chan<- jsonrpc.Message // by the id of the server's request
 	lastAsk int
-	// logs are the streams of the session that a client can come back to, by id, and order has the ids, oldest first.
+	// logs are the streams of the session that can be resumed, by id, and order has the ids, oldest first.
 	logs    map[string]*eventLog
 	order   []string
 	lastLog int
-	// push carries what belongs to no request. Without it, it is kept in unheard.
+	// push sends messages without a request. If nil, they are kept in unheard.
 	push    func(msg []byte)
 	plugs   int
-	vacant  chan struct{} // closed when push is taken away; nil without push
+	vacant  chan struct{} // closed when push becomes nil; nil without push
 	unheard *feed.Pending
-	uris    []string // the resources it subscribed to
-	awaited []string // the visits of web pages that it waits for, by id
+	uris    []string // subscribed resources
+	awaited []string // ids of pending URL elicitations
 	used    time.Time
-	worked  bool // a request has been made in it
+	worked  bool // the client has made a request
 }
 
-// maxLogs bounds how many streams of a session a client can come back to, besides those of calls that run.
+// maxLogs is the maximum number of streams of a session that can be resumed, besides those of calls in flight.
 const maxLogs = 64
 
-// What a client may say of itself in initialize. It is kept for as long as its session.
+// The limits of what a client sends in initialize, which is kept with its session.
 const (
-	// maxIntroduction bounds how many bytes of JSON it is.
+	// maxIntroduction is the maximum size in bytes of JSON.
 	maxIntroduction = 64 << 10
-	// maxIcons bounds how many icons there are, with the sizes they come in: one of ten bytes takes 130. Icons that are too many or too long
-	// are left out: nobody is refused for a picture.
+	// maxIcons is the maximum number of icons and their sizes: a size of ten bytes takes 130. Icons above the limits
+	// are dropped, because they are not worth an error.
 	maxIcons = 100
 )
 
-// initialize answers a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the session that
-// begins, which nobody else knows of yet, and the result to answer with.
+// initialize handles a client's first request (2024-11-05 to 2025-11-25: basic/lifecycle). It returns the new session,
+// which is not shared yet, and the result.
 func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from origin) (*session, []byte, error) {
 	asked, ok := rawjson.String(rawjson.Get(msg.Params, "protocolVersion"))
 	if !ok {
 		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.protocolVersion must be a string, such as %q", bridge.LatestLegacy)
 	}
-	// A revision that has no initialize, or that nobody knows, is answered with one that has.
+	// For an unknown revision, or one without initialize, the response has a supported one.
 	rev, ok := bridge.ParseRevision(asked)
 	if !ok || rev.Modern() {
 		rev = bridge.LatestLegacy
@@ -112,7 +112,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	}
 	capabilities, info := rawjson.Get(msg.Params, "capabilities"), rawjson.Get(msg.Params, "clientInfo")
 	if len(capabilities)+len(info) > maxIntroduction {
-		info = rawjson.Without(info, "icons") // which can be whole pictures
+		info = rawjson.Without(info, "icons") // they can be whole images
 	}
 	if size := len(capabilities) + len(info); size > maxIntroduction {
 		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.capabilities and params.clientInfo have %d bytes together, "+
@@ -126,7 +126,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		if !rawjson.IsObject(member.value) {
 			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s must be an object", member.name)
 		}
-		// What is read has slices of the text, and is not to keep the whole message.
+		// Decoded values refer to the text, and must not retain the whole message.
 		if err := mcpjson.Unmarshal(bytes.Clone(member.value), member.to, rev); err != nil {
 			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s: %w", member.name, err)
 		}
@@ -153,7 +153,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		ready: make(chan struct{}), streams: limit.Streams{Max: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.Limits.SessionReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
-		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server that does not declare logging sends none
+		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server without declared logging sends no log messages
 	}
 	ss.ctx, ss.cancel = context.WithCancelCause(s.closing())
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
@@ -162,7 +162,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	return ss, result, nil
 }
 
-// initializeResult returns the answer to initialize by a server that is d.
+// initializeResult returns the result of initialize for a server with the declaration d.
 func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
 	out := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
 	caps := shown(d)
@@ -185,10 +185,10 @@ func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error)
 	return append(out, '}'), nil
 }
 
-// end ends the session and every call it made, and waits for them.
+// end ends the session, cancels its calls, and waits for them.
 func (ss *session) end(cause error) {
 	ss.mu.Lock()
-	ss.cancel(cause) // no call begins any more
+	ss.cancel(cause) // no call starts
 	ss.mu.Unlock()
 	ss.s.hub.Remove(&ss.sub)
 	ss.calls.Wait()
@@ -199,7 +199,7 @@ func (ss *session) end(cause error) {
 	}
 }
 
-// use notes that the client is there. It reports false if it comes too late.
+// use records activity of the client. It returns false if the session has ended.
 func (ss *session) use(now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -210,23 +210,24 @@ func (ss *session) use(now time.Time) bool {
 	return true
 }
 
-// over reports whether the client has not been there for longer than a session lasts. With a request or a stream open it is there.
+// over reports whether the client has been inactive for longer than a session lasts. A request or stream in progress is
+// activity.
 func (ss *session) over(now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	return ss.overLocked(now)
 }
 
-// overLocked is over by somebody who holds mu.
+// overLocked is over for callers that hold mu.
 func (ss *session) overLocked(now time.Time) bool {
 	return ss.idleLocked() && now.Sub(ss.used) > ss.s.opts.Limits.SessionIdle
 }
 
-// idleLocked reports whether the client has neither a request nor a stream open. The caller holds mu.
+// idleLocked reports whether the client has neither a request nor a stream in progress. The caller holds mu.
 func (ss *session) idleLocked() bool { return len(ss.running.cancel) == 0 && ss.push == nil }
 
-// readyGrace is how long a request waits for the notification that the client is ready: it may be on its way on another
-// connection. The response to it has not begun yet when that is over, so that its status can say so.
+// readyGrace is the maximum time that a request waits for notifications/initialized, which may be on its way on another
+// connection. After it, the response can still have an error status.
 const readyGrace = primeAfter / 2
 
 // awaitReady returns an error if the client is not ready for a request of the method (2024-11-05 to 2025-11-25:
@@ -237,7 +238,7 @@ func (ss *session) awaitReady(ctx context.Context, method string) error {
 		return nil
 	default:
 	}
-	if method == "ping" || method == "initialize" { // one is allowed always, and the other never
+	if method == "ping" || method == "initialize" { // ping is always allowed, and initialize never
 		return nil
 	}
 	late := time.NewTimer(readyGrace)
@@ -253,7 +254,7 @@ func (ss *session) awaitReady(ctx context.Context, method string) error {
 	return e
 }
 
-// begin notes that a request is being answered. It is answered under the context and to the sink that begin returns, and done
+// begin records a request in flight. Its handler must use the returned context and sink, and then call done.
 // is called afterwards.
 func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, to sink, done func(), err error) {
 	ss.mu.Lock()
@@ -284,7 +285,7 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 	}, nil
 }
 
-// notified takes a notification of the client. What it does not know it ignores (every revision: basic).
+// notified handles a notification of the client. Unknown ones are ignored (every revision: basic).
 func (ss *session) notified(msg *jsonrpc.Message) {
 	switch msg.Method {
 	case notifyCancelled:
@@ -303,9 +304,9 @@ func (ss *session) notified(msg *jsonrpc.Message) {
 	}
 }
 
-// answered takes the client's response to a request of ours. It reports whether anybody waits for it.
+// answered handles the client's response to a request of the server. It reports whether the request is pending.
 func (ss *session) answered(msg *jsonrpc.Message) bool {
-	// We number our requests, and a client may send a number back as another one writes it.
+	// Ids of the server are numbers, and a client may send back a number in another notation.
 	id := string(bytes.Trim(msg.ID, `"`))
 	ss.mu.Lock()
 	waiting := ss.asked[id]
@@ -318,8 +319,8 @@ func (ss *session) answered(msg *jsonrpc.Message) bool {
 	return true
 }
 
-// ask notes that the client is asked something, and returns the id to ask by and where the answer comes. The caller calls
-// forget when it no longer waits.
+// ask registers a request to the client, and returns its id and the channel of the response. The caller must call
+// forget.
 func (ss *session) ask() (id string, answer <-chan jsonrpc.Message) {
 	ch := make(chan jsonrpc.Message, 1)
 	ss.mu.Lock()
@@ -336,7 +337,7 @@ func (ss *session) forget(id string) {
 	delete(ss.asked, id)
 }
 
-// newLog begins a stream that the client can come back to.
+// newLog starts a stream that the client can resume.
 func (ss *session) newLog() *eventLog {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -344,7 +345,7 @@ func (ss *session) newLog() *eventLog {
 	return ss.addLog(strconv.Itoa(ss.lastLog))
 }
 
-// addLog begins a stream with the given id. The caller holds mu.
+// addLog starts a stream with the given id. The caller holds mu.
 func (ss *session) addLog(id string) *eventLog {
 	l := newEventLog(id, &ss.replay, &ss.s.opts.Sessions.replay)
 	l.tag = ss.tag
@@ -353,7 +354,7 @@ func (ss *session) addLog(id string) *eventLog {
 	for len(ss.order) > maxLogs {
 		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
 		if i < 0 {
-			break // those still open have somebody to tell; there are no more than calls
+			break // the remaining ones belong to calls in flight, whose number is limited
 		}
 		ss.logs[ss.order[i]].drop()
 		delete(ss.logs, ss.order[i])
@@ -362,10 +363,10 @@ func (ss *session) addLog(id string) *eventLog {
 	return l
 }
 
-// unrelated is the id of the stream of what belongs to no request: the one that a GET opens.
+// unrelated is the id of the standalone stream, which a GET opens.
 const unrelated = "0"
 
-// unrelatedLog returns the stream of what belongs to no request.
+// unrelatedLog returns the standalone stream.
 func (ss *session) unrelatedLog() *eventLog {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -375,15 +376,15 @@ func (ss *session) unrelatedLog() *eventLog {
 	return ss.addLog(unrelated)
 }
 
-// plug says where what belongs to no request goes from now on, and passes on what has waited. What it returns takes that
-// back, unless something else was plugged in since.
+// plug sets the function for messages without a request, and sends the pending ones. The returned function unsets it,
+// unless it was replaced.
 func (ss *session) plug(push func(msg []byte)) (unplug func()) {
 	ss.mu.Lock()
 	return ss.plugLocked(push)
 }
 
-// plugIfVacant is plug if nothing is plugged in, and says where to come back to first. Otherwise it waits for a moment, as the
-// stream before may be about to end, and returns nil.
+// plugIfVacant is plug if no function is set, with the last event id first. Otherwise it waits for a moment, as the
+// previous stream may be about to end, and returns nil.
 func (ss *session) plugIfVacant(ctx context.Context, push func(msg []byte)) (unplug func()) {
 	ctx, cancel := context.WithTimeout(ctx, readyGrace)
 	defer cancel()
@@ -405,7 +406,7 @@ func (ss *session) plugIfVacant(ctx context.Context, push func(msg []byte)) (unp
 	}
 }
 
-// plugLocked is plug by somebody who holds mu, which it releases.
+// plugLocked is plug for callers that hold mu, which it releases.
 func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	ss.plugs++
 	mine := ss.plugs
@@ -426,18 +427,18 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	}
 }
 
-// listen makes sure that the session is told what changes, and returns what of it the handler tells. It fails only if the session wants to
-// know of a resource that it did not before.
+// listen subscribes the session to changes, and returns those that the handler reports. It fails only if the session
+// has subscribed to another resource.
 func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
 	ctx, cancel := context.WithCancel(ss.ctx)
 	defer cancel()
-	if ss.is.early { // the backend starts: once it acknowledges, the session receives all changes
+	if ss.is.early { // the backend is starting: when it acknowledges, the session receives all changes
 		cancel()
 	}
 	return ss.s.hub.Subscribe(ctx, &ss.sub)
 }
 
-// wants returns what the client wants to know: the lists, which a legacy client need not ask for, and the resources that it subscribed to.
+// wants returns the session's filter: the lists, which a legacy client need not request, and the subscribed resources.
 // It is nil once the session has ended.
 func (ss *session) wants() *pb.SubscriptionFilter {
 	yes := proto.Bool(true)
@@ -452,14 +453,14 @@ func (ss *session) wants() *pb.SubscriptionFilter {
 	}, ss.is.GetCapabilities(), len(ss.awaited) > 0)
 }
 
-// stream returns what says something on the stream that the client has open, or nil.
+// stream returns the function that sends on the client's open stream, or nil.
 func (ss *session) stream() func(msg []byte) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	return ss.push
 }
 
-// hear tells the client what it was not told yet, if it has a stream open.
+// hear sends the pending messages, if the client has a stream open.
 func (ss *session) hear() {
 	if ss.stream() == nil {
 		return
@@ -469,7 +470,7 @@ func (ss *session) hear() {
 	}
 }
 
-// tell tells the client a change, if it waits for it.
+// tell sends a change to the client, if it subscribed to it.
 func (ss *session) tell(change *pb.ListenResponse) {
 	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
 		return
@@ -477,7 +478,7 @@ func (ss *session) tell(change *pb.ListenResponse) {
 	ss.say(change)
 }
 
-// say tells the client a change, on exactly one stream, now or when it opens one.
+// say sends a change to the client, on exactly one stream, now or when it opens one.
 func (ss *session) say(change *pb.ListenResponse) {
 	defer ss.s.panics.Recover("a change", nil)
 

@@ -17,35 +17,35 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Sessions counts the legacy sessions of all Servers that have it, and bounds what they keep together. It may be used
-// concurrently.
+// A Sessions counts the legacy sessions of all Servers that share it, and limits the memory of their logs. It may be
+// used concurrently.
 type Sessions struct {
 	most   int
 	replay replay
 
-	// sweeping guards what follows, and is held while sessions are ended that are over, or make room; before mu, and
-	// before that of a Server.
+	// sweeping guards what follows, and is held while expired sessions, or those that make room, are ended; it is
+	// locked before mu and before that of a Server.
 	sweeping  sync.Mutex
 	swept     time.Time
 	fruitless time.Time // when no session could make room
-	evicted   int       // since that was logged,
-	told      time.Time // then
+	evicted   int       // number since the last warning
+	told      time.Time // time of the last warning
 
 	mu      sync.Mutex // guards what follows
 	n       int
 	owners  limit.PrincipalCounter
-	servers map[*Server]struct{} // that have not closed
+	servers map[*Server]struct{} // servers that are not closed
 }
 
 const (
-	// sweepEvery is how often sessions that are over are ended, although there is room for others.
+	// sweepEvery is the interval at which expired sessions are ended while there is room.
 	sweepEvery = time.Minute
-	// sweepFull is how often they are if there is none: each of many thousands is looked at, whoever asks. It is when
-	// who was refused is told to try again.
+	// sweepFull is the interval while there is no room, because all of many thousand sessions are checked. It is the
+	// Retry-After of rejected clients.
 	sweepFull = time.Second
 	// evictEvery is the minimum interval between warnings about sessions that make room for new ones.
 	evictEvery = 10 * time.Second
-	// evictShare is the share of all sessions that are ended at a time to make room, because each is looked at.
+	// evictShare is the share of all sessions that are ended at a time to make room, because each is checked.
 	evictShare = 64
 )
 
@@ -58,8 +58,8 @@ func NewSessions(l limits.Limits) *Sessions {
 	}
 }
 
-// begin counts one more, of p's if that is somebody, from a network, until leave. There is an error if there are as
-// many as may be, and none of them is over or makes room.
+// begin counts a new session of the principal p, if any, from a network, until leave. It returns an error if the limit
+// is reached, and no session has expired or makes room.
 func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
 	s.sweep(sweepEvery)
 	if s.enter(p) == nil {
@@ -74,11 +74,11 @@ func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
 	return err
 }
 
-// The order in which anonymous sessions make room for new ones, if nothing is open in them.
+// The order in which anonymous sessions without open requests make room for new ones.
 const (
-	neverReady  = iota // the client has not even sent notifications/initialized
+	neverReady  = iota // the client has not sent notifications/initialized
 	neverWorked        // it has made no request
-	worked             // it has. Only those of a network that has three quarters of all make room, and only for other networks
+	worked             // it has. Only those of a network with three quarters of all sessions make room, and only for other networks
 )
 
 // A candidate is a session that could make room.
@@ -88,8 +88,8 @@ type candidate struct {
 	used time.Time
 }
 
-// makeRoom ends sessions for a new one from a network, if there is no room: of anonymous clients, those that were never
-// used, of the network that has most sessions, the oldest.
+// makeRoom ends sessions for a new one from a network, if there is no room: those of anonymous clients that were never
+// used, of the network with most sessions, the oldest first.
 func (s *Sessions) makeRoom(from netip.Prefix) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -142,7 +142,7 @@ func (s *Sessions) enter(p *pb.Principal) error {
 	return nil
 }
 
-// leave counts one less of p's.
+// leave counts an ended session of p.
 func (s *Sessions) leave(p *pb.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +156,7 @@ func tooManySessions(reason, why string, most int) error {
 	return e
 }
 
-// sweep ends the sessions of all servers that are over, if it has been so long since that was done. Who comes meanwhile
-// waits for it.
+// sweep ends the expired sessions of all servers, if the interval has passed. Concurrent callers wait for it.
 func (s *Sessions) sweep(after time.Duration) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -177,7 +176,7 @@ func (s *Sessions) all() []*Server {
 	return slices.Collect(maps.Keys(s.servers))
 }
 
-// add has the sessions of a server counted, until remove.
+// add adds the sessions of a server, until remove.
 func (s *Sessions) add(server *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +189,7 @@ func (s *Sessions) remove(server *Server) {
 	delete(s.servers, server)
 }
 
-// candidates appends the server's sessions that could make room, and counts in of those of anonymous clients by their
-// networks.
+// candidates appends the server's sessions that could make room, and counts in of the anonymous ones by network.
 func (s *Server) candidates(all []candidate, of map[netip.Prefix]int) []candidate {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// sseParam is the query parameter that names the connection a message is of, in HTTP+SSE.
+	// sseParam is the query parameter with the connection of a message, in HTTP+SSE.
 	sseParam = "sessionId"
-	// sseGrace is how long calls may go on whose stream is gone.
+	// sseGrace is the maximum time that calls continue after their stream has ended.
 	sseGrace = time.Minute
 )
 
-// ofSSE reports whether a POST is for the client of an HTTP+SSE connection.
+// ofSSE reports whether a POST is a message of an HTTP+SSE connection.
 func ofSSE(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has(sseParam) }
 
 // An eventWriter writes messages to the event stream of HTTP+SSE.
 type eventWriter struct {
-	patience time.Duration // how long the client may take to read
+	patience time.Duration // write timeout
 
 	mu   sync.Mutex
 	w    http.ResponseWriter
-	done bool // w must not be touched any more
+	done bool // w must not be used any more
 }
 
 func (e *eventWriter) event(name string, data []byte) error {
@@ -59,14 +59,14 @@ func (e *eventWriter) close() {
 	e.done = true
 }
 
-// serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with the
-// endpoint to send messages to, carries everything the server says, and cannot be come back to.
+// serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with
+// the endpoint for messages, carries all messages of the server, and cannot be resumed.
 func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	out := &eventWriter{patience: s.opts.Limits.WriteTime}
 	var c *conn
 	c = s.newConn(func(msg []byte) error {
 		c.said(out.event("message", msg))
-		return nil // a call goes on although nobody can be told
+		return nil // a call continues without a reader
 	}, false)
 	c.principal = s.origin(r).principal
 	c.until = s.until(c.principal)
@@ -89,9 +89,10 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	})
 }
 
-// keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it, or the client is not let in
-// any more: that is the end of what changes, and what has been asked is still answered. The stream is the session, so that a client need
-// not open another one for a new token: it shows that with its next message, while the stream is there.
+// keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it, or the
+// client's access ends: then changes are no longer sent, and requests in flight still receive their responses. As the
+// stream is the session, a client need not reopen it for a new token: its next message carries the token, while the
+// stream is open.
 func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoint string) {
 	if out.event("endpoint", []byte(endpoint)) != nil {
 		return
@@ -131,13 +132,13 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 	}
 }
 
-// left ends a connection of HTTP+SSE whose stream has ended. That cancels nothing, as in all of the legacy era, but there is nothing to
-// come back to: what calls still say is dropped. The connection ends with the last of them, and at the latest after sseGrace. Until then
-// it is one of the sessions that there may be, and calls can be cancelled.
+// left ends a connection of HTTP+SSE whose stream has ended. As in all of the legacy era that cancels nothing, but the
+// stream cannot be resumed: further messages are dropped. The connection ends with its last call, and at the latest
+// after sseGrace. Until then it counts as a session, and calls can be canceled.
 func (s *Server) left(id string, c *conn) {
 	c.cancel(errGone)
 	if ss := c.legacy(); ss != nil {
-		ss.silence() // what it is asked it does not hear
+		ss.silence() // it does not receive requests
 		s.hub.Remove(&ss.sub)
 	}
 	end := func() {
@@ -145,7 +146,7 @@ func (s *Server) left(id string, c *conn) {
 		delete(s.conns, id)
 		s.opts.Sessions.leave(c.principal)
 		s.mu.Unlock()
-		c.close(cmp.Or(context.Cause(s.closing()), errGone)) // the end of the bridge may get here before it gets to the calls
+		c.close(cmp.Or(context.Cause(s.closing()), errGone)) // the shutdown of the bridge may arrive here before the calls end
 	}
 	grace, over := context.WithTimeout(s.closing(), sseGrace)
 	s.mu.Lock()
@@ -166,7 +167,8 @@ func (s *Server) left(id string, c *conn) {
 	})
 }
 
-// postSSE takes a message of an HTTP+SSE client. The answer goes to its event stream; once that is gone, nothing more is answered.
+// postSSE handles a message of an HTTP+SSE client. The response goes to its event stream; after the end of the stream
+// it is dropped.
 func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if ids := query[sseParam]; err != nil || len(ids) != 1 {
@@ -189,7 +191,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	c.receive(body, from)
 }
 
-// asks reports whether what a client sent has to be answered.
+// asks reports whether a message of a client requires a response.
 func (s *Server) asks(body []byte) bool {
 	msg, err := jsonrpc.Parse(body, &s.opts.Limits)
 	return err != nil || msg.IsRequest()

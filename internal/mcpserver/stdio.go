@@ -16,10 +16,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// ServeStdio answers one client, which writes lines to r and reads lines from w (every revision: basic/transports, stdio).
-// It returns when r ends or ctx does, or when nothing can be written any more: what is asked then would be done, and nobody told. At
-// the end of r, what has been asked is still answered, and the bridge drains. Nobody else may write to w. The goroutine that reads r may
-// outlive the call: a client that does not read keeps it in a write.
+// ServeStdio serves one client, which writes lines to r and reads lines from w (every revision: basic/transports,
+// stdio). It returns when r or ctx ends, or when w fails: further requests would be executed without a response. At the
+// end of r, pending requests still receive responses, and the bridge drains. Nothing else may write to w. The goroutine
+// that reads r may outlive the call: a client that does not read blocks it in a write.
 func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
 	ctx, deaf := context.WithCancel(ctx)
 	defer deaf()
@@ -34,7 +34,8 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	defer context.AfterFunc(ctx, func() { c.cancel(lifecycle.ErrClosing) })()
 
 	read := make(chan error, 1)
-	// Neither a read nor a write can be interrupted, and what is refused is written here: nobody waits for the goroutine.
+	// Reads and writes cannot be interrupted, and error responses are written here, so nothing waits for this
+	// goroutine.
 	go func() {
 		defer s.panics.Recover("reading lines", func(e *bridge.Error) { read <- e })
 		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.Limits.Line}
@@ -62,12 +63,13 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	return nil
 }
 
-// linger is how long a stdio client that has closed its side may wait for responses, and how long it may take to read
+// linger is the maximum time for responses after a stdio client has closed its side, and the maximum time to write
 // them.
 const linger = time.Second
 
-// finish waits until what the client asked is answered, but not for long: a client that ends its side wants us to end soon
-// (2026-07-28: stdio, shutdown). What waits for the client itself is given up, as it says nothing any more.
+// finish waits for the responses to pending requests, but not for long: a client that closes its side expects the
+// server to exit soon (2026-07-28: stdio, shutdown). Calls that wait for the client itself are canceled, because it
+// sends nothing any more.
 func (c *conn) finish(ctx context.Context) {
 	era := bridge.ModernEra
 	if ss := c.legacy(); ss != nil {
@@ -75,7 +77,7 @@ func (c *conn) finish(ctx context.Context) {
 		ss.silence()
 	}
 	if c.s.opts.Started != nil {
-		_ = c.s.opts.Started(ctx, era) // what waits for a backend is answered, too
+		_ = c.s.opts.Started(ctx, era) // requests that wait for a backend get responses, too
 	}
 	c.s.life.Advance(lifecycle.Draining)
 	ctx, cancel := context.WithTimeout(ctx, linger)
@@ -91,11 +93,11 @@ func (c *conn) finish(ctx context.Context) {
 	}
 }
 
-// closeSoon ends the connection, but waits only a while: a client that does not read what we say keeps a call waiting that is
-// just saying it, and that ends only with the process.
+// closeSoon closes the connection, but waits only for a short time: a client that does not read blocks a call in a
+// write, which ends only with the process.
 func (c *conn) closeSoon() {
 	closed := make(chan struct{})
-	go func() { // ends when the last write does
+	go func() { // ends with the last write
 		c.close(lifecycle.ErrClosing)
 		close(closed)
 	}()
@@ -108,7 +110,7 @@ func (c *conn) closeSoon() {
 	}
 }
 
-// A lineWriter writes messages, a line each.
+// A lineWriter writes one message per line.
 type lineWriter struct {
 	mu     sync.Mutex
 	w      io.Writer
@@ -125,7 +127,7 @@ func (l *lineWriter) write(msg []byte) error {
 	return err
 }
 
-// A lineReader reads lines, and goes on after one that is too long.
+// A lineReader reads lines, and continues after one that is too long.
 type lineReader struct {
 	r    *bufio.Reader
 	most int
@@ -133,8 +135,8 @@ type lineReader struct {
 
 var errLineTooLong = errors.New("line too long")
 
-// next returns the next line that is not empty. The line is the caller's. A long one is kept in pieces until its end has come:
-// what grows by being copied takes several times the memory.
+// next returns the next line that is not empty. The caller owns the line. A long one is kept in pieces until its end:
+// growing one buffer would take several times the memory.
 func (l lineReader) next() ([]byte, error) {
 	for {
 		var parts [][]byte
@@ -142,7 +144,7 @@ func (l lineReader) next() ([]byte, error) {
 		for {
 			part, err := l.r.ReadSlice('\n')
 			length += len(part)
-			if length > l.most+1 { // the end of the line does not count
+			if length > l.most+1 { // without the end of the line
 				return nil, l.skip(err)
 			}
 			parts = append(parts, bytes.Clone(part))
@@ -163,10 +165,10 @@ func (l lineReader) next() ([]byte, error) {
 	}
 }
 
-// jsonSpace is what may be around a JSON text (RFC 8259, 2). Unicode has more spaces.
+// jsonSpace is the whitespace around a JSON text (RFC 8259, 2). Unicode has more.
 const jsonSpace = " \t\r\n"
 
-// joined returns a line of its pieces, without the space around it.
+// joined returns a line of its pieces, without surrounding whitespace.
 func joined(parts [][]byte) []byte {
 	if len(parts) == 1 {
 		return bytes.Trim(parts[0], jsonSpace)

@@ -6,7 +6,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// refuseFull answers a request that is one too many: of all, or of its caller's.
+// refuseFull rejects a request above the limit of streams, of all callers or of one.
 func refuseFull(w http.ResponseWriter, err error) {
 	e := bridge.AsError(err)
 	status := http.StatusServiceUnavailable

@@ -14,7 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// notification returns the notification that tells a change.
+// notification returns the notification of a change.
 func (s *Server) notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjson.Member) ([]byte, error) {
 	method, params := feed.Notification(change)
 	data, err := s.encode(nil, params, rev, meta...)
@@ -24,12 +24,12 @@ func (s *Server) notification(change *pb.ListenResponse, rev bridge.Revision, me
 	return jsonrpc.AppendNotification(nil, method, data), nil
 }
 
-// newPending returns what keeps the changes that a client has not been told yet.
+// newPending returns the queue of changes for a client.
 func (s *Server) newPending(want func() *pb.SubscriptionFilter) *feed.Pending {
 	return feed.NewPending(s.opts.Limits.Changes, s.opts.Limits.ChangesBytes, want)
 }
 
-// listen answers subscriptions/listen: it tells the client what changes until one of them goes (2026-07-28:
+// listen handles subscriptions/listen: it sends changes until one side ends it (2026-07-28:
 // basic/patterns/subscriptions).
 func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, call *bridge.Call, d *known) {
 	err := feed.CheckListen(msg.Size)
@@ -55,7 +55,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	want = honoured // what the client is told that it is not told, it is not
+	want = honoured // changes that were not acknowledged are not sent
 	_, _ = s.hub.Update(sub)
 	until := s.until(call.Context().GetPrincipal())
 	leave := func() {
@@ -63,7 +63,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		done()
 	}
 	x.id, x.token = bytes.Clone(x.id), bytes.Clone(x.token)
-	*msg = jsonrpc.Message{ID: x.id} // whoever has it for as long as this lasts keeps no more of its text
+	*msg = jsonrpc.Message{ID: x.id} // the message is kept for as long as the subscription, without the rest of its text
 	acknowledged, err := s.notification(feed.Acknowledgment(honoured), x.rev, x.subscription())
 	if err == nil {
 		err = hold(ctx, x.out, acknowledged, func(ctx context.Context) {
@@ -77,7 +77,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	}
 }
 
-// tellChanges tells the client what changes until one of them goes, or the client is not let in any more.
+// tellChanges sends changes until one side ends the subscription, or the client's access ends.
 func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pending, d *known, until time.Time) {
 	over, stop := s.letIn(until)
 	defer stop()
@@ -89,7 +89,7 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pen
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-over.Done():
-			// The graceful end is a result (T-1 of the protocol digest has why it is not notifications/cancelled).
+			// The graceful end is a result (T-1 of the protocol digest explains why it is not notifications/cancelled).
 			result, encodeErr := s.encode(nil, &pb.ListenResult{}, x.rev, x.subscription(), d.serverInfo())
 			if encodeErr == nil {
 				x.finishRaw(result)
@@ -101,7 +101,7 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pen
 	x.unsubscribed(err)
 }
 
-// tell tells changes on a subscription.
+// tell sends changes on a subscription.
 func (x *exchange) tell(changes []*pb.ListenResponse) error {
 	for _, c := range changes {
 		msg, err := x.s.notification(c, x.rev, x.subscription())
@@ -115,12 +115,12 @@ func (x *exchange) tell(changes []*pb.ListenResponse) error {
 	return nil
 }
 
-// subscription names the subscription that the request makes.
+// subscription returns the subscription id of the request.
 func (x *exchange) subscription() mcpjson.Member {
 	return mcpjson.Member{Name: metaSubscriptionID, Value: x.id}
 }
 
-// unsubscribed is the end of a subscription that nobody can be told of.
+// unsubscribed ends a subscription whose client cannot be notified.
 func (x *exchange) unsubscribed(err error) {
 	x.s.log.Debug().Err(err).Msg("a subscription ended")
 	x.end(head{}, nil)

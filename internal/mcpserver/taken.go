@@ -14,29 +14,30 @@ import (
 	"time"
 )
 
-// A taken is the connection of a response that lasts, and the rest of that response. What net/http keeps for a connection that it
-// serves is four times of what such a response needs: buffers of 10 KiB, the request, and a goroutine whose stack has grown to
-// 16 KiB. So once the response has begun and only waits for something to say, its connection is taken over from net/http, and
-// given back when the response is whole. Clients see no difference: one that is told by Connection: close that the connection ends
-// as well takes its loss for the end of the response, and does not come back (undici, and so every client in Node, does).
+// A taken is the hijacked connection of a long response, and the rest of that response. For a connection that it
+// serves, net/http needs four times as much memory as such a response: buffers of 10 KiB, the request, and a goroutine
+// whose stack has grown to 16 KiB. So once the response has begun and only waits for messages, its connection is
+// hijacked, and returned to the server when the response is complete. Clients see no difference: with Connection: close
+// they would treat the end of the connection as the end of the response, and not resume (undici, and so every client in
+// Node, does).
 //
-// It implements http.ResponseWriter for those who go on with the response. Nobody writes concurrently.
+// It implements http.ResponseWriter for the rest of the response. Writes must be sequential.
 type taken struct {
 	net.Conn
 
 	s      *Server
-	server *http.Server // whose the connection was
-	// early is what the client has sent after its request. Once there is something, no more is read, and so its end is not
-	// noticed before something is written to it.
+	server *http.Server // the server of the connection
+	// early is data that the client has sent after its request. Once there is some, no more is read, and a disconnect
+	// is noticed only by the next write.
 	early  []byte
-	gone   bool // the client has; for whoever waits for watch
-	broken bool // not all that was written has arrived
+	gone   bool // the client has disconnected; for the goroutine that waits for watch
+	broken bool // a write has failed
 }
 
 var _ http.ResponseWriter = (*taken)(nil)
 
-// takeable returns the server of a request whose connection can be taken over, or nil: only HTTP/1.1 has it to itself, and knows
-// where the response ends.
+// takeable returns the server of a request whose connection can be hijacked, or nil: only HTTP/1.1 has one request per
+// connection, and delimits the response.
 func takeable(r *http.Request) *http.Server {
 	if r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close {
 		return nil
@@ -45,8 +46,8 @@ func takeable(r *http.Request) *http.Server {
 	return server
 }
 
-// takeOver takes over the connection of a response that has begun, and in which everything has been flushed, from server, if
-// that is one. It returns nil if that cannot be done. Otherwise whoever calls it calls serve.
+// takeOver hijacks the connection of a response that has begun, and in which everything has been flushed, from server,
+// if that is not nil. It returns nil if that is impossible. Otherwise the caller must call serve.
 func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *taken {
 	if server == nil || w.Header().Get("Connection") != "" { // the connection is about to end
 		return nil
@@ -65,11 +66,11 @@ func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *taken {
 		s.lasting.Done()
 		return nil
 	}
-	early, _ := buf.Reader.Peek(buf.Reader.Buffered()) // they are there
+	early, _ := buf.Reader.Peek(buf.Reader.Buffered()) // they are buffered
 	return &taken{Conn: conn, s: s, server: server, early: slices.Clone(early)}
 }
 
-// serve returns, and has f write the rest of the response, under a context that ends when the client or the server does.
+// serve returns, and f writes the rest of the response, with a context that ends with the client or the server.
 func (t *taken) serve(f func(ctx context.Context)) {
 	go func() { // Close waits for it
 		defer t.s.lasting.Done()
@@ -84,20 +85,20 @@ func (t *taken) serve(f func(ctx context.Context)) {
 		if !t.run(ctx, f) {
 			t.broken = true
 		}
-		_ = t.SetReadDeadline(time.Unix(1, 0)) // an error says that the connection is closed, which ends watch as well
+		_ = t.SetReadDeadline(time.Unix(1, 0)) // an error means that the connection is closed, which ends watch as well
 		<-watched
 		t.finish()
 	}()
 }
 
-// run calls f, and reports whether it has returned. A bug in it must not end the bridge.
+// run calls f, and reports whether it has returned. It recovers panics.
 func (t *taken) run(ctx context.Context, f func(ctx context.Context)) (whole bool) {
 	defer t.s.panics.Recover("a stream", nil)
 	f(ctx)
 	return true
 }
 
-// watch calls cancel when the client has gone. If it has sent something instead, nobody knows.
+// watch calls cancel when the client disconnects. After the client has sent something, this is not noticed.
 func (t *taken) watch(cancel func(), watched chan struct{}) {
 	defer close(watched)
 	var b [1]byte
@@ -109,25 +110,25 @@ func (t *taken) watch(cancel func(), watched chan struct{}) {
 	}
 }
 
-// finish ends the response, and gives the connection back. Where that is of no use, it ends the connection.
+// finish ends the response, and returns the connection to the server. If that is useless, it closes the connection.
 func (t *taken) finish() {
 	_, protected := t.Conn.(*tls.Conn)
 	switch {
 	case t.gone || t.broken:
 	case t.SetWriteDeadline(time.Now().Add(t.s.opts.Limits.WriteTime)) != nil:
 	case writeAll(t.Conn, "0\r\n\r\n") != nil:
-	case protected && len(t.early) > 0: // the server must see that it is TLS, so nothing can be put before it
+	case protected && len(t.early) > 0: // the server must see that it is TLS, so no bytes can be prepended
 	case t.SetDeadline(time.Time{}) == nil:
 		back := &lone{conn: t.Conn}
 		if len(t.early) > 0 {
 			back.conn = &begun{t.Conn, io.MultiReader(bytes.NewReader(t.early), t.Conn)}
 		}
-		_ = t.server.Serve(back) // it always ends with an error
+		_ = t.server.Serve(back) // it always returns an error
 		if back.conn == nil {
 			return
 		}
 	}
-	_ = t.Close() // the client may have been faster
+	_ = t.Close() // the client may have closed it
 }
 
 // writeAll writes a text.
@@ -137,7 +138,7 @@ func writeAll(w io.Writer, text string) error {
 }
 
 // A lone is a listener with one connection.
-type lone struct{ conn net.Conn } // nil once it is taken
+type lone struct{ conn net.Conn } // nil once it is accepted
 
 // Accept implements net.Listener.
 func (l *lone) Accept() (net.Conn, error) {
@@ -155,7 +156,7 @@ func (l *lone) Close() error { return nil }
 // Addr implements net.Listener.
 func (l *lone) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A begun is a connection of which something has been read.
+// A begun is a connection whose first bytes have been read.
 type begun struct {
 	net.Conn
 
@@ -168,10 +169,10 @@ func (b *begun) NetConn() net.Conn { return b.Conn }
 // Read implements net.Conn.
 func (b *begun) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// Header implements http.ResponseWriter. The head has been sent.
+// Header implements http.ResponseWriter. The header has been sent.
 func (t *taken) Header() http.Header { return http.Header{} }
 
-// WriteHeader implements http.ResponseWriter. The head has been sent.
+// WriteHeader implements http.ResponseWriter. The header has been sent.
 func (t *taken) WriteHeader(int) {}
 
 // Write writes a chunk (RFC 9112, chunked transfer coding).
@@ -180,7 +181,7 @@ func (t *taken) Write(data []byte) (int, error) {
 	case len(data) == 0:
 		return 0, nil // an empty chunk would be the last
 	case t.broken:
-		return 0, errGone // half of a chunk is there, and each further one would wait for the client again
+		return 0, errGone // a chunk is incomplete, and each further one would wait for the client again
 	}
 	chunk := strconv.AppendInt(make([]byte, 0, len(data)+16), int64(len(data)), 16)
 	chunk = append(append(append(chunk, "\r\n"...), data...), "\r\n"...)
@@ -191,10 +192,10 @@ func (t *taken) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Flush implements http.Flusher. Nothing is held back.
+// Flush implements http.Flusher. Writes are not buffered.
 func (t *taken) Flush() {}
 
-// An ending is what is to be done when a stream ends, the last first.
+// An ending has the functions to call when a stream ends, the last first.
 type ending []func()
 
 func (e *ending) add(f func()) { *e = append(*e, f) }
@@ -206,8 +207,8 @@ func (e *ending) run() {
 	*e = nil
 }
 
-// last answers a request with a stream that f writes, until f returns. Where the connection can be taken over, that may be later
-// than last returns; then it also takes over what is to be done at the end.
+// last responds to a request with a stream that f writes, until f returns. If the connection can be hijacked, that may
+// be after last returns; then it also calls the functions at the end.
 func (s *Server) last(w http.ResponseWriter, r *http.Request, end *ending, f func(ctx context.Context, w http.ResponseWriter)) {
 	if beginStream(w, s.opts.Limits.WriteTime) != nil {
 		return

@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// visits returns the web pages that an error names, each with the id of its visit as the key, or nothing if it is another error.
+// visits returns the URL elicitations of an error, with their ids as keys, or nil if it is another error.
 func visits(err error) []*pb.InputRequest {
 	e := bridge.AsError(err)
 	if e == nil || e.RPC.GetCode() != bridge.CodeURLElicitation {
@@ -35,8 +35,8 @@ func visits(err error) []*pb.InputRequest {
 	return pages
 }
 
-// asNeeds returns what a call needs whose error names web pages, for a client that does not know such errors: the same visits,
-// asked for in the way that every revision with web pages has. Other errors stay what they are.
+// asNeeds converts an error that requires URL elicitation for a client without support for it: to input requests, which
+// every revision with URL elicitation has. Other errors are returned unchanged.
 func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
 	if err == nil {
 		return res, nil
@@ -47,10 +47,10 @@ func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
 	return nil, err
 }
 
-// maxAwaited bounds how many visits a session waits for.
+// maxAwaited is the maximum number of URL elicitations that a session waits for.
 const maxAwaited = 100
 
-// await notes the visits that an error tells the client to make, so that it is told when one is completed.
+// await records the URL elicitations of an error, so that the client is notified of their completion.
 func (ss *session) await(err error) {
 	pages := visits(err)
 	if len(pages) == 0 {
@@ -65,7 +65,7 @@ func (ss *session) await(err error) {
 	_, _ = ss.listen()
 }
 
-// awaits reports whether the session waits for the visit that a change tells the completion of, and notes that it no longer does.
+// awaits reports whether the session waits for the completed URL elicitation, and removes it.
 func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -77,8 +77,8 @@ func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
 	return true
 }
 
-// completed tells the client that it need not wait for the visits any more that it agreed to: the call goes on, and does not
-// need them again.
+// completed notifies the client of the completion of URL elicitations that it accepted: the call continues, and no
+// longer needs them.
 func (x *exchange) completed(asked []*pb.InputRequest, answers map[string]*pb.InputResponse, needs *pb.InputRequired) error {
 	for _, req := range asked {
 		url := req.GetElicit().GetUrl()
@@ -93,7 +93,7 @@ func (x *exchange) completed(asked []*pb.InputRequest, answers map[string]*pb.In
 	return nil
 }
 
-// withIDs returns the questions, in which every visit of a web page has an id.
+// withIDs returns the input requests, with an id for every URL elicitation.
 func withIDs(reqs []*pb.InputRequest, newID func() string) []*pb.InputRequest {
 	out := slices.Clone(reqs)
 	for i, req := range reqs {
