@@ -197,7 +197,8 @@ func removeDead(path string) {
 func (a *App) managed(ctx context.Context) error {
 	offered := os.Getenv("PLUGIN_PROTOCOL_VERSIONS")
 	if offered != "" && !slices.Contains(strings.Split(strings.ReplaceAll(offered, " ", ""), ","), protocol) {
-		return fmt.Errorf("the bridge speaks version %s of the plugin contract and this SDK %s: upgrade one of them", offered, protocol)
+		return fmt.Errorf("the bridge supports version %s of the plugin protocol, and this SDK supports version %s: "+
+			"update one of them", offered, protocol)
 	}
 	config, certificate, err := mutualTLS()
 	if err != nil {

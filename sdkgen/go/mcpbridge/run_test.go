@@ -474,7 +474,7 @@ func TestBackendStartedByHandSaysWhatToRun(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	p = start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=2,3"})
-	if code := p.ends(t, 20*time.Second); code != 1 || !strings.Contains(p.stderr.String(), "speaks version 2,3 of the plugin contract and this SDK 1") {
+	if code := p.ends(t, 20*time.Second); code != 1 || !strings.Contains(p.stderr.String(), "supports version 2,3 of the plugin protocol, and this SDK supports version 1") {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 }
