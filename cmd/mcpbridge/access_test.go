@@ -31,7 +31,7 @@ import (
 )
 
 // Whoever has no token is let nowhere; tokens and certificates are; and a tool may need more. What is presented is not logged.
-func TestCallersProveWhoTheyAre(t *testing.T) {
+func TestCallersAuthenticate(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	cert, key, ca := bridgetest.Certificates(t, dir)
@@ -148,7 +148,7 @@ backends: [{name: one, launch: {command: [%q]}}, {name: two, launch: {command: [
 }
 
 // Who may call over HTTP says also who may over gRPC, where nothing else does. The token goes no further.
-func TestGRPCCallersProveWhoTheyAre(t *testing.T) {
+func TestGRPCCallersAuthenticate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mcpbridge.yaml")
 	if err := os.WriteFile(file, []byte("version: 1\nserve:\n  grpc: {addr: 127.0.0.1:0}\n"+
@@ -268,7 +268,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 }
 
 // Scopes of tools are of no use where nobody is asked who calls: every address has to check callers, that of the default, too.
-func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
+func TestToolScopesRequireOAuth(t *testing.T) {
 	const (
 		token = "auth: {tokens: [{token: t, subject: s}]}"
 		certs = "tls: {cert: a, key: b, clientCA: c}"
@@ -308,7 +308,7 @@ func TestToolScopesNeedSomebodyWhoChecks(t *testing.T) {
 }
 
 // Headers that are named reach backends, and no others; the bridge's own credentials cannot be named.
-func TestBackendsAreToldTheHeadersThatAreNamed(t *testing.T) {
+func TestConfiguredHeadersReachBackends(t *testing.T) {
 	dir := t.TempDir()
 	heard := listen(t, dir+"/s")
 	configured := func(names string) string {
@@ -400,7 +400,7 @@ func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreaming
 }
 
 // A secret or a key of OAuth goes only to an authorization server that is named.
-func TestOAuthSecretsNeedAnIssuer(t *testing.T) {
+func TestOAuthSecretsRequireAnIssuer(t *testing.T) {
 	for oauth, ok := range map[string]bool{
 		"clientId: a, clientSecret: b":                               false,
 		"clientId: a, privateKey: b":                                 false,

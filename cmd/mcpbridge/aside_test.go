@@ -13,7 +13,7 @@ import (
 )
 
 // What net/http says of a server that says too much has the server's words in it: it must be a line of our log, and no other.
-func TestWordsOfServersAreNoLinesOfTheLog(t *testing.T) {
+func TestServerTextCannotForgeLogLines(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -27,7 +27,7 @@ import (
 
 // A limit cannot be out of its bounds, whatever sets it, and the error says where it was set, why it is wrong, and what
 // to write.
-func TestLimitsHaveBounds(t *testing.T) {
+func TestLimitsAreValidated(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, r := range limits.Table[limits.Limits]() {
 		text, unit := func(n int64) string { return strconv.FormatInt(n, 10) }, "a number"
@@ -128,7 +128,7 @@ func (*listedPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreami
 }
 
 // What clients send is held to the keys, over the wire: one below, at, and one above.
-func TestLimitsOfRequestsCanBeSet(t *testing.T) {
+func TestRequestLimitsAreConfigurable(t *testing.T) {
 	_, address := startSized(t)
 	r := start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0"}}
@@ -203,7 +203,7 @@ backends: [{name: plugin, dial: %q}]
 }
 
 // What a backend has is held to the keys: one below, at, and one above.
-func TestLimitsOfBackendsCanBeSet(t *testing.T) {
+func TestBackendLimitsAreConfigurable(t *testing.T) {
 	tool := func(name, rest string) *pb.Tool {
 		return &pb.Tool{Name: name, InputSchema: `{"type":"object"` + rest + `}`}
 	}
@@ -261,7 +261,7 @@ backends: [{name: plugin, dial: %q}]
 }
 
 // What is logged of programs is held to the keys, whatever the program is: one below, at, and one above.
-func TestLimitsOfOutputCanBeSet(t *testing.T) {
+func TestOutputLimitsAreConfigurable(t *testing.T) {
 	// script prints lines of so many a, b and c, at once, which are not in the script itself: the log has that, too.
 	script := func(a, b, c int) string {
 		return fmt.Sprintf(`said=$(for n in %da %db %dc; do head -c ${n%%?} /dev/zero | tr '\0' ${n#${n%%?}}; echo; done); echo "$said" >&2; exec "$@"`, a, b, c)

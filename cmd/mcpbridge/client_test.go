@@ -278,7 +278,7 @@ func runCommand(t *testing.T, stdin string, args ...string) said {
 }
 
 // Client commands serve nobody: whatever serve says, they need not be told --insecure, which they do not have.
-func TestClientsDoNotLookAtWhatIsServed(t *testing.T) {
+func TestClientCommandsIgnoreServerConfiguration(t *testing.T) {
 	backend := fmt.Sprintf("backends: [{name: e, launch: {command: [%q]}, toolScopes: {echo: [admin]}}]\n", echoGo(t))
 	for name, c := range map[string]struct{ serve, environ string }{
 		"an address that --insecure allows": {serve: "serve: {http: {addr: '0.0.0.0:8080'}}\n"},
@@ -536,7 +536,7 @@ func TestHelpOfExitCodes(t *testing.T) {
 }
 
 // Who calls is not told to call again where the call may have been executed, also if the backend does not say so.
-func TestNobodyIsToldToRepeatWhatMayHaveBeenDone(t *testing.T) {
+func TestHintsNeverSuggestRepeatingAnExecutedCall(t *testing.T) {
 	_, shop := startShop(t)
 	got := runCommand(t, "", "call", shop, "sell")
 	if !strings.Contains(got.stderr, "the till is stuck") || !strings.Contains(got.stderr, "look before calling it again") || strings.Contains(got.stderr, "try again") {
@@ -545,7 +545,7 @@ func TestNobodyIsToldToRepeatWhatMayHaveBeenDone(t *testing.T) {
 }
 
 // A command waits for as long as somebody at the keyboard would, unless the configuration says otherwise.
-func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
+func TestCommandsHaveNoTimeoutByDefault(t *testing.T) {
 	_, shop := startShop(t)
 	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
 	if got := runCommand(t, "", "call", shop, "wait"); got.code != problem.ExitTimeout || !strings.Contains(got.stderr, "it took longer than 50ms") {
@@ -554,7 +554,7 @@ func TestCommandsAreCutByWhoWaitsOnly(t *testing.T) {
 }
 
 // What prints that it listens somewhere is no server on stdin and stdout.
-func TestServerThatSpeaksElsewhere(t *testing.T) {
+func TestServerAtAnotherPath(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	got := runCommand(t, "", "list", "--start-timeout", "200ms", "--", "sh", "-c", "echo listening on port 3000; exec sleep 100")
 	for _, want := range []string{"was answered within 200ms", `stdout, where only MCP belongs:\n    listening on port 3000`, "check that it is a server on stdin and stdout"} {
@@ -565,7 +565,7 @@ func TestServerThatSpeaksElsewhere(t *testing.T) {
 }
 
 // A program that ends is no server, and may have said why.
-func TestProgramThatEndsSaysWhatToMend(t *testing.T) {
+func TestExitedProgramErrorHasAFix(t *testing.T) {
 	for script, want := range map[string]string{
 		"exit 3":                           "run the command by itself",
 		"echo tools.py:3: bad >&2; exit 3": `correct what it printed last on standard error;\nif it is a backend of mcpbridge: add --plugin`,
@@ -654,7 +654,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 }
 
 // Servers of 2024-11-05 say that they complete no arguments when they are asked to, those of later revisions before.
-func TestServersThatCompleteNothing(t *testing.T) {
+func TestServersWithoutCompletion(t *testing.T) {
 	for _, rev := range []string{"2024-11-05", "2025-11-25"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -731,7 +731,7 @@ func TestHiddenTools(t *testing.T) {
 }
 
 // A form is sent that somebody has answered: what --answer says of another one, or a default, is nobody's yes.
-func TestFormThatNobodyAnswersIsNotSent(t *testing.T) {
+func TestUnansweredFormIsNotSent(t *testing.T) {
 	s, shop := startShop(t)
 	const sure = `{"type":"object","properties":{"sure":{"type":"boolean","default":true},"why":{"type":"string"}}}`
 	for _, c := range []struct{ form, args, fix string }{
@@ -780,7 +780,7 @@ func TestRevisionOfTheServer(t *testing.T) {
 }
 
 // An answer that nobody asked for is probably one that somebody did.
-func TestAnswersThatNobodyAskedFor(t *testing.T) {
+func TestUnusedAnswersAreReported(t *testing.T) {
 	_, shop := startShop(t)
 	for _, c := range []struct{ args, stdout, warns string }{
 		{"--answer size=l --answer count=2 --answer gitf=y " + shop + " order", `accept {"size":"l","count":2,"gift":false}` + "\n", "did you mean gift?"},
@@ -845,7 +845,7 @@ func TestEveryWrongAnswerIsReported(t *testing.T) {
 }
 
 // Forms and pages are accepted, declined and canceled as a whole from the command line.
-func TestAnswerToAWholeFormOrPage(t *testing.T) {
+func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 	s, shop := startShop(t)
 	const empty, sure = `{"type":"object","properties":{}}`, `{"type":"object","properties":{"sure":{"type":"boolean","default":true}}}`
 	for _, c := range []struct{ form, args, want string }{
@@ -1120,7 +1120,7 @@ func TestProgressBarAndCtrlC(t *testing.T) {
 }
 
 // Whoever waits at a terminal sees for what, and a line of the log does not run into it.
-func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
+func TestTerminalShowsPendingWork(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	s, shop := startShop(t)
@@ -1141,7 +1141,7 @@ func TestTerminalShowsWhatIsWaitedFor(t *testing.T) {
 }
 
 // What a server says cannot do anything to a terminal; a pipe gets what was said.
-func TestTerminalIsShownNothingHarmful(t *testing.T) {
+func TestTerminalOutputIsEscaped(t *testing.T) {
 	t.Parallel()
 	_, shop := startShop(t)
 	for _, args := range [][]string{{"call", shop, "paint"}, {"call", "--json", shop, "paint"}, {"call", shop, "fail"}, {"describe", shop}, {"list", shop}} {
@@ -1158,7 +1158,7 @@ func TestTerminalIsShownNothingHarmful(t *testing.T) {
 }
 
 // The first signal leaves a server 5 s to end, and the second one does not.
-func TestSecondSignalToAClientEndsNow(t *testing.T) {
+func TestSecondSignalEndsAClientCommand(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	mark := filepath.Join(t.TempDir(), "mark")
 	stubborn := "trap '' TERM INT; touch " + mark + "; while :; do sleep 0.1; done"
@@ -1188,7 +1188,7 @@ func TestSecondSignalToAClientEndsNow(t *testing.T) {
 	}
 }
 
-func TestCtrlCWhileAsking(t *testing.T) {
+func TestCtrlCDuringAPrompt(t *testing.T) {
 	_, shop := startShop(t)
 	x := openTerminal(t, "call", shop, "order")
 	x.expect("Size")
@@ -1421,7 +1421,7 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 }
 
 // A user has the time that a login has, which is longer than a server may take to answer, or than one attempt to reach it lasts.
-func TestLoginIsWaitedFor(t *testing.T) {
+func TestLoginIsAwaited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	var attempts, asked atomic.Int64
@@ -1452,7 +1452,7 @@ func TestLoginIsWaitedFor(t *testing.T) {
 }
 
 // A user who does not log in in time is not asked again by the same command.
-func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
+func TestUnansweredLoginEndsTheCommand(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -1476,7 +1476,7 @@ func TestALoginThatNobodyAnswersEndsTheCommand(t *testing.T) {
 	}
 }
 
-func TestCredentialsWithoutEncryptionAreWarnedOf(t *testing.T) {
+func TestCredentialsWithoutEncryptionCauseAWarning(t *testing.T) {
 	for _, c := range []struct {
 		server string
 		warned bool
@@ -1496,7 +1496,7 @@ func TestCredentialsWithoutEncryptionAreWarnedOf(t *testing.T) {
 }
 
 // A server that wants to know who calls is not asked again and again, and a token that is given reaches it.
-func TestServerThatWantsAToken(t *testing.T) {
+func TestServerThatRequiresAToken(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	to, err := url.Parse(r.url)
 	if err != nil {
@@ -1552,7 +1552,7 @@ func TestServerThatWantsAToken(t *testing.T) {
 }
 
 // A command is taken for what it is by what it prints: an MCP server is started once for that, and a backend twice.
-func TestCommandIsTakenForWhatItIs(t *testing.T) {
+func TestTargetKindIsDetected(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	for _, c := range []struct {

@@ -55,7 +55,7 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 }
 
 // On the command line it is --plaintext that says so, for every command that dials.
-func TestPlaintextIsSaidOnTheCommandLine(t *testing.T) {
+func TestPlaintextIsAllowedByFlag(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	const other = "tcp:tools.invalid:1"

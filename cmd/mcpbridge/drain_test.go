@@ -48,7 +48,7 @@ func (r *run) initialize(t *testing.T) *http.Response {
 }
 
 // A gRPC client that is slow to read an answer gets it, for as long as the drain may take.
-func TestAnswersAreReadBeforeTheEnd(t *testing.T) {
+func TestResponsesAreReadBeforeShutdown(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := start(t, nil, nil, "run", "--grpc", "127.0.0.1:0", "--", echoGo(t))
 	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.app.GRPC(), "tcp:"))
@@ -92,7 +92,7 @@ func TestAnswersAreReadBeforeTheEnd(t *testing.T) {
 }
 
 // Who sends clients here needs time to hear that this is the end.
-func TestEverythingIsTakenUntilBalancersHaveHeardOfTheEnd(t *testing.T) {
+func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Setenv("MCPBRIDGE_SERVE__PREDRAIN", "1s")
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--", echoGo(t))
@@ -146,7 +146,7 @@ func TestEverythingIsTakenUntilBalancersHaveHeardOfTheEnd(t *testing.T) {
 
 // A process under load is told to end. Its balancer asks now and then whether it is ready; what it sends until it hears that it
 // is not is answered, all of it.
-func TestABalancerLosesNothing(t *testing.T) {
+func TestLoadBalancerLosesNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
 	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}, preDrain: 1s}\nbackends: [{name: b, launch: {command: [" + echoGo(t) + "]}}]\n"
@@ -209,7 +209,7 @@ func TestABalancerLosesNothing(t *testing.T) {
 }
 
 // However the bridge ends, who waits for a call over gRPC is told what became of it, and by a code that no client sends it again for.
-func TestGRPCCallsThatAreCutAreToldSo(t *testing.T) {
+func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, end := range map[string]func(t *testing.T, r *run, stdin io.Closer){
 		"the drain is over": func(_ *testing.T, r *run, _ io.Closer) { r.drain() },
@@ -261,7 +261,7 @@ func TestGRPCCallsThatAreCutAreToldSo(t *testing.T) {
 
 // The second signal leaves no time for calls, and still enough to say that they were cut: in a session, too, whose calls do not end with
 // their connections.
-func TestASecondSignalIsToldToWhoWaits(t *testing.T) {
+func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	post := func(session, body string) (string, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))

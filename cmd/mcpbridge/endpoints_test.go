@@ -260,7 +260,7 @@ func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
 }
 
 // What is kept to resume streams by is bounded for all endpoints together, and the stream that ended first is forgotten first.
-func TestWhatAllEndpointsKeepIsBounded(t *testing.T) {
+func TestEventLogMemoryOfAllEndpointsIsBounded(t *testing.T) {
 	const most = 100_000
 	r, _ := serveTwo(t, fmt.Sprintf("{replay: %d}", most), "")
 	for over := -1; over <= 1; over++ {
@@ -334,7 +334,7 @@ func (k *kept) end(t *testing.T) {
 }
 
 // Who cannot listen on a socket is told of files, and who cannot listen on a port of ports.
-func TestAddressThatCannotBeListenedOn(t *testing.T) {
+func TestUnusableListenAddress(t *testing.T) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	start(t, nil, nil, "run", "--grpc", socket, "--", echoGo(t))
 	port := start(t, nil, nil, "run", "--grpc", "127.0.0.1:0", "--", echoGo(t)).app.GRPC()

@@ -9,7 +9,7 @@ import (
 )
 
 // A variable is replaced wherever it stands, and its value is told to the backend and to nobody else.
-func TestVariablesAreReplacedAndNotPrinted(t *testing.T) {
+func TestVariablesAreExpandedAndNotPrinted(t *testing.T) {
 	t.Setenv("SECRET_TOKEN", "hunter2-hunter2")
 	config := writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0"}}

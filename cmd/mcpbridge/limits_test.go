@@ -35,7 +35,7 @@ import (
 )
 
 // Neither a line nor a message can be longer than 64 MiB, whatever says so, and who says it is told what to write.
-func TestNoMessageIsLongerThanTheMost(t *testing.T) {
+func TestMessageSizeLimit(t *testing.T) {
 	const most = 64 << 20
 	for _, key := range []string{"line", "message"} {
 		for n := most - 1; n <= most+1; n++ {

@@ -258,7 +258,7 @@ func TestServesStdio(t *testing.T) {
 	}
 }
 
-func TestDrainFinishesCallsAndSoonBeginsNone(t *testing.T) {
+func TestDrainCompletesCallsAndStartsNone(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	type answer struct {
@@ -290,7 +290,7 @@ func TestDrainFinishesCallsAndSoonBeginsNone(t *testing.T) {
 }
 
 // Some clients open a connection and never use it.
-func TestSilentConnectionsDoNotHoldUpTheEnd(t *testing.T) {
+func TestSilentConnectionsDoNotDelayShutdown(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	addr, _, _ := strings.Cut(strings.TrimPrefix(r.url, "http://"), "/")
 	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -374,7 +374,7 @@ func TestHangupDrains(t *testing.T) {
 	}
 }
 
-func TestSecondSignalEndsNow(t *testing.T) {
+func TestSecondSignalExitsAtOnce(t *testing.T) {
 	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
 	cmd.Env = append(os.Environ(), "MCPBRIDGE_SERVE__PREDRAIN=1m") // it cuts that, too
 	r := spawn(t, cmd)
@@ -424,7 +424,7 @@ func TestBackendThatDoesNotStart(t *testing.T) {
 }
 
 // Who dials a backend may be started before it.
-func TestServesHTTPBeforeADialledBackendIsThere(t *testing.T) {
+func TestServesHTTPBeforeADialedBackendIsReachable(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	socket := filepath.Join(t.TempDir(), "s.sock")
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "unix://"+socket)

@@ -93,7 +93,7 @@ func TestProbesWithoutABackend(t *testing.T) {
 }
 
 // A bridge with three panics from one place within a minute is not ready; another bridge in the same process is.
-func TestBridgeThatPanicsAgainAndAgainIsNotReady(t *testing.T) {
+func TestRepeatedPanicsMakeTheBridgeNotReady(t *testing.T) {
 	r, other := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}"), startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
 	r.defective.Store(true)
 	for n, want := range []int{200, 200, 503} {

@@ -76,7 +76,7 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 }
 
 // Whatever goes wrong with a call, each client is told a reason and what became of the call; unless what it asked for is what is wrong.
-func TestEveryFailureSaysWhatBecameOfTheCall(t *testing.T) {
+func TestEveryFailureReportsTheOutcome(t *testing.T) {
 	dir := t.TempDir()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "b"))
 	if err != nil {

@@ -116,7 +116,7 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 }
 
 // Whoever started the bridge may not read its log.
-func TestCallsAreAnsweredAlthoughNobodyReadsTheLog(t *testing.T) {
+func TestUnreadLogDoesNotBlockCalls(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
 	r := startStuck(t, w)
@@ -124,7 +124,7 @@ func TestCallsAreAnsweredAlthoughNobodyReadsTheLog(t *testing.T) {
 	r.end(t)
 }
 
-func TestLinesThatNobodyReadInTimeAreCounted(t *testing.T) {
+func TestDroppedLogLinesAreCounted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	pipe, w := fullPipe(t)
 	r := startStuck(t, w)
@@ -150,7 +150,7 @@ func TestLinesThatNobodyReadInTimeAreCounted(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeWrittenHarmsNobody(t *testing.T) {
+func TestUnwritableLogDoesNotAffectCalls(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -173,7 +173,7 @@ func TestALogThatCannotBeWrittenHarmsNobody(t *testing.T) {
 }
 
 // The error that ends the program is written like the log is.
-func TestAnErrorThatNobodyReadsDoesNotKeepTheProgram(t *testing.T) {
+func TestUnreadErrorDoesNotDelayExit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
 	cmd := exec.Command("mcpbridge", "run", "--", "no-such-program")

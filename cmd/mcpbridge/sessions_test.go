@@ -79,7 +79,7 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 }
 
 // As many calls as mcp.sessions.most says can wait for their callers at a time.
-func TestSessionsOfAServerAtTheirMost(t *testing.T) {
+func TestSessionLimitOfAServer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	_, call := serveCurious(t, "", "{most: 2}")
@@ -107,7 +107,7 @@ func TestSessionsOfAServerAtTheirMost(t *testing.T) {
 }
 
 // Both who waits for answers and what brings them back live for as long as limits.stateLife says.
-func TestLifeOfStates(t *testing.T) {
+func TestStateLifetime(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r, call := serveCurious(t, "limits: {stateLife: 1s}", "{most: 0}")
 	res, err := call(t.Context(), nil)

@@ -161,7 +161,7 @@ func TestRunServesEveryTarget(t *testing.T) {
 	}
 }
 
-func TestClientLeavesOutWhatDoesNotAnswer(t *testing.T) {
+func TestClientSkipsUnresponsiveServers(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	config := writeConfig(t, fmt.Sprintf(`

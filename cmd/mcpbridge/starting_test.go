@@ -43,7 +43,7 @@ const (
 
 // A stdio client is answered while a server starts, its lists wait for the server, and are whole. The next time, what the servers declared is
 // known before they start.
-func TestStdioIsAnsweredWhileServersStart(t *testing.T) {
+func TestStdioAnswersWhileServersStart(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	config, file := slowly(t)
@@ -96,7 +96,7 @@ func TestStdioIsAnsweredWhileServersStart(t *testing.T) {
 
 // While the connections of callers with capabilities are being made, their lists are whole, and reported to have changed when the connections
 // are there. Here they never are before the list is answered.
-func TestMergedListsLeaveNoServerOut(t *testing.T) {
+func TestMergedListsContainEveryServer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	config, file := slowly(t)

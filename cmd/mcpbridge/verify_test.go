@@ -27,7 +27,7 @@ func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
+func TestVerifyReport(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	kit, echo := bridgetest.Programs()[0].Command(t)[0], echoGo(t)
@@ -96,7 +96,7 @@ func TestVerifySaysWhatIsRightAndWrong(t *testing.T) {
 	}
 }
 
-func TestVerifySaysItInJSON(t *testing.T) {
+func TestVerifyReportInJSON(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	code, stdout, _ := verified(t, "--json", "--only", "bad-cursor,cancel", "--", echoGo(t))
 	var said struct {

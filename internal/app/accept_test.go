@@ -28,7 +28,7 @@ func (l *full) Accept() (net.Conn, error) {
 }
 
 // Who connects is served soon after there are descriptors again, and the log says once what is wrong.
-func TestConnectionsAreAcceptedSoonAfterThereAreDescriptors(t *testing.T) {
+func TestAcceptResumesWhenDescriptorsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		until := time.Now().Add(time.Minute + time.Millisecond)

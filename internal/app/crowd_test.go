@@ -143,7 +143,7 @@ func (v *visitor) closed() bool {
 
 // Unauthenticated clients that hold connections to the HTTP port do not exclude other clients: one address cannot take all places, new
 // clients are served, and clients that have presented a valid token keep their connections.
-func TestStrangersOfHTTPGiveWay(t *testing.T) {
+func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 	const most = 8
 	const token = "Authorization: Bearer sesame"
 	for name, hold := range map[string]func(*testing.T, *visitor){
@@ -207,7 +207,7 @@ func TestAuthenticatedConnectionsAreKept(t *testing.T) {
 
 // A stream counts as a call, also once its connection is hijacked from net/http: it is never closed for another one.
 // After its end, its connection closes.
-func TestStreamsOfHTTPDoNotGiveWay(t *testing.T) {
+func TestHTTPStreamsAreNotClosedForNewConnections(t *testing.T) {
 	c := crowd(t, 1, "", nil, limits.Limits{})
 	v := c.dial(t, "10.0.0.1:1")
 	res := v.ask(t, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
@@ -307,7 +307,7 @@ func serverTLS(t *testing.T) *tls.Config {
 
 // An HTTP/2 client that floods, with frames that request nothing or with resets, receives GOAWAY and loses its connection, and
 // the log has a line about it. Others are served.
-func TestFloodsOfHTTP2EndTheirConnection(t *testing.T) {
+func TestHTTP2FloodClosesTheConnection(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	config := serverTLS(t)
 	for name, flood := range map[string]func(p *peer, i int) error{
@@ -393,7 +393,7 @@ func (c *edge) lists(t *testing.T, n int) error {
 }
 
 // A connection of HTTP/2 without a request ends in good order after a while, although its client sends PINGs.
-func TestIdleConnectionsOfHTTP2End(t *testing.T) {
+func TestIdleHTTP2ConnectionsAreClosed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	c := crowd(t, 0, "", serverTLS(t), limits.Limits{ConnectionIdle: 200 * time.Millisecond})
 	p := c.dialH2(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // An HTTP client that is refused for its certificate leaves a line in the log, and one that only looks whether the port is open does not.
-func TestRefusedCertificatesOfHTTPAreLogged(t *testing.T) {
+func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	h := &handshakeLog{debug: debugLog{zerolog.New(&log).Level(zerolog.WarnLevel)}, pace: rate.Sometimes{Interval: time.Second}}
 	for _, line := range []string{

@@ -11,7 +11,7 @@ import (
 )
 
 // The error for an address that cannot be bound names the cause. Root may bind all of them, so the errors are made here.
-func TestAddressThatIsDenied(t *testing.T) {
+func TestListenAddressWithoutPermission(t *testing.T) {
 	denied := os.NewSyscallError("bind", syscall.EACCES)
 	for addr, want := range map[string][2]string{
 		"unix:///run/m.sock": {"this user may not make files in /run", "a directory in which this user may write"},

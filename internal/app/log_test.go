@@ -14,7 +14,7 @@ import (
 
 // What clients and backends have written is in the log as they have: JSON says the same, but shows a terminal nothing that it obeys, or
 // that readers do not see. Text does not, either.
-func TestLogIsHarmless(t *testing.T) {
+func TestLogEscapesControlCharacters(t *testing.T) {
 	const wild = "a\u009b31m\u202eb\u2066c\u2028d\x7fe\ufefff\U000e0041g é 😀 👩\u200d🚀"
 	for _, format := range []string{"json", "text"} {
 		for name, hidden := range map[string]config.Secrets{"": nil, ", with secrets": {"s3cret": "TOKEN"}} {

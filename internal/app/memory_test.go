@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestHowMuchMemoryThereIs(t *testing.T) {
+func TestMemoryLimit(t *testing.T) {
 	for _, c := range []struct {
 		name                         string
 		given, said, container, want int64

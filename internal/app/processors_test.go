@@ -20,7 +20,7 @@ func fakeScheduler(told *[]int) scheduler {
 }
 
 // Fewer processors are used when they have sufficed for a second, and all as soon as those that are used are crowded.
-func TestProcessorsForTheWork(t *testing.T) {
+func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from  int
 		inUse []float64 // look after look
@@ -58,7 +58,7 @@ func TestProcessorsForTheWork(t *testing.T) {
 }
 
 // A process that has nothing to do is looked at twice a second, and a burst has all processors soon after.
-func TestWatchOfProcessors(t *testing.T) {
+func TestProcessorWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -90,7 +90,7 @@ func TestWatchOfProcessors(t *testing.T) {
 }
 
 // Go does what it is told.
-func TestSchedulerOfGo(t *testing.T) {
+func TestSchedulerSetsGOMAXPROCS(t *testing.T) {
 	goScheduler().all()
 	all := goScheduler().count()
 	goScheduler().use(1)

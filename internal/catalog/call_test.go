@@ -12,7 +12,7 @@ import (
 
 // A call that ends while the list is waited for by which it is to be checked was not executed, whether its tool is not known yet or the
 // arguments do not fit what is known.
-func TestCallsThatEndBeforeTheyAreCheckedAreNotExecuted(t *testing.T) {
+func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &backend{}

@@ -244,7 +244,7 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-func TestListIsKeptForItsTTL(t *testing.T) {
+func TestListIsCachedForItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(1000)}
 		b.set(newTool("a", wantsInt))
@@ -262,7 +262,7 @@ func TestListIsKeptForItsTTL(t *testing.T) {
 }
 
 // Whoever keeps a list for as long as it is told to does not keep it for longer than the backend has said.
-func TestListIsToldWithWhatIsLeftOfItsTTL(t *testing.T) {
+func TestCachedListHasTheRemainingTTL(t *testing.T) {
 	for _, m := range []*bridge.Method{bridge.ListTools, bridge.ListPrompts, bridge.ListResources, bridge.ListResourceTemplates} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &backend{ttl: proto.Int64(1000)}
@@ -292,7 +292,7 @@ func TestListIsToldWithWhatIsLeftOfItsTTL(t *testing.T) {
 	}
 }
 
-func TestListWithoutTTLIsAskedForAgain(t *testing.T) {
+func TestListWithoutTTLIsNotCached(t *testing.T) {
 	for name, ttl := range map[string]*int64{"absent": nil, "zero": proto.Int64(0), "negative": proto.Int64(-5)} {
 		t.Run(name, func(t *testing.T) {
 			b := &backend{ttl: ttl}
@@ -309,7 +309,7 @@ func TestListWithoutTTLIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestListIsKeptWhileChangesAreTold(t *testing.T) {
+func TestListIsCachedWhileChangesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
 		b.set(newTool("a", wantsInt))
@@ -342,7 +342,7 @@ func TestListIsKeptWhileChangesAreTold(t *testing.T) {
 }
 
 // A tool that is known to have changed may declare headers that it did not declare before.
-func TestHeadersAreThoseOfTheListAfterAChange(t *testing.T) {
+func TestHeadersFollowTheListAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
 		b.set(newTool("f", wantsInt))
@@ -372,7 +372,7 @@ func TestHeadersAreThoseOfTheListAfterAChange(t *testing.T) {
 	})
 }
 
-func TestListOfTTLZeroIsAskedForEvenWhileChangesAreTold(t *testing.T) {
+func TestListWithZeroTTLIsNotCachedDespiteListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(0)}
 		c := New(b, Options{})
@@ -384,7 +384,7 @@ func TestListOfTTLZeroIsAskedForEvenWhileChangesAreTold(t *testing.T) {
 	})
 }
 
-func TestListenThatIsNotAcknowledgedKeepsNothing(t *testing.T) {
+func TestUnacknowledgedListenCachesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{deaf: true}
 		c := New(b, Options{})
@@ -429,7 +429,7 @@ func TestChangeDropsListsOfItsKindOnly(t *testing.T) {
 	})
 }
 
-func TestListenThatBreaksDropsWhatIsKept(t *testing.T) {
+func TestBrokenListenDropsTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{ttl: proto.Int64(100_000)}
 		b.set(newTool("a", wantsInt))
@@ -448,7 +448,7 @@ func TestListenThatBreaksDropsWhatIsKept(t *testing.T) {
 	})
 }
 
-func TestListsOfOthersAreNeverShown(t *testing.T) {
+func TestListsAreNotSharedBetweenPrincipals(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000)}
 	b.set(newTool("a", wantsInt))
 	c := New(b, Options{})
@@ -479,7 +479,7 @@ func TestListsOfOthersAreNeverShown(t *testing.T) {
 	expect(t, "an empty cursor is one", b.asked(), len(callers)-1)
 }
 
-func TestListWithMembersThatAreNotKnownIsPassedOn(t *testing.T) {
+func TestListWithUnknownMembersIsPassedOn(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000)}
 	b.set(newTool("good", wantsInt), newTool("bad", `null`))
 	c := New(b, Options{})
@@ -515,7 +515,7 @@ func TestConcurrentListsShareACall(t *testing.T) {
 	})
 }
 
-func TestWhoLeavesDoesNotTakeTheListFromOthers(t *testing.T) {
+func TestCanceledCallerDoesNotCancelASharedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{hold: make(chan struct{})}
 		b.set(newTool("a", wantsInt))
@@ -546,7 +546,7 @@ func TestWhoLeavesDoesNotTakeTheListFromOthers(t *testing.T) {
 	})
 }
 
-func TestListThatBeganBeforeAChangeIsNotKept(t *testing.T) {
+func TestListThatBeganBeforeAChangeIsNotCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{hold: make(chan struct{}), ttl: proto.Int64(100_000)}
 		b.set(newTool("a", wantsInt))
@@ -569,7 +569,7 @@ func TestListThatBeganBeforeAChangeIsNotKept(t *testing.T) {
 	})
 }
 
-func TestErrorsAreNotKept(t *testing.T) {
+func TestErrorsAreNotCached(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000), listErr: bridge.Errorf(codes.InvalidArgument, "no such cursor")}
 	c := New(b, Options{})
 	for range 2 {
@@ -581,7 +581,7 @@ func TestErrorsAreNotKept(t *testing.T) {
 	expect(t, "lists", b.asked(), 3)
 }
 
-func TestPagesAreBounded(t *testing.T) {
+func TestPagesAreLimited(t *testing.T) {
 	b := &backend{ttl: proto.Int64(100_000)}
 	c := New(b, Options{})
 	for i := range maxPages + 10 {
@@ -612,7 +612,7 @@ func TestPagesAreBounded(t *testing.T) {
 }
 
 // Clients send what cursors they like: those that are kept are short, and count.
-func TestCursorsOfClientsAreBounded(t *testing.T) {
+func TestCursorsOfClientsAreLimited(t *testing.T) {
 	for n := maxCursor - 1; n <= maxCursor+1; n++ {
 		c := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 			return &bridge.Result{Complete: &pb.ListToolsResponse{TtlMs: proto.Int64(100_000)}}, nil
@@ -630,7 +630,7 @@ func TestCursorsOfClientsAreBounded(t *testing.T) {
 	}
 }
 
-func TestKnownToolsAreBounded(t *testing.T) {
+func TestToolCacheIsBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	b := &backend{ttl: proto.Int64(100_000)}
 	var all []*pb.Tool
@@ -762,7 +762,7 @@ func TestBadEntriesAreDropped(t *testing.T) {
 	}
 }
 
-func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {
+func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 	b := &backend{pageSize: 2, ttl: proto.Int64(100_000)}
 	b.set(newTool("a", wantsInt), newTool("b", wantsInt), newTool("c", wantsInt), newTool("a", wantsInt), newTool("b", wantsInt), newTool("d", wantsInt))
 	c := New(b, Options{})
@@ -794,7 +794,7 @@ func TestToolsArePagedWithoutDuplicatesAndNotEndlessly(t *testing.T) {
 }
 
 // A list that never ends costs a call no more than looking at as many pages as there may be, and one that leads to itself not even that.
-func TestListsWithoutEndAreGivenUp(t *testing.T) {
+func TestEndlessListsFail(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, tc := range []struct {
 		what string
@@ -826,7 +826,7 @@ func TestListsWithoutEndAreGivenUp(t *testing.T) {
 	}
 }
 
-func TestArgumentsAreChecked(t *testing.T) {
+func TestArgumentsAreValidated(t *testing.T) {
 	b := &backend{}
 	b.set(newTool("f", wantsInt), newTool("any", ""))
 	c := New(b, Options{})
@@ -839,7 +839,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	expect(t, "unchecked", callTool(t, New(b, Options{SkipArguments: true}), as("x"), "f", `{}`), "called")
 }
 
-func TestUnknownToolIsForTheBackend(t *testing.T) {
+func TestUnknownToolIsPassedToTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
 		b.set(newTool("f", wantsInt))
@@ -864,7 +864,7 @@ func TestToolIsFoundOnAnyPage(t *testing.T) {
 	expect(t, "lists", b.asked(), 3)
 }
 
-func TestCallGoesThroughIfTheListCannotBeHad(t *testing.T) {
+func TestCallProceedsWithoutAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{listErr: bridge.Errorf(codes.Unimplemented, "no lists")}
 		c := New(b, Options{})
@@ -876,7 +876,7 @@ func TestCallGoesThroughIfTheListCannotBeHad(t *testing.T) {
 	})
 }
 
-func TestCallEndsWithItsContextWhileTheListIsAwaited(t *testing.T) {
+func TestCallCanBeCanceledDuringTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{hold: make(chan struct{})}
 		c := New(b, Options{})
@@ -905,7 +905,7 @@ func TestConcurrentCallsShareTheList(t *testing.T) {
 	})
 }
 
-func TestOldSchemaAcceptsAndNeverRefuses(t *testing.T) {
+func TestStaleSchemaNeverRejectsArguments(t *testing.T) {
 	b := &backend{}
 	b.set(newTool("f", wantsInt))
 	c := New(b, Options{})
@@ -925,7 +925,7 @@ func TestOldSchemaAcceptsAndNeverRefuses(t *testing.T) {
 	expect(t, "and when there is no list", callTool(t, c, as("x"), "f", `{}`), "called")
 }
 
-func TestListForACheckIsAskedForAsTheCaller(t *testing.T) {
+func TestListForAValidationUsesTheCallersPrincipal(t *testing.T) {
 	b := &backend{}
 	b.set(newTool("f", wantsInt))
 	cc := as("x")
@@ -937,7 +937,7 @@ func TestListForACheckIsAskedForAsTheCaller(t *testing.T) {
 	}
 }
 
-func TestSchemaThatCannotBeUsedIsLoggedOnce(t *testing.T) {
+func TestUnusableSchemaIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	b := &backend{}
 	b.set(newTool("dialect", `{"$schema":"https://example.com/d","type":"object","required":["a"]}`), newTool("ref", `{"type":"object","$ref":"#/nowhere"}`),
@@ -956,7 +956,7 @@ func TestSchemaThatCannotBeUsedIsLoggedOnce(t *testing.T) {
 
 const returnsInt = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
 
-func TestOutputIsChecked(t *testing.T) {
+func TestOutputIsValidated(t *testing.T) {
 	tool := &pb.Tool{Name: "f", InputSchema: `{"type":"object"}`, OutputSchema: returnsInt}
 	for _, c := range []struct {
 		name, output string
@@ -999,7 +999,7 @@ func TestOutputIsChecked(t *testing.T) {
 }
 
 // What could not be compared is nobody's fault, and is said to be that: of arguments that the tool was not called, of a result that it was.
-func TestWhatCannotBeComparedIsNobodysFault(t *testing.T) {
+func TestUndecidableValidationPasses(t *testing.T) {
 	const itself = `{"type":"object","$ref":"#","minProperties":1}`
 	branches := of(`{"items":{"anyOf":[` + commas(500, always(`{"type":"string"}`)) + `]}}`)
 	unequal := of(`{"type":"array","items":{"type":"string"}}`)
@@ -1036,7 +1036,7 @@ func TestWhatCannotBeComparedIsNobodysFault(t *testing.T) {
 	}
 }
 
-func TestOutputIsNotRefusedByAnOldSchema(t *testing.T) {
+func TestStaleSchemaNeverRejectsOutput(t *testing.T) {
 	b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(`{"n":1}`)}}
 	b.set(&pb.Tool{Name: "f", OutputSchema: returnsInt})
 	c := New(b, Options{})
@@ -1049,7 +1049,7 @@ func TestOutputIsNotRefusedByAnOldSchema(t *testing.T) {
 	expect(t, "without", callTool(t, c, as("x"), "f", `{}`), ``)
 }
 
-func TestQuestionsAreNotOutput(t *testing.T) {
+func TestInputRequiredIsNotValidatedAsOutput(t *testing.T) {
 	needs := &pb.InputRequired{RequestState: []byte("s")}
 	c := New(bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		if call.Method == bridge.ListTools {
@@ -1083,7 +1083,7 @@ func TestOtherCallsPassThroughUntouched(t *testing.T) {
 }
 
 // The Catalog keeps the laws that its tests do not know of: calls of many kinds at once, while the tools change.
-func TestManyCallersAtOnce(t *testing.T) {
+func TestConcurrentCallers(t *testing.T) {
 	h := bridgetest.New()
 	c := New(h, Options{})
 	ctx, cancel := context.WithCancel(t.Context())

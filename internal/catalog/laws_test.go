@@ -9,6 +9,6 @@ import (
 )
 
 // A catalog of a handler whose tools are sound is the same handler.
-func TestCatalogIsTheHandlerItIsOf(t *testing.T) {
+func TestCatalogKeepsTheLaws(t *testing.T) {
 	bridgetest.Laws(t, func(_ *testing.T, h bridge.Handler) bridge.Handler { return catalog.New(h, catalog.Options{}) })
 }

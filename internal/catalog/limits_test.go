@@ -16,7 +16,7 @@ import (
 var usual = limits.Limits{}.OrDefaults()
 
 // One below each limit, at it, and one above: the usual ones, and others.
-func TestToolsAtTheirLimits(t *testing.T) {
+func TestToolLimits(t *testing.T) {
 	for _, o := range []Options{{}, {Limits: limits.Limits{Tools: 3, ToolName: 20, Schema: 1000, SchemaValues: 300}}} {
 		o.Log = zerolog.Nop()
 		most := Options{Limits: o.Limits.OrDefaults()}
@@ -54,7 +54,7 @@ func TestToolsAtTheirLimits(t *testing.T) {
 }
 
 // A schema with more schemas in it than may be compiled is not used to check anything.
-func TestSchemasAtTheirLimit(t *testing.T) {
+func TestSchemaSizeLimit(t *testing.T) {
 	for _, o := range []Options{{}, {Limits: limits.Limits{Subschemas: 10}}} {
 		c := New(nil, o)
 		for n := c.o.Limits.Subschemas - 1; n <= c.o.Limits.Subschemas+1; n++ {

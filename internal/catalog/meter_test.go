@@ -55,7 +55,7 @@ func members(n, size int) string {
 }
 
 // One below what may be spent, at it, and one above, whatever there is much of.
-func TestWorkAtItsLimit(t *testing.T) {
+func TestValidationWorkLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, c := range map[string]struct {
 		schema string
@@ -127,7 +127,7 @@ func TestValidationEndsWithTheCall(t *testing.T) {
 }
 
 // What one call spends is not taken from another.
-func TestCallsAreMeteredOneByOne(t *testing.T) {
+func TestValidationWorkIsLimitedPerCall(t *testing.T) {
 	s := compiled(t, of(`{"items":{"oneOf":[{"type":"string"},{"type":"integer"}]}}`))
 	fits, tooMuch := []byte(with(items(40_000, "1"))), []byte(with(items(80_000, "1")))
 	var wg sync.WaitGroup
@@ -147,7 +147,7 @@ func TestCallsAreMeteredOneByOne(t *testing.T) {
 }
 
 // What may take too much memory is not decoded.
-func TestValuesThatTakeTooMuchMemoryAreNotCompared(t *testing.T) {
+func TestLargeValuesAreNotValidated(t *testing.T) {
 	s := compiled(t, of(`{"not":{}}`))
 	const outer = objectSize + valueSize + memberSize + valueSize + arraySize
 	most := (maxArguments - outer) / valueSize
@@ -160,7 +160,7 @@ func TestValuesThatTakeTooMuchMemoryAreNotCompared(t *testing.T) {
 }
 
 // The numbers that are too long are found wherever they are.
-func TestLongNumbersAreFound(t *testing.T) {
+func TestLongNumbersAreDetected(t *testing.T) {
 	s := compiled(t, of(`{"not":{}}`))
 	for digits, want := range map[int]bool{maxDigits - 1: false, maxDigits: false, maxDigits + 1: true} {
 		wrong := s.check(t.Context(), []byte(with(`[{"b":`+strings.Repeat("1", digits)+`}]`)), input)
@@ -171,7 +171,7 @@ func TestLongNumbersAreFound(t *testing.T) {
 }
 
 // Each of these took from 0.15 s to minutes, and most of them are a few KiB.
-func TestValuesThatTakeTooLongAreNotCompared(t *testing.T) {
+func TestExpensiveValuesAreNotValidated(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	many := func(n int, schema string) string { return of(`{"allOf":[` + commas(n, always(schema)) + `]}`) }
 	for name, c := range map[string]struct{ schema, value string }{
@@ -250,7 +250,7 @@ func TestUniqueItems(t *testing.T) {
 }
 
 // What people and programs send is compared, and what is wrong with it is said.
-func TestOrdinaryValuesAreCompared(t *testing.T) {
+func TestOrdinaryValuesAreValidated(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	text := func(n int, last string) string { return `"` + strings.Repeat("a", n-len(last)) + last + `"` }
 	const id = `"01234567-89ab-4cde-8123-0123456789ab"`
@@ -295,7 +295,7 @@ func TestOrdinaryValuesAreCompared(t *testing.T) {
 }
 
 // Text is passed over a few times at most before the library is asked.
-func TestQuickPassesOverTextAFewTimes(t *testing.T) {
+func TestFastValidatorScansTextAFewTimes(t *testing.T) {
 	text := []byte(with(items(50_000, quoted(18, "a"))))
 	for n, want := range map[int]bool{10: true, 900: false} {
 		s := compiled(t, of(`{"allOf":[`+commas(n, always("true"))+`]}`))

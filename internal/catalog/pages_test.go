@@ -15,7 +15,7 @@ import (
 )
 
 // A backend can have its user visit web pages, and nothing else.
-func TestUsersVisitWebPagesOnly(t *testing.T) {
+func TestURLElicitationAllowsWebPagesOnly(t *testing.T) {
 	for page, good := range map[string]bool{
 		"https://example.com/in": true, "HTTP://localhost:1/in?a=b#c": true,
 		"javascript:alert(1)": false, "JavaScript://example.com/%0aalert(1)": false, "data:text/html,<script>": false, "file:///etc/passwd": false,

@@ -33,7 +33,7 @@ func matches(tb testing.TB, expression, text string) bool {
 }
 
 // A pattern matches what package regexp matches.
-func TestPatternsAreRegularExpressionsOfGo(t *testing.T) {
+func TestPatternsUseGoSyntax(t *testing.T) {
 	for _, expression := range expressions {
 		for _, text := range texts {
 			if got, want := matches(t, expression, text), regexp.MustCompile(expression).MatchString(text); got != want {
@@ -61,7 +61,7 @@ func FuzzPatterns(f *testing.F) {
 }
 
 // Matching is charged by the instructions that are executed: all parts of an expression may be tried for each character, or one of them.
-func TestPatternsAreCharged(t *testing.T) {
+func TestPatternsHaveACost(t *testing.T) {
 	for _, c := range []struct {
 		expression  string
 		fits        bool

@@ -128,7 +128,7 @@ func FuzzQuick(f *testing.F) {
 }
 
 // A keyword that the library learns must be known to beyondQuick, eachChild and costOf before it is used.
-func TestEveryKeywordOfTheLibraryIsKnown(t *testing.T) {
+func TestEveryKeywordOfTheLibraryHasACost(t *testing.T) {
 	known := strings.Fields(`DraftVersion Location Bool ID Ref Anchor RecursiveRef RecursiveAnchor DynamicRef DynamicAnchor Types Enum Const
 		Not AllOf AnyOf OneOf If Then Else Format MaxProperties MinProperties Required PropertyNames Properties PatternProperties
 		AdditionalProperties Dependencies DependentRequired DependentSchemas UnevaluatedProperties MinItems MaxItems UniqueItems Contains
@@ -144,7 +144,7 @@ func TestEveryKeywordOfTheLibraryIsKnown(t *testing.T) {
 }
 
 // What is passed on of a schema is no more than there is, however deep it is: whoever gets it looks at all of it.
-func TestValuesOfSchemasAreLookedAtOnce(t *testing.T) {
+func TestSchemaValuesAreVisitedOnce(t *testing.T) {
 	for _, text := range []string{
 		`{"type":"object","$ref":"#","x":[` + commas(9_900, always(`[]`)) + `]}` + strings.Repeat(" ", 220_000),
 		strings.Repeat(`{"a":`, 100) + `{}` + strings.Repeat(`}`, 100), ` { "a" : [ 1 , "b" , true ] } `,
@@ -183,7 +183,7 @@ func TestSchemasAreBounded(t *testing.T) {
 }
 
 // Each of these is a small schema that would keep the library busy for ages, or end the process.
-func TestSchemasThatAskTooMuchAreNotAsked(t *testing.T) {
+func TestExpensiveSchemasAreNotUsed(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&doubling, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}],"minProperties":1},`, i, i+1, i+1)
@@ -246,7 +246,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-func TestTheFileSystemIsNotRead(t *testing.T) {
+func TestReferencesDoNotReadFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.json")
 	if err := os.WriteFile(file, []byte(`{"type":"string"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -433,7 +433,7 @@ func (g generator) value(s *jsonschema.Schema, levels int) []byte {
 }
 
 // Text that was not checked may have a name twice; a required property that is there twice is not two of them.
-func TestPropertyThatIsThereTwiceCountsOnce(t *testing.T) {
+func TestDuplicatePropertyCountsOnce(t *testing.T) {
 	s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","required":["a","b"]}`)}
 	if s.accepts([]byte(`{"a":1,"a":2}`)) {
 		t.Error("accepted")

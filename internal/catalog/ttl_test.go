@@ -11,7 +11,7 @@ import (
 )
 
 // Clients are never told of a negative time to live, whatever the backend says (2026-07-28: server/utilities/caching).
-func TestTimesToLiveAreNotNegative(t *testing.T) {
+func TestTTLsAreNotNegative(t *testing.T) {
 	for _, ttl := range []int64{-1 << 63, -1, 0, 1 << 40} {
 		for _, c := range []struct {
 			method  *bridge.Method

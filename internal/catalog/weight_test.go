@@ -22,7 +22,7 @@ func commas(n int, f func(i int) string) string {
 func always(text string) func(int) string { return func(int) string { return text } }
 
 // What the weight of a schema is, at the last that is light and the first that is not.
-func TestWeights(t *testing.T) {
+func TestSchemaCosts(t *testing.T) {
 	repeat := strings.Repeat
 	for _, c := range []struct {
 		text string
@@ -113,7 +113,7 @@ func TestWeights(t *testing.T) {
 }
 
 // The library sees no schema in what is data, and so no name of one, and sees those in what holds schemas by their names.
-func TestNamesInDataAreNone(t *testing.T) {
+func TestNamesInDataAreNotKeywords(t *testing.T) {
 	for _, draft := range []struct {
 		schema, id string
 		old        bool
@@ -146,7 +146,7 @@ func TestNamesInDataAreNone(t *testing.T) {
 }
 
 // Each of these took between a tenth of a second and hours to compile.
-func TestHeavySchemasAreNotCompiled(t *testing.T) {
+func TestExpensiveSchemasAreNotCompiled(t *testing.T) {
 	repeat := strings.Repeat
 	types := `{"allOf":[` + commas(1800, always(`{"type":"string"}`)) + `]}`
 	for name, inner := range map[string]string{

@@ -8,7 +8,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-func TestAnswersOfLists(t *testing.T) {
+func TestListAnswersOfForms(t *testing.T) {
 	list := signature.Property{Name: "via", Schema: signature.Of(`{"type":"array","items":{"type":"string"}}`)}
 	for _, c := range []struct{ answers, first, second string }{
 		{`a`, `[a]`, `[a]`},

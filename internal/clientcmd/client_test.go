@@ -8,7 +8,7 @@ import (
 )
 
 // A limit of calls that is not configured is longer than anybody waits.
-func TestLimitsOfCallsThatAreNotConfigured(t *testing.T) {
+func TestDefaultLimitsOfCalls(t *testing.T) {
 	day := 24 * time.Hour
 	if l := withoutTimeouts(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
 		t.Errorf("the limits are %+v", l)

@@ -8,7 +8,7 @@ import (
 )
 
 // A schema can be small and mean something that has no end.
-func TestCoercionBySchemasWithoutEndEnds(t *testing.T) {
+func TestCoercionByRecursiveSchemasEnds(t *testing.T) {
 	many := func(s string) string { return strings.TrimSuffix(strings.Repeat(s+",", 50), ",") }
 	for _, input := range []string{
 		`{"$ref":"#"}`,

@@ -7,7 +7,7 @@ import (
 )
 
 // What people write for yes and no, each of it.
-func TestYesAndNo(t *testing.T) {
+func TestBooleanAnswers(t *testing.T) {
 	gift := signature.Of(`{"type":"boolean"}`)
 	for typed, want := range map[string]string{
 		"y": "true", "Y": "true", "yes": "true", " Yes ": "true", "true": "true", "n": "false", "no": "false", "NO": "false", "false": "false",

@@ -9,7 +9,7 @@ import (
 )
 
 // Who cannot answer what a server would ask is told how to.
-func TestWhatTheCallerLacks(t *testing.T) {
+func TestMissingCapabilityHints(t *testing.T) {
 	for required, want := range map[string]string{
 		`{"elicitation":{}}`:            "--answer FIELD=VALUE",
 		`{"elicitation":{},"roots":{}}`: "--root DIR",

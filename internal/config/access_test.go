@@ -44,7 +44,7 @@ func TestAccessPage(t *testing.T) {
 	}
 }
 
-func TestGRPCThatOtherMachinesReachAsksWhoCalls(t *testing.T) {
+func TestRemoteGRPCRequiresAuthentication(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"grpc: {addr: 'unix:///x'}":                                                                           true,
 		"grpc: {addr: '127.0.0.1:1'}":                                                                         true,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestABackendIsNamedForItsProgram(t *testing.T) {
+func TestBackendNameComesFromItsProgram(t *testing.T) {
 	for command, want := range map[string]string{
 		"./weather":        "weather",
 		"python3 tools.py": "tools",

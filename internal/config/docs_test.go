@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-func TestConfigurationPageIsWhole(t *testing.T) {
+func TestConfigurationPageListsEveryKey(t *testing.T) {
 	whole, ok := bridgetest.Fenced(t, "../../docs/configuration.md")["this is the whole configuration"]
 	if !ok {
 		t.Fatal("docs/configuration.md does not have it")

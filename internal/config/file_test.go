@@ -37,7 +37,7 @@ func TestRevisionOfServer(t *testing.T) {
 }
 
 // What is written to be read is not left out.
-func TestFilesAreReadWhole(t *testing.T) {
+func TestConfigurationFilesAreReadCompletely(t *testing.T) {
 	const backend = "version: 1\nbackends: [{name: a, dial: 'unix:///x'}]\n"
 	for text, want := range map[string]string{
 		backend + "---\nlimits: {calls: 1}\n":     "mcpbridge.yaml:4: the configuration is two documents",

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-func TestOnlyWhatOtherMachinesReachWaitsForThem(t *testing.T) {
+func TestPreDrainDefaultDependsOnTheAddress(t *testing.T) {
 	for args, want := range map[string]time.Duration{
 		"serve.http.addr=127.0.0.1:8080":                      0,
 		"serve.http.addr=localhost:8080":                      0,

@@ -37,7 +37,7 @@ func from(address string) *peer {
 	return &peer{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}
 }
 
-func TestWhoGivesWay(t *testing.T) {
+func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 	type client struct {
 		from string
 		is   string // what its client has done
@@ -95,7 +95,7 @@ func TestWhoGivesWay(t *testing.T) {
 }
 
 // Places of connections that have ended are free, those that gave way once and not twice.
-func TestPlacesAreGivenBack(t *testing.T) {
+func TestClosedConnectionsFreeTheirPlaces(t *testing.T) {
 	p := &conns.Port{MaxConns: 2}
 	first, second := p.Add(from("10.0.0.1:1")), p.Add(from("10.0.0.1:2"))
 	if third := p.Add(from("10.0.0.1:3")); third == nil { // first has given way
@@ -123,7 +123,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 
 // A connection that was taken over for a stream gives way to nobody until it is given back, however often either is
 // noted.
-func TestTakenConnectionsAreKept(t *testing.T) {
+func TestHijackedConnectionsAreNotClosedForNewOnes(t *testing.T) {
 	p := &conns.Port{MaxConns: 1}
 	c := p.Add(from("10.0.0.1:1"))
 	c.Begin(false)
@@ -147,7 +147,7 @@ func TestTakenConnectionsAreKept(t *testing.T) {
 }
 
 // Connections are found below TLS and below counted frames.
-func TestConnectionsAreFound(t *testing.T) {
+func TestOfFindsTheConnection(t *testing.T) {
 	p := &conns.Port{}
 	c := p.Add(from("10.0.0.1:1"))
 	if conns.Of(c) != c || conns.Of(tls.Server(c, nil)) != c || conns.Of(c.Framed(tls.Server(c, nil))) != c || conns.Of(from("10.0.0.1:1")) != nil {
@@ -156,7 +156,7 @@ func TestConnectionsAreFound(t *testing.T) {
 }
 
 // However many connections there are too many, the log says so once every ten seconds, and how many there were.
-func TestTheLogIsNotFlooded(t *testing.T) {
+func TestWarningsAboutAFullPortAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		p := &conns.Port{Name: "test", MaxConns: 1, Log: zerolog.New(&log)}

@@ -16,7 +16,7 @@ import (
 )
 
 // More requests of a stock client on one connection than a flood may have frames are no flood.
-func TestManyRequestsAreNoFlood(t *testing.T) {
+func TestManyRequestsAreAllowed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	var log bytes.Buffer

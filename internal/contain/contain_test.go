@@ -43,7 +43,7 @@ func lines(t *testing.T, log *bytes.Buffer) (all []line) {
 
 func missing() *line { return nil }
 
-func TestAPanicIsTheErrorOfItsCall(t *testing.T) {
+func TestPanicBecomesTheErrorOfItsCall(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	p := contain.New(zerolog.New(&log))
@@ -69,7 +69,7 @@ func TestAPanicIsTheErrorOfItsCall(t *testing.T) {
 }
 
 // The stack is logged once for each place, and that it happened again each time.
-func TestAPlaceIsLoggedOnceWithItsStack(t *testing.T) {
+func TestStackOfAPanicIsLoggedOncePerPlace(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	p := contain.New(zerolog.New(zerolog.SyncWriter(&log)))
@@ -84,7 +84,7 @@ func TestAPlaceIsLoggedOnceWithItsStack(t *testing.T) {
 	wg.Wait()
 	stacks, last := map[string]int{}, map[string]int{}
 	for _, l := range lines(t, &log) {
-		if l.Doing != "tools/call" || !strings.Contains(l.Place, "contain_test.TestAPlaceIsLoggedOnceWithItsStack") {
+		if l.Doing != "tools/call" || !strings.Contains(l.Place, "contain_test.TestStackOfAPanicIsLoggedOncePerPlace") {
 			t.Errorf("logged %+v", l)
 		}
 		if l.Stack != "" {
@@ -103,7 +103,7 @@ func TestAPlaceIsLoggedOnceWithItsStack(t *testing.T) {
 }
 
 // What is to be done about a panic may panic, too.
-func TestAPanicAboutAPanicIsContained(t *testing.T) {
+func TestPanicWhileReportingAPanicIsContained(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	p := contain.New(zerolog.New(&log))

@@ -9,7 +9,7 @@ import (
 )
 
 // Three panics of one place within a minute degrade the process, until the first of them is older. As many of several places do not.
-func TestAPlaceThatPanicsOften(t *testing.T) {
+func TestRepeatedPanicsOfOnePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := New(zerolog.Nop())
 		parts := []*Panics{all, all.With(zerolog.Nop()), New(zerolog.Nop()).With(zerolog.Nop())}

@@ -34,7 +34,7 @@ func byToken(_ context.Context, md metadata.MD) (*pb.Principal, error) {
 
 // Clients that have shown no token, and hold all connections with PINGs, calls that are refused or a watch of the health, keep nobody out:
 // neither probes and new clients, nor those who have shown a token and have no call at the moment.
-func TestStrangersGiveWay(t *testing.T) {
+func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 	const most = 8
 	for name, hold := range map[string]func(c *rawClient) error{
 		"pings": func(c *rawClient) error { return c.WritePing(false, [8]byte{1}) },
@@ -85,7 +85,7 @@ func answersHold(f http2.Frame) bool {
 }
 
 // A connection without a call ends in good order after a while, whatever is said on it; one that has a call does not.
-func TestIdleConnectionsEnd(t *testing.T) {
+func TestIdleGRPCConnectionsAreClosed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
 	const idle = 100 * time.Millisecond
@@ -122,7 +122,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 
 // A client that sends frames without end that ask for nothing, or resets calls as soon as it makes them, is told so and loses its
 // connection, soon and with a line in the log.
-func TestFloodsEndTheirConnection(t *testing.T) {
+func TestGRPCFloodClosesTheConnection(t *testing.T) {
 	for name, flood := range map[string]func(c *rawClient, i int) error{
 		"resets": func(c *rawClient, i int) error {
 			if err := c.begin(i); err != nil {
@@ -216,7 +216,7 @@ func TestFloodsEndTheirConnection(t *testing.T) {
 }
 
 // Clients whose certificate is not accepted, or who have none, leave a line in the log that says so, but not one each.
-func TestRefusedCertificatesAreLogged(t *testing.T) {
+func TestRejectedCertificatesAreLogged(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
 	theirs, theirKey, _, _ := issue(t, stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "somebody else"}})
@@ -268,7 +268,7 @@ func (c *rawClient) begin(number int) error {
 
 // Clients that change their minds keep their connection: 6,000 calls that are answered, and as many that are cancelled once they have said
 // something.
-func TestManyCallsAreNoFlood(t *testing.T) {
+func TestManyCallsAreAllowed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	var log bridgetest.Log
 	addr := serve(t, tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {

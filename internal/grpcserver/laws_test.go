@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A handler served by gRPC and dialled as a backend is the same handler, but for the state, which comes back as it was and cannot be
 // read in between.
-func TestServedAndDialledHandlerIsTheSame(t *testing.T) {
+func TestServedAndDialedHandlerAreEquivalent(t *testing.T) {
 	bridgetest.Laws(t, func(t *testing.T, h bridge.Handler) bridge.Handler {
 		t.Helper()
 		states := &states{t: t, sealed: map[string][]byte{}}

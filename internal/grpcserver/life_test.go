@@ -41,7 +41,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func TestASocketIsItsOwnersOnly(t *testing.T) {
+func TestSocketIsAccessibleOnlyToItsOwner(t *testing.T) {
 	for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o660: 0o660, 0o666: 0o666} {
 		path := filepath.Join(t.TempDir(), "s")
 		ln, err := grpcserver.Listen(t.Context(), "unix:"+path, mode)
@@ -70,7 +70,7 @@ func leave(t *testing.T, path string) {
 	ln.Close()
 }
 
-func TestASocketIsTakenOnlyIfNobodyListens(t *testing.T) {
+func TestSocketIsReplacedOnlyIfUnused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	leave(t, path)
 	ln, err := grpcserver.Listen(t.Context(), "unix://"+path, 0)
@@ -104,7 +104,7 @@ func TestASocketIsTakenOnlyIfNobodyListens(t *testing.T) {
 }
 
 // Of many who find the same socket left behind, one gets it.
-func TestOneOfManyGetsASocket(t *testing.T) {
+func TestConcurrentListenersOfOneSocket(t *testing.T) {
 	for range 20 {
 		path := filepath.Join(t.TempDir(), "s")
 		leave(t, path)
@@ -180,7 +180,7 @@ func issue(t *testing.T, a *authority, template *x509.Certificate) (*x509.Certif
 	return cert, key, certFile, keyFile
 }
 
-func TestWhoACallerIsSaysItsCertificate(t *testing.T) {
+func TestPrincipalComesFromTheCertificate(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
 	who := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -231,7 +231,7 @@ func TestWhoACallerIsSaysItsCertificate(t *testing.T) {
 	}
 }
 
-func TestHealthIsToldByName(t *testing.T) {
+func TestHealthByServiceName(t *testing.T) {
 	s, addr := start(t, says(""), []grpcserver.Backend{{Name: "a", Handler: says("")}, {Name: "b", Handler: says("")}}, grpcserver.Options{})
 	c := grpc_health_v1.NewHealthClient(dial(t, addr))
 	check := func(when, want string) {
@@ -299,7 +299,7 @@ func startDrain(t *testing.T, h bridge.Handler, o grpcserver.Options) (*grpcserv
 }
 
 // Calls that run when the server is told to end, end well; everything that only waits is told, and new calls are refused.
-func TestCallsThatRunEndWellInADrain(t *testing.T) {
+func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 	h, begun, letGo := holding()
 	s, d := startDrain(t, h, grpcserver.Options{})
 	s.SetServing("a", true)
@@ -374,7 +374,7 @@ func calling(t *testing.T, addr string) <-chan error {
 	return done
 }
 
-func TestADrainHasALimit(t *testing.T) {
+func TestDrainTimeout(t *testing.T) {
 	h, begun, _ := holding()
 	_, d := startDrain(t, h, grpcserver.Options{})
 	done := calling(t, d.addr)
@@ -403,7 +403,7 @@ func checkCut(t *testing.T, err error) {
 }
 
 // A client that reads nothing of what it is told does not keep the server from ending.
-func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
+func TestUnreadStreamDoesNotDelayDrain(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	message := strings.Repeat("x", 100_000)
 	stuck := make(chan struct{})
@@ -432,7 +432,7 @@ func TestWhoNeverReadsDoesNotKeepADrain(t *testing.T) {
 }
 
 // A connection on which nothing is said has five seconds for its greeting, and not at the end.
-func TestWhoSaysNothingDoesNotKeepTheEnd(t *testing.T) {
+func TestSilentConnectionDoesNotDelayShutdown(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	s, d := startDrain(t, says(""), grpcserver.Options{})
 	silent, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(d.addr, "unix:"))
@@ -453,7 +453,7 @@ func TestWhoSaysNothingDoesNotKeepTheEnd(t *testing.T) {
 	}
 }
 
-func TestCloseEndsEverythingAtOnce(t *testing.T) {
+func TestCloseEndsAllCallsAtOnce(t *testing.T) {
 	h, begun, _ := holding()
 	s, d := startDrain(t, h, grpcserver.Options{})
 	done := calling(t, d.addr)
@@ -468,7 +468,7 @@ func TestCloseEndsEverythingAtOnce(t *testing.T) {
 }
 
 // A call that only waited for its turn is told that as well.
-func TestACallThatTheEndKeepsFromBeginningWasNotExecuted(t *testing.T) {
+func TestCallRejectedByShutdownWasNotExecuted(t *testing.T) {
 	begun := make(chan struct{})
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		close(begun)
@@ -490,7 +490,7 @@ func TestACallThatTheEndKeepsFromBeginningWasNotExecuted(t *testing.T) {
 }
 
 // A client that goes on sending after it was told to go has its calls refused, and they are not executed.
-func TestACallAfterTheEndIsNotExecuted(t *testing.T) {
+func TestCallAfterShutdownIsNotExecuted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, _ := holding()
 	s, d := startDrain(t, h, grpcserver.Options{})
@@ -527,7 +527,7 @@ func TestACallAfterTheEndIsNotExecuted(t *testing.T) {
 
 // Under load, whatever was begun is answered, and what was not is refused in a way that says so: clients that are told to go elsewhere lose
 // nothing.
-func TestADrainUnderLoadLosesNoCall(t *testing.T) {
+func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 	for range 5 {
 		var executed atomic.Int64
 		h := tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
@@ -576,7 +576,7 @@ func TestADrainUnderLoadLosesNoCall(t *testing.T) {
 	}
 }
 
-func TestAListenerThatBreaksIsTold(t *testing.T) {
+func TestBrokenListenerIsReported(t *testing.T) {
 	s, err := grpcserver.New(says(""), nil, grpcserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -600,7 +600,7 @@ func TestAListenerThatBreaksIsTold(t *testing.T) {
 }
 
 // Saying each second of each of many backends what was said before costs next to nothing: an idle bridge does that.
-func TestServingBackendsCostNothing(t *testing.T) {
+func TestServingABackendAllocatesNothing(t *testing.T) {
 	var backends []grpcserver.Backend
 	for i := range 100 {
 		backends = append(backends, grpcserver.Backend{Name: strconv.Itoa(i), Handler: says("ok")})

@@ -60,7 +60,7 @@ func filled[M proto.Message](n int, give func(n int) M) M {
 	}
 }
 
-func TestMessagesHaveALimit(t *testing.T) {
+func TestMessagesAreLimited(t *testing.T) {
 	for limit, o := range map[int]grpcserver.Options{100_000: {Limits: limits.Limits{ClientMessage: 100_000}}, 4 << 20: {}} {
 		called, answer := 0, 0
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
@@ -121,7 +121,7 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 }
 
 // An event that is too long for the client ends its call, which says that it has begun.
-func TestEventsHaveALimit(t *testing.T) {
+func TestEventsAreLimited(t *testing.T) {
 	const limit = 100_000
 	var event int
 	c := client(t, serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
@@ -147,7 +147,7 @@ func TestEventsHaveALimit(t *testing.T) {
 	}
 }
 
-func TestCallsHaveALimit(t *testing.T) {
+func TestCallsAreLimited(t *testing.T) {
 	h, begun, letGo := holding()
 	c := client(t, serve(t, h, nil, grpcserver.Options{MaxCalls: 3}))
 	var wg sync.WaitGroup
@@ -173,7 +173,7 @@ func TestCallsHaveALimit(t *testing.T) {
 }
 
 // Listens are streams like those of other fronts, and bounded together with them, each caller's as well.
-func TestListensHaveALimit(t *testing.T) {
+func TestListensAreLimited(t *testing.T) {
 	ada := func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil }
 	for name, tt := range map[string]struct {
 		o      grpcserver.Options
@@ -198,7 +198,7 @@ func TestListensHaveALimit(t *testing.T) {
 }
 
 // A Listen ends in good order when its caller is not let in any more, and a call that has begun is answered.
-func TestListensEndWhenTheirCallersAreNotLetIn(t *testing.T) {
+func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 	over := make(chan struct{})
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		select {
@@ -232,7 +232,7 @@ func TestListensEndWhenTheirCallersAreNotLetIn(t *testing.T) {
 }
 
 // A Listen names as many resources as a client may subscribe to, and not one more.
-func TestSubscriptionsHaveALimit(t *testing.T) {
+func TestSubscriptionsAreLimited(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
 	for n, want := range map[int]string{feed.MaxSubscriptions: "", feed.MaxSubscriptions + 1: "TOO_MANY not_executed"} {
 		s, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: make([]string, n)}})
@@ -246,7 +246,7 @@ func TestSubscriptionsHaveALimit(t *testing.T) {
 }
 
 // A request to listen may have as many bytes as are not counted as memory that it takes, so that open streams leave that to calls.
-func TestRequestsToListenHaveALimit(t *testing.T) {
+func TestListenRequestsAreLimited(t *testing.T) {
 	const room = 512 << 10
 	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{Memory: m}))
@@ -281,7 +281,7 @@ func lasting() bridge.Handler {
 }
 
 // While memory is short, clients are told which calls are refused, and when to try again.
-func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
+func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	for taken, refused := range map[int64]struct{ listen, call bool }{
 		919: {}, 920: {listen: true}, 921: {listen: true}, 969: {listen: true}, 970: {true, true}, 971: {true, true},
 	} {
@@ -337,7 +337,7 @@ func checkRefused(t *testing.T, err error, refused bool) {
 }
 
 // While calls run on as many connections as there may be, further ones are closed. Else one that has no call makes room.
-func TestConnectionsHaveALimit(t *testing.T) {
+func TestConnectionsAreLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
 	addr := serve(t, h, nil, grpcserver.Options{MaxConns: 2})
@@ -365,7 +365,7 @@ func TestConnectionsHaveALimit(t *testing.T) {
 	}
 }
 
-func TestMetadataHasALimit(t *testing.T) {
+func TestMetadataIsLimited(t *testing.T) {
 	c := client(t, serve(t, says("ok"), nil, grpcserver.Options{}))
 	with := func(n int) error {
 		_, err := call(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", n)), c, &pb.CallToolRequest{})
@@ -518,7 +518,7 @@ func well(t *testing.T, addr string) {
 }
 
 // 900 streams on one connection: no more than allowed are ever answered at a time, the others are refused, and others are served.
-func TestStreamsHaveALimit(t *testing.T) {
+func TestStreamsPerConnectionAreLimited(t *testing.T) {
 	h, begun, _ := holding()
 	addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50})
 	c := rawDial(t, addr)
@@ -558,7 +558,7 @@ func TestStreamsHaveALimit(t *testing.T) {
 }
 
 // Streams that are begun and reset at once (CVE-2023-44487) cost the others nothing, and leave nothing behind.
-func TestRapidResetsLeaveNothingBehind(t *testing.T) {
+func TestRapidResetsLeakNothing(t *testing.T) {
 	ended := make(chan struct{}, 20_000)
 	var active, most int
 	var mu sync.Mutex
@@ -608,7 +608,7 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestWhoSpeaksNoGRPCIsTurnedAway(t *testing.T) {
+func TestOtherProtocolsAreRejected(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	addr := serve(t, says("ok"), nil, grpcserver.Options{})
 	t.Run("pings without end", func(t *testing.T) {
@@ -702,7 +702,7 @@ func TestWhoSpeaksNoGRPCIsTurnedAway(t *testing.T) {
 }
 
 // JSON text in a request that is nested deeper than the limit is refused, and not by a server with another limit.
-func TestJSONOfRequestsHasLimits(t *testing.T) {
+func TestJSONOfRequestsIsLimited(t *testing.T) {
 	for depth, o := range map[int]grpcserver.Options{20: {Limits: limits.Limits{JSONDepth: 20}}, 256: {}} {
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			return said("ok"), nil

@@ -67,7 +67,7 @@ func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answere
 
 // A connection is given only so much that its client does not read; then its calls are refused, and nobody else's, until it has read, or ended
 // what it does not want to.
-func TestUnreadAnswersHaveALimit(t *testing.T) {
+func TestUnreadResponsesAreLimited(t *testing.T) {
 	const limit = 1 << 20 // for messages of a quarter of it
 	for name, headers := range map[string][][2]string{
 		"plain":      nil,
@@ -114,7 +114,7 @@ func TestUnreadAnswersHaveALimit(t *testing.T) {
 
 // Calls that have all begun before anything was unread do not have all their answers be kept: those that are too much are dropped, and the
 // client is told that they were executed.
-func TestAnswersOfCallsThatBeganTogetherHaveALimit(t *testing.T) {
+func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 	const calls, each, message = 200, 500_000, 1 << 20
 	const most = 4*message + 2*message + 16<<20
 	begun, letGo := make(chan struct{}, calls), make(chan struct{})
@@ -152,7 +152,7 @@ func TestAnswersOfCallsThatBeganTogetherHaveALimit(t *testing.T) {
 }
 
 // A call waits for its client to read the answers of others.
-func TestCallsWaitUntilOthersAreRead(t *testing.T) {
+func TestCallsWaitForOtherResponsesToBeRead(t *testing.T) {
 	addr := serve(t, verbose(100_000), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: 1 << 18, WriteTime: time.Hour}})
 	c := shut(t, addr)
 	const n = 8 // of them, each in 128 KiB of memory, are the most
@@ -193,7 +193,7 @@ func (l lines) Write(b []byte) (int, error) {
 }
 
 // Who does not read makes room when others need it, and not before.
-func TestWhoDoesNotReadMakesRoom(t *testing.T) {
+func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 	const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 	listServices := []byte{0, 0, 0, 0, 2, 7<<3 | 2, 0}
 	for name, tt := range map[string]struct {
@@ -249,7 +249,7 @@ func TestWhoDoesNotReadMakesRoom(t *testing.T) {
 }
 
 // However a client that does not read events goes on, its call has an end, and the backend's place is another's.
-func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
+func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	left := make(chan error, 1)
 	message := strings.Repeat("x", 10_000)
@@ -291,7 +291,7 @@ func TestEventsThatAreNotReadDoNotPutOffTheEndOfACall(t *testing.T) {
 }
 
 // What clients give up at any moment does not count as unread.
-func TestCallsThatAreGivenUpAreNotUnread(t *testing.T) {
+func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5 // bytes: what a client takes of a stream without reading, what waits, what a message counts
 	message := strings.Repeat("x", 33_000)
@@ -364,7 +364,7 @@ func (p pipe) Close() error   { return nil }
 func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
 
 // A client that takes nothing is not kept, though it goes on speaking.
-func TestWhoTakesNothingIsNotKept(t *testing.T) {
+func TestConnectionThatReadsNothingIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := lifecycle.New()
 		s, err := grpcserver.New(verbose(0), nil, grpcserver.Options{Lifecycle: life})

@@ -25,7 +25,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func TestMetadataSaysWhichServerIsMeant(t *testing.T) {
+func TestMetadataSelectsTheServer(t *testing.T) {
 	c := client(t, serve(t, says("all"), []grpcserver.Backend{{Name: "a", Handler: says("of a")}, {Name: "b", Handler: says("of b")}}, grpcserver.Options{}))
 	for _, s := range []struct {
 		names []string
@@ -78,7 +78,7 @@ func failure(err error) string {
 
 // A call that may have been executed is never UNAVAILABLE, because stock clients send those again; and what is not for clients, these
 // do not see either.
-func TestErrorsAreTold(t *testing.T) {
+func TestErrorsAreReturned(t *testing.T) {
 	const withheld = "internal error; the bridge's log says more"
 	lost := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost during the call")
 	down := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "down")
@@ -119,7 +119,7 @@ func TestErrorsAreTold(t *testing.T) {
 	}
 }
 
-func TestABugInAHandlerEndsItsCall(t *testing.T) {
+func TestPanicOfAHandlerEndsItsCall(t *testing.T) {
 	for name, h := range map[string]bridge.HandlerFunc{
 		"panic":        func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { panic("a bug") },
 		"nothing":      func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return nil, nil },
@@ -156,7 +156,7 @@ func TestABugInAHandlerEndsItsCall(t *testing.T) {
 
 // A caller is not believed who it is, what it says of itself is checked, and reserved keys of `_meta` do not reach
 // backends.
-func TestCallersAreNotBelieved(t *testing.T) {
+func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 	var got *pb.CallToolRequest
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		got = proto.CloneOf(r)
@@ -192,7 +192,7 @@ func TestCallersAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	called := false
 	c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		called = true
@@ -234,7 +234,7 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 }
 
 // What the contract does not know yet passes, both ways.
-func TestUnknownFieldsPass(t *testing.T) {
+func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		res := said("")
@@ -278,7 +278,7 @@ func TestOpenSetsPass(t *testing.T) {
 	}
 }
 
-func TestCallersAreToldWhatTheyWantToKnow(t *testing.T) {
+func TestEventsReachTheCaller(t *testing.T) {
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
 		for _, e := range []bridge.Event{
 			{Progress: &pb.Progress{Progress: 1}},
@@ -365,7 +365,7 @@ func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Res
 }
 
 // What one backend keeps with a client, no other backend is given, though it asks under the same name.
-func TestStatesAreOfTheirBackend(t *testing.T) {
+func TestStatesAreBoundToTheirBackend(t *testing.T) {
 	both := []grpcserver.Backend{{Name: "a", Handler: tool(asker)}, {Name: "b", Handler: tool(asker)}}
 	c := client(t, serve(t, tool(asker), both, grpcserver.Options{}))
 	servers := []string{"a", "b", ""}
@@ -429,7 +429,7 @@ func TestStateIsSealed(t *testing.T) {
 }
 
 // Nobody is asked what they have not said that they can answer.
-func TestAskingNeedsTheCapability(t *testing.T) {
+func TestInputRequestNeedsTheCapability(t *testing.T) {
 	c := client(t, serve(t, tool(asker), nil, grpcserver.Options{}))
 	_, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x"})
 	var rpc *pb.JsonRpcError
@@ -441,7 +441,7 @@ func TestAskingNeedsTheCapability(t *testing.T) {
 	}
 }
 
-func TestReflectionTellsTheContract(t *testing.T) {
+func TestReflectionServesTheContract(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		conn := dial(t, serve(t, says(""), nil, grpcserver.Options{NoReflection: off}))
 		s, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
@@ -467,7 +467,7 @@ func TestReflectionTellsTheContract(t *testing.T) {
 // Clients of before 2023 know v1alpha only.
 //
 //nolint:staticcheck // it is deprecated, and what we test
-func TestOldClientsAreToldTheContract(t *testing.T) {
+func TestReflectionV1Alpha(t *testing.T) {
 	conn := dial(t, serve(t, says(""), nil, grpcserver.Options{}))
 	s, err := grpc_reflection_v1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
@@ -482,7 +482,7 @@ func TestOldClientsAreToldTheContract(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	for _, o := range []grpcserver.Options{
 		{Limits: limits.Limits{ClientMessage: -1}},
 		{Limits: limits.Limits{ClientMessage: limits.MaxMessage + 1}},

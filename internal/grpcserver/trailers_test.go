@@ -17,7 +17,7 @@ import (
 )
 
 // Clients in Java and Python take 8 KiB of headers at most. They are told every error, and what became of the call.
-func TestErrorsReachClientsThatTakeFewHeaders(t *testing.T) {
+func TestErrorsFitSmallHeaderLimits(t *testing.T) {
 	for _, letter := range []string{"x", "ä", "%"} {
 		for _, n := range []int{100, 1 << 10, 8 << 10, 1 << 20} {
 			text := strings.Repeat(letter, n/len(letter))
@@ -42,7 +42,7 @@ func TestErrorsReachClientsThatTakeFewHeaders(t *testing.T) {
 }
 
 // An error is told as it is as long as there is room for it.
-func TestErrorsAtTheirLimit(t *testing.T) {
+func TestErrorSizeLimit(t *testing.T) {
 	const most = 7.5 * (1 << 10)
 	for n, whole := range map[int]bool{most - 1: true, most: true, most + 1: false} {
 		text := strings.Repeat("x", n)

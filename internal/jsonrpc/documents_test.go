@@ -16,13 +16,13 @@ import (
 )
 
 var (
-	documents = flag.Int("documents", 25_000, "how many documents TestDocuments makes")
+	documents = flag.Int("documents", 25_000, "how many documents TestGeneratedDocuments makes")
 	seed      = flag.Uint64("seed", 1, "of which random numbers it makes them")
 )
 
-// TestDocuments is FuzzDocuments without what finds new ways through the code: many documents, as fast as they can be made and compared
+// TestGeneratedDocuments is FuzzDocuments without what finds new ways through the code: many documents, as fast as they can be made and compared
 // on every core. `make survive-long` has it make 100 million.
-func TestDocuments(t *testing.T) {
+func TestGeneratedDocuments(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // all but nothing of it lives
 	const many = 1000                                  // that come from one generator, so that the cores share them as they can
 	var next, wrong atomic.Int64

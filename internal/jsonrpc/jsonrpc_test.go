@@ -92,7 +92,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestInvalidInputIsRejected(t *testing.T) {
 	const parse, invalid, params = -32700, -32600, -32602
 	for _, tt := range []struct {
 		name string

@@ -16,7 +16,7 @@ import (
 
 // A subscriber that falls behind by more changes than are kept is notified that everything has changed. The Client subscribes
 // again at most once: only if it has not received in time what the server sends.
-func TestWhoIsTooFarBehindMissesNoChange(t *testing.T) {
+func TestSlowSubscriberMissesNoChange(t *testing.T) {
 	listen, listens := "", make(chan struct{}, 10)
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		note := func(method, more string) {

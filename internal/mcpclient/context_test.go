@@ -32,7 +32,7 @@ func (c *counting) AfterFunc(f func()) func() bool {
 }
 
 // A call that has ended leaves nothing at the client, however its answer came.
-func TestCallsLeaveNothing(t *testing.T) {
+func TestCallsLeakNothing(t *testing.T) {
 	for _, format := range []string{"%s", "data: %s\n\n", "data: [%s,{}]\n\n"} {
 		for _, mine := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestCallsLeaveNothing(t *testing.T) {
 }
 
 // Of a connection of HTTP+SSE nothing is left once it is closed, also if a call that has begun is sent only then.
-func TestNothingIsPostedAfterTheEnd(t *testing.T) {
+func TestNothingIsPostedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var posts atomic.Int64
 		c, err := New(Options{URL: "http://server.test/sse", Transport: roundTripper(func(*http.Request) (*http.Response, error) {

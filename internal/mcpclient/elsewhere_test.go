@@ -20,7 +20,7 @@ const pinging = `data: {"jsonrpc":"2.0","id":"p","method":"ping"}` + "\n\n"
 
 // A server that answers on the stream of what is no answer, and keeps that of the request open, keeps nothing of it: not of a call that has
 // its session to itself, nor of what is asked beside a call, nor of one whose stream was cut.
-func TestStreamsOfWhatIsAnsweredElsewhereEnd(t *testing.T) {
+func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		call *bridge.Call
 		cut  bool
@@ -92,7 +92,7 @@ func TestStreamsOfWhatIsAnsweredElsewhereEnd(t *testing.T) {
 }
 
 // A session that ends is followed by another one, whatever streams the server keeps open.
-func TestOpenStreamsKeepNoSession(t *testing.T) {
+func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
 	says, over, again := make(chan string, 1), make(chan struct{}), make(chan struct{})
 	var f *fake
 	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -146,7 +146,7 @@ func TestOpenStreamsKeepNoSession(t *testing.T) {
 
 // Events that come on the stream of what is no answer, while the response is waited for, are emitted by the goroutine
 // of the call.
-func TestTheCallsGoroutineEmitsWhatComesElsewhere(t *testing.T) {
+func TestEventsOfOtherStreamsAreEmittedByTheCallsGoroutine(t *testing.T) {
 	const line = `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}` + "\n\n"
 	called, shown := make(chan struct{}), make(chan struct{})
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {

@@ -242,7 +242,7 @@ func changesOf(changes ...*pb.ListenResponse) (names []string) {
 
 // The program that serves legacy callers starts when the first of them comes. Until it answers, it has not started, and
 // callers of the other era do not wait for it.
-func TestStartedOfAnEra(t *testing.T) {
+func TestErasStartIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 20 * time.Second
 		s := &twofold{can: [bridge.Eras]string{`{}`, `{}`}}

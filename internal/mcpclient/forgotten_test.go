@@ -15,7 +15,7 @@ import (
 
 // A server that does not go on after an event may still know the session: the stream begins anew. If it does not know the session either,
 // another one is begun. What runs is answered all the same.
-func TestForgottenEventsEndNoCall(t *testing.T) {
+func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 	for name, tt := range map[string]struct {
 		call   *bridge.Call
 		status int

@@ -13,7 +13,7 @@ import (
 )
 
 // A program that somebody has stopped does no work: a call that waits for it ends, and it is started again.
-func TestAStoppedProgramIsStartedAgain(t *testing.T) {
+func TestStoppedProgramIsRestarted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
 		t.Run(rev.String(), func(t *testing.T) {

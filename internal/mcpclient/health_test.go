@@ -15,7 +15,7 @@ import (
 
 // A program that is silent while a call waits is asked whether it is there: once, until it answers. It is started again only if it says
 // nothing at all for as long as it may, and not if it does one thing at a time, or prints what it does, or waits for its caller.
-func TestProgramsThatAreSilent(t *testing.T) {
+func TestSilentPrograms(t *testing.T) {
 	const longest = 15 * time.Minute // of a call
 	for name, tt := range map[string]struct {
 		hang   time.Duration
@@ -112,7 +112,7 @@ func TestProgramsThatAreSilent(t *testing.T) {
 }
 
 // A program that cannot be started because there are no descriptors left is started as soon as there are some.
-func TestAProgramForWhichThereAreNoDescriptors(t *testing.T) {
+func TestProgramStartWithoutFreeDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 			switch {

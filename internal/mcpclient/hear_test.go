@@ -88,7 +88,7 @@ func TestStandaloneStreamIsResumed(t *testing.T) {
 }
 
 // That a list has changed is told whichever process of a program says it; of resources the first one tells, which is subscribed to.
-func TestWhatProcessesTell(t *testing.T) {
+func TestChangesOfSeveralProcesses(t *testing.T) {
 	var starts atomic.Int64
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		me, subscribed := starts.Add(1), false
@@ -151,7 +151,7 @@ func TestWhatProcessesTell(t *testing.T) {
 }
 
 // What the server takes back is not asked any more, and the rest is.
-func TestQuestionsAreTakenBack(t *testing.T) {
+func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 	answered := make(chan string, 10)
 	s := &script{}
 	var open string
@@ -191,7 +191,7 @@ func TestQuestionsAreTakenBack(t *testing.T) {
 }
 
 // A program that did not survive server/discover is never sent it again, also when it is found anew because it did not begin.
-func TestWhatKillsAProgramIsNotForgotten(t *testing.T) {
+func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 	discovers := 0
 	s := &script{}
 	s.on = func(m *jsonrpc.Message, say func(...string)) bool {

@@ -55,7 +55,7 @@ type fake struct {
 }
 
 // A server that does not take some calls, however many, is there for others.
-func TestRefusedCallsDoNotKeepOthersWaiting(t *testing.T) {
+func TestRejectedCallsDoNotDelayOthers(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 			if strings.Contains(string(m.Params), "gone") {
@@ -175,7 +175,7 @@ const hello = `{"content":[{"type":"text","text":"hello"}]}`
 func quick(c *mcpclient.Client) { c.Hasten() }
 
 // A server that answers as no server may does not get further than one call.
-func TestWhatServersMustNotAnswer(t *testing.T) {
+func TestInvalidServerResponses(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	for name, tt := range map[string]struct {
 		modern  bool
@@ -372,7 +372,7 @@ func TestWhatServersMustNotAnswer(t *testing.T) {
 }
 
 // One entry of a list that cannot be read costs itself.
-func TestBadEntriesAreLeftOut(t *testing.T) {
+func TestInvalidEntriesAreDropped(t *testing.T) {
 	for _, tt := range []struct {
 		method            *bridge.Method
 		request           bridge.Request
@@ -424,7 +424,7 @@ func (l logged) Write(line []byte) (int, error) {
 }
 
 // Credentials go nowhere but to the server that they are for.
-func TestNobodyElseIsSpokenTo(t *testing.T) {
+func TestCredentialsAreSentOnlyToTheirServer(t *testing.T) {
 	var others atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { others.Add(1) }))
 	defer other.Close()
@@ -516,7 +516,7 @@ func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 }
 
 // What can be made again is, once; what cannot is not.
-func TestOnlyReadingIsRepeated(t *testing.T) {
+func TestOnlyReadOnlyCallsAreRetried(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		var n atomic.Int64
 		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
@@ -545,7 +545,7 @@ func TestOnlyReadingIsRepeated(t *testing.T) {
 
 // A server may do the work and then answer with a status that refuses it. The call is not made again, and nobody says that it was not
 // executed; except that 404 with a session is proof, and the call is repeated once. Lists are made again.
-func TestARefusalIsNoProof(t *testing.T) {
+func TestRejectionDoesNotProveThatNothingWasExecuted(t *testing.T) {
 	refusals := map[string]func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message){
 		"JSON": func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 			w.Header().Set("Content-Type", "application/json")
@@ -648,7 +648,7 @@ func sseServer(answer func(http.ResponseWriter, *http.Request, *jsonrpc.Message)
 }
 
 // A session that the server has forgotten begins again, once, and the call is made in the new one.
-func TestSessionBeginsAgain(t *testing.T) {
+func TestExpiredSessionIsReplaced(t *testing.T) {
 	var f *fake
 	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 		if r.Header.Get("Mcp-Session-Id") != fmt.Sprint("s", f.n.Load()) || f.n.Load() < 2 {
@@ -671,7 +671,7 @@ func TestSessionBeginsAgain(t *testing.T) {
 
 // A server that was started anew knows none of the sessions that a caller had. That costs a call one attempt, however many they were, and
 // whatever of it meets the old one.
-func TestAllSessionsBeginAgain(t *testing.T) {
+func TestAllExpiredSessionsAreReplaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		capabilities string
 		level        pb.LogLevel
@@ -720,7 +720,7 @@ func TestAllSessionsBeginAgain(t *testing.T) {
 }
 
 // What the server refuses one call for does not disturb the others.
-func TestOneRefusalDisturbsNobody(t *testing.T) {
+func TestOneRejectionDoesNotAffectOtherSessions(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		waiting, refused := make(chan struct{}), make(chan struct{})
 		f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -756,7 +756,7 @@ func TestOneRefusalDisturbsNobody(t *testing.T) {
 
 // A server of HTTP+SSE that refuses a message by 404 answers others on its stream all the same, and whoever calls next begins another
 // session.
-func TestOneRefusalEndsNoStream(t *testing.T) {
+func TestOneRejectionEndsNoStream(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusGone} {
 		waiting, refused := make(chan struct{}), make(chan struct{})
 		var session, next string
@@ -851,7 +851,7 @@ func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // A call that its caller gives up is cancelled, also if it is not known yet that it was sent.
-func TestCallsAreCancelledBeforeTheyAreKnownToBeSent(t *testing.T) {
+func TestCallCanceledBeforeItIsSent(t *testing.T) {
 	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
@@ -892,7 +892,7 @@ func (l late) Close() error {
 }
 
 // A server may have executed a call before we know that all of it has left.
-func TestCallsMayBeExecutedBeforeTheyAreKnownToBeSent(t *testing.T) {
+func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 	for _, kind := range []string{"HTTP/1", "HTTP/2", "HTTP+SSE"} {
 		for _, size := range []int{1, 100 << 10} {
 			t.Run(fmt.Sprint(kind, " ", size), func(t *testing.T) {
@@ -959,7 +959,7 @@ func (c dialled) Close() error {
 }
 
 // Whose caller was told that it was not executed is not sent any more, when the connection for it is there at last.
-func TestCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
+func TestCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	for _, kind := range []string{"2025-11-25", "2026-07-28", "HTTP+SSE"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -1025,7 +1025,7 @@ func (c torn) Write(b []byte) (int, error) {
 }
 
 // A call whose end has not left is made again: its server cannot have executed it.
-func TestCallsThatHaveNotLeftAreMadeAgain(t *testing.T) {
+func TestUnsentCallsAreRetried(t *testing.T) {
 	for _, modern := range []bool{false, true} { // and over HTTP/2
 		f := &fake{modern: modern, cancelled: make(chan struct{}, 100), answer: func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 			result(w, m, hello)
@@ -1050,7 +1050,7 @@ func TestCallsThatHaveNotLeftAreMadeAgain(t *testing.T) {
 }
 
 // A session whose call was given up ends, and not before its server has been told that the call is cancelled.
-func TestSessionsEndWhenAllIsSaid(t *testing.T) {
+func TestSessionOfACanceledCallEndsAfterTheCancellation(t *testing.T) {
 	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -1100,7 +1100,7 @@ func TestSessionsEndWhenAllIsSaid(t *testing.T) {
 }
 
 // A server that asks without end and does not read what it is answered does not fill the log.
-func TestTheDeafAreNotLoggedWithoutEnd(t *testing.T) {
+func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 	var log bytes.Buffer
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -1130,7 +1130,7 @@ func TestTheDeafAreNotLoggedWithoutEnd(t *testing.T) {
 }
 
 // When to come back is the server's word, if it is one.
-func TestOverloadedServersSayWhenToComeBack(t *testing.T) {
+func TestRetryAfterOfOverloadedServers(t *testing.T) {
 	for says, want := range map[string]int64{"": -1, "0": 0, "30": 30_000, "2147483647": 2_147_483_647_000, "2147483648": -1, "-5": -1, "x": -1, "Wed, 21 Oct 2015 07:28:00 GMT": -1} {
 		f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 			w.Header().Set("Retry-After", says)

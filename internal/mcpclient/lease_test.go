@@ -88,7 +88,7 @@ func bubble(t *testing.T, o mcpclient.Options, serve func(context.Context, io.Re
 }
 
 // As many callers as there may be sessions can be asked at a time. The next waits for a moment, and is then told that it was not executed.
-func TestSessionsAtTheirMost(t *testing.T) {
+func TestSessionLimit(t *testing.T) {
 	for set, most := range map[int]int{0: 32, 1: 1, 10: 10} {
 		s := &curious{}
 		bubble(t, mcpclient.Options{MaxSessions: set}, s.serve, func(t *testing.T, c *mcpclient.Client) {
@@ -129,7 +129,7 @@ func TestSessionsAtTheirMost(t *testing.T) {
 
 // However slowly programs end, and whether callers come one after the other or at once, there are no more than there may be, besides the
 // one for those who can do nothing. Who does not get one is told that the call was not executed.
-func TestProgramsThatHaveYetToEndAreCounted(t *testing.T) {
+func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 	for _, most := range []int{1, 2, 5} {
 		for _, lingers := range []time.Duration{0, time.Millisecond, 5 * time.Second, time.Minute} {
 			s := &curious{lingers: lingers}
@@ -165,7 +165,7 @@ func TestProgramsThatHaveYetToEndAreCounted(t *testing.T) {
 }
 
 // While a program ends to make room for a caller, those of others do not end for the same caller.
-func TestOneProgramEndsForEachWhoWaits(t *testing.T) {
+func TestOneProgramIsStoppedPerWaitingCaller(t *testing.T) {
 	s := &curious{lingers: 5 * time.Second}
 	bubble(t, mcpclient.Options{MaxSessions: 3}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestOneProgramEndsForEachWhoWaits(t *testing.T) {
 
 // Calls that wait for answers of one caller keep half of the sessions from others, and no more: the rest they keep for as long as nobody else
 // has waited for one.
-func TestNobodyKeepsAllSessionsByNotAnswering(t *testing.T) {
+func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 	for _, most := range []int{1, 2, 5} {
 		bubble(t, mcpclient.Options{MaxSessions: most}, (&curious{}).serve, func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
@@ -231,7 +231,7 @@ func TestNobodyKeepsAllSessionsByNotAnswering(t *testing.T) {
 }
 
 // Who comes when all sessions are at work waits for one, whoever they are of and however often they have been used.
-func TestSessionsAtWorkAreNotTaken(t *testing.T) {
+func TestCallersWaitForBusySessions(t *testing.T) {
 	s := &curious{}
 	bubble(t, mcpclient.Options{MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
@@ -283,7 +283,7 @@ func TestAPanicClosesTheSession(t *testing.T) {
 }
 
 // A session that nobody uses is kept for as long as it is said, and no longer.
-func TestIdleSessionsEnd(t *testing.T) {
+func TestIdleSessionsAreClosed(t *testing.T) {
 	for set, idle := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
 		s := &curious{}
 		bubble(t, mcpclient.Options{SessionIdle: set}, s.serve, func(t *testing.T, c *mcpclient.Client) {
@@ -314,7 +314,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 }
 
 // A caller may take as long to come back as it is said, and no longer. Then its session is free.
-func TestAnswersComeInTime(t *testing.T) {
+func TestInputResponseTimeout(t *testing.T) {
 	for set, life := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
 		for _, late := range []time.Duration{-time.Nanosecond, 0, time.Nanosecond} {
 			s := &curious{}
@@ -335,7 +335,7 @@ func TestAnswersComeInTime(t *testing.T) {
 }
 
 // Who waits for a legacy client until there is no more use in it comes back to say so, and the server is told.
-func TestALegacyCallerMayAnswerThatThereIsNoAnswer(t *testing.T) {
+func TestLegacyCallerMayReportNoAnswer(t *testing.T) {
 	for _, c := range []struct{ ask, park, life time.Duration }{
 		{0, 0, 5*time.Minute + 10*time.Second},
 		{time.Second, 0, 5 * time.Minute},
@@ -358,7 +358,7 @@ func TestALegacyCallerMayAnswerThatThereIsNoAnswer(t *testing.T) {
 }
 
 // A call that is made again because its program was lost may have been executed the first time, although it ends before it is sent the second.
-func TestACallThatWaitsToBeMadeAgainMayBeExecuted(t *testing.T) {
+func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 	for lost, want := range map[bool]pb.CallFailure_Outcome{false: pb.CallFailure_OUTCOME_NOT_EXECUTED, true: pb.CallFailure_OUTCOME_UNKNOWN} {
 		programs := 0 // the first is for those who can do nothing
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -394,7 +394,7 @@ func accounted(err error) bool {
 }
 
 // Whatever callers do, in whatever order, and whichever programs die: a program is one caller's, every call ends, and says what became of it.
-func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
+func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 	for n := range 8 {
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 			whose, open := "", ""
@@ -455,7 +455,7 @@ func TestProgramsAreOneCallersWhateverHappens(t *testing.T) {
 }
 
 // A program that takes longer to start than its callers wait goes on starting, and is there for who comes next: once, however many leave.
-func TestAProgramThatIsSlowToStartIsThereInTheEnd(t *testing.T) {
+func TestSlowStartSucceeds(t *testing.T) {
 	for _, takes := range []time.Duration{6 * time.Second, 29 * time.Second} {
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 			switch m.Method {
@@ -495,7 +495,7 @@ func TestAProgramThatIsSlowToStartIsThereInTheEnd(t *testing.T) {
 
 // An opening that nobody waits for any more keeps its room from others for no longer than a session at work does: then it ends, and whoever
 // waits has the room. That is so each time, and leaves nothing, also when the client ends meanwhile.
-func TestAnOpeningThatNobodyWaitsForGivesUpItsRoom(t *testing.T) {
+func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 	var most, programs, ever atomic.Int64
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		for n := programs.Add(1); n > most.Load(); {

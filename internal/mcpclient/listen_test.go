@@ -138,7 +138,7 @@ func (r *reader) to() string {
 }
 
 // Who is told that it listens to a resource is told when that changes, whatever others do at the time who listen to it, too.
-func TestWhoListensIsTold(t *testing.T) {
+func TestSubscribersReceiveChanges(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, c *mcpclient.Client, p *publisher) *reader{
 		"the first is refused": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
 			t.Helper()
@@ -239,7 +239,7 @@ func TestWhoListensIsTold(t *testing.T) {
 }
 
 // A server that comes back and tells less, or other things, than it did may have changed in all of that.
-func TestWhatAServerDoesNotTellAnyMore(t *testing.T) {
+func TestServerThatStopsReportingChanges(t *testing.T) {
 	const all, none = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`, `{"tools":{}}`
 	for name, tt := range map[string]struct{ before, after, want string }{
 		"nothing":  {all, none, "tools a:1 resources"},

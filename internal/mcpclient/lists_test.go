@@ -17,7 +17,7 @@ import (
 )
 
 // A program that has other tools for clients that can do more is seen by each as it is for it, also while lists are kept.
-func TestListsAreThoseOfWhatACallerCanDo(t *testing.T) {
+func TestListsDependOnClientCapabilities(t *testing.T) {
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		name := "plain"
 		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {

@@ -19,7 +19,7 @@ import (
 
 // What a program logs is shown to the only call that runs, but not while the program may still work at one that was given up: until it
 // answers that, or no call takes as long.
-func TestLogsOfCallsThatWereGivenUp(t *testing.T) {
+func TestLogOfCanceledCalls(t *testing.T) {
 	for name, many := range map[string]int{"one": 1, "more than are told apart": 1100} {
 		t.Run(name, func(t *testing.T) {
 			var begun chan struct{}
@@ -100,7 +100,7 @@ func TestLogsOfCallsThatWereGivenUp(t *testing.T) {
 
 // Whoever has given up a call is shown what the program logs, though that may be of the call: it is theirs. Others are not, and neither are
 // callers of whom nothing is known, who may be others.
-func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
+func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 	for _, tt := range []struct {
 		gives, looks, sessions string
 		before, many, shown    int // before is as long before as a call may take
@@ -173,7 +173,7 @@ func TestLogsOfCallsThatTheirOwnersGaveUp(t *testing.T) {
 
 // Who is behind a gateway that has given up a call may still work at it, and so may a server whose call ended because its caller takes no more:
 // what is logged on the stream of what is no answer is not shown to another caller then. A call that the server itself has ended is over.
-func TestLogsOfCallsThatEndedOtherwise(t *testing.T) {
+func TestLogOfFailedCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int // of the first call; 0: its caller takes no log message
 		shown  int
@@ -241,7 +241,7 @@ func TestLogsOfCallsThatEndedOtherwise(t *testing.T) {
 }
 
 // A server that sends log messages without declaring it is declared to, and is not sent a level: the bridge filters.
-func TestLogsThatAreNotDeclared(t *testing.T) {
+func TestUndeclaredLogMessages(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
 		case "initialize":

@@ -43,7 +43,7 @@ func checkKept(t *testing.T, before uint64) {
 const many = 64
 
 // What is said of a call while it waits for its caller is kept without the text that it came in, and not without end.
-func TestWhatIsSaidOfAParkedCall(t *testing.T) {
+func TestEventsOfAPendingCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for what, tt := range map[string]struct {
 		message    string
@@ -96,7 +96,7 @@ func TestWhatIsSaidOfAParkedCall(t *testing.T) {
 }
 
 // What is asked when a session begins waits for a call, and then for its caller.
-func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
+func TestInputRequestsDoNotRetainTheirMessage(t *testing.T) {
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute}, func(me int64) func(*jsonrpc.Message, func(...string)) {
 		return func(m *jsonrpc.Message, say func(...string)) {
 			switch {
@@ -119,7 +119,7 @@ func TestQuestionsAreKeptWithoutTheirText(t *testing.T) {
 }
 
 // Lists are kept by who asks for them, and by what they say.
-func TestListsAreKeptWithoutTheirText(t *testing.T) {
+func TestListsDoNotRetainTheirMessage(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
 		return func(m *jsonrpc.Message, say func(...string)) {
@@ -181,7 +181,7 @@ func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, 
 }
 
 // Changes wait for who is told of them.
-func TestChangesAreKeptWithoutTheirText(t *testing.T) {
+func TestChangesDoNotRetainTheirMessage(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	c, told := changing(t, func(say func(...string)) {
 		for i := range many {
@@ -199,7 +199,7 @@ func TestChangesAreKeptWithoutTheirText(t *testing.T) {
 }
 
 // When changes are too many for who is told of them, or too long, all that it listens to is told to have changed.
-func TestChangesThatAreTooMuch(t *testing.T) {
+func TestTooManyChanges(t *testing.T) {
 	for what, tt := range map[string]struct {
 		changes int
 		uri     string

@@ -73,7 +73,7 @@ func TestProbeOfEndpoints(t *testing.T) {
 const discoveredHTTP = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}`
 
 // A server that knows no server/discover, and fails to begin a session, is not taken for one of the modern era.
-func TestASessionThatFailsToBeginSaysNothingOfTheEra(t *testing.T) {
+func TestFailedSessionDoesNotDetermineTheEra(t *testing.T) {
 	for _, fails := range []string{`"method":"initialize"`, `"method":"notifications/initialized"`} {
 		f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 			if r.Header.Get("Mcp-Method") != "" {
@@ -104,7 +104,7 @@ func TestASessionThatFailsToBeginSaysNothingOfTheEra(t *testing.T) {
 }
 
 // A server that first refuses the revision that it supports, and one that cannot be reached, are asked again.
-func TestProbeGoesOn(t *testing.T) {
+func TestProbeResumesAfterAFailure(t *testing.T) {
 	n := 0
 	f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) })
 	f.discover = func(w http.ResponseWriter, m *jsonrpc.Message) {
@@ -278,7 +278,7 @@ func TestModernErrors(t *testing.T) {
 
 // An error that answers the call is the server's answer by 401 and 403, too: nobody knows what it did before. If the response asks for
 // credentials or answers nothing, it did nothing.
-func TestWhoIsDenied(t *testing.T) {
+func TestOutcomeOfDeniedCalls(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		for status, reason := range map[int]string{401: "UPSTREAM_UNAUTHENTICATED", 403: "UPSTREAM_FORBIDDEN"} {
 			var challenge, id string
@@ -313,7 +313,7 @@ func TestWhoIsDenied(t *testing.T) {
 }
 
 // A server that wants credentials before it says what it is says that, whatever its answer looks like.
-func TestAServerThatWantsCredentials(t *testing.T) {
+func TestServerThatRequiresCredentials(t *testing.T) {
 	f, asked := newFake(t, true, nil), make(chan struct{}, 100)
 	f.discover = func(w http.ResponseWriter, m *jsonrpc.Message) {
 		asked <- struct{}{}
@@ -350,7 +350,7 @@ func TestAServerThatWantsCredentials(t *testing.T) {
 
 // A server that was replaced by one of the other era is found again, by the first call that it does not take. That is made again if it
 // may be.
-func TestEraIsFoundAgain(t *testing.T) {
+func TestEraIsProbedAgain(t *testing.T) {
 	f := newFake(t, true, nil)
 	f.answer = func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 		if modern := r.Header.Get("Mcp-Method") != ""; modern != f.modern {
@@ -372,7 +372,7 @@ func TestEraIsFoundAgain(t *testing.T) {
 }
 
 // When a subscription is cut it begins again, and what may have been missed is told.
-func TestListenGoesOn(t *testing.T) {
+func TestListenResumesAfterReconnecting(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		t.Run(strconv.FormatBool(modern), func(t *testing.T) {
 			cut := make(chan struct{})
@@ -428,7 +428,7 @@ func TestListenGoesOn(t *testing.T) {
 }
 
 // A caller that has no answer to what a server of 2026-07-28 asks cannot tell it so. The call ends with the reason, in words.
-func TestInputThatHasNoAnswer(t *testing.T) {
+func TestInputWithoutAnswer(t *testing.T) {
 	var calls atomic.Int64
 	f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 		calls.Add(1)

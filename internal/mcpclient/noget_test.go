@@ -13,7 +13,7 @@ import (
 )
 
 // Many servers of the legacy era have nothing to GET, and say so by 404. That is no reason to begin the session again and again.
-func TestServersWithNothingToGet(t *testing.T) {
+func TestServersWithoutAStandaloneStream(t *testing.T) {
 	for _, status := range []int{400, 404, 405, 406, 410, 501} {
 		f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) })
 		f.get = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
@@ -31,7 +31,7 @@ func TestServersWithNothingToGet(t *testing.T) {
 
 // A server that ends the stream of a call each time with an id and no answer, and wants us back at once, is not asked as fast as it
 // can be.
-func TestStreamsThatAreCutForEverAreResumedEverMoreSlowly(t *testing.T) {
+func TestStreamResumptionBacksOff(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 		stream(w, "id: 1\nretry: 0\ndata:\n\n")
@@ -55,7 +55,7 @@ func TestStreamsThatAreCutForEverAreResumedEverMoreSlowly(t *testing.T) {
 }
 
 // A server that ends the stream of what is no answer at once, and wants us back at once, is not asked without a pause.
-func TestComingBackIsPaced(t *testing.T) {
+func TestReconnectsAreRateLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const most = 15
 	var times atomic.Int64

@@ -4,7 +4,7 @@ import "testing"
 
 // A request that waits when the server is lost is not sent any more, for its caller makes it again, and none whose caller was told that it
 // was not; what has no answer still is.
-func TestWhatWaitsWhenTheServerIsLostIsNotSent(t *testing.T) {
+func TestQueuedCallsAreNotSentAfterDisconnect(t *testing.T) {
 	gone, here := &peer{shutdown: shutdown{gone: make(chan struct{})}}, &peer{shutdown: shutdown{gone: make(chan struct{})}}
 	close(gone.gone)
 	left := &exchange{p: here}

@@ -101,7 +101,7 @@ func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
 }
 
 // What one caller answers reaches that caller's call, whatever order the answers come in.
-func TestAnswersReachTheirCall(t *testing.T) {
+func TestResponsesReachTheirCall(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		const callers = 4
@@ -126,7 +126,7 @@ func TestAnswersReachTheirCall(t *testing.T) {
 }
 
 // A state is good for one use by the same caller for the same call.
-func TestStateIsGoodForOneCall(t *testing.T) {
+func TestStateIsValidForOneCall(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		ask := asking("ask", `{"x":1}`, "a")
@@ -159,7 +159,7 @@ func TestStateIsGoodForOneCall(t *testing.T) {
 }
 
 // Of two who bring the same state at the same time one goes on.
-func TestStateIsUsedOnce(t *testing.T) {
+func TestStateCanBeUsedOnce(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		ask := asking("ask", `{}`, "a")
@@ -257,7 +257,7 @@ func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
 }
 
 // What a server asks when a session begins, the caller of the first call is asked before the call is made.
-func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
+func TestEarlyRootsRequestIsAnsweredByTheCaller(t *testing.T) {
 	c := rooted(t)
 	call := asking("t", `{}`, "ada")
 	n := needs(t, c, call)
@@ -274,7 +274,7 @@ func TestRootsThatAServerAsksForAtOnceAreTheCallers(t *testing.T) {
 }
 
 // What a server takes back before anybody was asked, nobody is asked: by the same id, however that is written.
-func TestRootsThatAreTakenBackAtOnceAreNotAskedFor(t *testing.T) {
+func TestCanceledRootsRequestIsNotForwarded(t *testing.T) {
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
 		return func(m *jsonrpc.Message, say func(...string)) {
 			switch {
@@ -292,7 +292,7 @@ func TestRootsThatAreTakenBackAtOnceAreNotAskedFor(t *testing.T) {
 }
 
 // A server that is slow to read its roots, and takes some time to look at them, has done so when the call comes.
-func TestRootsAreTakenInBeforeTheCall(t *testing.T) {
+func TestRootsAreReadBeforeTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
 			var takenIn atomic.Bool
@@ -318,7 +318,7 @@ func TestRootsAreTakenInBeforeTheCall(t *testing.T) {
 
 // What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told that there are no
 // roots would not ask again.
-func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
+func TestUnreadRootsAreRequestedInTheNextCall(t *testing.T) {
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
 		told := "nothing"
 		return func(m *jsonrpc.Message, say func(...string)) {
@@ -344,7 +344,7 @@ func TestRootsThatACallDidNotWaitForAreAskedInTheNext(t *testing.T) {
 }
 
 // A server is told what its caller can do, and nothing else, also if that is nothing that a server can ask.
-func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
+func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 	clients := map[bridge.Revision]*mcpclient.Client{}
 	for _, rev := range []bridge.Revision{bridge.Rev20250618, bridge.Rev20251125} {
 		clients[rev] = programs(t, mcpclient.Options{Revision: rev}, func(int64) func(*jsonrpc.Message, func(...string)) {
@@ -386,7 +386,7 @@ func TestServersAreToldWhatTheirCallersCanDo(t *testing.T) {
 }
 
 // Nobody gets a session in which a server was told something by another caller, also where nobody says who callers are.
-func TestWhatAServerWasToldIsForThatCaller(t *testing.T) {
+func TestCapabilitiesAreNotSharedBetweenCallers(t *testing.T) {
 	c := rooted(t)
 	visit := func(session, root string) string {
 		t.Helper()
@@ -415,7 +415,7 @@ func TestWhatAServerWasToldIsForThatCaller(t *testing.T) {
 }
 
 // What is not answered is asked for again; what was answered is not lost.
-func TestHalfTheAnswers(t *testing.T) {
+func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		many := asking("many", `{}`, "a")
@@ -452,7 +452,7 @@ func TestHalfTheAnswers(t *testing.T) {
 }
 
 // A caller that has an error instead of an answer is understood.
-func TestNoAnswerIsAnAnswer(t *testing.T) {
+func TestReportedNoAnswerCompletesTheInput(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		why := asking("why", `{}`, "a")
@@ -468,7 +468,7 @@ func TestNoAnswerIsAnAnswer(t *testing.T) {
 }
 
 // A call whose server does not get the answer to what it has asked ends, and says so: the server may wait for the answer for ever.
-func TestCallsEndWhoseAnswersAreLost(t *testing.T) {
+func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
 		for _, tt := range []struct {
 			name   string
@@ -555,7 +555,7 @@ func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // A server that has got an answer may take its time to say so, as it does whose only thread is at work. One that cannot be reached has not.
-func TestAnswersMayBeTakenSlowly(t *testing.T) {
+func TestResponsesMayBeReadSlowly(t *testing.T) {
 	for _, got := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			answered := make(chan struct{})
@@ -614,7 +614,7 @@ func TestAnswersMayBeTakenSlowly(t *testing.T) {
 }
 
 // A call that is not begun because an answer that was asked for before it is lost was not executed.
-func TestCallsAreNotBegunWhoseAnswersAreLost(t *testing.T) {
+func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) { t.Error("the call was made") })
 	var asked atomic.Bool
 	f.ping = func(w http.ResponseWriter, m *jsonrpc.Message) {
@@ -639,7 +639,7 @@ func TestCallsAreNotBegunWhoseAnswersAreLost(t *testing.T) {
 }
 
 // A call ends whose program does not read, if there is no room for the answer.
-func TestCallsEndWhoseAnswersHaveNoRoom(t *testing.T) {
+func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 			switch m.Method {
@@ -668,7 +668,7 @@ func TestCallsEndWhoseAnswersHaveNoRoom(t *testing.T) {
 }
 
 // A caller who does not come back keeps nothing but its time.
-func TestParkedCallsEnd(t *testing.T) {
+func TestPendingCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
 		var gone sync.WaitGroup
@@ -723,7 +723,7 @@ func TestParkedCallsEnd(t *testing.T) {
 }
 
 // Some servers ask on the stream of what is no answer, and what they ask before there is one is lost.
-func TestServersAreHeardBeforeTheyAreCalled(t *testing.T) {
+func TestStandaloneStreamOpensBeforeTheCall(t *testing.T) {
 	called := make(chan struct{})
 	f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 		close(called)
@@ -752,7 +752,7 @@ func TestServersAreHeardBeforeTheyAreCalled(t *testing.T) {
 }
 
 // Who cannot be asked may be told something, on the same stream.
-func TestServersAreHeardBeforeAnybodyCalls(t *testing.T) {
+func TestStandaloneStreamOpensWithoutACall(t *testing.T) {
 	var heard atomic.Bool
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 		if !heard.Load() {

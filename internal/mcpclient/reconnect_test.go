@@ -106,7 +106,7 @@ func until(r *http.Request) io.ReadCloser {
 
 // A server that wants us back after some time, and is not there then or does not take us yet, is asked again after that time: what it said
 // last holds (2025-11-25: basic/transports, sending messages).
-func TestStreamsAreResumedWhenTheServerWants(t *testing.T) {
+func TestStreamsResumeAfterTheServersRetryTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		retry  string
 		gap    time.Duration
@@ -153,7 +153,7 @@ func TestStreamsAreResumedWhenTheServerWants(t *testing.T) {
 
 // A server that had a stream of what is no answer, and then refuses it for an hour, is asked for it all the while, but not often; who
 // listens is told that everything may have changed.
-func TestAStreamThatWasThereMayComeBack(t *testing.T) {
+func TestLostStreamMayReturn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		session string
 		status  int
@@ -218,7 +218,7 @@ func TestAStreamThatWasThereMayComeBack(t *testing.T) {
 
 // A server that does not take us yet does not say that an event is forgotten: it is asked again for what came after it, and nothing is missed.
 // The TypeScript and Go SDKs answer 409 to Last-Event-ID for as long as they take the old stream for open.
-func TestAStreamThatIsNotThereYetGoesOnAfterItsLastEvent(t *testing.T) {
+func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 	for _, status := range []int{401, 403, 409, 429, 503} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			var last []string

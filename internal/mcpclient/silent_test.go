@@ -80,7 +80,7 @@ func (s *silenced) Write(b []byte) (int, error) {
 }
 
 // A connection of HTTP/2 on which nothing comes any more is given up: the call that is on it may have been executed, and the next has another one.
-func TestADeadConnectionIsGivenUp(t *testing.T) {
+func TestDeadConnectionIsClosed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	f := &fake{answer: func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {

@@ -119,7 +119,7 @@ func TestProbeOfPrograms(t *testing.T) {
 }
 
 // A server of 2024-11-05 cannot declare completions. Those who can only ask what is offered find them all the same, where there may be some.
-func TestCompletionsThatCannotBeDeclared(t *testing.T) {
+func TestUndeclarableCompletions(t *testing.T) {
 	for capabilities, offered := range map[string]bool{`{"prompts":{}}`: true, `{"resources":{}}`: true, `{"tools":{}}`: false} {
 		t.Run(capabilities, func(t *testing.T) {
 			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -154,7 +154,7 @@ func TestCompletionsThatCannotBeDeclared(t *testing.T) {
 }
 
 // What is not MCP on a program's standard output does no harm; what was to be an answer and is not ends its call.
-func TestGarbageOfPrograms(t *testing.T) {
+func TestInvalidLinesOfPrograms(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
 		case "initialize":
@@ -190,7 +190,7 @@ func TestGarbageOfPrograms(t *testing.T) {
 
 // A program that prints 1,000 lines a minute that are not MCP is used all the same. One that prints one more is started again: what
 // runs there ends and says that it may have been executed, and one warning says what to do.
-func TestTooMuchGarbageOfPrograms(t *testing.T) {
+func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lines  int
 		slowly bool // the last one comes when the first is a minute old
@@ -248,7 +248,7 @@ func TestTooMuchGarbageOfPrograms(t *testing.T) {
 }
 
 // A program that was of use is started again at once, however often it dies; one that never was, ever later.
-func TestAProgramOfUseIsWantedBack(t *testing.T) {
+func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 	for name, of := range map[string]bool{"of use": true, "of no use": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestAProgramOfUseIsWantedBack(t *testing.T) {
 }
 
 // A line may be as long as a message, and not a byte longer.
-func TestLinesAtTheirLimit(t *testing.T) {
+func TestLineLengthLimit(t *testing.T) {
 	const most = 1 << 20
 	for _, length := range []int{most - 1, most, most + 1} {
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -334,7 +334,7 @@ func TestLongLine(t *testing.T) {
 }
 
 // What a server asks that nobody can be asked is answered by an error, and a flood of it not at all.
-func TestAskingNobody(t *testing.T) {
+func TestInputRequestThatNobodyCanAnswer(t *testing.T) {
 	answered := make(chan string, 100)
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch {
@@ -372,7 +372,7 @@ func TestAskingNobody(t *testing.T) {
 }
 
 // A server that asks too much at once is told so, and its caller is asked what fits.
-func TestAskingTooMuch(t *testing.T) {
+func TestTooManyInputRequests(t *testing.T) {
 	form := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("m", 20<<10) + `","requestedSchema":{"type":"object","properties":{}}}`
 	for what, tt := range map[string]struct {
 		when, ask string
@@ -413,7 +413,7 @@ func TestAskingTooMuch(t *testing.T) {
 }
 
 // A program that ends is started again. What it was doing is unknown, and what waited for its caller is lost.
-func TestProgramIsStartedAgain(t *testing.T) {
+func TestProgramIsRestarted(t *testing.T) {
 	c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: bridge.Rev20251125})
 	ask := asking("ask", `{}`, "a")
 	n := needs(t, c, ask)
@@ -440,7 +440,7 @@ func TestProgramIsStartedAgain(t *testing.T) {
 }
 
 // A program that cannot run twice at a time serves those who cannot be asked, and says so to the others at once.
-func TestProgramThatRunsOnce(t *testing.T) {
+func TestProgramThatExitsAfterOneCall(t *testing.T) {
 	var programs atomic.Int64
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
@@ -492,7 +492,7 @@ func signalChildren(t *testing.T, s syscall.Signal) {
 }
 
 // What is wrong with a command is said at once, with what was run and what to do.
-func TestProgramsThatDoNotStart(t *testing.T) {
+func TestProgramsThatFailToStart(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tt := range map[string]struct {
 		command []string
@@ -531,7 +531,7 @@ func TestProgramsThatDoNotStart(t *testing.T) {
 
 // A server of the modern era is asked again what it is when what it said is no longer true, and if it does not say, that is
 // still what it is.
-func TestWhatItIsIsAskedAgain(t *testing.T) {
+func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -570,7 +570,7 @@ func TestWhatItIsIsAskedAgain(t *testing.T) {
 }
 
 // What a server is, is kept for as long as it says, and told with what is left of that.
-func TestWhatItIsIsKeptForItsTTL(t *testing.T) {
+func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 	type look struct {
 		after time.Duration
 		says  string
@@ -625,7 +625,7 @@ func TestWhatItIsIsKeptForItsTTL(t *testing.T) {
 }
 
 // A caller that goes while the server is asked again does not make what it was last for longer.
-func TestWhoeverComesNextAsksWhatItIs(t *testing.T) {
+func TestNextCallerRepeatsAFailedDiscover(t *testing.T) {
 	asked := 0
 	serve := (&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		if m.Method == "server/discover" {
@@ -664,7 +664,7 @@ func TestWhoeverComesNextAsksWhatItIs(t *testing.T) {
 }
 
 // A server that does nothing that it is asked does not keep the client from ending.
-func TestEndOfDeafServers(t *testing.T) {
+func TestCloseWithUnresponsiveServers(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Run("program", func(t *testing.T) {
 		c := run(t, mcpclient.Options{
@@ -706,7 +706,7 @@ func TestEndOfDeafServers(t *testing.T) {
 }
 
 // What a server says of an error is told, and in the log, as far as anybody reads it.
-func TestLongErrorsAreToldInPart(t *testing.T) {
+func TestLongErrorsAreTruncated(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		fails := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-7,"data":[1],"message":"no` + strings.Repeat("\\r\\n", 1<<18) + `"}}`
 		switch m.Method {

@@ -182,7 +182,7 @@ func everyBlock() []*pb.ContentBlock {
 }
 
 // Every message with everything in it that the contract has, as every revision that has the message says it.
-func TestNothingNewerLeaks(t *testing.T) {
+func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 	toolResult := full(&pb.CallToolResult{}).(*pb.CallToolResult)
 	toolResult.Content = everyBlock()
 	prompt := full(&pb.GetPromptResult{}).(*pb.GetPromptResult)

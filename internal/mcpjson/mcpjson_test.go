@@ -14,7 +14,7 @@ import (
 
 const latest = bridge.Rev20260728
 
-func TestWhatIsRefusedWhenReading(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		m    proto.Message
@@ -79,7 +79,7 @@ func roots(key string) *pb.InputRequest {
 
 var rawMode = &pb.ElicitRequest{Mode: &pb.ElicitRequest_Raw{Raw: `{"mode":"voice"}`}}
 
-func TestWhatIsRefusedWhenWriting(t *testing.T) {
+func TestEncodeErrors(t *testing.T) {
 	tool := func(b *pb.ContentBlock) proto.Message { return &pb.CallToolResult{Content: []*pb.ContentBlock{b}} }
 	for _, tt := range []struct {
 		name string
@@ -146,7 +146,7 @@ func formOf(schema string) *pb.ElicitRequest {
 	return &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: schema}}}
 }
 
-func TestWhatIsWritten(t *testing.T) {
+func TestEncode(t *testing.T) {
 	link := &pb.ContentBlock{Block: &pb.ContentBlock_ResourceLink{ResourceLink: &pb.Resource{Uri: "file:///a", Name: "a"}}}
 	titled := &pb.Tool{Name: "t", Title: proto.String("T"), Annotations: &pb.ToolAnnotations{ReadOnlyHint: proto.Bool(true)}}
 	outputs := func(schema string) proto.Message { return &pb.Tool{Name: "t", OutputSchema: schema} }
@@ -231,7 +231,7 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 }
 
-func TestElicitationIDIsMadeUp(t *testing.T) {
+func TestMissingElicitationIDIsGenerated(t *testing.T) {
 	u := &pb.ElicitUrl{}
 	a, err := Append(nil, u, bridge.Rev20251125)
 	if err != nil {
@@ -244,7 +244,7 @@ func TestElicitationIDIsMadeUp(t *testing.T) {
 	}
 }
 
-func TestMetaIsSet(t *testing.T) {
+func TestSetMeta(t *testing.T) {
 	k := Member{"k", []byte(`"new"`)}
 	for _, tt := range []struct {
 		name string
@@ -272,7 +272,7 @@ func TestMetaIsSet(t *testing.T) {
 	}
 }
 
-func TestWhatIsRead(t *testing.T) {
+func TestDecode(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   string
@@ -324,7 +324,7 @@ func TestWhatIsRead(t *testing.T) {
 }
 
 // What Unmarshal does not set stays: the front has filled in the context.
-func TestReadingKeepsTheContext(t *testing.T) {
+func TestDecodeKeepsTheContext(t *testing.T) {
 	m := &pb.CallToolRequest{Context: &pb.CallContext{ProtocolVersion: "x"}}
 	if err := Unmarshal([]byte(`{"name":"t","_meta":{}}`), m, latest); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ var modernHeader = http.Header{mcphttp.HeaderVersion: {"2026-07-28"}, mcphttp.He
 
 // A stream may say nothing for longer than a client may take to read, and it goes on, and ends as it should: over HTTP/2, too, where many share
 // a connection.
-func TestStreamsThatSayNothingForLong(t *testing.T) {
+func TestIdleStreams(t *testing.T) {
 	const silence = 55 * time.Second
 	h := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if call.Method != bridge.CallTool {
@@ -102,7 +102,7 @@ func TestStreamsThatSayNothingForLong(t *testing.T) {
 }
 
 // A client of HTTP/2 that does not read has as long as any other.
-func TestWhoDoesNotReadOverHTTP2IsCut(t *testing.T) {
+func TestHTTP2ClientThatDoesNotReadIsDisconnected(t *testing.T) {
 	const size = 16 << 20 // more than the client's side takes by itself
 	h := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if call.Method != bridge.CallTool {

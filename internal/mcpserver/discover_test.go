@@ -26,7 +26,7 @@ func (m *moody) Handle(context.Context, *bridge.Call, bridge.Emit) (*bridge.Resu
 	return &bridge.Result{Complete: &pb.DiscoverResponse{Instructions: new("be kind")}}, nil
 }
 
-func TestWhoIsOverloadedIsWhatItWas(t *testing.T) {
+func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 	overloaded := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded, "too many calls")
 	gone := bridge.Errorf(codes.Unavailable, "the backend has ended")
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 )
 
 // A client is asked to add the context of servers only if it says that it can, in revisions that let it say so.
-func TestContextIsAskedOfClientsThatDeclareIt(t *testing.T) {
+func TestIncludeContextNeedsTheClientsCapability(t *testing.T) {
 	declares := &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{Context: &pb.Capability{}}}
 	not := &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}}
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ func heap() int64 {
 }
 
 // A session keeps what initialize says of its client, and not the message around it.
-func TestASessionKeepsLittleOfItsMessage(t *testing.T) {
+func TestSessionDoesNotRetainItsMessage(t *testing.T) {
 	const n, long = 16, 1 << 20
 	s := New(bridgetest.New(), Options{})
 	defer s.Close()
@@ -51,7 +51,7 @@ func TestASessionKeepsLittleOfItsMessage(t *testing.T) {
 
 // A stream of changes keeps nothing of the request for it, and takes no memory from the bodies of others, whether or not the request said
 // how long it is.
-func TestAStreamKeepsLittleOfItsMessage(t *testing.T) {
+func TestStreamDoesNotRetainItsMessage(t *testing.T) {
 	const n, long = 32, 100 << 10
 	for major := 1; major <= 2; major++ {
 		for _, chunked := range []bool{false, true} {

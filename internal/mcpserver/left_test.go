@@ -136,7 +136,7 @@ func (s *Server) count() int {
 }
 
 // A stream of HTTP+SSE that is lost cancels nothing. Its session stays for a minute, if calls run for so long.
-func TestCallsOutliveTheirStream(t *testing.T) {
+func TestCallsContinueWithoutTheirStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
 		s := New(h, Options{Sessions: NewSessions(limits.Limits{Sessions: 1})})
@@ -223,7 +223,7 @@ func TestACallWithoutStreamCanBeCancelled(t *testing.T) {
 }
 
 // The end of the bridge waits for no client that went.
-func TestTheEndDoesNotWaitForWhoWent(t *testing.T) {
+func TestShutdownDoesNotWaitForDisconnectedClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
 		s := New(h, Options{})
@@ -248,7 +248,7 @@ func TestTheEndDoesNotWaitForWhoWent(t *testing.T) {
 }
 
 // A call that the end of the bridge ends while it waits for its backend was not executed, and its client is told so.
-func TestCallsThatTheEndCutsBeforeTheyAreSent(t *testing.T) {
+func TestUnsentCallsAtShutdown(t *testing.T) {
 	for begun, outcome := range map[bool]string{false: "not_executed", true: "unknown"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
@@ -300,7 +300,7 @@ func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.R
 }
 
 // Who closes a connection waits for its calls, beside which none begins any more.
-func TestNoCallBeginsWhenTheConnectionIsClosed(t *testing.T) {
+func TestNoCallStartsOnAClosedConnection(t *testing.T) {
 	s := New(bridge.HandlerFunc(nil), Options{})
 	defer s.Close()
 	c := s.newConn(func([]byte) error { return nil }, true)

@@ -29,7 +29,7 @@ func call(id, tool, args, meta string) string {
 
 // What says in the modern era that a client lacks something is a code that the legacy era does not know: its models are told in
 // words. Clients of the modern era get it as it is.
-func TestMissingCapabilityIsSaidInTheWordsOfTheEra(t *testing.T) {
+func TestMissingCapabilityErrorFollowsTheEra(t *testing.T) {
 	for data, needs := range map[string]string{
 		`{"requiredCapabilities":{"elicitation":{"form":{}}}}`:           "an answer from the user (elicitation)",
 		`{"requiredCapabilities":{"elicitation":{"url":{}},"roots":{}}}`: "a web page to be opened for the user (elicitation, url mode) and the client's folders (roots)",
@@ -84,7 +84,7 @@ func TestLegacyRoundsAreBounded(t *testing.T) {
 var sameIDs = [][2]string{{`"a"`, `"\u0061"`}, {`"\u00e9\/"`, `"é/"`}, {`"\u000A"`, `"\n"`}, {"0", "-0"}}
 
 // An id is its value, however it is written: nobody is answered twice by it, and whoever cancels it means it.
-func TestIDsAreTheirValues(t *testing.T) {
+func TestIDsAreComparedByValue(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-03-26", clientCaps)
 	for _, ids := range sameIDs {
@@ -188,7 +188,7 @@ func TestStreamsOfASessionAreBounded(t *testing.T) {
 }
 
 // A stream that is cut anywhere can be gone on with, and nothing is lost, repeated or foreign.
-func TestResumeAtEveryCut(t *testing.T) {
+func TestResumeAfterEveryEvent(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for _, rev := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		c := f.initialize(rev, clientCaps)
@@ -216,7 +216,7 @@ var cmpEmpty = cmp.Transformer("", func(s []string) []string {
 	return s
 })
 
-func TestResumeOfWhatIsNotThere(t *testing.T) {
+func TestResumeOfAnUnknownStream(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)
 	s := read(t, c.send(call("1", "count", "{}", `"progressToken":"t"`)))

@@ -54,7 +54,7 @@ func streamsOfASession(t *testing.T, most int, o mcpserver.Options) {
 }
 
 // Who subscribes to more than it may at a time is not told to try again later: that is no better.
-func TestSubscriptionsBeyondTheirLimitAreNotForLater(t *testing.T) {
+func TestSubscriptionsAboveTheLimitAreRejected(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)
 	uri := func(n int) string {
@@ -78,7 +78,7 @@ func TestSubscriptionsBeyondTheirLimitAreNotForLater(t *testing.T) {
 }
 
 // What initialize says of a client is kept, and may have 64 KiB, wherever in it they are, and however it comes.
-func TestWhatInitializeSaysAtItsLimit(t *testing.T) {
+func TestInitializeSizeLimit(t *testing.T) {
 	const most = 64 << 10
 	forms := []string{
 		`"capabilities":{},"clientInfo":{"name":"%s","version":"1"}`,
@@ -118,7 +118,7 @@ func TestWhatInitializeSaysAtItsLimit(t *testing.T) {
 
 // A backend learns of 100 icons of a client, with the sizes they come in, in 64 KiB together with all else. Who has more is served, and
 // has none.
-func TestIconsOfAClientAtTheirLimit(t *testing.T) {
+func TestClientIconLimit(t *testing.T) {
 	icons := make(chan int, 1)
 	f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
 		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -160,7 +160,7 @@ func TestIconsOfAClientAtTheirLimit(t *testing.T) {
 }
 
 // A request to listen may have 128 KiB, wherever in it they are.
-func TestRequestsToListenAtTheirLimit(t *testing.T) {
+func TestListenRequestLimit(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for _, form := range []string{`"pad":"%s","method"`, `"method"`} {
 		for over := -1; over <= 1; over++ {
@@ -196,7 +196,7 @@ func TestRequestsToListenAtTheirLimit(t *testing.T) {
 
 // All clients together subscribe to as many resources as one may, of URIs that are no longer in JSON, and not to one more, or to a longer
 // one. What somebody has subscribed to already costs nothing.
-func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
+func TestSubscriptionLimitOfAllClients(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	uris := func(what string, n int) (all []string) {
 		for i := range n {
@@ -266,7 +266,7 @@ func TestSubscriptionsOfAllClientsAtTheirLimit(t *testing.T) {
 
 // The limits of JSON are those of one server: what is nested too deep for it is refused, from its clients and from its
 // backend, and not by another server in the same process.
-func TestLimitsOfJSONAreOfTheirServer(t *testing.T) {
+func TestJSONLimitsArePerServer(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1) }
 	for depth, l := range map[int]limits.Limits{20: {JSONDepth: 20}, 256: {}} {
 		result := 0

@@ -44,7 +44,7 @@ const initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
 	`"clientInfo":{"name":"c","version":"1"}}}`
 
 // While memory is short, what would stay is refused first, then calls, and never what ends something or goes on.
-func TestWhatIsRefusedWhileMemoryIsShort(t *testing.T) {
+func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	long := strings.Repeat(" ", 200<<10)
 	listBody, listHeader := modern(1, "tools/list", "", noCaps)

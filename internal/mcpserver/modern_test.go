@@ -69,7 +69,7 @@ func TestModernReplicasWithTheSameKeyShareState(t *testing.T) {
 }
 
 // What a header cannot have is refused although the body has it as well: another server on the way may have read something else.
-func TestModernNamesThatNoHeaderCanSay(t *testing.T) {
+func TestModernNamesThatDoNotFitAHeader(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for said, code := range map[string]string{"test://\u00e9": "-32020", "=?base64?dGVzdDovL8Op?=": "-32602"} {
 		body, h := modern(5, "resources/read", `"uri":"test://\u00e9"`, noCaps, "Mcp-Name", said)
@@ -81,7 +81,7 @@ func TestModernNamesThatNoHeaderCanSay(t *testing.T) {
 }
 
 // What a backend answers is about the call: no code by which the transport speaks of the request, and no HTTP status but 200.
-func TestBackendsDoNotSpeakAsTheTransport(t *testing.T) {
+func TestBackendsCannotSendTransportErrors(t *testing.T) {
 	exactly := func(code int64) proto.Message {
 		return &pb.JsonRpcError{Code: code, Message: proto.String("mine"), Data: `{"supported":["2024-11-05"]}`}
 	}
@@ -136,7 +136,7 @@ func TestBackendsDoNotSpeakAsTheTransport(t *testing.T) {
 
 // A code that a backend wants is told in the revisions that do not reserve it for something else, or for nothing yet (2026-07-28:
 // basic/index, error codes).
-func TestExactCodesAreThoseOfTheRevision(t *testing.T) {
+func TestErrorCodesFollowTheRevision(t *testing.T) {
 	for _, c := range []struct{ code, legacy, modern int64 }{
 		{-7, -7, -7},
 		{-32000, -32000, -32000},
@@ -196,7 +196,7 @@ func TestModernListenersShareOneListenOfTheBackend(t *testing.T) {
 
 // What headers must say is in the list of tools. When the backend does not tell it, no call is made of which it is not known that its headers
 // say what its arguments say, and the others are.
-func TestModernHeadersWhenTheToolsAreNotListed(t *testing.T) {
+func TestModernHeadersWithoutAToolList(t *testing.T) {
 	for _, c := range []struct {
 		why   error
 		known bool // the tools were listed before
@@ -246,7 +246,7 @@ func TestModernHeadersWhenTheToolsAreNotListed(t *testing.T) {
 
 // What headers must say is in the list that the caller itself sees: one that may see more, or can do more, is another, whoever called
 // a moment ago.
-func TestModernHeadersAreThoseOfTheCallersOwnTools(t *testing.T) {
+func TestModernHeadersUseTheCallersOwnTools(t *testing.T) {
 	for name, more := range map[string]struct {
 		sees func(*pb.CallContext) bool
 		caps string
@@ -277,7 +277,7 @@ func TestModernHeadersAreThoseOfTheCallersOwnTools(t *testing.T) {
 	}
 }
 
-func TestCallsOfToolsDoNotListThem(t *testing.T) {
+func TestToolCallSendsNoToolsList(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for range 10 {
 		f.callModern("who", "", noCaps, "")
@@ -288,7 +288,7 @@ func TestCallsOfToolsDoNotListThem(t *testing.T) {
 }
 
 // One client's subscriptions must not cost another one its own.
-func TestListenersAreApart(t *testing.T) {
+func TestListenersAreIndependent(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
 	s := read(t, f.post(body, h))
@@ -314,7 +314,7 @@ func TestListenersAreApart(t *testing.T) {
 }
 
 // What changed while the backend was away is not known, so that everybody is told, whoever listens by then.
-func TestNobodyMissesTheReturnOfTheBackend(t *testing.T) {
+func TestEverySubscriberLearnsOfAReconnect(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
 	first := read(t, f.post(body, h))

@@ -15,7 +15,7 @@ import (
 
 // Before a call the backend is asked what it is. If that fails, it is told of the call that it was not executed, and not of the question
 // that this is unknown.
-func TestCallsOfABackendThatDoesNotSayWhatItIs(t *testing.T) {
+func TestCallsWithoutDiscover(t *testing.T) {
 	called := false
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
 		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {

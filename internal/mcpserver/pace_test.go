@@ -18,7 +18,7 @@ import (
 )
 
 // Progress that comes faster than a client can use it is thinned out. The last is never lost.
-func TestProgressIsToldAtAPace(t *testing.T) {
+func TestProgressIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []float64
 		p := newPacer(func(pr *pb.Progress) error { told = append(told, pr.GetProgress()); return nil })
@@ -72,7 +72,7 @@ func (r *recorder) send(msg []byte) error {
 func (r *recorder) finish(_ head, msg []byte) { _ = r.send(msg) } // it takes all
 
 // Of log messages, a client is told as many as it can use, and how many it is not told: all of them are accounted for.
-func TestLogMessagesAreToldAtAPace(t *testing.T) {
+func TestLogMessagesAreRateLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	leftOut := regexp.MustCompile(`"level":"(\w+)","logger":"mcpbridge","data":"(\d+) log messages were left out`)
 	for _, c := range []struct {

@@ -75,7 +75,7 @@ func connect(t *testing.T, s *Server, request string) (client net.Conn, in *bufi
 
 // A client has 10 s to read what is written to it, be it an answer, an event of a call, or a change. What it does not read by then it does
 // not get, and its connection is closed.
-func TestHowLongAClientMayTakeToRead(t *testing.T) {
+func TestWriteTimeoutOfSlowClients(t *testing.T) {
 	const patience = 10 * time.Second
 	request := func(method, name, params, meta string) string {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"%s","params":{%s"_meta":{%s"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, method, params, meta)
@@ -141,7 +141,7 @@ func TestHowLongAClientMayTakeToRead(t *testing.T) {
 }
 
 // What waits behind a message that a client did not read goes with it: it does not wait as long again, each.
-func TestWhatWaitsForAClientThatDoesNotReadGoesAtOnce(t *testing.T) {
+func TestBufferOfAnUnreadStreamIsFreedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
 		defer client.Close()
@@ -156,7 +156,7 @@ func TestWhatWaitsForAClientThatDoesNotReadGoesAtOnce(t *testing.T) {
 }
 
 // A client that reads steadily is not cut, however much there is: it has 10 s for each 256 KiB.
-func TestASteadyClientIsGivenAll(t *testing.T) {
+func TestSlowSteadyClientReceivesEverything(t *testing.T) {
 	const size = 8 * writeAtOnce
 	for name, events := range map[string]int{"many events": 64, "a long event": 1} {
 		synctest.Test(t, func(t *testing.T) {

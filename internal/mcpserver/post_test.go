@@ -15,7 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-func TestWhatAPostMustBe(t *testing.T) {
+func TestInvalidPosts(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	body, h := modern(1, "tools/list", "", noCaps)
 	pad := func(n int) string { return body + strings.Repeat(" ", n-len(body)) }
@@ -55,7 +55,7 @@ func TestWhatAPostMustBe(t *testing.T) {
 }
 
 // What backends are told is text, also if a header says it. What is not passed on may be anything.
-func TestHeadersThatAreNoTextAreNotPassedOn(t *testing.T) {
+func TestInvalidHeadersAreNotForwarded(t *testing.T) {
 	f := newFront(t, mcpserver.Options{PassHeaders: []string{"X-Team"}})
 	for value, status := range map[string]int{"blue": 200, "bl\u00fc": 200, "bl\xfc": 400, "\xff": 400} {
 		for _, more := range []header{{"X-Team", value}, {"X-Team", "red", "X-Team", value}} {
@@ -79,7 +79,7 @@ func TestHeadersThatAreNoTextAreNotPassedOn(t *testing.T) {
 }
 
 // A GET may have a body, which says nothing, of so many bytes.
-func TestBodiesOfGETsAtTheirLimit(t *testing.T) {
+func TestGETBodyLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFront(t, mcpserver.Options{})
 	for n, status := range map[int]int{4095: 404, 4096: 404, 4097: 400} { // there is no such session
@@ -91,7 +91,7 @@ func TestBodiesOfGETsAtTheirLimit(t *testing.T) {
 }
 
 // A body that is promised too long is refused before it comes.
-func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
+func TestUnsentBodiesAreNotAwaited(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -111,7 +111,7 @@ func TestPromisedBodiesAreNotWaitedFor(t *testing.T) {
 }
 
 // A client that does not read its answer keeps neither the answer nor the end of the server waiting.
-func TestAnswersAreNotKeptForThoseWhoDoNotRead(t *testing.T) {
+func TestResponsesAreNotBufferedForIdleReaders(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{WriteTime: 50 * time.Millisecond, Body: 64 << 20}})
 	c := f.initialize("2025-11-25", clientCaps)

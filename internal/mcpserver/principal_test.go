@@ -25,7 +25,7 @@ func byHeader(r *http.Request) *pb.Principal {
 }
 
 // What belongs to one caller is for another one as if it were not there, to the last byte.
-func TestNobodyReachesWhatIsOthers(t *testing.T) {
+func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Principal: byHeader})
 	as := func(who string, h header) header { return append(append(header{}, h...), "X-Test-Who", who) }
 	begin := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
@@ -59,7 +59,7 @@ func TestNobodyReachesWhatIsOthers(t *testing.T) {
 }
 
 // A state can be brought back by the caller that it was given to, and by nobody else.
-func TestNobodyGoesOnWithTheCallsOfOthers(t *testing.T) {
+func TestStreamsResumeOnlyForTheirPrincipal(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Principal: byHeader})
 	ask := func(who, more string) string {
 		body, h := modern(1, "tools/call", `"name":"ask","arguments":{}`+more, allCaps, "Mcp-Name", "ask")
@@ -72,7 +72,7 @@ func TestNobodyGoesOnWithTheCallsOfOthers(t *testing.T) {
 	want(t, ask("ada", more), "result.resultType", `"complete"`)
 }
 
-func TestSessionsOfOneCallerAreBounded(t *testing.T) {
+func TestSessionsPerPrincipalAreLimited(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Principal: byHeader, Sessions: mcpserver.NewSessions(limits.Limits{SessionsPerCaller: 2})})
 	begin := func(who string) *http.Response {
 		return f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
@@ -94,7 +94,7 @@ func TestSessionsOfOneCallerAreBounded(t *testing.T) {
 }
 
 // A caller who may not call a tool is told over HTTP what it lacks, in both eras, and the tool is not called.
-func TestCallersAreToldWhatTheyLack(t *testing.T) {
+func TestMissingScopesAreReported(t *testing.T) {
 	o := mcpserver.Options{Principal: byHeader, Challenge: func(scopes []string) string { return "Bearer scope=" + strings.Join(scopes, "+") }}
 	f := newFrontOf(t, o, func(h bridge.Handler) bridge.Handler {
 		return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {

@@ -42,7 +42,7 @@ func (h *choosy) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 
 // What the backend does not tell of, nobody is told that it is: a modern client by what is acknowledged, a legacy one by an error. Then it
 // is not listened to (2026-07-28: basic/patterns/subscriptions).
-func TestSubscriptionsThatTheBackendDoesNotHonour(t *testing.T) {
+func TestUnsupportedSubscriptions(t *testing.T) {
 	h := &choosy{unknown: "test:gone", asked: make(chan []string, 10)}
 	asked := func(want ...string) {
 		t.Helper()

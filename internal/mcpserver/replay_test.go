@@ -19,7 +19,7 @@ import (
 var usual = limits.Limits{}.OrDefaults()
 
 // What a log has forgotten it does not give out, and a reader that needs it is cut off.
-func TestLogsForgetWhatIsTooMuch(t *testing.T) {
+func TestEventLogDropsTheOldest(t *testing.T) {
 	session, process := &replay{most: 100}, &replay{most: 1000}
 	l := newEventLog("1", session, process)
 	for range 4 {
@@ -44,7 +44,7 @@ func TestLogsForgetWhatIsTooMuch(t *testing.T) {
 }
 
 // Logs that have ended go before one that somebody may still read, the first that ended first, whichever session they are of.
-func TestLogsThatHaveEndedAreForgottenFirst(t *testing.T) {
+func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
 	process := &replay{most: 300}
 	sessions := []*replay{{most: 200}, {most: 200}, {most: 200}}
 	var logs []*eventLog
@@ -67,7 +67,7 @@ func TestLogsThatHaveEndedAreForgottenFirst(t *testing.T) {
 }
 
 // Whatever sessions keep, it is not more than may be.
-func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
+func TestEventLogMemoryOfAllSessionsIsBounded(t *testing.T) {
 	process := &replay{most: 1 << 20}
 	for range 100 {
 		session := &replay{most: 64 << 10}
@@ -84,7 +84,7 @@ func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 }
 
 // At either limit, the log that ended first is forgotten with the byte that is too much, and not before.
-func TestLogsAreKeptUpToTheLimit(t *testing.T) {
+func TestEventLogLimit(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for name, most := range map[string]struct{ session, process int }{
 			"of a session": {usual.SessionReplay, usual.Replay}, "of all": {usual.Replay, usual.SessionReplay},
@@ -104,7 +104,7 @@ func TestLogsAreKeptUpToTheLimit(t *testing.T) {
 }
 
 // What a server is told is what its sessions keep, and all of them: one below, at, and one above.
-func TestHowMuchIsKeptCanBeSet(t *testing.T) {
+func TestEventLogLimitIsConfigurable(t *testing.T) {
 	const one, all = 1000, 1500
 	s := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return &bridge.Result{Complete: &pb.DiscoverResponse{}}, nil
@@ -140,7 +140,7 @@ func TestHowMuchIsKeptCanBeSet(t *testing.T) {
 
 // Whoever waits for an answer is given it, however long it is, with what was said just before. Then, or if nobody waits, it is kept
 // unless it is too long.
-func TestAnAnswerReachesWhoWaitsForIt(t *testing.T) {
+func TestResponseReachesAWaitingReader(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for _, waits := range []bool{true, false} {
 			session, process := &replay{most: usual.SessionReplay}, &replay{most: usual.Replay}
@@ -182,7 +182,7 @@ func TestPrimingEventsAreBounded(t *testing.T) {
 }
 
 // What has ended is not forgotten for the sake of others before who waits for it has it.
-func TestAnAnswerIsNotForgottenBeforeItIsGiven(t *testing.T) {
+func TestResponseIsKeptUntilItIsSent(t *testing.T) {
 	session, process := &replay{most: 100}, &replay{most: 1000}
 	l, other := newEventLog("1", session, process), newEventLog("2", session, process)
 	reader, leave := l.follow(0)
@@ -199,7 +199,7 @@ func TestAnAnswerIsNotForgottenBeforeItIsGiven(t *testing.T) {
 }
 
 // A client that reads slowly is cut, and does not decide how much is kept for it.
-func TestWhatSlowReadersAreOwedIsBounded(t *testing.T) {
+func TestPendingOutputOfSlowReadersIsBounded(t *testing.T) {
 	session, process := &replay{most: usual.SessionReplay}, &replay{most: usual.Replay}
 	l := newEventLog("1", session, process)
 	reader, leave := l.follow(0)
@@ -223,7 +223,7 @@ func TestWhatSlowReadersAreOwedIsBounded(t *testing.T) {
 }
 
 // What is still said on a stream whose session has ended is not kept, and counts for nothing.
-func TestWhatIsSaidAfterASessionIsNotKept(t *testing.T) {
+func TestMessagesAfterASessionAreDropped(t *testing.T) {
 	s := New(&moody{}, Options{})
 	defer s.Close()
 	id := beginSession(t, s)
@@ -245,7 +245,7 @@ func TestWhatIsSaidAfterASessionIsNotKept(t *testing.T) {
 
 // However many calls a session has at a time, each is answered, and the stream of what belongs to none of them goes on. Of those that have
 // ended, the last can be come back to.
-func TestManyCallsOfASessionAreAllAnswered(t *testing.T) {
+func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
 		h.notes = make(chan string, 1000)

@@ -14,7 +14,7 @@ import (
 
 // Answers are written into memory that earlier ones were in. Many at a time, of every size and some read by nobody, are those
 // to their own requests.
-func TestAnswersAreNotShared(t *testing.T) {
+func TestResponsesAreNotShared(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	var callers sync.WaitGroup
 	for i := range 16 {

@@ -15,7 +15,7 @@ import (
 
 // An answer that is too long to be kept reaches the client that has come back for it, and waits. Who comes back for it once more is told
 // that it may have been executed.
-func TestLongAnswersReachWhoHasComeBack(t *testing.T) {
+func TestLongResponsesSurviveAResume(t *testing.T) {
 	const length = 5 << 20
 	goOn := make(chan struct{})
 	f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {

@@ -13,7 +13,7 @@ import (
 
 // A legacy client makes one call, whatever the bridge makes of it. If the backend is lost while the client is asked, the call has begun,
 // and it is not said that it was not executed. The first time it is.
-func TestACallThatHasBegunMayBeExecuted(t *testing.T) {
+func TestStartedCallMayBeExecuted(t *testing.T) {
 	rounds := 0
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
 		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // All calls of a connection or session have one Session, which no other has.
-func TestCallsSayWhichSessionTheyBelongTo(t *testing.T) {
+func TestCallsCarryTheirSession(t *testing.T) {
 	const modern = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}}}}`
 	const legacy = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`

@@ -58,7 +58,7 @@ func beginSession(t *testing.T, s *Server) string {
 }
 
 // Nobody else need come for a session to be over.
-func TestASessionIsOverWhenItWasIdleForTooLong(t *testing.T) {
+func TestIdleSessionExpires(t *testing.T) {
 	const ttl = 30 * time.Minute // the default
 	for name, body := range map[string]string{"request": pingBody, "notification": `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
 		synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestASessionIsOverWhenItWasIdleForTooLong(t *testing.T) {
 }
 
 // A request that has found a session before it ends may come to what it wants to know only after that.
-func TestASessionThatHasEndedWantsToKnowNothing(t *testing.T) {
+func TestEndedSessionHasNoSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
 		s := New(h, Options{})
@@ -102,7 +102,7 @@ func TestASessionThatHasEndedWantsToKnowNothing(t *testing.T) {
 }
 
 // Who wants to know no more than before does not wait for a handler that does not say that it knows what others want.
-func TestOnlyWhoSubscribesWaitsForTheHandler(t *testing.T) {
+func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
 		s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -148,7 +148,7 @@ func TestOnlyWhoSubscribesWaitsForTheHandler(t *testing.T) {
 }
 
 // What is open keeps a session, however long it says nothing.
-func TestASessionWithAStreamIsNotIdle(t *testing.T) {
+func TestSessionWithAStreamDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&moody{}, Options{Limits: limits.Limits{SessionIdle: time.Second}})
 		defer s.Close()
@@ -168,7 +168,7 @@ func TestASessionWithAStreamIsNotIdle(t *testing.T) {
 
 // Sessions that were idle for too long make room for others, of whichever server they are, and what their streams kept is not counted any
 // more.
-func TestIdleSessionsMakeRoom(t *testing.T) {
+func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 	for name, most := range map[string]limits.Limits{"of all": {Sessions: 1}, "of a caller": {SessionsPerCaller: 1}} {
 		for over := range 2 {
 			synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestIdleSessionsMakeRoom(t *testing.T) {
 func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
 
 // While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very many.
-func TestWhoIsRefusedDoesNotLookAtAllSessions(t *testing.T) {
+func TestRejectionIsCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&moody{}, Options{Sessions: NewSessions(limits.Limits{Sessions: 1}), Limits: limits.Limits{SessionIdle: 2 * time.Second}, Principal: anybody})
 		defer s.Close()
@@ -214,7 +214,7 @@ func TestWhoIsRefusedDoesNotLookAtAllSessions(t *testing.T) {
 }
 
 // A change that comes while a client opens the stream for changes is told on it.
-func TestChangesWhileAStreamIsOpenedAreTold(t *testing.T) {
+func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 	s := New(bridgetest.New(), Options{})
 	defer s.Close()
 	ss := s.sessions[sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)]
@@ -241,7 +241,7 @@ func TestChangesWhileAStreamIsOpenedAreTold(t *testing.T) {
 }
 
 // Whatever requests come at a time, a client is told of the resources that it has subscribed to, and of no others.
-func TestSubscriptionsThatComeAtATimeAllCount(t *testing.T) {
+func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()

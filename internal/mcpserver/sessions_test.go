@@ -146,7 +146,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 
 // However sessions of several servers begin and end at the same time, there are never more than there may be, and in the end none is
 // counted.
-func TestSessionsBeginAndEndAtTheSameTime(t *testing.T) {
+func TestConcurrentSessionStartAndEnd(t *testing.T) {
 	const most = 4
 	all := NewSessions(limits.Limits{Sessions: most})
 	o := Options{Sessions: all, Limits: limits.Limits{SessionIdle: time.Nanosecond}, Principal: anybody}
@@ -205,7 +205,7 @@ func TestSessionsBeginAndEndAtTheSameTime(t *testing.T) {
 }
 
 // What the sessions of several servers keep is not more than may be, and what ended first is forgotten first, whichever server it is of.
-func TestServersKeepTogetherWhatMayBe(t *testing.T) {
+func TestServersShareTheEventLogLimit(t *testing.T) {
 	const most = 3000
 	for over := -1; over <= 1; over++ {
 		o := Options{Sessions: NewSessions(limits.Limits{Replay: most})}
@@ -245,7 +245,7 @@ func TestServersKeepTogetherWhatMayBe(t *testing.T) {
 // When there is no room, anonymous sessions that were never used end for new ones: first those whose clients have not
 // even said that they are ready, then those of the address that has most, the oldest of them. One that is used, has a
 // stream open or is of a verified caller stays, unless its address has three quarters of all and another one comes.
-func TestUnusedSessionsMakeRoom(t *testing.T) {
+func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	type begun struct{ from, is string }
 	for name, c := range map[string]struct {

@@ -41,7 +41,7 @@ func TestTasksAreNotDeclared(t *testing.T) {
 }
 
 // A client of either era is told that it was the backend.
-func TestABackendThatCannotBeIntroduced(t *testing.T) {
+func TestBackendWhoseDiscoverFails(t *testing.T) {
 	f := declaring(t, "[")
 	body, h := modern(1, "server/discover", "", noCaps)
 	want(t, read(t, f.post(body, h)).next(), "error.data.reason", `"BACKEND_MISBEHAVED"`)

@@ -79,7 +79,7 @@ func stdioOf(t *testing.T, h bridge.Handler, o mcpserver.Options) (client *pipe,
 
 // However long a backend takes to start, initialize and server/discover are answered within two seconds: by what it declared before, or by all
 // that it may have. Lists and calls wait for it, and what was declared and is not there is empty.
-func TestClientsAreAnsweredWhileTheBackendStarts(t *testing.T) {
+func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 	const init = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	for name, before := range map[string]*pb.DiscoverResponse{
 		"the first time": nil,
@@ -187,7 +187,7 @@ func TestEachEraReceivesItsDeclaration(t *testing.T) {
 }
 
 // A client that closes its side is answered although a connection of its era has yet to be started.
-func TestWhatWaitsForTheConnectionOfAnEraIsAnswered(t *testing.T) {
+func TestCallsWaitingForAnErasConnectionAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, slow := make(chan struct{}), make(chan struct{})
 		close(up)
@@ -213,7 +213,7 @@ func TestWhatWaitsForTheConnectionOfAnEraIsAnswered(t *testing.T) {
 }
 
 // A client that does not read does not keep the server from ending, even if the goroutine that reads is the one that writes to it.
-func TestStdioEndsWhoeverWrites(t *testing.T) {
+func TestStdioEndsDuringConcurrentWrites(t *testing.T) {
 	for name, line := range map[string]string{
 		"what is no message":  "{",
 		"a line that is long": strings.Repeat("x", 200),
@@ -247,7 +247,7 @@ func TestStdioEndsWhoeverWrites(t *testing.T) {
 }
 
 // What is no request, or is too long, is answered with an error that says that nothing was executed.
-func TestMalformedRequestsSayThatNothingWasExecuted(t *testing.T) {
+func TestMalformedRequestsReportNotExecuted(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	for body, status := range map[string]int{"{": 400, `[]`: 400, `{"jsonrpc":"1.0","id":1,"method":"ping"}`: 400, strings.Repeat(" ", 1001): 413} {
 		res := f.post(body, nil)

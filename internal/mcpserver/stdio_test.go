@@ -76,7 +76,7 @@ func modernLine(id int, method, params, meta string) string {
 	return body
 }
 
-func TestStdioTellsChanges(t *testing.T) {
+func TestStdioSendsChanges(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.initialize("2025-11-25")
 	p.say(modernLine(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps))
@@ -94,7 +94,7 @@ func TestStdioTellsChanges(t *testing.T) {
 }
 
 // However much garbage comes, the client is told a hundred times a second at most, and is served.
-func TestStdioGarbageAsFastAsItComes(t *testing.T) {
+func TestStdioFloodOfInvalidLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe(t, mcpserver.Options{})
 		told := make(chan int)
@@ -126,7 +126,7 @@ func TestStdioGarbageAsFastAsItComes(t *testing.T) {
 }
 
 // Lines that a transcript cannot show (stdio/garbage).
-func TestStdioGoesOnAfterGarbage(t *testing.T) {
+func TestStdioSurvivesInvalidLines(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{Limits: limits.Limits{Line: 4096}})
 	p.initialize("2025-11-25")
 	for _, c := range []struct{ line, code string }{
@@ -170,7 +170,7 @@ func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
 }
 
 // A server that is told to end while its client goes on talking ends.
-func TestStdioEndsInTheMiddle(t *testing.T) {
+func TestStdioEndsDuringACall(t *testing.T) {
 	for range 100 {
 		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
 		in, client := io.Pipe()
@@ -201,7 +201,7 @@ func TestStdioEndsInTheMiddle(t *testing.T) {
 }
 
 // A request that is cancelled while the backend is not known yet gets no answer, as any other.
-func TestStdioCancellationBeforeTheBackendIsKnown(t *testing.T) {
+func TestStdioCancellationBeforeTheBackendIsReady(t *testing.T) {
 	asked := make(chan struct{})
 	s := mcpserver.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		close(asked)
@@ -232,7 +232,7 @@ func TestStdioCancellationBeforeTheBackendIsKnown(t *testing.T) {
 }
 
 // A client that reads nothing any more, and still writes, is gone: nothing more is done for it.
-func TestStdioEndsWhenNobodyCanBeAnswered(t *testing.T) {
+func TestStdioEndsWhenStdoutIsClosed(t *testing.T) {
 	s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
 	defer s.Close()
 	inR, inW := io.Pipe()

@@ -141,7 +141,7 @@ func (f *front) awaitNobody() {
 }
 
 // The end of a client is the end of its stream, which frees its place, however the client ends.
-func TestAStreamEndsWithItsClient(t *testing.T) {
+func TestStreamEndsWhenItsClientDisconnects(t *testing.T) {
 	for name, end := range map[string]func(*raw) error{
 		"closed":      func(c *raw) error { return c.Close() },
 		"half-closed": func(c *raw) error { return c.CloseWrite() },
@@ -170,7 +170,7 @@ func TestAStreamEndsWithItsClient(t *testing.T) {
 }
 
 // What a client sends behind the request of a stream is answered when the stream is over, be it sent before or after that.
-func TestTheConnectionOfAStreamIsUsedAgain(t *testing.T) {
+func TestConnectionIsReusedAfterAStream(t *testing.T) {
 	const next = "PUT /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 	for name, send := range map[string]func(*front) (c *raw, later string){
 		"at once": func(f *front) (*raw, string) { return f.listenRaw(next), "" },
@@ -208,7 +208,7 @@ func TestTheConnectionOfAStreamIsUsedAgain(t *testing.T) {
 }
 
 // A client that does not read what it listens to is cut off, and keeps nothing.
-func TestAStreamThatNobodyReadsIsCut(t *testing.T) {
+func TestUnreadStreamIsClosed(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{WriteTime: 50 * time.Millisecond}})
 	f.listenRaw("")
 	uri := "test://a/" + strings.Repeat("x", 256<<10)

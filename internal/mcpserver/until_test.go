@@ -97,7 +97,7 @@ func told(said chan string) string {
 }
 
 // Nobody is told what changes by the token of yesterday: a stream that was opened with it ends with it.
-func TestStreamsEndWithTheirTokens(t *testing.T) {
+func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 	for name, c := range map[string]struct{ method, body, last string }{
 		"GET": {http.MethodGet, "", ""},
 		"subscriptions/listen": {
@@ -141,7 +141,7 @@ func TestStreamsEndWithTheirTokens(t *testing.T) {
 
 // A stream of HTTP+SSE is a session: it lasts for as long as its client sends messages with tokens that are good, and the calls that have
 // begun are answered when they are not any more.
-func TestSessionsOfHTTPSSEEndWithTheirLastToken(t *testing.T) {
+func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)
 		o := openOld(a.T, a.s)
@@ -169,7 +169,7 @@ func TestSessionsOfHTTPSSEEndWithTheirLastToken(t *testing.T) {
 
 // While a call is answered for which the stream has outlived its token, a message with a new one has the client told again what changes,
 // and that it may have changed meanwhile.
-func TestASessionOfHTTPSSEGoesOnWithATokenThatComesLate(t *testing.T) {
+func TestHTTPSSESessionSurvivesALateToken(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)
 		o := openOld(a.T, a.s)

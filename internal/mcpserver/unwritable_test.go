@@ -10,7 +10,7 @@ import (
 )
 
 // A result that cannot be told was executed. A question that cannot be told was asked on the way, and nobody knows how far that went.
-func TestAnswersThatCannotBeWritten(t *testing.T) {
+func TestUnwritableResponses(t *testing.T) {
 	for _, c := range []struct {
 		res  *bridge.Result
 		want string

@@ -11,7 +11,7 @@ import (
 // rustls and webpki reject a certificate authority as the certificate of either side, and every verifier but Go's wants the
 // authority to say that it is one. Backends on OpenSSL, BoringSSL and Java's TLS are the kits of bridgetest.Programs; one on
 // rustls is examples/plain-rust.
-func TestEachSideHasACertificateForItsSideOnly(t *testing.T) {
+func TestCertificatesAreValidForOneSideOnly(t *testing.T) {
 	keys, err := mtls.New()
 	if err != nil {
 		t.Fatal(err)

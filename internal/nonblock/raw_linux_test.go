@@ -44,7 +44,7 @@ func TestConnIsANetConn(t *testing.T) {
 }
 
 // What is longer than the buffers of the system, and than what is written without telling the scheduler, arrives whole, in any pieces.
-func TestConnCarriesAnyLength(t *testing.T) {
+func TestConnTransfersAnyLength(t *testing.T) {
 	for _, piece := range []int{1, 100, maxSize - 1, maxSize, maxSize + 1, 1 << 20} {
 		a, b := pair(t)
 		if err := errors.Join(a.SetWriteBuffer(64<<10), b.SetReadBuffer(64<<10)); err != nil {

@@ -130,7 +130,7 @@ func freePort(t *testing.T) string {
 }
 
 // A backend that is dialled may start later and restart; calls wait for it.
-func TestAttachedBackendComesAndGoes(t *testing.T) {
+func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 	port := freePort(t)
 	sock := filepath.Join(t.TempDir(), "s")
 	for address, at := range map[string][2]string{
@@ -187,7 +187,7 @@ func TestAttachedBackendComesAndGoes(t *testing.T) {
 	}
 }
 
-func TestUnreachableBackendFailsInTime(t *testing.T) {
+func TestUnreachableBackendFailsWithinItsTimeout(t *testing.T) {
 	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *pace) { p.Patience = time.Second })
 	gone, leave := context.WithCancel(t.Context())
 	leave()
@@ -232,7 +232,7 @@ func TestCancelReachesTheBackend(t *testing.T) {
 	<-cancelled
 }
 
-func TestDeadlineLeavesTheOutcomeUnknown(t *testing.T) {
+func TestDeadlineReportsAnUnknownOutcome(t *testing.T) {
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
 		<-s.Context().Done()
 		return s.Context().Err()
@@ -261,7 +261,7 @@ func TestEmitErrorEndsTheCall(t *testing.T) {
 	<-ended
 }
 
-func TestListenTellsChangesAndMayJustEnd(t *testing.T) {
+func TestListenSendsChangesAndMayEnd(t *testing.T) {
 	change := &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}
 	r := attach(t, &fake{listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error { return s.Send(change) }}, Options{})
 	var got []*pb.ListenResponse
@@ -274,7 +274,7 @@ func TestListenTellsChangesAndMayJustEnd(t *testing.T) {
 	}
 }
 
-func TestMistakesOfTheBackendAreNamed(t *testing.T) {
+func TestProtocolViolationsAreNamed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		send []*pb.CallToolResponse
 		want string
@@ -306,7 +306,7 @@ func TestMistakesOfTheBackendAreNamed(t *testing.T) {
 }
 
 // The first result is the answer, whatever comes after it: nobody would learn otherwise what was done. That there was more is told once.
-func TestTheFirstResultIsTheAnswer(t *testing.T) {
+func TestFirstResultIsTheResponse(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tc := range map[string]struct {
 		after func(s stream) error
@@ -344,7 +344,7 @@ func TestTheFirstResultIsTheAnswer(t *testing.T) {
 var notUTF8 = []byte{3<<3 | 2, 3, 14<<3 | 2, 1, 0xff}
 
 // What gRPC cannot read was not said by the backend, and is no error of its own.
-func TestAnswersThatCannotBeReadAreMistakes(t *testing.T) {
+func TestUnreadableResponsesAreProtocolViolations(t *testing.T) {
 	for name, send := range map[string]func(s stream) error{
 		"another message": func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) },
 		"after an event": func(s stream) error {
@@ -367,7 +367,7 @@ func TestAnswersThatCannotBeReadAreMistakes(t *testing.T) {
 }
 
 // A deadline of the backend's own is not the caller's.
-func TestDeadlinesOfTheBackendAreItsOwn(t *testing.T) {
+func TestDeadlineExceededOfTheBackendIsItsOwnError(t *testing.T) {
 	r := attach(t, &fake{call: func(*pb.CallToolRequest, stream) error {
 		return status.Error(codes.DeadlineExceeded, "my database is slow")
 	}}, Options{})
@@ -380,7 +380,7 @@ func TestDeadlinesOfTheBackendAreItsOwn(t *testing.T) {
 }
 
 // An answer that is short only on the way is as long as what it becomes.
-func TestMessageLimitIsOfWhatWasCompressed(t *testing.T) {
+func TestMessageLimitCountsDecompressedBytes(t *testing.T) {
 	const limit = 100_000
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
 		return errors.Join(grpc.SetSendCompressor(s.Context(), gzip.Name), s.Send(saying(strings.Repeat("x", 20*limit))))
@@ -418,7 +418,7 @@ func TestBackendsOwnErrorsAreKept(t *testing.T) {
 }
 
 // A backend declares tools, say, and implements CallTool only: its lists are empty.
-func TestListsThatABackendLacksAreEmpty(t *testing.T) {
+func TestUnimplementedListsAreEmpty(t *testing.T) {
 	r := attach(t, &fake{
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unimplemented, "") },
 		list: func(context.Context) (*pb.ListToolsResponse, error) {
@@ -441,7 +441,7 @@ func TestListsThatABackendLacksAreEmpty(t *testing.T) {
 
 // gRPC hands a call to a connection that has just broken, finds that nobody has seen it, and says that it cannot make another one: that
 // is no answer of the backend.
-func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
+func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	r := attach(t, &fake{
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
 	}, Options{})
@@ -461,7 +461,7 @@ func TestACallOnAConnectionThatHadBrokenIsLost(t *testing.T) {
 
 // A backend that drains says which call was the last that it takes. One that was on its way to it then is not executed, though there is no
 // other connection to make it on and the old one goes on.
-func TestACallThatADrainingServerRefusesIsNotSent(t *testing.T) {
+func TestCallRefusedByADrainingServerIsNotSent(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
 	if err != nil {
@@ -545,7 +545,7 @@ func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
 
 // A backend that restarts gracefully ends its calls on the old connection while new ones go to another. That the old one ends is nothing to
 // the new ones: what the backend answers to them is its answer.
-func TestTheEndOfAnOldConnectionIsNoLossOfANewOne(t *testing.T) {
+func TestOldConnectionDoesNotAffectTheNewOne(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	begun, hold := make(chan struct{}), make(chan struct{})
 	exactly, err := status.New(codes.Unknown, "mine").WithDetails(&pb.JsonRpcError{Code: -31999})
@@ -596,7 +596,7 @@ func TestTheEndOfAnOldConnectionIsNoLossOfANewOne(t *testing.T) {
 }
 
 // A backend that answers and exits has answered, whatever the code: gRPC itself makes no error with details.
-func TestAnAnswerWithDetailsIsNoLossThoughTheConnectionEnds(t *testing.T) {
+func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown} {
 		for _, answer := range []struct {
 			details []protoadapt.MessageV1
@@ -690,7 +690,7 @@ func TestMessageLimitIsExactAndNamed(t *testing.T) {
 }
 
 // What a backend is stays the same while it is connected, except that an error is no answer.
-func TestDiscoverIsAskedOnceALife(t *testing.T) {
+func TestDiscoverIsCalledOncePerConnection(t *testing.T) {
 	asked := 0
 	r := attach(t, &fake{discover: func() (*pb.DiscoverResponse, error) {
 		asked++
@@ -719,7 +719,7 @@ func TestDiscoverIsAskedOnceALife(t *testing.T) {
 	}
 }
 
-func TestAttachedMutualTLS(t *testing.T) {
+func TestDialedBackendWithMutualTLS(t *testing.T) {
 	dir := t.TempDir()
 	keys, err := mtls.New()
 	if err != nil {
@@ -758,7 +758,7 @@ func TestAttachedMutualTLS(t *testing.T) {
 	r.log.wait(t, "does not answer yet")
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestOptionsAreValidated(t *testing.T) {
 	for want, o := range map[string]Options{
 		"neither a command":         {Name: "b"},
 		"both a command":            {Command: []string{"x"}, Address: "unix:/x"},

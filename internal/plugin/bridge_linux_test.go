@@ -13,7 +13,7 @@ import (
 
 // A bridge that is killed takes its plugins with it, and what they have started, though they do nothing about it. So it is with what has
 // left the process group (setsid).
-func TestKilledBridgeLeavesNothingBehind(t *testing.T) {
+func TestKilledBridgeLeavesNoProcesses(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, mode := range []string{"grandchild", "daemon"} {
 		t.Run(mode, func(t *testing.T) {

@@ -27,7 +27,7 @@ func TestMissingArgumentsAreAnEmptyObject(t *testing.T) {
 }
 
 // An answer is not executed and then lost because it is large: the default is that of upstreams.
-func TestLargeAnswersComeThrough(t *testing.T) {
+func TestLargeResponses(t *testing.T) {
 	large := strings.Repeat("x", 15<<20)
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error { return s.Send(saying(large)) }}, Options{})
 	if got := r.text(t, "x", ""); got != large {

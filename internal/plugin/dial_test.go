@@ -13,7 +13,7 @@ import (
 )
 
 // A backend that is back is connected to soon, however long it was away.
-func TestABackendThatIsBackIsConnectedToSoon(t *testing.T) {
+func TestReturnedBackendIsRedialedSoon(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestABackendThatIsBackIsConnectedToSoon(t *testing.T) {
 }
 
 // One packet that is lost costs half a second, and not as long as the system waits.
-func TestWhoeverDoesNotAnswerIsDialledAgain(t *testing.T) {
+func TestUnresponsiveBackendIsRedialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, ended int
 		var mu sync.Mutex // guards them

@@ -20,7 +20,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func TestNoiseIsLog(t *testing.T) {
+func TestStdoutBeforeTheHandshakeIsLogged(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue, "noise"}}).ready(t)
 	for range 3 {
 		if got := r.text(t, "echo", `{}`); got != `{}` {
@@ -39,7 +39,7 @@ func TestNoiseIsLog(t *testing.T) {
 }
 
 // go-plugin takes standard output and error away from a plugin in Go, and has it wait if nobody asks for them.
-func TestStockPluginsOutputIsLog(t *testing.T) {
+func TestOutputOfStockPluginsIsLogged(t *testing.T) {
 	r := run(t, Options{Command: []string{echo}}).ready(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := r.Handle(ctx, tool("slow", `{"ms":60000}`), func(context.Context, bridge.Event) error { cancel(); return nil })
@@ -50,7 +50,7 @@ func TestStockPluginsOutputIsLog(t *testing.T) {
 }
 
 // Stock go-plugin gives the plugin our own standard input: it would read the MCP messages that are meant for us.
-func TestStdinIsALifelineOnly(t *testing.T) {
+func TestStdinIsOnlyALifeline(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestStdinIsALifelineOnly(t *testing.T) {
 	}
 }
 
-func TestStartErrorsSayWhatWhereWhyAndWhatToDo(t *testing.T) {
+func TestStartErrorsAreComplete(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
@@ -191,7 +191,7 @@ func TestKilledMidCall(t *testing.T) {
 }
 
 // A read-only call whose backend died is made once more, and not a third time.
-func TestReadOnlyCallSurvivesItsBackend(t *testing.T) {
+func TestReadOnlyCallIsRetriedOnANewBackend(t *testing.T) {
 	call := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}
 	file := filepath.Join(t.TempDir(), "once")
 	r := run(t, Options{Command: []string{rogue, "die-once"}, Env: []string{"FILE=" + file}}).ready(t)
@@ -214,7 +214,7 @@ func TestReadOnlyCallSurvivesItsBackend(t *testing.T) {
 }
 
 // The end of the plugin is noticed though another process of another session keeps its output open.
-func TestExitIsNoticedThroughOpenPipes(t *testing.T) {
+func TestExitIsDetectedDespiteOpenPipes(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	r := run(t, Options{Command: []string{rogue, "daemon"}, Env: []string{"PIDS=" + pids}}).ready(t)
 	var child, daemon int
@@ -248,7 +248,7 @@ func TestExitIsNoticedThroughOpenPipes(t *testing.T) {
 	}
 }
 
-func TestGrandchildrenGoWithThePlugin(t *testing.T) {
+func TestGrandchildrenAreKilledWithThePlugin(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	r := run(t, Options{Command: []string{rogue, "grandchild"}, Env: []string{"PIDS=" + pids}}).ready(t)
 	child, grandchild := started(t, pids)
@@ -261,7 +261,7 @@ func TestGrandchildrenGoWithThePlugin(t *testing.T) {
 
 // A backend that somebody else has told to stop takes no connections any more, and so no health checks. What it has begun it may finish, as
 // long as it may take to stop.
-func TestDrainingBackendsMayFinish(t *testing.T) {
+func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 	for name, finishes := range map[string]bool{"in time": true, "too late": false} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "go")
@@ -309,7 +309,7 @@ func TestDrainingBackendsMayFinish(t *testing.T) {
 
 // Who has left the process group and ignores SIGTERM goes with the plugin as well, where there can be control groups. Where there
 // can be none, it stays, and that is told.
-func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {
+func TestProcessOutsideTheGroupIsKilledWithThePlugin(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	r := run(t, Options{Command: []string{rogue, "ignore", "daemon"}, Env: []string{"PIDS=" + pids}, StopTimeout: 300 * time.Millisecond}).ready(t)
 	child, daemon := started(t, pids)
@@ -322,7 +322,7 @@ func TestWhoLeavesTheGroupGoesWithThePlugin(t *testing.T) {
 }
 
 // A backend that cannot be started because there are no descriptors left has not crashed: it is back as soon as there are some.
-func TestABackendForWhichThereAreNoDescriptors(t *testing.T) {
+func TestBackendStartWithoutFreeDescriptors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
 	r.text(t, "echo", "{}") // it is of use, and its loss no crash
@@ -496,7 +496,7 @@ func TestCrashLoop(t *testing.T) {
 }
 
 // A backend that was of use is wanted back at once.
-func TestALostBackendIsStartedAtOnce(t *testing.T) {
+func TestLostBackendIsRestartedAtOnce(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
 	for range 3 {
 		if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
@@ -513,7 +513,7 @@ func TestALostBackendIsStartedAtOnce(t *testing.T) {
 	}
 }
 
-func TestUnwellBackendIsRestarted(t *testing.T) {
+func TestUnhealthyBackendIsRestarted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for how, why := range map[string]string{"unwell": "it failed 3 health checks in a row", "stopped": "its process is stopped (SIGSTOP)"} {
 		t.Run(how, func(t *testing.T) {
@@ -543,7 +543,7 @@ func TestUnwellBackendIsRestarted(t *testing.T) {
 }
 
 // A plugin may take its time between its handshake and its first call.
-func TestNotServingYetIsWaitedFor(t *testing.T) {
+func TestNotServingBackendIsAwaited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "once")

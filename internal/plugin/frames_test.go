@@ -173,7 +173,7 @@ func TestFramedCallsDoNotMix(t *testing.T) {
 	}
 }
 
-func TestFramedEventsComeInOrderAndAreTaken(t *testing.T) {
+func TestFramedEventsAreOrderedAndAcknowledged(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	const events = 1000
 	got := make(chan float64, events)
@@ -200,7 +200,7 @@ func TestFramedEventsComeInOrderAndAreTaken(t *testing.T) {
 	}
 }
 
-func TestFramedCallsAreCancelled(t *testing.T) {
+func TestFramedCallsCanBeCanceled(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := b.call(ctx, "{}", ignore)
@@ -223,7 +223,7 @@ func TestFramedCallsAreCancelled(t *testing.T) {
 
 // A call that waits until the backend reads, and whose caller is told that it was not executed, is not sent any more, and nothing of it is
 // kept. Those around it are.
-func TestFramedCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
+func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	const long = 2 << 20 // no socket has room for it
 	b := newFramer(t, 2*long)
 	large, cancelLarge := context.WithCancel(t.Context())
@@ -272,7 +272,7 @@ func TestFramedCallsThatAreToldNotToBeSentAreNotSent(t *testing.T) {
 }
 
 // Who sends a call and who tells that it was not sent agree, also in the moment in which it leaves.
-func TestFramedCallsAreSentOrToldNotToBe(t *testing.T) {
+func TestFramedCallsAreSentOrReportedAsNotSent(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	const callers, each = 4, 500
 	gone, cancel := context.WithCancel(t.Context())
@@ -373,7 +373,7 @@ func TestFramedErrors(t *testing.T) {
 }
 
 // A backend that drains says which call was the last that it has begun. The others are not sent, and it ends those that it has.
-func TestFramedCallsThatADrainingBackendHasNotBegun(t *testing.T) {
+func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	b.f.id = math.MaxUint32 - 2
 	begun := b.call(t.Context(), "{}", ignore)
@@ -477,7 +477,7 @@ func (f *frames) waiting() int {
 }
 
 // A backend that does not keep to what frames are loses the connection, and calls go by gRPC.
-func TestBreachesEndTheConnection(t *testing.T) {
+func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 	for name, breach := range map[string]func(b *framer, id uint32){
 		"much too long": func(b *framer, id uint32) {
 			frame := make([]byte, frameHeader)
@@ -512,7 +512,7 @@ func TestBreachesEndTheConnection(t *testing.T) {
 }
 
 // Only a process of the backend's may come.
-func TestStrangersAtTheSocketForFrames(t *testing.T) {
+func TestOtherProcessesAtTheFrameSocket(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dir, err := newRunDir()
 	if err != nil {

@@ -26,7 +26,7 @@ func (c *countedHealth) Check(context.Context, *grpc_health_v1.HealthCheckReques
 }
 
 // What does nothing costs next to nothing: there are two health checks a minute while no call runs, and one a second while one does.
-func TestHealthChecksFollowTheCalls(t *testing.T) {
+func TestHealthIsCheckedDuringCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener, checks := bufconn.Listen(1<<20), &countedHealth{}
 		server := grpc.NewServer()

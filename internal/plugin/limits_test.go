@@ -14,7 +14,7 @@ import (
 
 // A backend that takes more memory than it may is killed alone, the caller is told so, and it is started again. Where there can be no
 // limit, it does not start, and says what to do.
-func TestABackendThatTakesTooMuchMemory(t *testing.T) {
+func TestBackendThatExceedsItsMemoryLimit(t *testing.T) {
 	sibling := run(t, Options{Name: "sibling", Command: []string{rogue}}).ready(t)
 	before := sibling.pid(t) // and it has opened all that it needs
 	r := run(t, Options{Command: []string{rogue}, Machine: limits.Machine{Memory: 128 << 20, Processes: 100}})
@@ -44,7 +44,7 @@ func TestABackendThatTakesTooMuchMemory(t *testing.T) {
 }
 
 // One that has too little to start says so.
-func TestABackendThatCannotStartWithItsMemory(t *testing.T) {
+func TestBackendThatCannotStartWithinItsMemoryLimit(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue}, Machine: limits.Machine{Memory: 1 << 20}})
 	err := r.Ready(t.Context())
 	var start *StartError

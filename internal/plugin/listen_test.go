@@ -14,7 +14,7 @@ import (
 
 // A Listen that the backend does not acknowledge holds up nobody: it is acknowledged as Discover declares. A late acknowledgement says
 // that everything may have changed.
-func TestAListenThatIsNotAcknowledgedIsAssumed(t *testing.T) {
+func TestUnacknowledgedListenIsAssumed(t *testing.T) {
 	late := make(chan struct{})
 	r := attach(t, &fake{
 		discover: func() (*pb.DiscoverResponse, error) {

@@ -221,7 +221,7 @@ func gone(t *testing.T, pid int) {
 	t.Errorf("process %d is still there", pid)
 }
 
-func TestStockPluginAnswers(t *testing.T) {
+func TestStockPlugin(t *testing.T) {
 	began := time.Now()
 	r := run(t, Options{Command: []string{echo}}).ready(t)
 	t.Logf("ready after %v", time.Since(began))
@@ -262,7 +262,7 @@ func TestStockPluginAnswers(t *testing.T) {
 	}
 }
 
-func TestGivenKeyPairServes(t *testing.T) {
+func TestProvidedKeyPair(t *testing.T) {
 	began := time.Now()
 	r := run(t, Options{Command: []string{rogue}}).ready(t)
 	t.Logf("ready after %v", time.Since(began))

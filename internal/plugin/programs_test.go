@@ -90,7 +90,7 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 
 // A program that was dialled is stopped while a call is on its way to it, for longer than a moment. It answers the call, or says that it has
 // not begun it (GOAWAY).
-func TestTerminatedDialledProgramsFailNoCall(t *testing.T) {
+func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, program := range bridgetest.Programs() {
 		if program.Language == "python" {

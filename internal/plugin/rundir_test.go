@@ -11,7 +11,7 @@ import (
 )
 
 // What is left by a bridge that was killed goes when the next one starts, and nothing else.
-func TestWhatKilledBridgesLeaveIsRemoved(t *testing.T) {
+func TestFilesOfKilledBridgesAreRemoved(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
 	log := zerolog.Nop()

@@ -91,7 +91,7 @@ func begin(t *testing.T, r *running, call *bridge.Call) <-chan outcome {
 
 // A dialled backend that falls silent and cannot be connected to gets no more calls. Those that it has are given up later: the network may
 // come back with their answers.
-func TestASilentBackendGetsNoMoreCalls(t *testing.T) {
+func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 	for name, patient := range map[string]time.Duration{"and is back": time.Hour, "for good": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			sock := filepath.Join(t.TempDir(), "s")
@@ -142,7 +142,7 @@ func TestASilentBackendGetsNoMoreCalls(t *testing.T) {
 }
 
 // A dialled backend that says that it does not serve any more gets no more calls, and answers those that it has.
-func TestABackendThatIsNotServingAnswersWhatItHas(t *testing.T) {
+func TestNotServingBackendCompletesItsCalls(t *testing.T) {
 	finish := make(chan struct{})
 	f := long(finish)
 	f.health = health.NewServer()
@@ -164,7 +164,7 @@ func TestABackendThatIsNotServingAnswersWhatItHas(t *testing.T) {
 }
 
 // A dialled backend that is only busy keeps its calls, and gets those that are made meanwhile; one that stays so is taken for hung.
-func TestABusyBackendKeepsItsCalls(t *testing.T) {
+func TestBusyBackendKeepsItsCalls(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, hang := range map[string]time.Duration{"and answers": time.Hour, "for good": time.Second} {
 		t.Run(name, func(t *testing.T) {

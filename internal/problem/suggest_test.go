@@ -3,7 +3,7 @@ package problem
 import "testing"
 
 // A guess is a help only if it is likely: a name of one letter is as near to every other one.
-func TestGuesses(t *testing.T) {
+func TestSuggestedNames(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		known []string

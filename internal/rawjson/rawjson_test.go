@@ -28,7 +28,7 @@ func members(n int) string {
 	return "{" + b.String()[1:] + "}"
 }
 
-func TestWhatIsRefused(t *testing.T) {
+func TestInvalidInputIsRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   string
@@ -91,7 +91,7 @@ func TestWhatIsRefused(t *testing.T) {
 }
 
 // A text is refused one above a limit, and by Check one above the highest that can be configured.
-func TestTextsAreCheckedWithinLimits(t *testing.T) {
+func TestCheckWithinLimits(t *testing.T) {
 	for _, l := range []*limits.Limits{{JSONDepth: 3, JSONMembers: 20, JSONElements: 30}, usual} {
 		for name, c := range map[string]struct {
 			text func(n int) string
@@ -160,7 +160,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-func TestKinds(t *testing.T) {
+func TestIsObjectIsArrayIsNull(t *testing.T) {
 	for _, tt := range []struct {
 		raw                 string
 		object, array, null bool
@@ -228,7 +228,7 @@ func TestAppendChecked(t *testing.T) {
 	}
 }
 
-func TestWalkingMakesNoGarbage(t *testing.T) {
+func TestWalkingDoesNotAllocate(t *testing.T) {
 	data := []byte(`{"a":[1,2,3],"b":{"c":"d"}}`)
 	n := testing.AllocsPerRun(100, func() {
 		for range Members(data) {
@@ -241,8 +241,8 @@ func TestWalkingMakesNoGarbage(t *testing.T) {
 	}
 }
 
-// TestEveryShortText compares Check with jsontext on every text that can be made of a few letters.
-func TestEveryShortText(t *testing.T) {
+// TestCheckOfAllShortTexts compares Check with jsontext on every text that can be made of a few letters.
+func TestCheckOfAllShortTexts(t *testing.T) {
 	for _, tt := range []struct {
 		alphabet, before, after string
 		most                    int
@@ -281,8 +281,8 @@ func TestEveryShortText(t *testing.T) {
 	}
 }
 
-// TestNames looks for the name that is there twice at every place, among few and many.
-func TestNames(t *testing.T) {
+// TestDuplicateNamesAreRejected looks for the name that is there twice at every place, among few and many.
+func TestDuplicateNamesAreRejected(t *testing.T) {
 	for _, n := range []int{2, 3, fewNames - 1, fewNames, fewNames + 1, fewNames + 2, 5 * fewNames} {
 		for first := range n - 1 {
 			for second := first + 1; second < n; second++ {
@@ -309,7 +309,7 @@ func TestNames(t *testing.T) {
 
 // How names are compared depends on how many there are, how deep their object is, and on whether one has an escape. None of that costs
 // much more than the text.
-func TestNamesTakeLittleMemory(t *testing.T) {
+func TestDuplicateNameCheckIsCheap(t *testing.T) {
 	repeat := func(object string) string { return "[" + strings.Repeat(object+",", 64<<10/len(object)) + "0]" }
 	for name, text := range map[string]string{
 		"with escapes": repeat(`{"\u0061":0}`),

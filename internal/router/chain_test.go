@@ -65,7 +65,7 @@ func dialled(t *testing.T, addr string) *plugin.Plugin {
 }
 
 // A stock gRPC client of two real backends as one goes on with the one while the other is away, and is told when it is back.
-func TestOneBackendOfTwoGoesAndComesBack(t *testing.T) {
+func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	addr := func(name string) string { return "unix:" + filepath.Join(dir, name) }

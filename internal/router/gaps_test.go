@@ -60,7 +60,7 @@ func TestListsWaitForAServerThatStarts(t *testing.T) {
 }
 
 // A list that was sent without the part of a server is reported to have changed once the part is there, although the server reports nothing.
-func TestWhatWasMissingIsReportedOnceItIsThere(t *testing.T) {
+func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
 		r := route(t, nil, a, b)
@@ -117,7 +117,7 @@ func (o *own) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (
 
 // While the connection of a caller is being made, a list has what callers without capabilities get, is not to be kept, and is reported
 // to have changed when the connection is there.
-func TestListsAreSharedUntilTheCallersOwnConnectionIsThere(t *testing.T) {
+func TestSharedListIsUsedUntilTheCallersConnectionIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		a := &own{&server{pages: [][]string{{"all"}}, ttl: proto.Int64(60_000)}, make(chan struct{})}
@@ -143,7 +143,7 @@ func TestListsAreSharedUntilTheCallersOwnConnectionIsThere(t *testing.T) {
 }
 
 // How many gaps are remembered is bounded, and who received a short list beyond that receives the changes of the others.
-func TestGapsHaveALimit(t *testing.T) {
+func TestRememberedGapsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
 		r := route(t, nil, a, b)

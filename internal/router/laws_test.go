@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A router of one route is that route.
-func TestOneRouteIsTheSame(t *testing.T) {
+func TestSingleRoutePassesCallsUnchanged(t *testing.T) {
 	bridgetest.Laws(t, func(t *testing.T, h bridge.Handler) bridge.Handler {
 		t.Helper()
 		r, err := router.New([]router.Route{{Name: "any name at all", Handler: h}}, router.Options{})

@@ -8,7 +8,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-func TestMemoryForgetsWhatWasNotUsed(t *testing.T) {
+func TestMemoryEvictsUnusedEntries(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, pad := range []string{"", strings.Repeat("x", 1_000)} { // the one runs into the limit of entries, the other into that of bytes
 		var m memory[int]

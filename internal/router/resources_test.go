@@ -28,7 +28,7 @@ func readText(t *testing.T, h bridge.Handler, uri string) (string, error) {
 	return res.GetContents()[0].GetText(), nil
 }
 
-func TestResourcesAreReadWhereTheyAre(t *testing.T) {
+func TestResourceIsReadFromItsServer(t *testing.T) {
 	a := &server{resources: map[string]string{"x://1": "a1", "x://both": "a's"}, hidden: map[string]string{"t://a/5": "a5", "u://a": "ua"}, templates: []string{"t://{all}", "t://b/{no}/{q}"}}
 	b := &server{resources: map[string]string{"x://2": "b2", "x://both": "b's"}, hidden: map[string]string{"t://b/5": "b5", "u://b": "ub"}, templates: []string{"t://b/{id}"}}
 	c := &server{err: bridge.Errorf(codes.Unimplemented, "no resources here")}
@@ -59,7 +59,7 @@ func TestResourcesAreReadWhereTheyAre(t *testing.T) {
 }
 
 // What is listed is asked of who lists it, and nobody else sees the request.
-func TestOnlyTheServerThatHasItIsAsked(t *testing.T) {
+func TestOnlyTheOwningServerIsCalled(t *testing.T) {
 	a, b := &server{}, &server{resources: map[string]string{"x://2": "b2"}}
 	r := route(t, nil, a, b)
 	if got, err := readText(t, r, "x://2"); err != nil || got != "b2" || len(calls[*pb.ReadResourceRequest](a)) != 0 {
@@ -67,7 +67,7 @@ func TestOnlyTheServerThatHasItIsAsked(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAResourceAreThoseOfItsServer(t *testing.T) {
+func TestResourceErrorComesFromItsServer(t *testing.T) {
 	broken := bridge.Errorf(codes.PermissionDenied, "not for you")
 	a, b := &server{resources: map[string]string{"x://1": ""}}, &server{hidden: map[string]string{"x://1": "not mine", "u://b": "ub"}}
 	r := route(t, nil, a, b)
@@ -102,7 +102,7 @@ func TestErrorsOfAResourceAreThoseOfItsServer(t *testing.T) {
 	}
 }
 
-func TestTheFirstOfTwoWithTheSameURIIsListed(t *testing.T) {
+func TestFirstOfDuplicateURIsIsListed(t *testing.T) {
 	var log bytes.Buffer
 	a := &server{resources: map[string]string{"x://1": "a", "x://2": "a"}, templates: []string{"t://{x}"}}
 	b := &server{resources: map[string]string{"x://2": "b", "x://3": "b"}, templates: []string{"t://{x}", "t://{y}"}}
@@ -125,7 +125,7 @@ func TestTheFirstOfTwoWithTheSameURIIsListed(t *testing.T) {
 }
 
 // A server that hangs is not waited for by those who want what another one has.
-func TestAServerThatHangsDoesNotHoldUpResources(t *testing.T) {
+func TestHangingServerDoesNotDelayResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{hang: true}, &server{hidden: map[string]string{"u://b": "ub", "u://b2": "ub2"}}
 		r := route(t, nil, a, b)
@@ -146,7 +146,7 @@ func TestAServerThatHangsDoesNotHoldUpResources(t *testing.T) {
 	})
 }
 
-func TestWhatAServerSaysOfItsOwnIsKept(t *testing.T) {
+func TestServerMetadataIsPreserved(t *testing.T) {
 	a, b := &server{}, &server{templates: []string{"t://b/{x}"}}
 	refuse := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if call.Method == bridge.ReadResource {
@@ -160,7 +160,7 @@ func TestWhatAServerSaysOfItsOwnIsKept(t *testing.T) {
 }
 
 // Answers and state are what a user told one server: no other one gets them.
-func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
+func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 	a, b := &server{}, &server{hidden: map[string]string{"u://b": "ask"}}
 	continued := func() *pb.ReadResourceRequest {
 		return &pb.ReadResourceRequest{Uri: "u://b", RequestState: []byte("s"), InputResponses: map[string]*pb.InputResponse{"k": {}}}
@@ -191,7 +191,7 @@ func TestAnswersGoOnlyToWhoAsked(t *testing.T) {
 	}
 }
 
-func TestCompletionIsWhereItsTemplateIs(t *testing.T) {
+func TestCompletionIsRoutedByTemplate(t *testing.T) {
 	a, b := &server{}, &server{templates: []string{"t://{x}"}}
 	req := &pb.CompleteRequest{Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: "t://{x}"}}}}
 	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, a, b), bridge.Complete, req); err != nil || len(calls[*pb.CompleteRequest](a)) != 0 {
@@ -204,7 +204,7 @@ func TestCompletionIsWhereItsTemplateIs(t *testing.T) {
 }
 
 // However many resources there are, and whoever lists them, what is remembered of them has a limit.
-func TestMemoryHasALimit(t *testing.T) {
+func TestMemoryOfResourcesIsBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	var wg sync.WaitGroup
 	long := strings.Repeat("x", 4_000)
@@ -285,7 +285,7 @@ func updated(uri string) *pb.ListenResponse {
 	return &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}}
 }
 
-func TestChangesOfAllServersAreTold(t *testing.T) {
+func TestChangesOfAllServersAreForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &server{changes: make(chan *pb.ListenResponse), resources: map[string]string{"x://a": ""}}
 		b := &server{changes: make(chan *pb.ListenResponse), resources: map[string]string{"x://b": ""}}
@@ -312,7 +312,7 @@ func TestChangesOfAllServersAreTold(t *testing.T) {
 }
 
 // Nobody knows what has changed at a server while it was away.
-func TestAServerThatComesBackIsToldToHaveChanged(t *testing.T) {
+func TestReconnectedServerCountsAsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{changes: make(chan *pb.ListenResponse)}, &server{err: down, changes: make(chan *pb.ListenResponse)}
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(false)}
@@ -334,7 +334,7 @@ func TestAServerThatComesBackIsToldToHaveChanged(t *testing.T) {
 	})
 }
 
-func TestListenEndsWhereNobodyTellsAnything(t *testing.T) {
+func TestListenEndsWithoutAnyListChangedSupport(t *testing.T) {
 	l := listen(t, route(t, nil, &server{}, &server{}), &pb.SubscriptionFilter{ResourceSubscriptions: []string{"u://x"}})
 	if err := <-l.err; code(err) != codes.Unimplemented {
 		t.Error(err)
@@ -349,7 +349,7 @@ func TestListenEndsWhereNobodyTellsAnything(t *testing.T) {
 }
 
 // A server that fails for a resource that is not its own still tells its other changes.
-func TestAGuessDoesNotCostTheOtherChanges(t *testing.T) {
+func TestUnknownSupportDoesNotDropOtherChanges(t *testing.T) {
 	picky := &server{changes: make(chan *pb.ListenResponse)}
 	a := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if r, ok := call.Request.(*pb.ListenRequest); ok && len(r.GetNotifications().GetResourceSubscriptions()) > 0 {
@@ -370,7 +370,7 @@ func TestAGuessDoesNotCostTheOtherChanges(t *testing.T) {
 
 // A server that says again and again that it has begun, or says nothing, is not heard. What several servers report at a time is
 // reported once.
-func TestNoiseIsNotPassedOn(t *testing.T) {
+func TestUnrequestedChangesAreDropped(t *testing.T) {
 	noisy := func(changes ...*pb.ListenResponse) bridge.Handler {
 		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 			f := call.Request.(*pb.ListenRequest).GetNotifications()

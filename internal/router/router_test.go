@@ -247,7 +247,7 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-func TestNamesSayWhoseTheyAre(t *testing.T) {
+func TestNamesHaveTheServersPrefix(t *testing.T) {
 	a, b := &server{pages: [][]string{{"x", "b_x"}}, prompts: []string{"p"}}, &server{pages: [][]string{{"x"}}, prompts: []string{"p", "größe 1"}}
 	r := route(t, nil, a, b)
 	names, _ := tools(t, r, nil)
@@ -298,7 +298,7 @@ func TestHeadersReachTheServerOfATool(t *testing.T) {
 }
 
 // Every public name is short enough, the same for every router, nobody else's, and leads back to where it comes from.
-func TestLongNamesAreCutTheSameWayEveryTime(t *testing.T) {
+func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 	long := strings.Repeat("long", 30)
 	pages := [][]string{{"short", long + "1", long + "2"}}
 	for n := 50; n < 70; n++ { // around the limit, also such as look like cut ones
@@ -351,7 +351,7 @@ func TestLongNamesAreCutTheSameWayEveryTime(t *testing.T) {
 	}
 }
 
-func TestToolsThatClientsWouldRefuseAreDropped(t *testing.T) {
+func TestToolsThatClientsRejectAreDropped(t *testing.T) {
 	var log bytes.Buffer
 	a := &server{pages: [][]string{{"good.one", "with space", "", "naïve", "x\n{\"level\":\"fatal\"}", "good-two"}}}
 	r := route(t, &log, a, &server{})
@@ -364,7 +364,7 @@ func TestToolsThatClientsWouldRefuseAreDropped(t *testing.T) {
 	}
 }
 
-func TestServersThatCannotBeToldApartAreRefused(t *testing.T) {
+func TestAmbiguousServersAreRejected(t *testing.T) {
 	for _, c := range []struct {
 		names []string
 		want  string // of the error; "" is none
@@ -393,7 +393,7 @@ func TestServersThatCannotBeToldApartAreRefused(t *testing.T) {
 	}
 }
 
-func TestListsFollowOneAnother(t *testing.T) {
+func TestListsAreConcatenatedAcrossPages(t *testing.T) {
 	a, b, c := &server{pages: [][]string{{"1"}, {"2"}}}, &server{pages: [][]string{{"3"}, {"4"}, {"5"}}}, &server{pages: [][]string{{"6"}}}
 	r := route(t, nil, a, b, c)
 	var pages [][]string
@@ -408,7 +408,7 @@ func TestListsFollowOneAnother(t *testing.T) {
 	equal(t, "pages", pages, [][]string{{"a_1"}, {"a_2", "b_3"}, {"b_4"}, {"b_5", "c_6"}})
 }
 
-func TestCursorsThatAreNotOursAreRefused(t *testing.T) {
+func TestForeignCursorsAreRejected(t *testing.T) {
 	a, b := &server{pages: [][]string{{"1"}, {"2"}}}, &server{pages: [][]string{{"3"}}}
 	r := route(t, nil, a, b)
 	_, l := tools(t, r, nil)
@@ -434,7 +434,7 @@ func TestCursorsThatAreNotOursAreRefused(t *testing.T) {
 	}
 }
 
-func TestCursorsOfServersHaveALimit(t *testing.T) {
+func TestCursorsOfServersAreLimited(t *testing.T) {
 	for _, n := range []int{8<<10 - 1, 8 << 10, 8<<10 + 1} {
 		long := strings.Repeat("c", n)
 		a := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
@@ -461,7 +461,7 @@ func TestCursorsOfServersHaveALimit(t *testing.T) {
 	}
 }
 
-func TestListsAreTrueForAsLongAsAllOfThemAre(t *testing.T) {
+func TestMergedListHasTheShortestTTL(t *testing.T) {
 	ms := func(n int64) *int64 { return &n }
 	for _, ttl := range [][3]*int64{ // of a, of b, and of both
 		{},
@@ -476,7 +476,7 @@ func TestListsAreTrueForAsLongAsAllOfThemAre(t *testing.T) {
 }
 
 // Whichever servers a page is of, all pages of a list may be shared by the same callers. The list of one server is shared as that says.
-func TestPagesOfAListAreSharedAlike(t *testing.T) {
+func TestPagesHaveTheSameCacheScope(t *testing.T) {
 	public, private := "public", "private"
 	open := func() *server { return &server{pages: [][]string{{"1"}, {"2"}}, scope: public} }
 	for what, c := range map[string]struct {
@@ -503,7 +503,7 @@ func TestPagesOfAListAreSharedAlike(t *testing.T) {
 	}
 }
 
-func TestListsGoOnWithoutAServerThatIsDown(t *testing.T) {
+func TestListsSkipAnUnavailableServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		a, b := &server{hang: true}, &server{pages: [][]string{{"x"}}, ttl: proto.Int64(1_000), scope: "public"}
@@ -552,7 +552,7 @@ func TestListsGoOnWithoutAServerThatIsDown(t *testing.T) {
 
 // A caller who is refused, because it has too many calls, does not have a server left out for others; and one that is down is not taken for
 // one that is there.
-func TestACallerThatIsRefusedIsTheOnlyOne(t *testing.T) {
+func TestRejectedCallerDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		a, b := &server{pages: [][]string{{"x"}}}, &server{pages: [][]string{{"x"}}}
@@ -580,7 +580,7 @@ func TestACallerThatIsRefusedIsTheOnlyOne(t *testing.T) {
 }
 
 // While one caller tries whether a server is there again, the others do not wait for it.
-func TestOneCallerWaitsForAServerThatIsDown(t *testing.T) {
+func TestOneCallerWaitsForAnUnavailableServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{hang: true}, &server{pages: [][]string{{"x"}}}
 		r := route(t, nil, a, b)
@@ -609,7 +609,7 @@ func TestOneCallerWaitsForAServerThatIsDown(t *testing.T) {
 	})
 }
 
-func TestNothingIsListedIfNobodyAnswers(t *testing.T) {
+func TestListFailsIfNoServerAnswers(t *testing.T) {
 	r := route(t, nil, &server{err: down}, &server{err: down})
 	if _, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{}); bridge.AsError(err).Failure.GetReason() != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
@@ -629,7 +629,7 @@ func TestNothingIsListedIfNobodyAnswers(t *testing.T) {
 	}
 }
 
-func TestABugInAServerIsItsOwn(t *testing.T) {
+func TestPanicOfOneServerDoesNotAffectOthers(t *testing.T) {
 	bug := bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { panic("a bug") })
 	empty := bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return nil, nil })
 	other := bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
@@ -643,7 +643,7 @@ func TestABugInAServerIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestDiscoverTellsWhatAllAre(t *testing.T) {
+func TestDiscoverMergesAllServers(t *testing.T) {
 	yes, no := proto.Bool(true), proto.Bool(false)
 	a := &server{about: &pb.DiscoverResponse{
 		ServerInfo: &pb.Implementation{Name: "x", Version: "1.0"}, Instructions: proto.String("be kind"), TtlMs: proto.Int64(5), CacheScope: "public",
@@ -696,7 +696,7 @@ func TestDiscoverTellsWhatAllAre(t *testing.T) {
 	}
 }
 
-func TestInstructionsHaveALimit(t *testing.T) {
+func TestInstructionsAreLimited(t *testing.T) {
 	for _, n := range []int{8<<10 - 1, 8 << 10, 8<<10 + 1, 8<<10 + 2} {
 		text := strings.Repeat("ä", n/2) + strings.Repeat("x", n%2)
 		a := &server{about: &pb.DiscoverResponse{Instructions: &text}}
@@ -712,7 +712,7 @@ func TestInstructionsHaveALimit(t *testing.T) {
 }
 
 // What the contract does not know yet passes.
-func TestUnknownFieldsPass(t *testing.T) {
+func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
 	a := &server{}
 	req := &pb.CallToolRequest{Name: "a_x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28"}, Arguments: []byte(`{"n":1}`)}
@@ -730,7 +730,7 @@ func TestUnknownFieldsPass(t *testing.T) {
 }
 
 // Of a route that does not answer, a client is shown what the route declared last to clients of the same era.
-func TestWhatIsKnownOfARouteIsKnownOfAnEra(t *testing.T) {
+func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
 	var gone atomic.Bool
 	of := map[bridge.Era]*pb.ServerCapabilities{
 		bridge.ModernEra: {Prompts: &pb.PromptsCapability{}}, bridge.LegacyEra: {Resources: &pb.ResourcesCapability{}},

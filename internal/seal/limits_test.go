@@ -11,7 +11,7 @@ import (
 
 // A requestState of 64 KiB, or of as much as is configured, is opened, and none that is longer, although we had sealed
 // it. In base64 there is none of 65,537 bytes.
-func TestStatesOfClientsAtTheirLimit(t *testing.T) {
+func TestRequestStateAtSizeLimit(t *testing.T) {
 	call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "x"}}
 	for _, most := range []int{limits.MaxState, 2 << 10} {
 		s := New(nil, time.Minute, most)

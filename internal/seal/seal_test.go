@@ -48,7 +48,7 @@ func code(err error) codes.Code {
 	return bridge.AsError(err).Code
 }
 
-func TestStateComesBackToItsCaller(t *testing.T) {
+func TestStateOpensOnlyForItsCaller(t *testing.T) {
 	s := newSealer(nil, usual.StateTTL)
 	for _, state := range [][]byte{{}, []byte("text"), {0, 255, 254}, bytes.Repeat([]byte("x"), 32<<10)} {
 		back := sealed(t, s, "me", state, 3)
@@ -75,7 +75,7 @@ func TestStateComesBackToItsCaller(t *testing.T) {
 	}
 }
 
-func TestStateIsNotForEver(t *testing.T) {
+func TestStateExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ttl := range []time.Duration{usual.StateTTL, time.Minute} {
 			s := newSealer(nil, ttl)
@@ -94,7 +94,7 @@ func TestStateIsNotForEver(t *testing.T) {
 	})
 }
 
-func TestSealingHasLimits(t *testing.T) {
+func TestSealLimits(t *testing.T) {
 	s := newSealer(nil, usual.StateTTL)
 	for n := 32<<10 - 1; n <= 32<<10+1; n++ {
 		_, err := s.Seal(call("me", nil), &pb.InputRequired{RequestState: make([]byte, n)}, 1)

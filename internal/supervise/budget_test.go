@@ -7,7 +7,7 @@ import (
 )
 
 // The budget allows a hundred retries at first, and one more for every ten calls.
-func TestRetriesHaveABudget(t *testing.T) {
+func TestRetriesAreLimited(t *testing.T) {
 	t.Parallel()
 	var b RetryBudget
 	retries := func() int64 {

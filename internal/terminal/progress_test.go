@@ -6,7 +6,7 @@ import (
 )
 
 // A line of the log does not run into what is shown on the last line.
-func TestLinesClearTheBar(t *testing.T) {
+func TestLogLinesClearTheProgressBar(t *testing.T) {
 	var out strings.Builder
 	b := &Progress{w: &out, width: 40}
 	b.draw("waiting")

@@ -14,7 +14,7 @@ import (
 )
 
 // What is written last is what says why the program ends.
-func TestNothingIsLostAtTheEnd(t *testing.T) {
+func TestCloseWritesAllLines(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for i := range 20_000 {
 		var out bytes.Buffer
@@ -30,7 +30,7 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 }
 
 // When nobody reads, the oldest lines go, and how many is told when somebody reads again.
-func TestTheOldestLinesGo(t *testing.T) {
+func TestOldestLinesAreDroppedFirst(t *testing.T) {
 	r, w := io.Pipe()
 	q := NewQueue(w)
 	var told bytes.Buffer

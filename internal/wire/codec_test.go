@@ -14,7 +14,7 @@ import (
 )
 
 // What the codec writes, protobuf reads, and the other way round: every message of the contract, small and large.
-func TestCodecIsThatOfProtobuf(t *testing.T) {
+func TestCodecMatchesProtobuf(t *testing.T) {
 	n := 0
 	for _, text := range []string{"x", strings.Repeat("long ", 1000)} {
 		protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
