@@ -2,6 +2,14 @@ package bridge
 
 import pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 
+// A retriable is a request that may be sent again with input responses.
+type retriable interface {
+	GetInputResponses() map[string]*pb.InputResponse
+	GetRequestState() []byte
+}
+
+var _, _, _ retriable = (*pb.CallToolRequest)(nil), (*pb.ReadResourceRequest)(nil), (*pb.GetPromptRequest)(nil)
+
 // Retry returns a copy of the Call with the answers to its input requests and the request state.
 func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 	switch r := c.Request.(type) {
@@ -25,16 +33,13 @@ func (c *Call) Retry(answers map[string]*pb.InputResponse, state []byte) *Call {
 
 // IsRetry reports whether a request carries input responses or a request state.
 func IsRetry(r Request) bool {
-	in, ok := r.(interface {
-		GetInputResponses() map[string]*pb.InputResponse
-		GetRequestState() []byte
-	})
+	in, ok := r.(retriable)
 	return ok && (len(in.GetInputResponses()) > 0 || in.GetRequestState() != nil)
 }
 
 // State returns the request state of a request, or nil.
 func State(r Request) []byte {
-	if s, ok := r.(interface{ GetRequestState() []byte }); ok {
+	if s, ok := r.(retriable); ok {
 		return s.GetRequestState()
 	}
 	return nil
