@@ -24,18 +24,40 @@ func withVersion(call *bridge.Call) *bridge.Call {
 	return call.With(call.Method, r)
 }
 
-// checkContract returns an error if the backend was built with another version of the contract. A backend whose Discover
-// fails is not refused: its calls fail by themselves.
+// checkContract returns an error if the backend was built with another version of the contract. The first call on a
+// connection calls Discover to learn the version, and concurrent calls wait for that. A backend whose Discover fails is
+// not refused: its calls fail by themselves.
 func (p *Plugin) checkContract(ctx context.Context, l *life, call *bridge.Call) error {
-	if e := l.discover.refused.Load(); e != nil {
-		return e
+	c := &l.discover
+	if call.Method == bridge.Discover || c.isChecked() {
+		return c.refusal()
 	}
-	if call.Method == bridge.Discover || l.discover.Load() != nil || l.discover.asked.Swap(true) {
-		return nil
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil // the call ends with its context
+	}
+	if c.isChecked() {
+		return c.refusal()
 	}
 	d := &pb.DiscoverResponse{}
-	if err := l.conn.Invoke(ctx, bridge.Discover.GRPC, &pb.DiscoverRequest{Context: call.Context()}, d); err == nil {
-		return p.checkVersion(l, d)
+	if err := l.conn.Invoke(ctx, bridge.Discover.GRPC, &pb.DiscoverRequest{Context: call.Context()}, d); err != nil {
+		c.checked.Store(ctx.Err() == nil) // if this call was canceled, the next one calls Discover
+		return nil
+	}
+	err := p.checkVersion(l, d)
+	c.checked.Store(true)
+	return err
+}
+
+func (c *discoverCache) isChecked() bool {
+	return c.checked.Load() || c.refused.Load() != nil || c.Load() != nil
+}
+
+func (c *discoverCache) refusal() error {
+	if e := c.refused.Load(); e != nil {
+		return e
 	}
 	return nil
 }

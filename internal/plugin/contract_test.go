@@ -1,8 +1,11 @@
 package plugin
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -29,5 +32,42 @@ func TestBackendsOfAnotherContractVersionAreRefused(t *testing.T) {
 			t.Errorf("version %d: the call was executed", version)
 		}
 		r.log.wait(t, said)
+	}
+}
+
+// No call reaches a backend of another version while the first one calls Discover, or after that one was canceled.
+func TestCallsWaitForTheContractVersion(t *testing.T) {
+	entered, release := make(chan struct{}, 2), make(chan struct{})
+	var executed atomic.Bool
+	r := attach(t, &fake{
+		discover: func() (*pb.DiscoverResponse, error) {
+			entered <- struct{}{}
+			<-release
+			return &pb.DiscoverResponse{ContractVersion: 1}, nil
+		},
+		call: func(*pb.CallToolRequest, stream) error { executed.Store(true); return nil },
+	}, Options{})
+	first, cancel := context.WithCancel(t.Context())
+	canceled := make(chan error)
+	go func() {
+		_, err := r.Handle(first, tool("x", ""), ignore)
+		canceled <- err
+	}()
+	<-entered
+	second, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	if _, err := r.Handle(second, tool("x", ""), ignore); err == nil {
+		t.Error("a concurrent call did not wait")
+	}
+	cancel()
+	if err := <-canceled; err == nil {
+		t.Error("the canceled call has a result")
+	}
+	close(release)
+	if _, err := r.Handle(t.Context(), tool("x", ""), ignore); bridge.AsError(err).Failure.GetReason() != "CONTRACT_VERSION" {
+		t.Errorf("got %v", err)
+	}
+	if executed.Load() {
+		t.Error("a call was executed")
 	}
 }

@@ -24,7 +24,8 @@ import (
 // discoverCache holds a backend's answer to Discover, which stays the same for as long as the backend is connected.
 type discoverCache struct {
 	atomic.Pointer[pb.DiscoverResponse]
-	asked   atomic.Bool                  // it was asked for, to check the version of the contract
+	turn    chan struct{}                // held by the call that checks the version of the contract
+	checked atomic.Bool                  // the version was checked, or Discover failed
 	refused atomic.Pointer[bridge.Error] // the backend was built with another version of the contract
 }
 

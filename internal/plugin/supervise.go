@@ -50,7 +50,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 // begin returns a life of the backend that begins now.
 func (p *Plugin) begin(l *life) *life {
-	l.calls.first = make(chan struct{}, 1)
+	l.calls.first, l.discover.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.here, l.end = context.WithCancel(context.Background())
 	l.gone = l.here.Done()
 	l.ready = time.Now()
