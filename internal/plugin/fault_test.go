@@ -144,17 +144,14 @@ func TestKilledMidCall(t *testing.T) {
 		pid := r.pid(t)
 		var wg sync.WaitGroup
 		var killed time.Time
-		inflight := make(chan struct{}, 21)
-		failed := make(chan time.Time, 21)
+		hanging, failed := make(chan struct{}), make(chan time.Time, 1)
 		wg.Go(func() {
-			inflight <- struct{}{}
-			_, err := r.Handle(t.Context(), tool("hang", ""), ignore)
+			_, err := r.Handle(t.Context(), tool("hang", ""), func(context.Context, bridge.Event) error { close(hanging); return nil })
 			failed <- time.Now()
 			wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 		})
 		for i := range 20 {
 			wg.Go(func() {
-				inflight <- struct{}{}
 				want := fmt.Sprintf(`{"i":%d}`, i)
 				res, err := r.Handle(t.Context(), tool("nap", want), ignore)
 				if err == nil && textOf(res) != want {
@@ -165,10 +162,7 @@ func TestKilledMidCall(t *testing.T) {
 				}
 			})
 		}
-		for range 21 {
-			<-inflight
-		}
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is no telling when a call is on the wire
+		<-hanging
 		killed = time.Now()
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -201,8 +201,8 @@ func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServe
 		for {
 			eaten = append(eaten, bytes.Repeat([]byte{1}, 1<<20))
 		}
-	case "hold": // tells that it has begun, and answers when the file FILE is there
-		if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{}}}); err != nil {
+	case "hold": // sends progress, and returns when the file FILE exists
+		if err := sendProgress(stream); err != nil {
 			return err
 		}
 		for {
@@ -212,7 +212,10 @@ func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServe
 			time.Sleep(5 * time.Millisecond)
 		}
 		text = string(req.GetArguments())
-	case "hang":
+	case "hang": // sends progress, and never returns
+		if err := sendProgress(stream); err != nil {
+			return err
+		}
 		<-stream.Context().Done()
 		return stream.Context().Err()
 	default:
@@ -221,4 +224,8 @@ func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServe
 	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}
 	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
 	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})
+}
+
+func sendProgress(stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
+	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{}}})
 }
