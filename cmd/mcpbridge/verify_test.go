@@ -68,7 +68,10 @@ func TestVerifyReport(t *testing.T) {
 			[]string{"the backend does not keep the contract: bad-cursor"},
 		},
 		{"it does not start", []string{"--", "false"}, problem.ExitPlugin, nil, []string{"false exited before its handshake", "fix:"}},
-		{"nobody is there", []string{"unix:/nowhere/at/all"}, problem.ExitPlugin, nil, []string{"no response from unix:/nowhere/at/all"}},
+		{
+			"no listener", []string{"unix:/nowhere/at/all"}, problem.ExitPlugin, nil,
+			[]string{"no response from unix:/nowhere/at/all"},
+		},
 		{"dashes forgotten", []string{"python3", "tools.py"}, problem.ExitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
 		{"nothing to verify", nil, problem.ExitUsage, nil, []string{"there is no backend to verify"}},
 		{"an MCP server", []string{"--", "python3", mcpServer}, problem.ExitUsage, nil, []string{"this is an MCP server", "mcpbridge list -- python3 "}},

@@ -194,9 +194,9 @@ async def test_an_answer_holds_for_what_was_asked(shop: Path) -> None:
         context=context(), name="execute", arguments=json.dumps({"sql": "DELETE FROM orders"}).encode()
     )
 
-    async def nobody(event: Any) -> None: ...
+    async def ignore_event(event: Any) -> None: ...
 
-    (question,) = (asked := (await app.call_tool(request, nobody)).input_required).input_requests
+    (question,) = (asked := (await app.call_tool(request, ignore_event)).input_required).input_requests
     assert "3 rows" in question.elicit.form.message
     with closing(sqlite3.connect(shop)) as db:
         db.execute("INSERT INTO orders (total) VALUES (1)")
@@ -204,7 +204,7 @@ async def test_an_answer_holds_for_what_was_asked(shop: Path) -> None:
     yes = v1.InputResponse(elicit=v1.ElicitResult(action="accept", content='{"value":true}'))
     request.request_state = asked.request_state
     request.input_responses[question.key].CopyFrom(yes)
-    (again,) = (await app.call_tool(request, nobody)).input_required.input_requests
+    (again,) = (await app.call_tool(request, ignore_event)).input_required.input_requests
     assert "4 rows" in again.elicit.form.message
     assert orders(shop) == 4
     assert (await call(app, "execute", {"sql": "DELETE FROM orders"}, answers=[True])).structured["rows"] == 4

@@ -143,7 +143,7 @@ func (c *Catalog) tell(name string, s *schema) {
 	if s.err == nil && s.skipped == nil {
 		return
 	}
-	s.told.Do(func() {
+	s.warned.Do(func() {
 		if s.err != nil {
 			c.warn("tool", name, "tool is not checked: its schema cannot be used", s.err)
 			return

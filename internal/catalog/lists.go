@@ -108,11 +108,11 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 	if err != nil {
 		return nil, err
 	}
-	return &bridge.Result{Complete: p.told(time.Now())}, nil
+	return &bridge.Result{Complete: p.withTTL(time.Now())}, nil
 }
 
-// told returns the result with the remaining TTL at a time. All other parts are shared.
-func (p *page) told(at time.Time) proto.Message {
+// withTTL returns the result with the remaining TTL at a time. All other parts are shared.
+func (p *page) withTTL(at time.Time) proto.Message {
 	ttl := *bridge.PageOf(p.answer).TTL
 	age := at.Sub(p.came).Milliseconds()
 	if ttl == nil || *ttl <= 0 || age == 0 {
@@ -290,12 +290,12 @@ func (c *Catalog) forget(p *page) {
 
 // listen forwards a Listen call. The Catalog handles its changes before the caller receives them.
 func (c *Catalog) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	var told [kinds]bool
-	defer func() { c.deaf(&told, ctx.Err() == nil) }()
+	var reported [kinds]bool
+	defer func() { c.ended(&reported, ctx.Err() == nil) }()
 	return c.h.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		switch change := e.Change.GetEvent().(type) {
 		case *pb.ListenResponse_Acknowledged:
-			c.hear(&told, change.Acknowledged.GetNotifications())
+			c.acknowledged(&reported, change.Acknowledged.GetNotifications())
 		case *pb.ListenResponse_ToolsListChanged:
 			c.changed(kindTools)
 		case *pb.ListenResponse_PromptsListChanged:
@@ -316,18 +316,18 @@ func (c *Catalog) changed(which ...listKind) {
 	}
 }
 
-// hear handles an event of a Listen.
-func (c *Catalog) hear(told *[kinds]bool, f *pb.SubscriptionFilter) {
+// acknowledged records which kinds of lists a Listen reports.
+func (c *Catalog) acknowledged(reported *[kinds]bool, f *pb.SubscriptionFilter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k, tells := range [kinds]bool{
+	for k, reports := range [kinds]bool{
 		kindTools: f.GetToolsListChanged(), kindPrompts: f.GetPromptsListChanged(), kindResources: f.GetResourcesListChanged(),
 		kindTemplates: f.GetResourcesListChanged(),
 	} {
-		if !tells || told[k] {
+		if !reports || reported[k] {
 			continue
 		}
-		told[k] = true
+		reported[k] = true
 		state := &c.kinds[k]
 		if state.listens++; state.listens == 1 {
 			state.era++
@@ -339,12 +339,12 @@ func (c *Catalog) hear(told *[kinds]bool, f *pb.SubscriptionFilter) {
 	}
 }
 
-// deaf records the end of a Listen. If its caller did not end it, the backend may have been replaced.
-func (c *Catalog) deaf(told *[kinds]bool, lost bool) {
+// ended records the end of a Listen. If its caller did not end it, the backend may have been replaced.
+func (c *Catalog) ended(reported *[kinds]bool, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k := range told {
-		if !told[k] {
+	for k := range reported {
+		if !reported[k] {
 			continue
 		}
 		state := &c.kinds[k]

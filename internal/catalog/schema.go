@@ -56,7 +56,7 @@ type schema struct {
 	// err is why the schema cannot be used, and skipped what is ignored in it.
 	err, skipped error
 
-	told sync.Once // logs that it cannot be used
+	warned sync.Once // logs that it cannot be used
 
 	repeated repeated
 }

@@ -236,14 +236,14 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 		log = s.log.Error()
 	}
 	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
-	told := e.Redacted()
+	public := e.Redacted()
 	switch {
 	case e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
-		told.Code = codes.Unknown // stock clients retry UNAVAILABLE
+		public.Code = codes.Unknown // stock clients retry UNAVAILABLE
 	case e.Code == codes.OK:
-		told.Code = codes.Internal // an error must not have the status OK
+		public.Code = codes.Internal // an error must not have the status OK
 	}
-	return fitting(told).Err()
+	return fitting(public).Err()
 }
 
 // maxTrailer is the maximum size of an error in the trailers, in bytes, that every client accepts: those in Java and

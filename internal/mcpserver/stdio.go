@@ -21,13 +21,13 @@ import (
 // end of r, pending requests still receive responses, and the bridge drains. Nothing else may write to w. The goroutine
 // that reads r may outlive the call: a client that does not read blocks it in a write.
 func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
-	ctx, deaf := context.WithCancel(ctx)
-	defer deaf()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	out := &lineWriter{w: w, failed: func(err error) {
 		if ctx.Err() == nil {
 			s.log.Warn().Err(err).Msg("the client cannot be answered any more; ending")
 		}
-		deaf()
+		cancel()
 	}}
 	c := s.newConn(out.write, true)
 	defer c.closeSoon()
