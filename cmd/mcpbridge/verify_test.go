@@ -69,7 +69,9 @@ func TestVerifyReport(t *testing.T) {
 		},
 		{"it does not start", []string{"--", "false"}, problem.ExitPlugin, nil, []string{"false exited before its handshake", "fix:"}},
 		{
-			"no listener", []string{"unix:/nowhere/at/all"}, problem.ExitPlugin, nil,
+			"no listener",
+			[]string{"unix:/nowhere/at/all"},
+			problem.ExitPlugin, nil,
 			[]string{"no response from unix:/nowhere/at/all"},
 		},
 		{"dashes forgotten", []string{"python3", "tools.py"}, problem.ExitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
