@@ -8,11 +8,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Whoever may see something else is of another audience, whatever else is known of the token, and of whatever length it is.
+// Whoever may see something else is of another audience, whatever else is known of the token, and of whatever length it
+// is.
 func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	of := func(change func(*pb.CallContext)) bridge.Audience {
 		cc := &pb.CallContext{
-			ProtocolVersion: "2026-07-28", Principal: &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a", "b"}},
+			ProtocolVersion:    "2026-07-28",
+			Principal:          &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a", "b"}},
 			ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}},
 		}
 		change(cc)
@@ -55,8 +57,11 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 // An audience is made for every call of a tool.
 func TestAudiencesAreMadeWithoutAllocations(t *testing.T) {
 	cc := &pb.CallContext{
-		Principal:          &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a"}},
-		ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}, Extensions: `{"a/b":{}}`},
+		Principal: &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a"}},
+		ClientCapabilities: &pb.ClientCapabilities{
+			Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}},
+			Extensions:  `{"a/b":{}}`,
+		},
 	}
 	if n := testing.AllocsPerRun(1000, func() { bridge.AudienceOf(cc) }); n >= 1 {
 		t.Errorf("%v allocations", n)

@@ -66,8 +66,9 @@ func samplesTools(r *pb.CreateMessageRequest) bool {
 func AllCapabilities() *pb.ServerCapabilities {
 	yes := proto.Bool(true)
 	return &pb.ServerCapabilities{
-		Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{ListChanged: yes, Subscribe: yes},
-		Prompts: &pb.PromptsCapability{ListChanged: yes}, Logging: &pb.Capability{}, Completions: &pb.Capability{},
+		Tools:     &pb.ToolsCapability{ListChanged: yes},
+		Resources: &pb.ResourcesCapability{ListChanged: yes, Subscribe: yes},
+		Prompts:   &pb.PromptsCapability{ListChanged: yes}, Logging: &pb.Capability{}, Completions: &pb.Capability{},
 	}
 }
 

@@ -63,7 +63,8 @@ const (
 	ReasonOverloaded = "OVERLOADED"
 	// ReasonTooMany means that the caller itself has reached a limit.
 	ReasonTooMany = "TOO_MANY"
-	// reasonBackendOverloaded replaces both in errors of a backend: they are about the bridge, and map to HTTP statuses.
+	// reasonBackendOverloaded replaces both in errors of a backend: they are about the bridge, and map to HTTP
+	// statuses.
 	reasonBackendOverloaded = "BACKEND_OVERLOADED"
 	// ReasonProtocolViolation means that the backend sent what the protocol forbids.
 	ReasonProtocolViolation = "BACKEND_MISBEHAVED"
@@ -272,7 +273,8 @@ func (e *Error) GRPCStatus() *status.Status {
 	}
 	if f := e.Failure; f != nil {
 		details = append(details, protoadapt.MessageV1Of(f), &errdetails.ErrorInfo{
-			Reason: f.GetReason(), Domain: ErrorDomain, Metadata: map[string]string{"outcome": outcomeNames[f.GetOutcome()]},
+			Reason: f.GetReason(), Domain: ErrorDomain,
+			Metadata: map[string]string{"outcome": outcomeNames[f.GetOutcome()]},
 		})
 		if f.RetryAfterMs != nil {
 			after := time.Duration(f.GetRetryAfterMs()) * time.Millisecond

@@ -28,7 +28,10 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 	for _, e := range []*bridge.Error{
 		{Code: codes.NotFound, Message: "no such thing"},
 		{Code: codes.Internal, Message: "secret"},
-		{Code: codes.Unknown, Message: "m", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("exactly this"), Data: `[1]`}},
+		{
+			Code: codes.Unknown, Message: "m",
+			RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("exactly this"), Data: `[1]`},
+		},
 		{Code: codes.Unavailable, Message: "down", Failure: &pb.CallFailure{
 			Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: "BACKEND_UNAVAILABLE", RetryAfterMs: proto.Int64(5),
 		}},
@@ -66,10 +69,17 @@ func TestStatusesOfHostileBackends(t *testing.T) {
 	}{
 		{"m", nil, 1, ""},
 		{long, nil, 8 << 10, ""},
-		{"m", &pb.CallFailure{Reason: "\a\x01\u2028\U000e0001\"", Outcome: 3}, 1, `{"reason":"\u0007\u0001\u2028` + "\U000e0001" + `\"","outcome":"executed"}`},
+		{
+			"m", &pb.CallFailure{Reason: "\a\x01\u2028\U000e0001\"", Outcome: 3}, 1,
+			`{"reason":"\u0007\u0001\u2028` + "\U000e0001" + `\"","outcome":"executed"}`,
+		},
 		{"m", &pb.CallFailure{Reason: long, Outcome: 99}, 1, `{"reason":"` + long[:60] + `…","outcome":"unknown"}`},
 		{"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(-5)}, 1, `{"reason":"R","outcome":"unknown"}`},
-		{"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(1 << 62)}, 1, `{"reason":"R","outcome":"unknown"}`}, // 0 as a duration
+		// 0 as a duration
+		{
+			"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(1 << 62)}, 1,
+			`{"reason":"R","outcome":"unknown"}`,
+		},
 	} {
 		s := status.New(codes.InvalidArgument, c.message)
 		if c.failure != nil {
@@ -79,7 +89,8 @@ func TestStatusesOfHostileBackends(t *testing.T) {
 			}
 		}
 		rpc := bridge.FromStatus(s).JSONRPC(bridge.Rev20260728, bridge.CallTool)
-		if n := len(rpc.GetMessage()); n > c.size || n < c.size-1 || !utf8.ValidString(rpc.GetMessage()) || rpc.GetData() != c.data {
+		if n := len(rpc.GetMessage()); n > c.size || n < c.size-1 || !utf8.ValidString(rpc.GetMessage()) ||
+			rpc.GetData() != c.data {
 			t.Errorf("%.80v: a message of %d bytes, and %s", c.failure, n, rpc.GetData())
 		}
 	}
@@ -95,11 +106,17 @@ func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 	}{
 		{bridge.Errorf(codes.NotFound, "none"), nil},
 		{down, []proto.Message{
-			&errdetails.ErrorInfo{Reason: "BACKEND_UNAVAILABLE", Domain: "mcpbridge.dev", Metadata: map[string]string{"outcome": "not_executed"}},
+			&errdetails.ErrorInfo{
+				Reason: "BACKEND_UNAVAILABLE", Domain: "mcpbridge.dev",
+				Metadata: map[string]string{"outcome": "not_executed"},
+			},
 			&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)},
 		}},
 		{bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost"), []proto.Message{
-			&errdetails.ErrorInfo{Reason: "BACKEND_CRASHED", Domain: "mcpbridge.dev", Metadata: map[string]string{"outcome": "unknown"}},
+			&errdetails.ErrorInfo{
+				Reason: "BACKEND_CRASHED", Domain: "mcpbridge.dev",
+				Metadata: map[string]string{"outcome": "unknown"},
+			},
 		}},
 	} {
 		var got []proto.Message
@@ -114,8 +131,8 @@ func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 	}
 }
 
-// An error of an MCP server is told to a client of the bridge as the server told it, except that whether a resource exists has
-// a code of its own in each era, and that some codes there are not in some revisions.
+// An error of an MCP server is told to a client of the bridge as the server told it, except that whether a resource
+// exists has a code of its own in each era, and that some codes there are not in some revisions.
 func TestErrorSurvivesJSONRPC(t *testing.T) {
 	for _, c := range []struct {
 		code     int64
@@ -147,7 +164,8 @@ func TestErrorSurvivesJSONRPC(t *testing.T) {
 	}
 }
 
-// Of what backends and MCP servers say of an error, as much is kept as anybody reads, wherever they say it; its data is kept.
+// Of what backends and MCP servers say of an error, as much is kept as anybody reads, wherever they say it; its data is
+// kept.
 func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 	const most = 8 << 10
 	for _, n := range []int{most - 1, most, most + 1, 1 << 20} {
@@ -158,12 +176,14 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for where, e := range map[string]*bridge.Error{
-			"a status": bridge.FromStatus(status.New(codes.InvalidArgument, text)), "its details": bridge.FromStatus(exact),
+			"a status":     bridge.FromStatus(status.New(codes.InvalidArgument, text)),
+			"its details":  bridge.FromStatus(exact),
 			"a response":   bridge.FromJSONRPC(rpc, bridge.Rev20251125, bridge.CallTool),
 			"what is told": bridge.Errorf(codes.NotFound, "%s", text).Redacted(),
 		} {
 			got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool)
-			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) || !strings.HasPrefix(text, strings.TrimSuffix(got.GetMessage(), "…")) {
+			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) ||
+				!strings.HasPrefix(text, strings.TrimSuffix(got.GetMessage(), "…")) {
 				t.Errorf("%s of %d bytes has become %d: %.20q", where, n, len(got.GetMessage()), got.GetMessage())
 			}
 			if e.RPC != nil && got.GetData() != rpc.GetData() {
@@ -195,14 +215,19 @@ func TestWhatIsNoErrorOfOursKeepsItsMeaning(t *testing.T) {
 			t.Errorf("%v is %v, public %v", c.err, e.Code, e.Public())
 		}
 	}
-	if got := bridge.AsError(errors.New("password is hunter2")).JSONRPC(bridge.Rev20260728, bridge.CallTool).GetMessage(); got != "internal error; the bridge's log says more" {
+	if got := bridge.AsError(errors.New("password is hunter2")).JSONRPC(bridge.Rev20260728, bridge.CallTool).
+		GetMessage(); got != "internal error; the bridge's log says more" {
 		t.Error(got)
 	}
 }
 
 func TestMissingCapabilities(t *testing.T) {
-	form := &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{}}}}
-	url := &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{}}}}}
+	form := &pb.InputRequest{
+		Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{}}},
+	}
+	url := &pb.InputRequest{
+		Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{}}}},
+	}
 	both := &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}}
 	for _, c := range []struct {
 		have    *pb.ElicitationCapability
@@ -217,12 +242,18 @@ func TestMissingCapabilities(t *testing.T) {
 		{both, form, false},
 		{both, url, false},
 	} {
-		if got := bridge.MissingCapabilities(&pb.ClientCapabilities{Elicitation: c.have}, c.req) != nil; got != c.missing {
+		if got := bridge.MissingCapabilities(&pb.ClientCapabilities{Elicitation: c.have},
+			c.req) != nil; got != c.missing {
 			t.Errorf("%v of %v: missing is %v", c.req, c.have, got)
 		}
 	}
 	said := func(blocks ...*pb.ContentBlock) *pb.CreateMessageRequest {
-		return &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{}}}}, {Content: blocks}}}
+		return &pb.CreateMessageRequest{
+			Messages: []*pb.SamplingMessage{
+				{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{}}}},
+				{Content: blocks},
+			},
+		}
 	}
 	plain, tools := &pb.SamplingCapability{}, &pb.SamplingCapability{Tools: &pb.Capability{}}
 	for _, c := range []struct {
@@ -235,17 +266,23 @@ func TestMissingCapabilities(t *testing.T) {
 		{&pb.CreateMessageRequest{Tools: []*pb.Tool{{}}}, plain, tools},
 		{&pb.CreateMessageRequest{ToolChoice: &pb.ToolChoice{}}, plain, tools},
 		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolUse{ToolUse: &pb.ToolUseContent{}}}), plain, tools},
-		{said(&pb.ContentBlock{}, &pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), plain, tools},
+		{said(&pb.ContentBlock{},
+			&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), plain, tools},
 		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), nil, tools},
 		{said(&pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{}}}), tools, nil},
 	} {
 		req := &pb.InputRequest{Request: &pb.InputRequest_CreateMessage{CreateMessage: c.req}}
-		if got := bridge.MissingCapabilities(&pb.ClientCapabilities{Sampling: c.have}, req); !proto.Equal(got.GetSampling(), c.want) {
+		if got := bridge.MissingCapabilities(&pb.ClientCapabilities{Sampling: c.have},
+			req); !proto.Equal(got.GetSampling(), c.want) {
 			t.Errorf("%v of %v: missing is %v, want %v", c.req, c.have, got, c.want)
 		}
 	}
-	old := bridge.EffectiveCapabilities(&pb.ClientCapabilities{Elicitation: both, Sampling: &pb.SamplingCapability{Tools: &pb.Capability{}}}, bridge.Rev20250618)
-	if bridge.ElicitsURLs(old) || !bridge.ElicitsForms(old) || old.GetSampling().GetTools() != nil || old.GetSampling() == nil {
+	old := bridge.EffectiveCapabilities(&pb.ClientCapabilities{
+		Elicitation: both,
+		Sampling:    &pb.SamplingCapability{Tools: &pb.Capability{}},
+	}, bridge.Rev20250618)
+	if bridge.ElicitsURLs(old) || !bridge.ElicitsForms(old) || old.GetSampling().GetTools() != nil ||
+		old.GetSampling() == nil {
 		t.Errorf("in 2025-06-18: %v", old)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// retiredWords are private words of earlier versions that Go files must not use in comments and identifiers. A word that
-// is also plain English is retired in identifiers only, and "f()" retires a function's name. To retire another word, add a
-// line. docs/glossary.md has the words to use.
+// retiredWords are private words of earlier versions that Go files must not use in comments and identifiers. A word
+// that is also plain English is retired in identifiers only, and "f()" retires a function's name. To retire another
+// word, add a line. docs/glossary.md has the words to use.
 var retiredWords = []struct {
 	word            string
 	instead         string

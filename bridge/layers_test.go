@@ -14,7 +14,8 @@ import (
 
 // layered are the packages whose files are layers: a file uses functions and types of files below it only.
 var layered = []string{
-	"cmd/mcpbridge", "internal/clientcmd", "internal/app", "internal/config", "internal/problem", "internal/signature", "internal/terminal",
+	"cmd/mcpbridge", "internal/clientcmd", "internal/app", "internal/config", "internal/problem", "internal/signature",
+	"internal/terminal",
 }
 
 func TestFilesAreLayers(t *testing.T) {
@@ -34,8 +35,10 @@ func TestFilesAreLayers(t *testing.T) {
 					visit(append(slices.Clone(path), next))
 				case 1:
 					cycle := append(slices.Clone(path[slices.Index(path, next):]), next)
-					t.Errorf("%s: files use each other in a circle: %s; %s uses %s of %s.\n  why not: a reader has no file to begin with\n"+
-						"  fix: move a declaration to a file below both", below(p.PkgPath), strings.Join(cycle, ", "), at, uses[at][next], next)
+					t.Errorf("%s: files use each other in a circle: %s; %s uses %s of %s.\n  why not: a reader has "+
+						"no file to begin with\n"+
+						"  fix: move a declaration to a file below both", below(p.PkgPath), strings.Join(cycle, ", "),
+						at, uses[at][next], next)
 				}
 			}
 			state[at] = 2

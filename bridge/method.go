@@ -121,7 +121,8 @@ func hasPrompts(c *pb.ServerCapabilities) bool   { return c.GetPrompts() != nil 
 // Methods returns all methods, in the order of the contract.
 func Methods() []*Method {
 	return []*Method{
-		Discover, ListTools, CallTool, ListResources, ListResourceTemplates, ReadResource, ListPrompts, GetPrompt, Complete,
+		Discover, ListTools, CallTool, ListResources, ListResourceTemplates, ReadResource, ListPrompts, GetPrompt,
+		Complete,
 		Listen,
 	}
 }

@@ -38,7 +38,8 @@ func TestNamesOfCertificatesAreToldApart(t *testing.T) {
 		"URI like a number":         {uri("serial:ff"), "uri:serial:ff"},
 		"DNS name like a number":    {dns("serial:ff"), "dns:serial:ff"},
 	} {
-		got := bridge.CertificatePrincipal(&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{tt.cert}}}).GetSubject()
+		got := bridge.CertificatePrincipal(&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{tt.cert}}}).
+			GetSubject()
 		if got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}

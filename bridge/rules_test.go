@@ -38,8 +38,9 @@ type importRule struct {
 
 // The packages of the command are layers: cmd, clientcmd, app, config, problem, terminal.
 const (
-	onlyDown = "the packages of the command are layers, and each imports only those below it: cmd, clientcmd, app, config, problem, terminal"
-	lower    = "move what both need into the lower package, or pass it as a parameter"
+	onlyDown = "the packages of the command are layers, and each imports only those below it: cmd, clientcmd, app, " +
+		"config, problem, terminal"
+	lower = "move what both need into the lower package, or pass it as a parameter"
 )
 
 var importRules = []importRule{
@@ -48,13 +49,15 @@ var importRules = []importRule{
 		notWhom: []string{"internal/mcpserver", "internal/grpcserver", "internal/plugin", "internal/mcpclient"},
 		except:  []string{"cmd", "internal/app", "internal/clientcmd", "internal/bridgetest"},
 		because: "fronts and backs know the waist and never one another: that is why two of each serve every direction",
-		fix:     "take a bridge.Handler; internal/app puts the pieces together, and so may a test in package x_test. What both need goes into a package of its own beside them",
+		fix: "take a bridge.Handler; internal/app puts the pieces together, and so may a test in package " +
+			"x_test. What both need goes into a package of its own beside them",
 	},
 	{
 		who:     []string{"internal/router", "internal/catalog"},
 		notWhom: []string{"internal/router", "internal/catalog", "internal/seal", "internal/auth"},
-		because: "what is around a Handler knows that it is one and nothing else: internal/app decides what is around what",
-		fix:     "take a bridge.Handler, and put what is missing into the Call",
+		because: "what is around a Handler knows that it is one and nothing else: internal/app decides what is " +
+			"around what",
+		fix: "take a bridge.Handler, and put what is missing into the Call",
 	},
 	{
 		who:     []string{"bridge", "internal"},
@@ -64,9 +67,15 @@ var importRules = []importRule{
 		fix:     "move what is needed down, into bridge",
 	},
 	{
-		who:     []string{""},
-		notWhom: []string{"internal/terminal", "internal/problem", "internal/config", "internal/app", "internal/clientcmd"},
-		except:  []string{"cmd", "internal/terminal", "internal/problem", "internal/config", "internal/app", "internal/clientcmd"},
+		who: []string{""},
+		notWhom: []string{
+			"internal/terminal", "internal/problem", "internal/config", "internal/app",
+			"internal/clientcmd",
+		},
+		except: []string{
+			"cmd", "internal/terminal", "internal/problem", "internal/config", "internal/app",
+			"internal/clientcmd",
+		},
 		because: "they are what the command is made of, and the bridge works without a command",
 		fix:     "take the value as a parameter or a field of Options",
 	},
@@ -117,7 +126,8 @@ func TestImportRules(t *testing.T) {
 		for path := range p.Imports {
 			for _, peer := range peers {
 				if strings.HasPrefix(path, peer) {
-					t.Errorf("%s imports %s.\n  why: users of mcpbridge would have to download it\n  fix: do it in test/interop/go or test/bench, which are modules of their own", p.ID, path)
+					t.Errorf("%s imports %s.\n  why: users of mcpbridge would have to download it\n  fix: do it in "+
+						"test/interop/go or test/bench, which are modules of their own", p.ID, path)
 				}
 			}
 			if !strings.HasPrefix(path, module) {
@@ -125,7 +135,8 @@ func TestImportRules(t *testing.T) {
 			}
 			for _, r := range importRules {
 				whom := below(path)
-				if !isBelow(who, r.who) || isBelow(who, r.except) || !isBelow(whom, r.notWhom) || isBelow(whom, r.butNot) || who == whom {
+				if !isBelow(who, r.who) || isBelow(who, r.except) || !isBelow(whom, r.notWhom) ||
+					isBelow(whom, r.butNot) || who == whom {
 					continue
 				}
 				t.Errorf("%s imports %s.\n  why not: %s\n  fix: %s", p.ID, whom, r.because, r.fix)
@@ -166,7 +177,8 @@ func TestEveryLimitIsEnforced(t *testing.T) {
 	for _, p := range loadModule(t) {
 		for id, obj := range p.TypesInfo.Uses {
 			field, ok := obj.(*types.Var)
-			if ok && field.IsField() && field.Pkg() != nil && below(field.Pkg().Path()) == "internal/limits" && below(p.PkgPath) != "internal/limits" &&
+			if ok && field.IsField() && field.Pkg() != nil && below(field.Pkg().Path()) == "internal/limits" &&
+				below(p.PkgPath) != "internal/limits" &&
 				!strings.HasSuffix(p.Fset.Position(id.Pos()).Filename, "_test.go") {
 				read[field.Name()] = true
 			}
@@ -181,7 +193,8 @@ func TestEveryLimitIsEnforced(t *testing.T) {
 
 func TestOnlyRevisionGoComparesRevisions(t *testing.T) {
 	const why = "a new revision must touch one file and not everything that was ever particular to one"
-	const fix = "ask the revision a question, rev.PrimesSSE(); if there is none that fits, add one to bridge/revision.go"
+	const fix = "ask the revision a question, rev.PrimesSSE(); if there is none that fits, add one to " +
+		"bridge/revision.go"
 	for _, p := range loadModule(t) {
 		for _, f := range p.Syntax {
 			name := p.Fset.Position(f.Pos()).Filename
@@ -190,7 +203,8 @@ func TestOnlyRevisionGoComparesRevisions(t *testing.T) {
 			}
 			ast.Inspect(f, func(n ast.Node) bool {
 				if compares(p.TypesInfo, n) {
-					t.Errorf("%s: revisions are compared here.\n  why not: %s\n  fix: %s", p.Fset.Position(n.Pos()), why, fix)
+					t.Errorf("%s: revisions are compared here.\n  why not: %s\n  fix: %s", p.Fset.Position(n.Pos()),
+						why, fix)
 				}
 				return true
 			})
@@ -198,8 +212,8 @@ func TestOnlyRevisionGoComparesRevisions(t *testing.T) {
 	}
 }
 
-// compares reports whether a node compares revisions, or strings with the name of one. Whether there is a revision at all
-// may be asked everywhere.
+// compares reports whether a node compares revisions, or strings with the name of one. Whether there is a revision at
+// all may be asked everywhere.
 func compares(info *types.Info, n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
@@ -255,7 +269,10 @@ func _(r Revision, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	info := &types.Info{
+		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		Defs: map[*ast.Ident]types.Object{},
+	}
 	if _, err := new(types.Config).Check(module+"bridge", set, []*ast.File{f}, info); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +333,8 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 		dir := filepath.Dir(file.name)
 		if strings.HasSuffix(file.name, "_test.go") && !onlyTests[dir] {
 			if file.tree.Doc.Text() != "" && file.tree.Doc.Text() != "\n" {
-				t.Errorf("%s: a test has a package comment.\n  why not: a reader looks for it in the package\n  fix: put a blank line after it", file.name)
+				t.Errorf("%s: a test has a package comment.\n  why not: a reader looks for it in the package\n  "+
+					"fix: put a blank line after it", file.name)
 			}
 			continue
 		}
@@ -333,12 +351,14 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 			want = "Command "
 		}
 		if text := file.tree.Doc.Text(); !strings.HasPrefix(text, want) {
-			t.Errorf("%s: its package comment begins %.40q.\n  why not: go doc shows it in a list\n  fix: begin it with %q", file.name, text, want)
+			t.Errorf("%s: its package comment begins %.40q.\n  why not: go doc shows it in a list\n  fix: begin it "+
+				"with %q", file.name, text, want)
 		}
 	}
 	for dir, files := range comments {
 		if len(files) != 1 {
-			t.Errorf("%s has %d package comments: %v.\n  why: a reader meets a package by its one comment\n  fix: have exactly one, in the file that one comes for", dir, len(files), files)
+			t.Errorf("%s has %d package comments: %v.\n  why: a reader meets a package by its one comment\n  fix: "+
+				"have exactly one, in the file that one comes for", dir, len(files), files)
 		}
 	}
 }
@@ -363,7 +383,8 @@ func TestMainAloneEndsTheProcess(t *testing.T) {
 			}
 			switch name {
 			case "os.Exit", "log.Fatal", "log.Fatalf", "log.Fatalln", "signal.Notify", "signal.NotifyContext":
-				t.Errorf("%s: %s.\n  why not: a package does not know what else runs in its process, nor what must end first\n  fix: return an error, or end with the context", file.at(n), name)
+				t.Errorf("%s: %s.\n  why not: a package does not know what else runs in its process, nor what must "+
+					"end first\n  fix: return an error, or end with the context", file.at(n), name)
 			}
 			return true
 		})
@@ -389,13 +410,14 @@ func TestHandlersMakeCallsWithTheSessionOfAnother(t *testing.T) {
 	}
 }
 
-// A test may be skipped on an operating system that lacks what it tests. bridgetest.SkipIfShort skips slow tests with -short,
-// which neither make test nor CI uses.
+// A test may be skipped on an operating system that lacks what it tests. bridgetest.SkipIfShort skips slow tests with
+// -short, which neither make test nor CI uses.
 func TestNoTestIsSkipped(t *testing.T) {
 	for _, name := range []string{"Makefile", ".ci/run"} {
 		eachLine(t, name, func(n int, line string) {
 			if strings.Contains(line, "-short") {
-				t.Errorf("%s:%d: tests are run with -short.\n  why not: it leaves out most of what starts programs\n  fix: run all of them", name, n)
+				t.Errorf("%s:%d: tests are run with -short.\n  why not: it leaves out most of what starts "+
+					"programs\n  fix: run all of them", name, n)
 			}
 		})
 	}
@@ -409,8 +431,10 @@ func TestNoTestIsSkipped(t *testing.T) {
 				return true
 			}
 			sel, ok := call.Fun.(*ast.SelectorExpr)
-			if ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) && strings.HasSuffix(file.name, "_test.go") {
-				t.Errorf("%s: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up what it needs, or take it out", file.at(n))
+			if ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) &&
+				strings.HasSuffix(file.name, "_test.go") {
+				t.Errorf("%s: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up what "+
+					"it needs, or take it out", file.at(n))
 			}
 			return true
 		})
@@ -419,7 +443,8 @@ func TestNoTestIsSkipped(t *testing.T) {
 	for _, name := range repositoryFiles(t, ".py", ".ts", ".mjs") {
 		eachLine(t, name, func(n int, line string) {
 			if skip.MatchString(line) {
-				t.Errorf("%s:%d: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up what it needs, or take it out", name, n)
+				t.Errorf("%s:%d: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up "+
+					"what it needs, or take it out", name, n)
 			}
 		})
 	}
@@ -429,7 +454,8 @@ func TestNoTestIsSkipped(t *testing.T) {
 func asksPlatform(cond ast.Expr) bool {
 	asks := false
 	ast.Inspect(cond, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok && isNamed(sel.X, "runtime") && (sel.Sel.Name == "GOOS" || sel.Sel.Name == "GOARCH") {
+		if sel, ok := n.(*ast.SelectorExpr); ok && isNamed(sel.X, "runtime") &&
+			(sel.Sel.Name == "GOOS" || sel.Sel.Name == "GOARCH") {
 			asks = true
 		}
 		return true
@@ -442,7 +468,9 @@ func TestNothingIsLeftForLater(t *testing.T) {
 	for _, name := range repositoryFiles(t, ".go", ".py", ".ts", ".mjs", ".proto", ".sh", ".yml", ".yaml", ".toml") {
 		eachLine(t, name, func(n int, line string) {
 			if note.MatchString(line) {
-				t.Errorf("%s:%d: something is left for later.\n  why not: later never comes, and a reader cannot rely on what is there\n  fix: do it now, or open an issue and say in the comment what holds today", name, n)
+				t.Errorf("%s:%d: something is left for later.\n  why not: later never comes, and a reader cannot "+
+					"rely on what is there\n  fix: do it now, or open an issue and say in the comment what holds today",
+					name, n)
 			}
 		})
 	}
@@ -451,7 +479,8 @@ func TestNothingIsLeftForLater(t *testing.T) {
 // loadOnce loads the packages of the main module, tests included. Types of what they import come from the build cache.
 var loadOnce = sync.OnceValues(func() ([]*packages.Package, error) {
 	return packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedFiles | packages.NeedCompiledGoFiles |
+		Mode: packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedFiles |
+			packages.NeedCompiledGoFiles |
 			packages.NeedTypes | packages.NeedTypesInfo | packages.NeedExportFile,
 		Dir: "..", Tests: true,
 	}, "./...")
@@ -486,7 +515,8 @@ func goFiles(t *testing.T) []goFile {
 	var files []goFile
 	for _, name := range repositoryFiles(t, ".go") {
 		set := token.NewFileSet()
-		tree, err := parser.ParseFile(set, filepath.Join(root(t), name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		tree, err := parser.ParseFile(set, filepath.Join(root(t), name), nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}

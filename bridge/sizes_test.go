@@ -36,7 +36,8 @@ func TestSizes(t *testing.T) {
 		case size > most && !ok:
 			t.Errorf("%s has %d, more than %d: split it by what its parts do", what, size, most)
 		case size > most && size > known:
-			t.Errorf("%s has %d, more than the %d of sizes.txt: what is listed there may only shrink", what, size, known)
+			t.Errorf("%s has %d, more than the %d of sizes.txt: what is listed there may only shrink", what, size,
+				known)
 		case size <= most && ok:
 			t.Errorf("%s has only %d: remove its line from sizes.txt", what, size)
 		}

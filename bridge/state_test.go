@@ -52,7 +52,8 @@ func TestNothingBelowTheCommandIsOfTheProcess(t *testing.T) {
 			}
 			found[name] = true
 			if processWide[name] == "" {
-				t.Errorf("%s: %s changes while the process runs: %s.\n  fix: %s", p.Fset.Position(v.Pos()), name, why, fix)
+				t.Errorf("%s: %s changes while the process runs: %s.\n  fix: %s", p.Fset.Position(v.Pos()), name, why,
+					fix)
 			}
 		}
 		for _, name := range p.Types.Scope().Names() {
@@ -92,7 +93,8 @@ func TestNothingBelowTheCommandIsOfTheProcess(t *testing.T) {
 	}
 }
 
-// holdsState reports whether a variable of a type is made to be changed: it has a lock, an atomic, a sync.Map or a channel.
+// holdsState reports whether a variable of a type is made to be changed: it has a lock, an atomic, a sync.Map or a
+// channel.
 func holdsState(of types.Type) bool {
 	if p, ok := of.(*types.Pointer); ok {
 		of = p.Elem()

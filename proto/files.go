@@ -1,5 +1,5 @@
-// Package proto has the .proto files from which a backend or a gRPC client in any language generates its stubs: the contract,
-// and the services of others beside it.
+// Package proto has the .proto files from which a backend or a gRPC client in any language generates its stubs: the
+// contract, and the services of others beside it.
 package proto
 
 import "embed"

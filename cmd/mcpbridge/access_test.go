@@ -30,15 +30,20 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Whoever has no token is let nowhere; tokens and certificates are; and a tool may need more. What is presented is not logged.
+// Whoever has no token is let nowhere; tokens and certificates are; and a tool may need more. What is presented is not
+// logged.
 func TestCallersAuthenticate(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
 	cert, key, ca := bridgetest.Certificates(t, dir)
 	file := filepath.Join(dir, "mcpbridge.yaml")
-	if err := os.WriteFile(file, []byte("version: 1\nserve:\n  http:\n    addr: 127.0.0.1:0\n    tls: {cert: "+cert+", key: "+key+", clientCA: "+ca+"}\n"+
-		"    auth:\n      tokens:\n        - {token: canary-of-ada, subject: ada, scopes: [tools]}\n        - {token: canary-of-root, subject: root, scopes: [tools, admin]}\n"+
-		"backends:\n  - name: echo\n    launch: {command: ["+echoGo(t)+"]}\n    toolScopes: {echo: [admin]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("version: 1\nserve:\n  http:\n    addr: 127.0.0.1:0\n    tls: {cert: "+cert+", key: "+key+", clientCA: "+
+			ca+"}\n"+
+			"    auth:\n      tokens:\n        - {token: canary-of-ada, subject: ada, scopes: [tools]}\n        - "+
+			"{token: canary-of-root, subject: root, scopes: [tools, admin]}\n"+
+			"backends:\n  - name: echo\n    launch: {command: ["+echoGo(t)+"]}\n    toolScopes: {echo: [admin]}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, nil, nil, "run", "-c", file)
@@ -57,9 +62,13 @@ func TestCallersAuthenticate(t *testing.T) {
 	pool.AppendCertsFromPEM(text)
 	call := func(token, tool string, certs ...tls.Certificate) *http.Response {
 		t.Helper()
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}, ForceAttemptHTTP2: true}
+		transport := &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: pool, Certificates: certs},
+			ForceAttemptHTTP2: true,
+		}
 		t.Cleanup(transport.CloseIdleConnections)
-		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{},"_meta":{` +
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool +
+			`","arguments":{},"_meta":{` +
 			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
 		if err != nil {
@@ -95,7 +104,8 @@ func TestCallersAuthenticate(t *testing.T) {
 		{"a certificate", "", "slow", []tls.Certificate{pair}, 200, ""},
 	} {
 		res := call(c.token, c.tool, c.certs...)
-		if got := res.Header.Get("WWW-Authenticate"); res.StatusCode != c.status || !strings.Contains(got, c.challenge) {
+		if got := res.Header.Get("WWW-Authenticate"); res.StatusCode != c.status ||
+			!strings.Contains(got, c.challenge) {
 			t.Errorf("%s: %s, %s", c.name, res.Status, got)
 		}
 		if res.ProtoMajor != 2 {
@@ -108,7 +118,8 @@ func TestCallersAuthenticate(t *testing.T) {
 	}
 }
 
-// Whoever is refused at an endpoint is told where the metadata of that endpoint is, which says the URL that the client knows.
+// Whoever is refused at an endpoint is told where the metadata of that endpoint is, which says the URL that the client
+// knows.
 func TestEachEndpointHasMetadata(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	config := writeConfig(t, fmt.Sprintf(`
@@ -152,14 +163,17 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mcpbridge.yaml")
 	if err := os.WriteFile(file, []byte("version: 1\nserve:\n  grpc: {addr: 127.0.0.1:0}\n"+
-		"  http:\n    auth:\n      scopes: [tools]\n      tokens:\n        - {token: canary-of-ada, subject: ada, scopes: [tools]}\n"+
-		"        - {token: canary-of-root, subject: root, scopes: [tools, admin]}\n        - {token: canary-of-bob, subject: bob}\n"+
+		"  http:\n    auth:\n      scopes: [tools]\n      tokens:\n        - {token: canary-of-ada, subject: ada, "+
+		"scopes: [tools]}\n"+
+		"        - {token: canary-of-root, subject: root, scopes: [tools, admin]}\n        - {token: "+
+		"canary-of-bob, subject: bob}\n"+
 		"backends:\n  - name: echo\n    dial: unix:"+dir+"/s\n    toolScopes: {echo: [admin]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	heard := listen(t, dir+"/s")
 	r := start(t, nil, nil, "run", "-c", file)
-	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,22 +196,28 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 		heard.md, heard.subject = nil, ""
 		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"authorization": c.authorization})
 		stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{
-			Name: c.tool, Context: &pb.CallContext{Principal: &pb.Principal{Subject: "root", Scopes: []string{"tools", "admin"}}},
+			Name: c.tool, Context: &pb.CallContext{Principal: &pb.Principal{
+				Subject: "root",
+				Scopes:  []string{"tools", "admin"},
+			}},
 		})
 		if err == nil {
 			_, err = stream.Recv()
 		}
-		if status.Code(err) != c.want || err != nil && !strings.Contains(err.Error(), "not executed") && !strings.Contains(err.Error(), "needs the scopes") {
+		if status.Code(err) != c.want || err != nil && !strings.Contains(err.Error(), "not executed") &&
+			!strings.Contains(err.Error(), "needs the scopes") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if strings.Contains(fmt.Sprint(heard.md), "canary") || heard.subject != c.subject {
 			t.Errorf("%s: the backend was called by %q, with %v", c.name, heard.subject, heard.md)
 		}
 	}
-	if _, err := pb.NewMcpServiceClient(conn).Discover(t.Context(), &pb.DiscoverRequest{}); status.Code(err) != codes.Unauthenticated {
+	if _, err := pb.NewMcpServiceClient(conn).
+		Discover(t.Context(), &pb.DiscoverRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a call without a stream: %v", err)
 	}
-	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+	if _, err := grpc_health_v1.NewHealthClient(conn).
+		Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Errorf("a probe: %v", err)
 	}
 	r.awaitLog(t, "refused a gRPC caller")
@@ -206,7 +226,8 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 	}
 }
 
-// Whoever gRPC lets in by a certificate has no scopes, as over HTTP: where callers must have some, or a tool needs some, it takes a token.
+// Whoever gRPC lets in by a certificate has no scopes, as over HTTP: where callers must have some, or a tool needs
+// some, it takes a token.
 func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, ca := bridgetest.Certificates(t, dir)
@@ -237,17 +258,29 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 		{"the tool needs a scope", tokens, "echo", "", codes.PermissionDenied, refused, ""},
 		{"the tool needs a scope, and a token has it", tokens, "echo", "t-of-root", codes.OK, "", "root"},
 		{"a token that is not good", tokens, "slow", "t-of-eve", codes.Unauthenticated, "not executed", ""},
-		{"all need a scope", "scopes: [tools], " + tokens, "slow", "", codes.PermissionDenied, "a certificate has no scopes", ""},
-		{"all need a scope, and a token lacks it", "scopes: [tools], " + tokens, "slow", "t-of-bob", codes.PermissionDenied, "the token lacks", ""},
-		{"all need a scope, and a token has it", "scopes: [tools], " + tokens, "slow", "t-of-root", codes.OK, "", "root"},
+		{
+			"all need a scope", "scopes: [tools], " + tokens, "slow", "", codes.PermissionDenied,
+			"a certificate has no scopes", "",
+		},
+		{
+			"all need a scope, and a token lacks it", "scopes: [tools], " + tokens, "slow", "t-of-bob",
+			codes.PermissionDenied, "the token lacks", "",
+		},
+		{
+			"all need a scope, and a token has it", "scopes: [tools], " + tokens, "slow", "t-of-root", codes.OK, "",
+			"root",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			heard.subject = ""
-			r := start(t, nil, nil, "run", "-c", writeConfig(t, "serve: {http: {auth: {"+c.auth+"}}, grpc: {addr: '127.0.0.1:0', tls: {cert: "+cert+
-				", key: "+key+", clientCA: "+ca+"}}}\nbackends: [{name: echo, dial: 'unix:"+dir+"/s', toolScopes: {echo: [admin]}}]\n"))
-			conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-				RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
-			})))
+			r := start(t, nil, nil, "run", "-c",
+				writeConfig(t, "serve: {http: {auth: {"+c.auth+"}}, grpc: {addr: '127.0.0.1:0', tls: {cert: "+cert+
+					", key: "+key+", clientCA: "+ca+"}}}\nbackends: [{name: echo, dial: 'unix:"+dir+
+					"/s', toolScopes: {echo: [admin]}}]\n"))
+			conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
+				grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+					RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+				})))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,14 +293,16 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 			if err == nil {
 				_, err = stream.Recv()
 			}
-			if status.Code(err) != c.want || !strings.Contains(status.Convert(err).Message(), c.says) || heard.subject != c.subject {
+			if status.Code(err) != c.want || !strings.Contains(status.Convert(err).Message(), c.says) ||
+				heard.subject != c.subject {
 				t.Errorf("%v; the backend was called by %q", err, heard.subject)
 			}
 		})
 	}
 }
 
-// Scopes of tools are of no use where nobody is asked who calls: every address has to check callers, that of the default, too.
+// Scopes of tools are of no use where nobody is asked who calls: every address has to check callers, that of the
+// default, too.
 func TestToolScopesRequireOAuth(t *testing.T) {
 	const (
 		token = "auth: {tokens: [{token: t, subject: s}]}"
@@ -288,12 +323,14 @@ func TestToolScopesRequireOAuth(t *testing.T) {
 		"grpc: {addr: '127.0.0.1:1'}, http: {addr: '127.0.0.1:2', " + certs + "}": false,
 		"grpc: {addr: '127.0.0.1:1'}, http: {addr: '127.0.0.1:2', " + certs + ", " + token + "}": true,
 	} {
-		l, err := config.Load(writeConfig(t, "serve: {"+serve+"}\nbackends: [{name: a, dial: 'unix:///y', toolScopes: {rm: [admin]}}]\n"), nil, nil, nil)
+		l, err := config.Load(writeConfig(t,
+			"serve: {"+serve+"}\nbackends: [{name: a, dial: 'unix:///y', toolScopes: {rm: [admin]}}]\n"), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.ChooseFronts(false)
-		if err := l.Validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "nothing says whose scopes those are") {
+		if err := l.Validate(); (err == nil) != ok || err != nil &&
+			!strings.Contains(err.Error(), "nothing says whose scopes those are") {
 			t.Errorf("%s: %v", serve, err)
 		}
 	}
@@ -301,8 +338,12 @@ func TestToolScopesRequireOAuth(t *testing.T) {
 	var stderr lockedBuffer
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &Program{Env: clientcmd.Env{Args: []string{"run", "-c", config}, Stderr: &stderr}, Started: func(*app.App) { cancel() }}
-	if code := p.Run(ctx); code != problem.ExitConfig || !strings.Contains(stderr.String(), "nothing says whose scopes those are") {
+	p := &Program{
+		Env:     clientcmd.Env{Args: []string{"run", "-c", config}, Stderr: &stderr},
+		Started: func(*app.App) { cancel() },
+	}
+	if code := p.Run(ctx); code != problem.ExitConfig ||
+		!strings.Contains(stderr.String(), "nothing says whose scopes those are") {
 		t.Errorf("served at the default address: %d %s", code, &stderr)
 	}
 }
@@ -313,7 +354,8 @@ func TestConfiguredHeadersReachBackends(t *testing.T) {
 	heard := listen(t, dir+"/s")
 	configured := func(names string) string {
 		file := filepath.Join(dir, "mcpbridge.yaml")
-		text := "version: 1\nserve: {http: {addr: '127.0.0.1:0', passHeaders: [" + names + "]}}\nbackends: [{name: echo, dial: 'unix:" + dir + "/s'}]\n"
+		text := "version: 1\nserve: {http: {addr: '127.0.0.1:0', passHeaders: [" + names +
+			"]}}\nbackends: [{name: echo, dial: 'unix:" + dir + "/s'}]\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -327,8 +369,9 @@ func TestConfiguredHeadersReachBackends(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28",
-		"Mcp-Method": "tools/call", "Mcp-Name": "echo", "x-team": "tools", "X-Other": "secret",
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           "tools/call", "Mcp-Name": "echo", "x-team": "tools", "X-Other": "secret",
 	} {
 		req.Header.Set(name, value)
 	}
@@ -339,7 +382,8 @@ func TestConfiguredHeadersReachBackends(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if want := map[string]string{"x-team": "tools"}; res.StatusCode != http.StatusOK || !maps.Equal(heard.headers, want) {
+	if want := map[string]string{"x-team": "tools"}; res.StatusCode != http.StatusOK ||
+		!maps.Equal(heard.headers, want) {
 		t.Errorf("%s: the backend was told %v, want %v", res.Status, heard.headers, want)
 	}
 	for _, name := range []string{"Authorization", "proxy-authorization", "'X Team'"} {
@@ -390,7 +434,10 @@ func serveListener(t *testing.T, ln net.Listener, o ...grpc.ServerOption) *liste
 
 func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	object := []byte(`{"type":"object"}`)
-	return &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "echo", InputSchema: string(object)}, {Name: "slow", InputSchema: string(object)}}}, nil
+	return &pb.ListToolsResponse{Tools: []*pb.Tool{
+		{Name: "echo", InputSchema: string(object)},
+		{Name: "slow", InputSchema: string(object)},
+	}}, nil
 }
 
 func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
@@ -408,24 +455,27 @@ func TestOAuthSecretsRequireAnIssuer(t *testing.T) {
 		"clientId: a, privateKey: b, issuer: 'https://as.example'":   true,
 		"clientId: a": true,
 	} {
-		l, err := config.Load(writeConfig(t, "backends: [{name: a, mcp: {url: 'https://mcp.example/mcp', auth: {oauth: {"+oauth+"}}}}]"), nil, nil, nil)
+		l, err := config.Load(writeConfig(t,
+			"backends: [{name: a, mcp: {url: 'https://mcp.example/mcp', auth: {oauth: {"+oauth+"}}}}]"), nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.ChooseFronts(false)
-		if err := l.Validate(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "without an issuer") {
+		if err := l.Validate(); (err == nil) != ok || err != nil &&
+			!strings.Contains(err.Error(), "without an issuer") {
 			t.Errorf("%s: %v", oauth, err)
 		}
 	}
 }
 
-// Where there can be no temporary files, whoever starts mcpbridge is told so, and what to do. A file where the directory would be stops
-// root, too.
+// Where there can be no temporary files, whoever starts mcpbridge is told so, and what to do. A file where the
+// directory would be stops root, too.
 func TestNoTemporaryFiles(t *testing.T) {
 	config := writeConfig(t, "backends: [{name: a, launch: {command: [cat]}}]")
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
 	for _, args := range [][]string{{"list", "--", "cat"}, {"list", "-c", config}} {
-		if got := runCommand(t, "", args...); got.code == problem.ExitOK || !strings.Contains(got.stderr, "set TMPDIR") || !strings.Contains(got.stderr, "temporary files") {
+		if got := runCommand(t, "", args...); got.code == problem.ExitOK ||
+			!strings.Contains(got.stderr, "set TMPDIR") || !strings.Contains(got.stderr, "temporary files") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// What net/http says of a server that says too much has the server's words in it: it must be a line of our log, and no other.
+// What net/http says of a server that says too much has the server's words in it: it must be a line of our log, and no
+// other.
 func TestServerTextCannotForgeLogLines(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +29,9 @@ func TestServerTextCannotForgeLogLines(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s{\"level\":\"error\"}", len(answer), answer)
+		_, _ = fmt.Fprintf(conn,
+			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s{\"level\":\"error\"}",
+			len(answer), answer)
 		_, _ = io.Copy(io.Discard, conn) // until the other side has had enough
 	}))
 	t.Cleanup(s.Close)

@@ -79,11 +79,13 @@ const failingMCP = `import json, os, sys
 for line in sys.stdin:
     m = json.loads(line)
     if m["method"] == "initialize":
-        r = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
+        r = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+             "serverInfo": {"name": "raw", "version": "1"}}
     elif m["method"] == "tools/list":
         r = {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in ("throw", "exit")]}
     elif m["method"] == "tools/call":
-        print("Traceback (most recent call last):\n  File failing.py, line 1\nValueError: boom", file=sys.stderr, flush=True)
+        print("Traceback (most recent call last):\n  File failing.py, line 1\nValueError: boom",
+              file=sys.stderr, flush=True)
         if m["params"]["name"] == "exit":
             os._exit(3)
         r = {"content": [{"type": "text", "text": "it failed"}], "isError": True}
@@ -92,8 +94,8 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
 `
 
-// Whoever calls a tool from a shell sees what its developer needs: the line of the exception and its trace, or how the process
-// ended and what it printed last. Each kind of failure has its exit code.
+// Whoever calls a tool from a shell sees what its developer needs: the line of the exception and its trace, or how the
+// process ended and what it printed last. Each kind of failure has its exit code.
 func TestFailuresOfBackendsAreExplained(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	python, err := filepath.Abs("../../.venv/bin/python")
@@ -133,11 +135,17 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 		exit           int
 		want           failure // parts of it
 	}{
-		{"python", "throw", problem.ExitTool, failure{"tool_error", "failing.py:11", "ValueError: boom", "line 6, in boom", ""}},
+		{
+			"python", "throw", problem.ExitTool,
+			failure{"tool_error", "failing.py:11", "ValueError: boom", "line 6, in boom", ""},
+		},
 		{"python", "refuse", problem.ExitTool, failure{"tool_error", "", "no such city", "", ""}},
 		{"python", "exit", problem.ExitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
 		{"python", "segv", problem.ExitCrashed, failure{"backend_crashed", "", "segmentation fault", "", ""}},
-		{"node", "throw", problem.ExitTool, failure{"tool_error", "failing.mjs:3", "TypeError: Cannot read", "at boom", ""}},
+		{
+			"node", "throw", problem.ExitTool,
+			failure{"tool_error", "failing.mjs:3", "TypeError: Cannot read", "at boom", ""},
+		},
 		{"node", "exit", problem.ExitCrashed, failure{"backend_crashed", "", "exit status 3", "", "about to exit"}},
 		{"go", "throw", problem.ExitTool, failure{"tool_error", "main.go:17", "nil pointer", "main.throw", ""}},
 		{"go", "error", problem.ExitTool, failure{"tool_error", "main.go:31", "boom", "", ""}},
@@ -169,19 +177,25 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 			}
 		})
 	}
-	for tool, fix := range map[string]string{"think": "--sample FILE", "ask": "--answer FIELD=VALUE", "pay": "--answer /accept"} {
+	for tool, fix := range map[string]string{
+		"think": "--sample FILE", "ask": "--answer FIELD=VALUE",
+		"pay": "--answer /accept",
+	} {
 		t.Run("python "+tool, func(t *testing.T) {
 			t.Parallel()
 			got := runCommand(t, "", append([]string{"call", tool, "--"}, strings.Fields(commands["python"])...)...)
-			if got.code != problem.ExitTool || !strings.Contains(got.stderr, `"hint":"`) || !strings.Contains(got.stderr, fix) {
+			if got.code != problem.ExitTool || !strings.Contains(got.stderr, `"hint":"`) ||
+				!strings.Contains(got.stderr, fix) {
 				t.Errorf("it said %+v", got)
 			}
 		})
 	}
 	t.Run("python careful", func(t *testing.T) {
 		t.Parallel()
-		got := runCommand(t, "", append([]string{"call", "careful", "--log-format", "text", "--"}, strings.Fields(commands["python"])...)...)
-		if got.code != problem.ExitOK || !strings.Contains(got.stderr, "WRN be careful") || strings.Contains(got.stderr, "record=") {
+		got := runCommand(t, "",
+			append([]string{"call", "careful", "--log-format", "text", "--"}, strings.Fields(commands["python"])...)...)
+		if got.code != problem.ExitOK || !strings.Contains(got.stderr, "WRN be careful") ||
+			strings.Contains(got.stderr, "record=") {
 			t.Errorf("it said %+v", got)
 		}
 	})

@@ -46,9 +46,14 @@ func TestLimitsAreValidated(t *testing.T) {
 			file := fmt.Sprintf("limits: {%s: %s}\nbackends: [{dial: 'unix:///x'}]", r.Key, text(n))
 			variable := "MCPBRIDGE_LIMITS__" + strings.ToUpper(r.Key)
 			for where, read := range map[string]func() (*config.Config, error){
-				"mcpbridge.yaml:2:": func() (*config.Config, error) { return config.Load(writeConfig(t, file), nil, nil, nil) },
+				"mcpbridge.yaml:2:": func() (*config.Config,
+					error,
+				) {
+					return config.Load(writeConfig(t, file), nil, nil, nil)
+				},
 				variable: func() (*config.Config, error) {
-					return config.Load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"), []string{variable + "=" + text(n)}, nil, nil)
+					return config.Load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"),
+						[]string{variable + "=" + text(n)}, nil, nil)
 				},
 			} {
 				l, err := read()
@@ -63,7 +68,8 @@ func TestLimitsAreValidated(t *testing.T) {
 					t.Errorf("%s of %s: %v", key, text(n), err)
 					continue
 				}
-				if p := problem.Of(err); !strings.Contains(p.Where, where) || p.What != key+" cannot be "+text(n)+why || !strings.Contains(p.Fix, unit) {
+				if p := problem.Of(err); !strings.Contains(p.Where, where) || p.What != key+" cannot be "+text(n)+why ||
+					!strings.Contains(p.Fix, unit) {
 					t.Errorf("%s of %s: %+v, and it should be at %s", key, text(n), p, where)
 				}
 			}
@@ -90,7 +96,8 @@ func TestTimeoutsOfBackendsAreNotNegative(t *testing.T) {
 			t.Errorf("%s can be negative", at)
 			continue
 		}
-		if p := problem.Of(err); p.What != "backends.0."+at+" cannot be -1s" || !strings.Contains(p.Where, "mcpbridge.yaml:2:") ||
+		if p := problem.Of(err); p.What != "backends.0."+at+" cannot be -1s" ||
+			!strings.Contains(p.Where, "mcpbridge.yaml:2:") ||
 			!strings.HasPrefix(p.Fix, "write a time such as 30s") {
 			t.Errorf("%s: %+v", at, p)
 		}
@@ -153,7 +160,8 @@ backends: [{name: plugin, dial: %q}]
 	}
 	// get makes a request whose header has so many bytes, or fields, and returns its status.
 	get := func(bytes, fields int) string {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"))
+		conn, err := new(net.Dialer).
+			DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +184,10 @@ backends: [{name: plugin, dial: %q}]
 	}{
 		"header":       {8192, func(n int) string { return get(n, 1) }, " 431 "},
 		"headerFields": {20, func(n int) string { return get(0, n) }, " 431 "},
-		"jsonDepth":    {16, func(n int) string { return ping("1", strings.Repeat("[", n-2)+strings.Repeat("]", n-2)) }, "nested deeper than 16"},
+		"jsonDepth": {
+			16, func(n int) string { return ping("1", strings.Repeat("[", n-2)+strings.Repeat("]", n-2)) },
+			"nested deeper than 16",
+		},
 		"jsonMembers": {64, func(n int) string {
 			var members []string
 			for i := range n {
@@ -184,10 +195,14 @@ backends: [{name: plugin, dial: %q}]
 			}
 			return ping("1", "{"+strings.Join(members, ",")+"}")
 		}, "more than 64 members"},
-		"jsonElements": {65, func(n int) string { return ping("1", "["+strings.Repeat("0,", n-1)+"0]") }, "more than 65 elements"},
-		"id":           {20, func(n int) string { return ping(strings.Repeat("1", n), "0") }, "longer than 20 bytes"},
+		"jsonElements": {
+			65, func(n int) string { return ping("1", "["+strings.Repeat("0,", n-1)+"0]") },
+			"more than 65 elements",
+		},
+		"id": {20, func(n int) string { return ping(strings.Repeat("1", n), "0") }, "longer than 20 bytes"},
 		"batch": {3, func(n int) string {
-			return says("[" + strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/progress"},`, n-1) + `{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
+			return says("[" + strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/progress"},`, n-1) +
+				`{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
 		}, "at most 3 messages"},
 	} {
 		for n := c.most - 1; n <= c.most+1; n++ {
@@ -195,7 +210,8 @@ backends: [{name: plugin, dial: %q}]
 			if strings.HasPrefix(key, "header") {
 				good = " 404 "
 			}
-			if got := c.ask(n); strings.Contains(got, c.wrong) != (n > c.most) || strings.Contains(got, good) != (n <= c.most) {
+			if got := c.ask(n); strings.Contains(got, c.wrong) != (n > c.most) ||
+				strings.Contains(got, good) != (n <= c.most) {
 				t.Errorf("%s: %d: %.300s", key, n, got)
 			}
 		}
@@ -231,7 +247,8 @@ backends: [{name: plugin, dial: %q}]
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(string(text), `"name":`); got != min(tools, 6) || strings.Contains(string(text), "above") {
+		if got := strings.Count(string(text), `"name":`); got != min(tools, 6) ||
+			strings.Contains(string(text), "above") {
 			t.Errorf("%d tools are left of %d: %s", got, tools, text)
 		}
 		if tools > 5 {
@@ -244,11 +261,14 @@ backends: [{name: plugin, dial: %q}]
 		t.Cleanup(func() { conn.Close() })
 		for n := 1023; n <= 1025; n++ { // sealed, they are more
 			arguments := fmt.Sprintf(`{"state":%d}`, n)
-			_, err := r.call(t, "schema-at", arguments) // which expects another answer, and returns this one as an error
-			if asked := err != nil && strings.Contains(err.Error(), `"input_required","requestState":`); asked != (n <= 1024) {
+			// which expects another answer, and returns this one as an error
+			_, err := r.call(t, "schema-at", arguments)
+			if asked := err != nil &&
+				strings.Contains(err.Error(), `"input_required","requestState":`); asked != (n <= 1024) {
 				t.Errorf("a state of %d bytes: %v", n, err)
 			}
-			s, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "schema-at", Arguments: []byte(arguments)}, grpc.WaitForReady(true))
+			s, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(),
+				&pb.CallToolRequest{Name: "schema-at", Arguments: []byte(arguments)}, grpc.WaitForReady(true))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -81,7 +81,8 @@ func (s *shop) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespo
 		ContractVersion: cmp.Or(s.version, bridge.ContractVersion),
 		ServerInfo:      &pb.Implementation{Name: "shop", Version: "1"}, Instructions: text("Buy\x1b[31m something."),
 		Capabilities: &pb.ServerCapabilities{
-			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{}, Completions: &pb.Capability{},
+			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{},
+			Completions: &pb.Capability{},
 		},
 	}, nil
 }
@@ -102,7 +103,10 @@ const buySchema = `{"type":"object","required":["what"],"properties":{"what":{"t
 func (s *shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	if req.Cursor == nil { // lists have pages
 		return &pb.ListToolsResponse{
-			Tools:      []*pb.Tool{{Name: "paint", Description: text("Paint\x1b[31m red.\nMore."), InputSchema: `{"type":"object"}`}},
+			Tools: []*pb.Tool{{
+				Name: "paint", Description: text("Paint\x1b[31m red.\nMore."),
+				InputSchema: `{"type":"object"}`,
+			}},
 			NextCursor: text("2"),
 		}, nil
 	}
@@ -194,7 +198,8 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		if e := answer.GetError(); e != nil {
 			return say(e.GetReason().String(), true)
 		}
-		return say(answer.GetCreateMessage().GetContent()[0].GetText().GetText()+" "+answer.GetCreateMessage().GetModel(), false)
+		return say(answer.GetCreateMessage().GetContent()[0].GetText().GetText()+" "+answer.GetCreateMessage().
+			GetModel(), false)
 	case "wait":
 		close(s.waiting)
 		half, total := 5.0, 10.0
@@ -216,14 +221,22 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 }
 
 func (*shop) ListResources(context.Context, *pb.ListResourcesRequest) (*pb.ListResourcesResponse, error) {
-	return &pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "shop://sign", Name: "sign", MimeType: text("text/plain")}}}, nil
+	return &pb.ListResourcesResponse{
+		Resources: []*pb.Resource{{Uri: "shop://sign", Name: "sign", MimeType: text("text/plain")}},
+	}, nil
 }
 
-func (*shop) ListResourceTemplates(context.Context, *pb.ListResourceTemplatesRequest) (*pb.ListResourceTemplatesResponse, error) {
-	return &pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{UriTemplate: "shop://{shelf}", Name: "shelf"}}}, nil
+func (*shop) ListResourceTemplates(context.Context,
+	*pb.ListResourceTemplatesRequest,
+) (*pb.ListResourceTemplatesResponse, error) {
+	return &pb.ListResourceTemplatesResponse{
+		ResourceTemplates: []*pb.ResourceTemplate{{UriTemplate: "shop://{shelf}", Name: "shelf"}},
+	}, nil
 }
 
-func (*shop) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerStreamingServer[pb.ReadResourceResponse]) error {
+func (*shop) ReadResource(req *pb.ReadResourceRequest,
+	stream grpc.ServerStreamingServer[pb.ReadResourceResponse],
+) error {
 	c := &pb.ResourceContents{Uri: req.GetUri()}
 	switch req.GetUri() {
 	case "shop://sign":
@@ -249,7 +262,9 @@ func (s *shop) ListPrompts(_ context.Context, req *pb.ListPromptsRequest) (*pb.L
 }
 
 func (*shop) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamingServer[pb.GetPromptResponse]) error {
-	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "Not more than " + req.GetArguments()["price"] + "."}}}
+	block := &pb.ContentBlock{
+		Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "Not more than " + req.GetArguments()["price"] + "."}},
+	}
 	return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Result{
 		Result: &pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: "user", Content: block}}},
 	}})
@@ -272,7 +287,10 @@ type said struct {
 func runCommand(t *testing.T, stdin string, args ...string) said {
 	t.Helper()
 	var stdout, stderr lockedBuffer
-	p := &Program{Env: clientcmd.Env{Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}
+	p := &Program{Env: clientcmd.Env{
+		Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
+		Environ: os.Environ(),
+	}}
 	code := p.Run(t.Context())
 	return said{stdout.String(), stderr.String(), code}
 }
@@ -290,7 +308,8 @@ func TestClientCommandsIgnoreServerConfiguration(t *testing.T) {
 			var stdout, stderr lockedBuffer
 			p := &Program{
 				Env: clientcmd.Env{
-					Args: []string{"call", writeConfig(t, c.serve+backend), "echo", "text=hi"}, Stdin: strings.NewReader(""),
+					Args:   []string{"call", writeConfig(t, c.serve+backend), "echo", "text=hi"},
+					Stdin:  strings.NewReader(""),
 					Stdout: &stdout, Stderr: &stderr, Environ: append(os.Environ(), c.environ),
 				},
 			}
@@ -299,7 +318,8 @@ func TestClientCommandsIgnoreServerConfiguration(t *testing.T) {
 			}
 		})
 	}
-	if got := runCommand(t, "", "list", writeConfig(t, "limits: {calls: -1}\n"+backend)); got.code != problem.ExitConfig {
+	if got := runCommand(t, "", "list",
+		writeConfig(t, "limits: {calls: -1}\n"+backend)); got.code != problem.ExitConfig {
 		t.Errorf("limits are for clients, too: %d %s", got.code, got.stderr)
 	}
 }
@@ -349,7 +369,8 @@ Prompts
 		Tools, Resources, ResourceTemplates, Prompts []struct{ Name string }
 	}
 	got = runCommand(t, "", "list", "--json", shop)
-	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 12 || document.Prompts[0].Name != "haggle" ||
+	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || len(document.Tools) != 12 ||
+		document.Prompts[0].Name != "haggle" ||
 		len(document.Resources) != 1 || len(document.ResourceTemplates) != 1 {
 		t.Errorf("%v: %s", err, got.stdout)
 	}
@@ -405,14 +426,15 @@ func TestArguments(t *testing.T) {
 		"tea":                         `\"tea\" is not an argument`,
 	} {
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(words)...)...)
-		if got.code != problem.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
+		if got.code != problem.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, want) ||
+			!strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
 			t.Errorf("%s: it said %+v", words, got)
 		}
 	}
 }
 
-// A schema that is put together of others, or has something beside a reference, allows what any part of it names: what is right is for the
-// catalog to say.
+// A schema that is put together of others, or has something beside a reference, allows what any part of it names: what
+// is right is for the catalog to say.
 func TestArgumentsOfComposedSchemas(t *testing.T) {
 	const (
 		payment = `{"type":"object","required":["kind"],"properties":{"kind":{"enum":["card","cash"]}},"oneOf":[` +
@@ -422,7 +444,8 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 		branches = `"oneOf":[{"type":"object","properties":{"iban":{"type":"string"}},"required":["iban"]},` +
 			`{"type":"object","properties":{"number":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["number"]}]`
 		inner = `{"type":"object","properties":{"pay":{` + branches + `}}}`
-		deep  = `{"type":"object","properties":{"a":{}},"allOf":[{"$ref":"#/$defs/b"},{"title":"x"}],"$defs":{"b":{` + branches + `}}}`
+		deep  = `{"type":"object","properties":{"a":{}},"allOf":[{"$ref":"#/$defs/b"},{"title":"x"}],"$defs":{"b":{` +
+			branches + `}}}`
 	)
 	with := func(keyword string) string {
 		return `{"type":"object","properties":{"a":{"type":"integer"}},` + keyword + `}`
@@ -438,7 +461,10 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 		{inner, `pay={"number":null}`, `{"pay":{"number":null}}`},
 		{deep, "a=1 number=4111", `{"a":1,"number":"4111"}`},
 		{with(`"allOf":[{"properties":{"b":{"type":"string"}}}]`), "a=1 b=1", `{"a":1,"b":"1"}`},
-		{with(`"anyOf":[{"properties":{"b":{"type":"string"}}},{"properties":{"b":{"type":"integer"}}}]`), "b=1", `{"b":1}`},
+		{
+			with(`"anyOf":[{"properties":{"b":{"type":"string"}}},{"properties":{"b":{"type":"integer"}}}]`), "b=1",
+			`{"b":1}`,
+		},
 		{
 			with(`"if":{"required":["a"]},"then":{"properties":{"b":{"type":"string"}}},"else":{"properties":{"c":{"type":"string"}}}`),
 			"b=1 c=1", `{"b":"1","c":"1"}`,
@@ -462,13 +488,19 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 	for _, c := range []struct{ schema, words, want string }{
 		{payment, "kind=card", "/number: expected a value"}, // the catalog says it
 		{payment, "number=4111", "kind is missing"},
-		{with(`"additionalProperties":false,"anyOf":[{"required":["a"]},{"title":"x"}]`), "ab=1", "there is no argument ab; known are: a"},
+		{
+			with(`"additionalProperties":false,"anyOf":[{"required":["a"]},{"title":"x"}]`), "ab=1",
+			"there is no argument ab; known are: a",
+		},
 		{with(`"unevaluatedProperties":false`), "ab=1", "there is no argument ab; known are: a"},
 		{
 			`{"type":"object","properties":{"p":{"$ref":"#/$defs/b","description":"d","default":{}}},"$defs":{"b":{"properties":{"by":{}}}}}`,
 			"p.bye=1", "did you mean by?",
 		},
-		{`{"type":"object","properties":{"p":{"anyOf":[{"properties":{"by":{}}},{"type":"null"}]}}}`, "p.bye=1", "did you mean by?"},
+		{
+			`{"type":"object","properties":{"p":{"anyOf":[{"properties":{"by":{}}},{"type":"null"}]}}}`, "p.bye=1",
+			"did you mean by?",
+		},
 	} {
 		s.schema = c.schema
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
@@ -517,7 +549,8 @@ func TestClientExitCodes(t *testing.T) {
 	} {
 		got := runCommand(t, "", strings.Fields(c.args)...)
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
-			t.Errorf("%s: it ended with %d and %s, not with %d and %s: %+v", c.args, got.code, code, c.exit, c.code, got)
+			t.Errorf("%s: it ended with %d and %s, not with %d and %s: %+v", c.args, got.code, code, c.exit, c.code,
+				got)
 		}
 	}
 }
@@ -539,7 +572,8 @@ func TestHelpOfExitCodes(t *testing.T) {
 func TestHintsNeverSuggestRepeatingAnExecutedCall(t *testing.T) {
 	_, shop := startShop(t)
 	got := runCommand(t, "", "call", shop, "sell")
-	if !strings.Contains(got.stderr, "the till is stuck") || !strings.Contains(got.stderr, "look before calling it again") || strings.Contains(got.stderr, "try again") {
+	if !strings.Contains(got.stderr, "the till is stuck") ||
+		!strings.Contains(got.stderr, "look before calling it again") || strings.Contains(got.stderr, "try again") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -548,7 +582,8 @@ func TestHintsNeverSuggestRepeatingAnExecutedCall(t *testing.T) {
 func TestCommandsHaveNoTimeoutByDefault(t *testing.T) {
 	_, shop := startShop(t)
 	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
-	if got := runCommand(t, "", "call", shop, "wait"); got.code != problem.ExitTimeout || !strings.Contains(got.stderr, "it took longer than 50ms") {
+	if got := runCommand(t, "", "call", shop, "wait"); got.code != problem.ExitTimeout ||
+		!strings.Contains(got.stderr, "it took longer than 50ms") {
 		t.Errorf("with a limit, it said %+v", got)
 	}
 }
@@ -556,8 +591,13 @@ func TestCommandsHaveNoTimeoutByDefault(t *testing.T) {
 // What prints that it listens somewhere is no server on stdin and stdout.
 func TestServerAtAnotherPath(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	got := runCommand(t, "", "list", "--start-timeout", "200ms", "--", "sh", "-c", "echo listening on port 3000; exec sleep 100")
-	for _, want := range []string{"was answered within 200ms", `stdout, where only MCP belongs:\n    listening on port 3000`, "check that it is a server on stdin and stdout"} {
+	got := runCommand(t, "", "list", "--start-timeout", "200ms", "--", "sh", "-c",
+		"echo listening on port 3000; exec sleep 100")
+	for _, want := range []string{
+		"was answered within 200ms",
+		`stdout, where only MCP belongs:\n    listening on port 3000`,
+		"check that it is a server on stdin and stdout",
+	} {
 		if got.code != problem.ExitPlugin || !strings.Contains(got.stderr, want) {
 			t.Errorf("it said %+v, want %q in it", got, want)
 		}
@@ -571,7 +611,8 @@ func TestExitedProgramErrorHasAFix(t *testing.T) {
 		"echo tools.py:3: bad >&2; exit 3": `correct what it printed last on standard error;\nif it is a backend of mcpbridge: add --plugin`,
 		"echo starting >&2":                "it must call the SDK's run",
 	} {
-		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != problem.ExitPlugin || !strings.Contains(got.stderr, want) {
+		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != problem.ExitPlugin ||
+			!strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v, want %q in it", script, got, want)
 		}
 	}
@@ -586,24 +627,29 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	}
 	logo := filepath.Join(t.TempDir(), "logo.png")
 	for args, want := range map[string]string{
-		"read " + shop + " shop://sign":                            "open",
-		"read " + shop + " shop://logo":                            "\x89PNG\x00\xff",
-		"read --output " + logo + " " + shop + " shop://logo":      "",
-		"prompt " + shop + " haggle price=3":                       "user: Not more than 3.\n",
-		"complete " + shop + " haggle tone=k price=3":              "kind\nkey3\n",
-		"complete " + shop + " shop://sign shelf=k":                "kind\nkey\n", // a URI, which the server has to know
-		"call " + shop + " paint":                                  "red \x1b[31m\u202e\u009b and \n",
-		"call --root . " + shop + " where":                         "file://" + dir + "\n",
-		"describe " + shop + " shop://sign":                        "shop://sign (sign, text/plain)\n",
-		"describe " + shop + " shop://{shelf}":                     "shop://{shelf} (shelf)\n",
-		"describe " + shop + " shop://3":                           "shop://{shelf} (shelf)\n\nshop://3 is one of these.\n",
-		"describe --json " + shop + " shop://3":                    `{"name":"shelf","uriTemplate":"shop://{shelf}"}` + "\n",
-		"complete --json " + shop + " shop://{shelf} shelf=k":      `{"completion":{"values":["kind","key"]},"resultType":"complete"}` + "\n",
+		"read " + shop + " shop://sign":                       "open",
+		"read " + shop + " shop://logo":                       "\x89PNG\x00\xff",
+		"read --output " + logo + " " + shop + " shop://logo": "",
+		"prompt " + shop + " haggle price=3":                  "user: Not more than 3.\n",
+		"complete " + shop + " haggle tone=k price=3":         "kind\nkey3\n",
+		// a URI, which the server has to know
+		"complete " + shop + " shop://sign shelf=k": "kind\nkey\n",
+		"call " + shop + " paint":                   "red \x1b[31m\u202e\u009b and \n",
+		"call --root . " + shop + " where":          "file://" + dir + "\n",
+		"describe " + shop + " shop://sign":         "shop://sign (sign, text/plain)\n",
+		"describe " + shop + " shop://{shelf}":      "shop://{shelf} (shelf)\n",
+		"describe " + shop + " shop://3": "shop://{shelf} (shelf)\n\nshop://3 is one of " +
+			"these.\n",
+		"describe --json " + shop + " shop://3": `{"name":"shelf","uriTemplate":"shop://{shelf}"}` +
+			"\n",
+		"complete --json " + shop +
+			" shop://{shelf} shelf=k": `{"completion":{"values":["kind","key"]},"resultType":"complete"}` + "\n",
 		"call --answer size=l --answer count=2 " + shop + " order": `accept {"size":"l","count":2,"gift":false}` + "\n",
 	} {
 		if got := runCommand(t, "", strings.Fields(args)...); got.stdout != want || got.code != problem.ExitOK {
 			var a, b any
-			if json.Unmarshal([]byte(got.stdout), &a) == nil && json.Unmarshal([]byte(want), &b) == nil && strings.Contains(args, "--json") {
+			if json.Unmarshal([]byte(got.stdout), &a) == nil && json.Unmarshal([]byte(want), &b) == nil &&
+				strings.Contains(args, "--json") {
 				if x, _ := json.Marshal(a); string(x) == mustJSON(b) {
 					continue
 				}
@@ -615,7 +661,8 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		t.Errorf("it wrote %q, %v", data, err)
 	}
 	document := filepath.Join(t.TempDir(), "sign.json")
-	if got := runCommand(t, "", "read", "--json", "-o", document, shop, "shop://sign"); got != (said{"", "", problem.ExitOK}) {
+	if got := runCommand(t, "", "read", "--json", "-o", document, shop,
+		"shop://sign"); got != (said{"", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	shown := runCommand(t, "", "read", "--json", shop, "shop://sign").stdout
@@ -628,7 +675,8 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"shop://no-such-shelf-here": "it has to be of shop://{shelf}",
 		"x://nothing/of/the/shop":   "`mcpbridge list` shows what there is to read",
 	} {
-		if got := runCommand(t, "", "read", shop, uri); got.code != problem.ExitTool || !strings.Contains(got.stderr, want) {
+		if got := runCommand(t, "", "read", shop, uri); got.code != problem.ExitTool ||
+			!strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v", uri, got)
 		}
 	}
@@ -638,12 +686,14 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"shop://{shelf} shelve=k":  `there is no argument shelve; did you mean shelf?","hint":"it is shop://{shelf}"`,
 		"shop://{shelve} shelve=k": "did you mean shop://{shelf}?",
 	} {
-		if got := runCommand(t, "", append([]string{"complete", shop}, strings.Fields(args)...)...); !strings.Contains(got.stderr, want) {
+		if got := runCommand(t, "",
+			append([]string{"complete", shop}, strings.Fields(args)...)...); !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: it said %+v", args, got)
 		}
 	}
 	got := runCommand(t, "", "describe", shop)
-	if !strings.Contains(got.stdout, `Buy\u001b[31m something.`) || !strings.Contains(got.stdout, "tools/call") || strings.Contains(got.stdout, "Revisions: \n") {
+	if !strings.Contains(got.stdout, `Buy\u001b[31m something.`) || !strings.Contains(got.stdout, "tools/call") ||
+		strings.Contains(got.stdout, "Revisions: \n") {
 		t.Errorf("it said %+v", got)
 	}
 	s.mu.Lock()
@@ -668,7 +718,8 @@ func TestServersWithoutCompletion(t *testing.T) {
 				w.WriteHeader(http.StatusAccepted)
 				return
 			case m.Method == "initialize":
-				answer = `"result":{"protocolVersion":"` + rev + `","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`
+				answer = `"result":{"protocolVersion":"` + rev +
+					`","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`
 			case m.Method == "prompts/list":
 				answer = `"result":{"prompts":[{"name":"haggle","arguments":[{"name":"price"}]}]}`
 			}
@@ -677,16 +728,19 @@ func TestServersWithoutCompletion(t *testing.T) {
 		}))
 		t.Cleanup(s.Close)
 		got := runCommand(t, "", "complete", s.URL, "haggle", "price=1")
-		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server completes no arguments") || !strings.Contains(got.stderr, "mcpbridge describe") {
+		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server completes no arguments") ||
+			!strings.Contains(got.stderr, "mcpbridge describe") {
 			t.Errorf("%s: it said %+v", rev, got)
 		}
 		// It declares no tools.
 		got = runCommand(t, "", "call", s.URL, "haggle")
-		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server has no tools; `mcpbridge list` shows") {
+		if got.code != problem.ExitTool ||
+			!strings.Contains(got.stderr, "the server has no tools; `mcpbridge list` shows") {
 			t.Errorf("%s: call: %+v", rev, got)
 		}
 		// It declares resources, and implements no list of them: that list is empty.
-		if got := runCommand(t, "", "list", s.URL); got.code != problem.ExitOK || !strings.Contains(got.stdout, "haggle") {
+		if got := runCommand(t, "", "list", s.URL); got.code != problem.ExitOK ||
+			!strings.Contains(got.stdout, "haggle") {
 			t.Errorf("%s: list: %+v", rev, got)
 		}
 	}
@@ -706,7 +760,8 @@ func TestNoTerminalNoElicitation(t *testing.T) {
 	runCommand(t, "", "call", shop, "paint")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.caller.GetClientCapabilities(); c.GetElicitation() != nil || c.GetRoots() != nil || !s.caller.GetProgressWanted() {
+	if c := s.caller.GetClientCapabilities(); c.GetElicitation() != nil || c.GetRoots() != nil ||
+		!s.caller.GetProgressWanted() {
 		t.Errorf("it declared %v", c)
 	}
 }
@@ -724,7 +779,8 @@ func TestHiddenTools(t *testing.T) {
 		{[]string{"call", "--answer", "a=b", shop, "survey-of-customers"}, false},
 		{[]string{"prompt", shop, "survey-of-customers"}, false},
 	} {
-		if got := runCommand(t, "", c.args...); got.code != problem.ExitTool || strings.Contains(got.stderr, hidden) != c.shown {
+		if got := runCommand(t, "", c.args...); got.code != problem.ExitTool ||
+			strings.Contains(got.stderr, hidden) != c.shown {
 			t.Errorf("%v: it said %+v", c.args, got)
 		}
 	}
@@ -737,22 +793,28 @@ func TestUnansweredFormIsNotSent(t *testing.T) {
 	for _, c := range []struct{ form, args, fix string }{
 		{`{"type":"object","properties":{}}`, "--answer language=French", "call it from a terminal"},
 		{`{"type":"object","properties":{}}`, "", "call it from a terminal"},
-		{`{"type":"object","properties":{"why":{"type":"string"}}}`, "--answer language=French", "--answer why=VALUE, where VALUE is string"},
+		{
+			`{"type":"object","properties":{"why":{"type":"string"}}}`, "--answer language=French",
+			"--answer why=VALUE, where VALUE is string",
+		},
 		{sure, "--answer language=French", "--answer sure=VALUE, where VALUE is yes or no"},
 		{sure, "", "--answer sure=VALUE, where VALUE is yes or no"},
 		{orderForm, "--answer gift=no", "--answer size=VALUE"},
 	} {
 		s.form = c.form
 		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
-		if got.code != problem.ExitUsage || got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, c.fix) || got.stdout != "" {
+		if got.code != problem.ExitUsage || got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, c.fix) ||
+			got.stdout != "" {
 			t.Errorf("%s with %q: it said %+v", c.form, c.args, got)
 		}
 	}
 	for answer, want := range map[string]string{
-		"sure=yes": `accept {"sure":true}`, "sure=no": `accept {"sure":false}`, "why=because": `accept {"sure":true,"why":"because"}`,
+		"sure=yes": `accept {"sure":true}`, "sure=no": `accept {"sure":false}`,
+		"why=because": `accept {"sure":true,"why":"because"}`,
 	} {
 		s.form = sure
-		if got := runCommand(t, "", "call", "--answer", answer, shop, "order"); got != (said{want + "\n", "", problem.ExitOK}) {
+		if got := runCommand(t, "", "call", "--answer", answer, shop,
+			"order"); got != (said{want + "\n", "", problem.ExitOK}) {
 			t.Errorf("%s: it said %+v", answer, got)
 		}
 	}
@@ -783,12 +845,16 @@ func TestRevisionOfTheServer(t *testing.T) {
 func TestUnusedAnswersAreReported(t *testing.T) {
 	_, shop := startShop(t)
 	for _, c := range []struct{ args, stdout, warns string }{
-		{"--answer size=l --answer count=2 --answer gitf=y " + shop + " order", `accept {"size":"l","count":2,"gift":false}` + "\n", "did you mean gift?"},
+		{
+			"--answer size=l --answer count=2 --answer gitf=y " + shop + " order",
+			`accept {"size":"l","count":2,"gift":false}` + "\n", "did you mean gift?",
+		},
 		{"--answer size=l " + shop + " paint", "red", "leave it out"},
 		{"--answer size=l --answer count=2 " + shop + " order", "accept", ""},
 	} {
 		got := runCommand(t, "", append([]string{"call"}, strings.Fields(c.args)...)...)
-		if got.code != problem.ExitOK || !strings.HasPrefix(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.warns) || (got.stderr == "") != (c.warns == "") {
+		if got.code != problem.ExitOK || !strings.HasPrefix(got.stdout, c.stdout) ||
+			!strings.Contains(got.stderr, c.warns) || (got.stderr == "") != (c.warns == "") {
 			t.Errorf("%s: it said %+v", c.args, got)
 		}
 	}
@@ -825,21 +891,29 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 // All wrong answers are reported at once, and no right one is reported as unused.
 func TestEveryWrongAnswerIsReported(t *testing.T) {
 	_, shop := startShop(t)
-	got := runCommand(t, "", strings.Fields("call --log-format text --answer size=xxl --answer gift=yes --answer count=many "+shop+" order")...)
-	for _, want := range []string{"the answer size cannot be", "the answer count cannot be", "--answer size", "--answer count"} {
+	got := runCommand(t, "",
+		strings.Fields("call --log-format text --answer size=xxl --answer gift=yes --answer count=many "+shop+
+			" order")...)
+	for _, want := range []string{
+		"the answer size cannot be", "the answer count cannot be", "--answer size",
+		"--answer count",
+	} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("%q is missing: %+v", want, got)
 		}
 	}
-	if got.code != problem.ExitUsage || strings.Contains(got.stderr, "nobody asked") || strings.Contains(got.stderr, "gift") {
+	if got.code != problem.ExitUsage || strings.Contains(got.stderr, "nobody asked") ||
+		strings.Contains(got.stderr, "gift") {
 		t.Errorf("it said %+v", got)
 	}
-	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" order")...); !strings.Contains(got.stderr, `"code":"no_answer"`) ||
+	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" order")...); !strings.Contains(got.stderr,
+		`"code":"no_answer"`) ||
 		!strings.Contains(got.stderr, "asks for count, ") || strings.Contains(got.stderr, "nobody asked") {
 		t.Errorf("it said %+v", got)
 	}
 	// Nothing was called, so nothing could have been asked.
-	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" buy nothing=1")...); got.errorCode(t) != "arguments" || strings.Contains(got.stderr, "nobody asked") {
+	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" buy nothing=1")...); got.errorCode(
+		t) != "arguments" || strings.Contains(got.stderr, "nobody asked") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -847,7 +921,8 @@ func TestEveryWrongAnswerIsReported(t *testing.T) {
 // Forms and pages are accepted, declined and canceled as a whole from the command line.
 func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 	s, shop := startShop(t)
-	const empty, sure = `{"type":"object","properties":{}}`, `{"type":"object","properties":{"sure":{"type":"boolean","default":true}}}`
+	const empty, sure = `{"type":"object","properties":{}}`,
+		`{"type":"object","properties":{"sure":{"type":"boolean","default":true}}}`
 	for _, c := range []struct{ form, args, want string }{
 		{empty, "--answer /accept", "accept {}"},
 		{empty, "--answer /decline", "decline "},
@@ -863,16 +938,19 @@ func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 		}
 	}
 	s.form = orderForm
-	if got := runCommand(t, "", "call", shop, "order", "--answer", "/accept"); got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, "size, count") {
+	if got := runCommand(t, "", "call", shop, "order", "--answer", "/accept"); got.errorCode(t) != "no_answer" ||
+		!strings.Contains(got.stderr, "size, count") {
 		t.Errorf("without the required fields, it said %+v", got)
 	}
 	for action, want := range map[string]string{"/accept": "accept", "/decline": "decline", "/cancel": "cancel"} {
 		got := runCommand(t, "", "call", shop, "visit", "--answer", action)
-		if got.code != problem.ExitOK || got.stdout != want+"\n" || strings.Contains(got.stderr, "https://pay.example.com/1") != (action == "/accept") {
+		if got.code != problem.ExitOK || got.stdout != want+"\n" ||
+			strings.Contains(got.stderr, "https://pay.example.com/1") != (action == "/accept") {
 			t.Errorf("a page with %s: it said %+v", action, got)
 		}
 	}
-	if got := runCommand(t, "", "call", shop, "visit", "--answer", "accept"); got.code != problem.ExitUsage || !strings.Contains(got.stderr, "/accept, /decline or /cancel") {
+	if got := runCommand(t, "", "call", shop, "visit", "--answer", "accept"); got.code != problem.ExitUsage ||
+		!strings.Contains(got.stderr, "/accept, /decline or /cancel") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -881,7 +959,8 @@ func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 func TestCallOfAnotherContractVersion(t *testing.T) {
 	s, shop := startShop(t)
 	s.version = 1
-	const want = "was built with version 1 of the contract, and this mcpbridge has version 2: update its SDK, or its stubs with mcpbridge proto DIR"
+	const want = "was built with version 1 of the contract, and this mcpbridge has version 2: update its SDK, or " +
+		"its stubs with mcpbridge proto DIR"
 	for _, args := range [][]string{{"call", shop, "order"}, {"list", shop}} {
 		if got := runCommand(t, "", args...); got.code == problem.ExitOK || !strings.Contains(got.stderr, want) {
 			t.Errorf("%v: it said %+v", args, got)
@@ -894,7 +973,9 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 	s, shop := startShop(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"text": "Of electric sheep.\n", "json": `{"content": {"type": "text", "text": "Of sheep."}, "model": "android"}`, "wrong": `{"content": {"type": "text"}}`,
+		"text":   "Of electric sheep.\n",
+		"json":   `{"content": {"type": "text", "text": "Of sheep."}, "model": "android"}`,
+		"wrong":  `{"content": {"type": "text"}}`,
 		"object": `{"sheep": 1}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -902,21 +983,26 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		filepath.Join(dir, "text"): "Of electric sheep. mcpbridge\n", filepath.Join(dir, "json"): "Of sheep. android\n", "-": "Of stdin. mcpbridge\n",
+		filepath.Join(dir, "text"): "Of electric sheep. mcpbridge\n", filepath.Join(dir, "json"): "Of sheep. android\n",
+		"-":                          "Of stdin. mcpbridge\n",
 		filepath.Join(dir, "object"): "{\"sheep\": 1} mcpbridge\n",
 	} {
-		if got := runCommand(t, "Of stdin.", "call", shop, "dream", "--sample", name); got != (said{want, "", problem.ExitOK}) {
+		if got := runCommand(t, "Of stdin.", "call", shop, "dream", "--sample",
+			name); got != (said{want, "", problem.ExitOK}) {
 			t.Errorf("--sample %s: it said %+v", name, got)
 		}
 	}
 	if s.caller.GetClientCapabilities().GetSampling() == nil {
 		t.Error("it did not declare sampling")
 	}
-	got := runCommand(t, "", "call", shop, "dream", "--sample", filepath.Join(dir, "wrong"), "--sample", filepath.Join(dir, "absent"))
-	if got.code != problem.ExitUsage || !strings.Contains(got.stderr, "not a result of sampling") || !strings.Contains(got.stderr, "absent") {
+	got := runCommand(t, "", "call", shop, "dream", "--sample", filepath.Join(dir, "wrong"), "--sample",
+		filepath.Join(dir, "absent"))
+	if got.code != problem.ExitUsage || !strings.Contains(got.stderr, "not a result of sampling") ||
+		!strings.Contains(got.stderr, "absent") {
 		t.Errorf("it said %+v", got)
 	}
-	if got := runCommand(t, "", "call", shop, "paint", "--sample", filepath.Join(dir, "text")); !strings.Contains(got.stderr, "nobody asked for --sample") {
+	if got := runCommand(t, "", "call", shop, "paint", "--sample",
+		filepath.Join(dir, "text")); !strings.Contains(got.stderr, "nobody asked for --sample") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -1144,9 +1230,16 @@ func TestTerminalShowsPendingWork(t *testing.T) {
 func TestTerminalOutputIsEscaped(t *testing.T) {
 	t.Parallel()
 	_, shop := startShop(t)
-	for _, args := range [][]string{{"call", shop, "paint"}, {"call", "--json", shop, "paint"}, {"call", shop, "fail"}, {"describe", shop}, {"list", shop}} {
+	for _, args := range [][]string{
+		{"call", shop, "paint"},
+		{"call", "--json", shop, "paint"},
+		{"call", shop, "fail"},
+		{"describe", shop},
+		{"list", shop},
+	} {
 		_, all := openTerminal(t, args...).wait()
-		all = strings.ReplaceAll(all, "\r\x1b[K", "") // the client's own: it shows what it waits for when that takes a second
+		// the client's own: it shows what it waits for when that takes a second
+		all = strings.ReplaceAll(all, "\r\x1b[K", "")
 		if strings.ContainsAny(all, "\x1b\u202e\u009b") || !strings.Contains(all, `\u001b[31m`) {
 			t.Errorf("%v showed %q", args, all)
 		}
@@ -1212,7 +1305,8 @@ func TestWaitingForStdinEnds(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
 	for _, args := range []string{
-		"call SHOP buy -", "call SHOP buy what=@-", "call --answer size=@- SHOP order", "prompt SHOP haggle price=@-", "complete SHOP haggle tone=k price=@-",
+		"call SHOP buy -", "call SHOP buy what=@-", "call --answer size=@- SHOP order", "prompt SHOP haggle price=@-",
+		"complete SHOP haggle tone=k price=@-",
 	} {
 		for _, timeout := range []bool{true, false} {
 			words := strings.Fields(strings.ReplaceAll(args, "SHOP", shop))
@@ -1228,14 +1322,18 @@ func TestWaitingForStdinEnds(t *testing.T) {
 			var stdout, stderr lockedBuffer
 			done := make(chan int)
 			go func() {
-				done <- (&Program{Env: clientcmd.Env{Args: words, Stdin: stdin, Stdout: &stdout, Stderr: &stderr, Environ: os.Environ()}}).Run(ctx)
+				done <- (&Program{Env: clientcmd.Env{
+					Args: words, Stdin: stdin, Stdout: &stdout, Stderr: &stderr,
+					Environ: os.Environ(),
+				}}).Run(ctx)
 			}()
 			if !timeout {
 				<-stdin.read
 				interrupt()
 			}
 			got := said{code: <-done, stdout: stdout.String(), stderr: stderr.String()}
-			if got.code != exit || got.errorCode(t) != code || !timeout && !strings.Contains(got.stderr, "nothing was called: the argument @- ") {
+			if got.code != exit || got.errorCode(t) != code || !timeout &&
+				!strings.Contains(got.stderr, "nothing was called: the argument @- ") {
 				t.Errorf("%v: it said %+v", words, got)
 			}
 		}
@@ -1245,15 +1343,18 @@ func TestWaitingForStdinEnds(t *testing.T) {
 func TestLimitsOfAClient(t *testing.T) {
 	s, shop := startShop(t)
 	s.endless = true
-	if got := runCommand(t, "", "list", shop); got.code != problem.ExitOK || !strings.Contains(got.stderr, "prompts/list does not end") {
+	if got := runCommand(t, "", "list", shop); got.code != problem.ExitOK ||
+		!strings.Contains(got.stderr, "prompts/list does not end") {
 		t.Errorf("it said %+v", got)
 	}
 	digits := "n=1" + strings.Repeat("0", 10_000)
-	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != problem.ExitUsage || len(got.stderr) > 2_000 {
+	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != problem.ExitUsage ||
+		len(got.stderr) > 2_000 {
 		t.Errorf("it said %+v", got)
 	}
 	long := writeConfig(t, strings.Repeat("#", 4<<20))
-	if got := runCommand(t, "", "list", "-c", long); got.code != problem.ExitConfig || !strings.Contains(got.stderr, "longer than 4 MiB") {
+	if got := runCommand(t, "", "list", "-c", long); got.code != problem.ExitConfig ||
+		!strings.Contains(got.stderr, "longer than 4 MiB") {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -1264,7 +1365,11 @@ func TestLogOfACall(t *testing.T) {
 		level string
 		shown bool
 		told  pb.LogLevel
-	}{{"info", true, pb.LogLevel_LOG_LEVEL_INFO}, {"debug", true, pb.LogLevel_LOG_LEVEL_DEBUG}, {"error", false, pb.LogLevel_LOG_LEVEL_ERROR}} {
+	}{
+		{"info", true, pb.LogLevel_LOG_LEVEL_INFO},
+		{"debug", true, pb.LogLevel_LOG_LEVEL_DEBUG},
+		{"error", false, pb.LogLevel_LOG_LEVEL_ERROR},
+	} {
 		got := runCommand(t, "", "call", "--log-level", c.level, shop, "paint")
 		if strings.Contains(got.stderr, `mixing\\u001b[31m`) != c.shown || got.code != problem.ExitOK {
 			t.Errorf("%s: it said %+v", c.level, got)
@@ -1312,14 +1417,17 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	})
 	answer("/prm", map[string]any{"resource": server.URL + "/mcp", "authorization_servers": []string{server.URL}})
 	answer("/.well-known/oauth-authorization-server", map[string]any{
-		"issuer": server.URL, "token_endpoint": server.URL + "/token", "authorization_endpoint": server.URL + "/authorize",
-		"grant_types_supported": []string{"client_credentials"}, "token_endpoint_auth_methods_supported": []string{"client_secret_basic"},
-		"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+		"issuer": server.URL, "token_endpoint": server.URL + "/token",
+		"authorization_endpoint":                server.URL + "/authorize",
+		"grant_types_supported":                 []string{"client_credentials"},
+		"token_endpoint_auth_methods_supported": []string{"client_secret_basic"},
+		"response_types_supported":              []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
 	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, req *http.Request) {
 		id, secret, _ := req.BasicAuth()
 		w.Header().Set("Content-Type", "application/json")
-		if id != "me" || secret != "hunter2-hunter2" || req.FormValue("grant_type") != "client_credentials" || req.FormValue("scope") != "tea" {
+		if id != "me" || secret != "hunter2-hunter2" || req.FormValue("grant_type") != "client_credentials" ||
+			req.FormValue("scope") != "tea" {
 			w.WriteHeader(http.StatusBadRequest)
 			io.WriteString(w, `{"error":"invalid_client"}`)
 			return
@@ -1329,10 +1437,12 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	t.Setenv("SECRET", "hunter2-hunter2")
 	credentials := filepath.Join(t.TempDir(), "credentials")
 	config := func(id string) string {
-		return writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', auth: {oauth: {grant: client_credentials, issuer: '"+server.URL+"', clientId: "+id+
+		return writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+
+			"/mcp', auth: {oauth: {grant: client_credentials, issuer: '"+server.URL+"', clientId: "+id+
 			", clientSecret: '${env:SECRET}', scopes: [tea], credentials: '"+credentials+"'}}}}]")
 	}
-	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo",
+		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	credentials = filepath.Join(t.TempDir(), "others")
@@ -1342,8 +1452,9 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// wantsLogin starts a server whose users log in with a browser, which is the program in dir: begun is called when one has opened the page,
-// and the login goes on when it returns. refused is called with each request that has no good token.
+// wantsLogin starts a server whose users log in with a browser, which is the program in dir: begun is called when one
+// has opened the page, and the login goes on when it returns. refused is called with each request that has no good
+// token.
 func wantsLogin(t *testing.T, dir string, begun func(context.Context), refused func()) *httptest.Server {
 	t.Helper()
 	to, mux, server := fronted(t)
@@ -1365,8 +1476,9 @@ func wantsLogin(t *testing.T, dir string, begun func(context.Context), refused f
 	}
 	answer("/prm", map[string]any{"resource": server.URL + "/mcp", "authorization_servers": []string{server.URL}})
 	answer("/.well-known/oauth-authorization-server", map[string]any{
-		"issuer": server.URL, "token_endpoint": server.URL + "/token", "authorization_endpoint": server.URL + "/authorize",
-		"registration_endpoint": server.URL + "/register", "response_types_supported": []string{"code"},
+		"issuer": server.URL, "token_endpoint": server.URL + "/token",
+		"authorization_endpoint": server.URL + "/authorize",
+		"registration_endpoint":  server.URL + "/register", "response_types_supported": []string{"code"},
 		"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
 	})
 	mux.HandleFunc("POST /register", func(w http.ResponseWriter, _ *http.Request) {
@@ -1390,7 +1502,8 @@ func wantsLogin(t *testing.T, dir string, begun func(context.Context), refused f
 	return server
 }
 
-// A URL that another client's file says is logged in to as one of the command line is: whoever has an Authorization there needs none.
+// A URL that another client's file says is logged in to as one of the command line is: whoever has an Authorization
+// there needs none.
 func TestLoginToServersOfOtherClients(t *testing.T) {
 	dir, logins := t.TempDir(), 0
 	server := wantsLogin(t, dir, func(context.Context) { logins++ }, func() {})
@@ -1401,11 +1514,13 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 		`"a": {"url": "URL"}`: 1,
 		`"a": {"url": "URL", "headers": {"X-Team": "tools"}}, "b": {"command": "sh", "args": ["-c", "exit 1"]}`: 1,
 	} {
-		if err := os.WriteFile(file, []byte(`{"mcpServers": {`+strings.ReplaceAll(servers, "URL", server.URL+"/mcp")+`}}`), 0o600); err != nil {
+		if err := os.WriteFile(file,
+			[]byte(`{"mcpServers": {`+strings.ReplaceAll(servers, "URL", server.URL+"/mcp")+`}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		logins = 0
-		if got := runCommand(t, "", "call", "-c", file, "a", "echo", "n=1"); got.stdout != `{"n":1}`+"\n" || logins != want {
+		if got := runCommand(t, "", "call", "-c", file, "a", "echo", "n=1"); got.stdout != `{"n":1}`+"\n" ||
+			logins != want {
 			t.Errorf("%s: it said %+v after %d logins, want %d", servers, got, logins, want)
 		}
 		if err := os.RemoveAll(filepath.Join(dir, "mcpbridge")); err != nil {
@@ -1420,7 +1535,8 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 	}
 }
 
-// A user has the time that a login has, which is longer than a server may take to answer, or than one attempt to reach it lasts.
+// A user has the time that a login has, which is longer than a server may take to answer, or than one attempt to reach
+// it lasts.
 func TestLoginIsAwaited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
@@ -1438,15 +1554,18 @@ func TestLoginIsAwaited(t *testing.T) {
 			close(late)
 		}
 	})
-	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', startTimeout: 2s, auth: {oauth: {}}}}]")
+	config := writeConfig(t,
+		"backends: [{name: a, mcp: {url: '"+server.URL+"/mcp', startTimeout: 2s, auth: {oauth: {}}}}]")
 	var stdout, stderr lockedBuffer
 	p := &Program{
 		Env: clientcmd.Env{
-			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout,
+			Stderr:  &stderr,
 			Environ: os.Environ(), ReachTimeout: 3 * time.Second,
 		},
 	}
-	if code := p.Run(t.Context()); code != problem.ExitOK || stdout.String() != `{"n":1}`+"\n" || stderr.String() != "" || asked.Load() != 1 {
+	if code := p.Run(t.Context()); code != problem.ExitOK || stdout.String() != `{"n":1}`+"\n" ||
+		stderr.String() != "" || asked.Load() != 1 {
 		t.Errorf("after %d logins it ended with %d: %s%s", asked.Load(), code, &stdout, &stderr)
 	}
 }
@@ -1467,11 +1586,13 @@ func TestUnansweredLoginEndsTheCommand(t *testing.T) {
 	var stdout, stderr lockedBuffer
 	p := &Program{
 		Env: clientcmd.Env{
-			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+			Args: []string{"call", "-c", config, "a", "echo", "n=1"}, Stdin: strings.NewReader(""), Stdout: &stdout,
+			Stderr:  &stderr,
 			Environ: os.Environ(), LoginTimeout: time.Second,
 		},
 	}
-	if code := p.Run(ctx); code != problem.ExitAuth || asked.Load() != 1 || !strings.Contains(stderr.String(), "the user did not log in") {
+	if code := p.Run(ctx); code != problem.ExitAuth || asked.Load() != 1 ||
+		!strings.Contains(stderr.String(), "the user did not log in") {
 		t.Errorf("after %d logins it ended with %d: %s", asked.Load(), code, &stderr)
 	}
 }
@@ -1518,11 +1639,13 @@ func TestServerThatRequiresAToken(t *testing.T) {
 	if got := runCommand(t, "", "list", there); got.code != problem.ExitAuth || got.errorCode(t) != "auth_required" {
 		t.Errorf("it said %+v", got)
 	}
-	if got := runCommand(t, "", "call", "--header", "Authorization: Bearer ${env:SECRET_TOKEN}", there, "echo", "n=1"); got.stdout != `{"n":1}`+"\n" {
+	if got := runCommand(t, "", "call", "--header", "Authorization: Bearer ${env:SECRET_TOKEN}", there, "echo",
+		"n=1"); got.stdout != `{"n":1}`+"\n" {
 		t.Errorf("it said %+v", got)
 	}
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: '${env:SECRET_TOKEN}'}}}]")
-	if got := runCommand(t, "", "call", "-c", config, "a", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+	if got := runCommand(t, "", "call", "-c", config, "a", "echo",
+		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	config = writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"'}}]")
@@ -1545,7 +1668,8 @@ func TestServerThatRequiresAToken(t *testing.T) {
 		{[]string{"list", "-c", wrong}, passed, "--header"},
 	} {
 		got := runCommand(t, "", c.args...)
-		if got.code != problem.ExitAuth || !strings.Contains(got.stderr, c.want) || strings.Contains(got.stderr, c.not) {
+		if got.code != problem.ExitAuth || !strings.Contains(got.stderr, c.want) ||
+			strings.Contains(got.stderr, c.not) {
 			t.Errorf("%v: it said %+v", c.args, got)
 		}
 	}

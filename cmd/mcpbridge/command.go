@@ -74,7 +74,8 @@ func (p *Program) command() (*cobra.Command, *logging) {
 	root := &cobra.Command{
 		Use:   "mcpbridge",
 		Short: "Serve tools written in any language to every MCP client",
-		Long: "mcpbridge serves tools that are written in any language to every client of the Model Context Protocol,\n" +
+		Long: "mcpbridge serves tools that are written in any language to every client of the Model Context " +
+			"Protocol,\n" +
 			"old or new, over HTTP or stdio. The tools run in a process of their own and speak one gRPC contract.",
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -119,8 +120,10 @@ func noCommand(args []string) error {
 
 // otherNames are what other programs call the commands.
 var otherNames = map[string]string{
-	"serve": "run", "start": "run", "launch": "run", "dev": "run", "proxy": "run", "ls": "list", "tools": "list", "resources": "list", "prompts": "list",
-	"invoke": "call", "exec": "call", "tool": "call", "show": "describe", "inspect": "describe", "get": "read", "cat": "read", "check": "verify",
+	"serve": "run", "start": "run", "launch": "run", "dev": "run", "proxy": "run", "ls": "list", "tools": "list",
+	"resources": "list", "prompts": "list",
+	"invoke": "call", "exec": "call", "tool": "call", "show": "describe", "inspect": "describe", "get": "read",
+	"cat": "read", "check": "verify",
 	"test": "verify", "lint": "verify",
 }
 

@@ -27,7 +27,10 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 		{"dial: 'tcp:0.0.0.0:1'", "", ""}, // which is this machine for who dials it
 		{"dial: 'dns:///localhost:1'", "", ""},
 		{"dial: 'tcp:localhost:1', insecure: true", "", ""},
-		{"dial: 'dns:tools:1'", "dns:tools:1 is on another machine, and nothing protects", "write `tls: {ca: ca.pem}` beside dial"},
+		{
+			"dial: 'dns:tools:1'", "dns:tools:1 is on another machine, and nothing protects",
+			"write `tls: {ca: ca.pem}` beside dial",
+		},
 		{"dial: 'dns:tools:1'", "dns:tools:1 is on another machine, and nothing protects", "or write `insecure: true`"},
 		{"dial: 'tcp://10.0.0.1:1'", "nothing protects", "insecure: true"},
 		{"dial: 'tcp:[2001:db8::1]:1'", "nothing protects", "insecure: true"},
@@ -36,8 +39,14 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 		{"dial: 'dns:tools:1', insecure: true", "", ""},
 		{"dial: 'dns:tools:1', tls: {}", "", ""},
 		{"dial: 'dns:tools:1', tls: {ca: ca.pem, cert: c.pem, key: k.pem, serverName: t}", "", ""},
-		{"dial: 'dns:tools:1', tls: {cert: c.pem}", "both a certificate and its key", "cert: client.pem, key: client.key"},
-		{"dial: 'dns:tools:1', tls: {key: k.pem}", "both a certificate and its key", "cert: client.pem, key: client.key"},
+		{
+			"dial: 'dns:tools:1', tls: {cert: c.pem}", "both a certificate and its key",
+			"cert: client.pem, key: client.key",
+		},
+		{
+			"dial: 'dns:tools:1', tls: {key: k.pem}", "both a certificate and its key",
+			"cert: client.pem, key: client.key",
+		},
 		{"dial: 'dns:tools:1', tls: {}, insecure: true", "both tls and insecure", "keep one"},
 		{"launch: {command: [x]}, tls: {}", "tls and insecure are for dial", "leave them out"},
 		{"launch: {command: [x]}, insecure: true", "tls and insecure are for dial", "leave them out"},
@@ -48,7 +57,8 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = l.Validate()
-		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !strings.Contains(problem.Of(err).Fix, c.fix)) {
+		if (err == nil) != (c.says == "") || err != nil &&
+			(!strings.Contains(err.Error(), c.says) || !strings.Contains(problem.Of(err).Fix, c.fix)) {
 			t.Errorf("%s: %v", c.backend, err)
 		}
 	}
@@ -61,7 +71,8 @@ func TestPlaintextIsAllowedByFlag(t *testing.T) {
 	const other = "tcp:tools.invalid:1"
 	for _, args := range [][]string{{"list"}, {"run", "--stdio"}, {"verify"}} {
 		got := runCommand(t, "", append(args, other)...)
-		if got.code != problem.ExitConfig || !strings.Contains(got.stderr, "nothing protects") || !strings.Contains(got.stderr, "say --plaintext") {
+		if got.code != problem.ExitConfig || !strings.Contains(got.stderr, "nothing protects") ||
+			!strings.Contains(got.stderr, "say --plaintext") {
 			t.Errorf("%v: %d %s", args, got.code, got.stderr)
 		}
 		got = runCommand(t, "", append(args, "--plaintext", other)...)
@@ -73,13 +84,14 @@ func TestPlaintextIsAllowedByFlag(t *testing.T) {
 	if got := runCommand(t, "", "list", "--plaintext", config); got.code != problem.ExitUnreachable {
 		t.Errorf("of a file: %d %s", got.code, got.stderr)
 	}
-	if got := runCommand(t, "", "list", "--plaintext", "https://example.com/mcp"); !strings.Contains(got.stderr, "--plaintext is for") {
+	if got := runCommand(t, "", "list", "--plaintext", "https://example.com/mcp"); !strings.Contains(got.stderr,
+		"--plaintext is for") {
 		t.Errorf("of a URL: %d %s", got.code, got.stderr)
 	}
 }
 
-// A backend with TLS is called over it, with a certificate of the bridge's own, and by nobody that it does not know; the bridge
-// believes no other backend. Files are beside the configuration.
+// A backend with TLS is called over it, with a certificate of the bridge's own, and by nobody that it does not know;
+// the bridge believes no other backend. Files are beside the configuration.
 func TestBackendsAreDialledWithTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, _ := bridgetest.Certificates(t, dir)
@@ -98,7 +110,8 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	serveListener(t, ln, grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		MinVersion: tls.VersionTLS12,
 	})))
 	plain, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -118,7 +131,10 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 	}{
 		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem}", problem.ExitOK, ""},
 		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: 127.0.0.1}", problem.ExitOK, ""},
-		{ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: other.example.com}", problem.ExitUnreachable, "other.example.com"},
+		{
+			ln, "{ca: cert.pem, cert: cert.pem, key: key.pem, serverName: other.example.com}", problem.ExitUnreachable,
+			"other.example.com",
+		},
 		{ln, "{ca: cert.pem}", problem.ExitUnreachable, "certificate required"},
 		{ln, "{ca: other/cert.pem, cert: cert.pem, key: key.pem}", problem.ExitUnreachable, "unknown authority"},
 		{ln, "{cert: cert.pem, key: key.pem}", problem.ExitUnreachable, "unknown authority"},
@@ -127,7 +143,8 @@ func TestBackendsAreDialledWithTLS(t *testing.T) {
 	} {
 		t.Run(c.tls, func(t *testing.T) {
 			config := filepath.Join(dir, "mcpbridge.yaml")
-			text := "version: 1\nbackends: [{name: far, dial: 'tcp:" + c.at.Addr().String() + "', tls: " + c.tls + "}]\n"
+			text := "version: 1\nbackends: [{name: far, dial: 'tcp:" + c.at.Addr().String() + "', tls: " + c.tls +
+				"}]\n"
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

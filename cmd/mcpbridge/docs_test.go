@@ -31,7 +31,8 @@ import (
 
 // statusNames are the gRPC codes as other languages write them, with the error of a row in docs/errors.md.
 var statusNames = [...]string{
-	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+	"PERMISSION_DENIED",
 	"RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE",
 	"DATA_LOSS", "UNAUTHENTICATED",
 }
@@ -59,8 +60,8 @@ func TestErrorsPage(t *testing.T) {
 	bridgetest.ComparePart(t, "../../docs/errors.md", "codes", table.String())
 }
 
-// TestReasonsPage compares the reasons that the sources give for failed calls, and the outcomes that they give with them, with those of
-// docs/errors.md.
+// TestReasonsPage compares the reasons that the sources give for failed calls, and the outcomes that they give with
+// them, with those of docs/errors.md.
 func TestReasonsPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/errors.md")
 	if err != nil {
@@ -91,8 +92,8 @@ func TestReasonsPage(t *testing.T) {
 	}
 }
 
-// reasons returns the reasons in the sources below some directories: what Failed is called with, what is called a reason, and what is one
-// in JSON text. With each are the outcomes, where they are beside it.
+// reasons returns the reasons in the sources below some directories: what Failed is called with, what is called a
+// reason, and what is one in JSON text. With each are the outcomes, where they are beside it.
 func reasons(t *testing.T, dirs ...string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -186,7 +187,8 @@ func modernError(t *testing.T, code codes.Code, m *bridge.Method) (status int, e
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + m.Name + `","params":{` + target + `,"_meta":{` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}`
-	req := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body)).WithContext(t.Context())
+	req := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body)).
+		WithContext(t.Context())
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": m.Name, "Mcp-Name": "x",
@@ -220,7 +222,8 @@ func TestReadmeOverHTTP(t *testing.T) {
 	if !strings.Contains(script, there) {
 		t.Fatalf("README.md does not ask at %s:\n%s", there, script)
 	}
-	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.Replace(script, there, r.url, 1)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c",
+		strings.Replace(script, there, r.url, 1)).CombinedOutput()
 	for _, want := range []string{`"name":"greet"`, `"input_required"`, "Which language?"} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%v, and %s is not in what it answered:\n%s", err, want, out)
@@ -231,7 +234,8 @@ func TestReadmeOverHTTP(t *testing.T) {
 			Args []string
 		}
 	}
-	if err := json.Unmarshal([]byte(parts["mcp.json"]), &clients); err != nil || len(clients.MCPServers["greeter"].Args) != 5 {
+	if err := json.Unmarshal([]byte(parts["mcp.json"]), &clients); err != nil ||
+		len(clients.MCPServers["greeter"].Args) != 5 {
 		t.Errorf("what clients are told is not right: %v\n%s", err, parts["mcp.json"])
 	}
 }
@@ -260,12 +264,14 @@ func TestReadme(t *testing.T) {
 		cmd.Dir = dir
 		// TestMain has put mcpbridge into PATH.
 		cmd.Env = append(os.Environ(), "PATH="+venv+string(filepath.ListSeparator)+os.Getenv("PATH"))
-		cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
-			`"clientInfo":{"name":"readme","version":"1"}}}` + "\n")
+		cmd.Stdin = strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+				`"clientInfo":{"name":"readme","version":"1"}}}` + "\n")
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		if err != nil || !strings.Contains(string(out), `"serverInfo":{"name":`) { // on a busy machine the backend has yet to start
+		// on a busy machine the backend has yet to start
+		if err != nil || !strings.Contains(string(out), `"serverInfo":{"name":`) {
 			t.Errorf("%s: %v\n%s\n%s\n%s", name, err, script, out, stderr.String())
 		}
 	}
@@ -318,7 +324,8 @@ func TestCommandsPageSession(t *testing.T) {
 		t.Fatal("docs/commands.md does not have it")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(bridgetest.Fenced(t, "../../README.md")["tools.py"]), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(bridgetest.Fenced(t, "../../README.md")["tools.py"]),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	venv, err := filepath.Abs("../../.venv/bin")

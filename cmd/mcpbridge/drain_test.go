@@ -56,14 +56,16 @@ func TestResponsesAreReadBeforeShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close() // which nobody waits for
-	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	text := strings.Repeat("x", 3<<20)
-	s, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{"text":"` + text + `"}`)})
+	s, err := pb.NewMcpServiceClient(conn).
+		CallTool(t.Context(), &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{"text":"` + text + `"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,8 @@ func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Setenv("MCPBRIDGE_SERVE__PREDRAIN", "1s")
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--", echoGo(t))
-	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,8 @@ func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 
 	r.drain()
 	r.await(t, "it is not healthy", func() bool { return !isHealthy() })
-	stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{}`)})
+	stream, err := pb.NewMcpServiceClient(conn).
+		CallTool(t.Context(), &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{}`)})
 	if err == nil {
 		_, err = stream.Recv()
 	}
@@ -134,7 +138,8 @@ func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 
 	r.awaitLog(t, "refusing new calls")
 	if res := r.initialize(t); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "1" {
-		t.Errorf("a session that came too late got %s, to be tried again after %q", res.Status, res.Header.Get("Retry-After"))
+		t.Errorf("a session that came too late got %s, to be tried again after %q", res.Status,
+			res.Header.Get("Retry-After"))
 	}
 	if err := <-running; err != nil {
 		t.Errorf("the call that ran got %v", err)
@@ -144,12 +149,13 @@ func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 	}
 }
 
-// A process under load is told to end. Its balancer asks now and then whether it is ready; what it sends until it hears that it
-// is not is answered, all of it.
+// A process under load is told to end. Its balancer asks now and then whether it is ready; what it sends until it hears
+// that it is not is answered, all of it.
 func TestLoadBalancerLosesNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
-	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}, preDrain: 1s}\nbackends: [{name: b, launch: {command: [" + echoGo(t) + "]}}]\n"
+	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}, preDrain: 1s}\nbackends: " +
+		"[{name: b, launch: {command: [" + echoGo(t) + "]}}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +214,8 @@ func TestLoadBalancerLosesNoCall(t *testing.T) {
 	t.Logf("%d calls, %d of them after the signal; it took %s", calls.Load(), late.Load(), time.Since(begin))
 }
 
-// However the bridge ends, who waits for a call over gRPC is told what became of it, and by a code that no client sends it again for.
+// However the bridge ends, who waits for a call over gRPC is told what became of it, and by a code that no client sends
+// it again for.
 func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, end := range map[string]func(t *testing.T, r *run, stdin io.Closer){
@@ -228,13 +235,15 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 			}
 			in, stdin := io.Pipe()
 			r := start(t, in, io.Discard, "run", "--stdio", "--grpc", "127.0.0.1:0", "--drain", drain, "--", echoGo(t))
-			conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
 			slow := func(arguments string) grpc.ServerStreamingClient[pb.CallToolResponse] {
-				stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: []byte(arguments)})
+				stream, err := pb.NewMcpServiceClient(conn).
+					CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: []byte(arguments)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -248,7 +257,8 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 			end(t, r, stdin)
 			_, err = stream.Recv()
 			f := bridge.FromStatus(status.Convert(err)).Failure
-			if status.Code(err) != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+			if status.Code(err) != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" ||
+				f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
 				t.Errorf("the call got %v with %v", err, f)
 			}
 			if code := r.wait(t); code != problem.ExitOK {
@@ -259,8 +269,8 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 	}
 }
 
-// The second signal leaves no time for calls, and still enough to say that they were cut: in a session, too, whose calls do not end with
-// their connections.
+// The second signal leaves no time for calls, and still enough to say that they were cut: in a session, too, whose
+// calls do not end with their connections.
 func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	post := func(session, body string) (string, error) {
@@ -287,8 +297,10 @@ func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			text, err := post(session, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`)
-			if err != nil || !strings.Contains(text, told) || !strings.Contains(text, `{"reason":"SHUTTING_DOWN","outcome":"unknown"}`) {
+			text, err := post(session,
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`)
+			if err != nil || !strings.Contains(text, told) ||
+				!strings.Contains(text, `{"reason":"SHUTTING_DOWN","outcome":"unknown"}`) {
 				t.Errorf("a call in a session got %q, %v", text, err)
 			}
 		})

@@ -25,16 +25,24 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A tellingPlugin is a backend whose tool tells its progress before it answers; or, if it is told to hang, instead of that.
+// A tellingPlugin is a backend whose tool tells its progress before it answers; or, if it is told to hang, instead of
+// that.
 type tellingPlugin struct{ sizedPlugin }
 
 func (*tellingPlugin) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	yes := true
-	return &pb.DiscoverResponse{ContractVersion: bridge.ContractVersion, Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: &yes}}}, nil
+	return &pb.DiscoverResponse{
+		ContractVersion: bridge.ContractVersion,
+		Capabilities:    &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: &yes}},
+	}, nil
 }
 
-func (p *tellingPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
-	if err := stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{Progress: 1}}}); err != nil {
+func (p *tellingPlugin) CallTool(req *pb.CallToolRequest,
+	stream grpc.ServerStreamingServer[pb.CallToolResponse],
+) error {
+	if err := stream.Send(&pb.CallToolResponse{
+		Event: &pb.CallToolResponse_Progress{Progress: &pb.Progress{Progress: 1}},
+	}); err != nil {
 		return err
 	}
 	if rawjson.Get(req.GetArguments(), "hang") != nil {
@@ -52,7 +60,8 @@ serve: {http: {addr: "127.0.0.1:0"%s}, grpc: {addr: "127.0.0.1:0", insecure: tru
 limits: %s
 backends: [{name: a, dial: %q}, {name: b, dial: %q}]
 `, auth, limits, servePlugin(t, &tellingPlugin{}), servePlugin(t, &tellingPlugin{}))))
-	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +78,10 @@ func (r *run) request(t *testing.T, method, caller, body string, header ...strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, h := 0, append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream", "Authorization", "Bearer " + caller}, header...); i < len(h); i += 2 {
+	for i, h := 0, append([]string{
+		"Content-Type", "application/json", "Accept", "application/json, text/event-stream",
+		"Authorization", "Bearer " + caller,
+	}, header...); i < len(h); i += 2 {
 		req.Header.Set(h[i], h[i+1])
 	}
 	res, err := new(http.Client).Do(req)
@@ -105,8 +117,10 @@ func refusal(t *testing.T, res *http.Response) string {
 		}
 	}
 	e := &answer.Error
-	if err := json.Unmarshal(text, &answer); err != nil || answer.JSONRPC != "2.0" || e.Code != -32603 || e.Data.Outcome != "not_executed" || e.Data.RetryAfterMs == 0 ||
-		!namesLimit.MatchString(e.Message) || !strings.Contains(e.Message, ": ") || res.Header.Get("Retry-After") != "1" {
+	if err := json.Unmarshal(text, &answer); err != nil || answer.JSONRPC != "2.0" || e.Code != -32603 ||
+		e.Data.Outcome != "not_executed" || e.Data.RetryAfterMs == 0 ||
+		!namesLimit.MatchString(e.Message) || !strings.Contains(e.Message, ": ") ||
+		res.Header.Get("Retry-After") != "1" {
 		t.Errorf("%s %v %s %v", res.Status, res.Header, text, err)
 	}
 	return fmt.Sprint(res.StatusCode, " ", e.Data.Reason)
@@ -119,13 +133,15 @@ func (r *run) begin(t *testing.T) string {
 	t.Helper()
 	res := r.request(t, http.MethodPost, "ada", initializeText)
 	id := res.Header.Get("Mcp-Session-Id")
-	if ready := r.request(t, http.MethodPost, "ada", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", id); ready.StatusCode != http.StatusAccepted {
+	if ready := r.request(t, http.MethodPost, "ada", `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		"Mcp-Session-Id", id); ready.StatusCode != http.StatusAccepted {
 		t.Fatalf("%s, %s", res.Status, ready.Status)
 	}
 	return id
 }
 
-// Sessions are counted together, whichever endpoint they are of: of the process, and of a caller. One that ends makes room at every one.
+// Sessions are counted together, whichever endpoint they are of: of the process, and of a caller. One that ends makes
+// room at every one.
 func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 	for _, c := range []struct{ limits, auth, over string }{
 		{"{sessions: 3}", "", "503 OVERLOADED"},
@@ -135,7 +151,8 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 		post := func(path, caller string) *http.Response {
 			res := r.at(path).request(t, http.MethodPost, caller, initializeText)
 			if id := res.Header.Get("Mcp-Session-Id"); id != "" { // one that is never used would make room
-				r.at(path).request(t, http.MethodPost, caller, `{"jsonrpc":"2.0","id":2,"method":"ping"}`, "Mcp-Session-Id", id)
+				r.at(path).request(t, http.MethodPost, caller, `{"jsonrpc":"2.0","id":2,"method":"ping"}`,
+					"Mcp-Session-Id", id)
 			}
 			return res
 		}
@@ -150,7 +167,10 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 		}
 		over := func() {
 			t.Helper()
-			for name, res := range map[string]*http.Response{"/a": post("/a", "ada"), "/b": post("/b", "ada"), "/": post("", "ada"), "HTTP+SSE": stream("/a")} {
+			for name, res := range map[string]*http.Response{
+				"/a": post("/a", "ada"), "/b": post("/b", "ada"),
+				"/": post("", "ada"), "HTTP+SSE": stream("/a"),
+			} {
 				if got := refusal(t, res); got != c.over {
 					t.Errorf("%s, one above at %s: %s, want %s", c.limits, name, got, c.over)
 				}
@@ -160,7 +180,8 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 		if res := post("/b", "bob"); (res.StatusCode == http.StatusOK) != (c.auth != "") {
 			t.Errorf("%s, of somebody else: %s", c.limits, res.Status)
 		}
-		if res := r.at("/a").request(t, http.MethodDelete, "ada", "", "Mcp-Session-Id", first.Header.Get("Mcp-Session-Id")); res.StatusCode != http.StatusNoContent {
+		if res := r.at("/a").request(t, http.MethodDelete, "ada", "", "Mcp-Session-Id",
+			first.Header.Get("Mcp-Session-Id")); res.StatusCode != http.StatusNoContent {
 			t.Errorf("%s, the end of one: %s", c.limits, res.Status)
 		}
 		if res := post("/b", "ada"); res.StatusCode != http.StatusOK {
@@ -172,8 +193,10 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 
 // modernOf returns a request of 2026-07-28, and its header.
 func modernOf(method, params, name string) (body string, header []string) {
-	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `,"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientCapabilities":{}}}}`, []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name}
+	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params +
+			`,"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+		[]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name}
 }
 
 // The streams of a caller are counted together, whichever endpoint they are of, and those over gRPC with them.
@@ -184,13 +207,15 @@ func TestStreamsOfACallerAreBounded(t *testing.T) {
 		return r.at(path).request(t, http.MethodPost, caller, body, header[:4]...)
 	}
 	listenGRPC := func(caller string) error {
-		s, err := rpc.Listen(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+caller), &pb.ListenRequest{})
+		s, err := rpc.Listen(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+caller),
+			&pb.ListenRequest{})
 		if err == nil {
 			_, err = s.Recv()
 		}
 		return err
 	}
-	if res := r.at("/a").request(t, http.MethodGet, "ada", "", "Accept", "text/event-stream"); res.StatusCode != http.StatusOK {
+	if res := r.at("/a").request(t, http.MethodGet, "ada", "", "Accept",
+		"text/event-stream"); res.StatusCode != http.StatusOK {
 		t.Error(res.Status)
 	}
 	if err := listenGRPC("ada"); err != nil {
@@ -200,13 +225,15 @@ func TestStreamsOfACallerAreBounded(t *testing.T) {
 		t.Errorf("the most: %s", res.Status)
 	}
 	for name, res := range map[string]*http.Response{
-		"by GET": r.at("/b").request(t, http.MethodGet, "ada", "", "Accept", "text/event-stream"), "at all": listen("", "ada"), "at one": listen("/a", "ada"),
+		"by GET": r.at("/b").request(t, http.MethodGet, "ada", "", "Accept", "text/event-stream"),
+		"at all": listen("", "ada"), "at one": listen("/a", "ada"),
 	} {
 		if got := refusal(t, res); got != "429 TOO_MANY" {
 			t.Errorf("one above, %s: %s", name, got)
 		}
 	}
-	if err := listenGRPC("ada"); status.Code(err) != codes.ResourceExhausted || failure(err) != "TOO_MANY not_executed" {
+	if err := listenGRPC("ada"); status.Code(err) != codes.ResourceExhausted ||
+		failure(err) != "TOO_MANY not_executed" {
 		t.Errorf("one above, over gRPC: %v", err)
 	}
 	if res := listen("", "bob"); res.StatusCode != http.StatusOK {
@@ -214,18 +241,22 @@ func TestStreamsOfACallerAreBounded(t *testing.T) {
 	}
 }
 
-// The calls of a backend are counted together, whichever endpoint they come by, and those over gRPC with them. Those of a caller are, too, of each
-// backend by itself: one that hangs keeps nobody from the others.
+// The calls of a backend are counted together, whichever endpoint they come by, and those over gRPC with them. Those of
+// a caller are, too, of each backend by itself: one that hangs keeps nobody from the others.
 func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	for _, c := range []struct{ limits, auth string }{{"{calls: 2, callQueue: 1s}", ""}, {"{callsPerCaller: 2, callQueue: 1s}", twoCallers}} {
+	for _, c := range []struct{ limits, auth string }{
+		{"{calls: 2, callQueue: 1s}", ""},
+		{"{callsPerCaller: 2, callQueue: 1s}", twoCallers},
+	} {
 		r, rpc := serveTwo(t, c.limits, c.auth)
 		call := func(path, tool, arguments string) *http.Response {
 			body, header := modernOf("tools/call", `"name":"`+tool+`","arguments":`+arguments, tool)
 			return r.at(path).request(t, http.MethodPost, "ada", body, header...)
 		}
 		callGRPC := func() error {
-			s, err := rpc.CallTool(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer ada", "mcpbridge-server", "a"),
+			s, err := rpc.CallTool(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer ada",
+				"mcpbridge-server", "a"),
 				&pb.CallToolRequest{Name: "answer", Arguments: []byte("{}")})
 			if err == nil {
 				_, err = s.Recv()
@@ -243,7 +274,10 @@ func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
 				t.Errorf("%s, %s: %s", c.limits, name, res.Status)
 			}
 		}
-		for name, res := range map[string]*http.Response{"by itself": call("/a", "answer", "{}"), "with others": call("", "a_answer", "{}")} {
+		for name, res := range map[string]*http.Response{
+			"by itself":   call("/a", "answer", "{}"),
+			"with others": call("", "a_answer", "{}"),
+		} {
 			if got := refusal(t, res); got != "503 OVERLOADED" {
 				t.Errorf("%s, one above, %s: %s", c.limits, name, got)
 			}
@@ -259,7 +293,8 @@ func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
 	}
 }
 
-// What is kept to resume streams by is bounded for all endpoints together, and the stream that ended first is forgotten first.
+// What is kept to resume streams by is bounded for all endpoints together, and the stream that ended first is forgotten
+// first.
 func TestEventLogMemoryOfAllEndpointsIsBounded(t *testing.T) {
 	const most = 100_000
 	r, _ := serveTwo(t, fmt.Sprintf("{replay: %d}", most), "")
@@ -293,8 +328,9 @@ type kept struct {
 func (r *run) keep(t *testing.T, tool string, text int) *kept {
 	t.Helper()
 	k := &kept{run: r, session: r.begin(t)}
-	res := r.request(t, http.MethodPost, "", fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{"text":%d},"_meta":{"progressToken":1}}}`,
-		tool, text), "Mcp-Session-Id", k.session)
+	res := r.request(t, http.MethodPost, "",
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{"text":%d},"_meta":{"progressToken":1}}}`,
+			tool, text), "Mcp-Session-Id", k.session)
 	all, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -313,13 +349,15 @@ func (r *run) keep(t *testing.T, tool string, text int) *kept {
 // resumes reports whether what came after the first event can be had, and what it is told if it cannot.
 func (k *kept) resumes(t *testing.T) bool {
 	t.Helper()
-	res := k.request(t, http.MethodGet, "", "", "Accept", "text/event-stream", "Mcp-Session-Id", k.session, "Last-Event-ID", k.first)
+	res := k.request(t, http.MethodGet, "", "", "Accept", "text/event-stream", "Mcp-Session-Id", k.session,
+		"Last-Event-ID", k.first)
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ok := res.StatusCode == http.StatusOK && strings.Contains(string(text), `"result"`)
-	if !ok && (res.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `"reason":"EVENTS_FORGOTTEN","outcome":"unknown"`)) {
+	if !ok && (res.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(string(text), `"reason":"EVENTS_FORGOTTEN","outcome":"unknown"`)) {
 		t.Errorf("%s %s", res.Status, text)
 	}
 	return ok
@@ -328,7 +366,8 @@ func (k *kept) resumes(t *testing.T) bool {
 // end ends its session.
 func (k *kept) end(t *testing.T) {
 	t.Helper()
-	if res := k.request(t, http.MethodDelete, "", "", "Mcp-Session-Id", k.session); res.StatusCode != http.StatusNoContent {
+	if res := k.request(t, http.MethodDelete, "", "", "Mcp-Session-Id",
+		k.session); res.StatusCode != http.StatusNoContent {
 		t.Errorf("the end of a session: %s", res.Status)
 	}
 }
@@ -340,7 +379,8 @@ func TestUnusableListenAddress(t *testing.T) {
 	port := start(t, nil, nil, "run", "--grpc", "127.0.0.1:0", "--", echoGo(t)).app.GRPC()
 	port = strings.TrimPrefix(port, "tcp:")
 	for addr, want := range map[string]string{
-		socket: "choose another path: --grpc unix:///path/to.sock", port: "choose another port: --grpc 127.0.0.1:0 takes any free one",
+		socket: "choose another path: --grpc unix:///path/to.sock",
+		port:   "choose another port: --grpc 127.0.0.1:0 takes any free one",
 	} {
 		got := runCommand(t, "", "run", "--grpc", addr, "--", echoGo(t))
 		if got.code != problem.ExitConfig || got.errorCode(t) != "port_in_use" || !strings.Contains(got.stderr, want) {

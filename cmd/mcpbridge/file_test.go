@@ -26,9 +26,11 @@ backends:
 	if strings.Contains(r.stderr.String(), "hunter2") {
 		t.Errorf("it told the secret:\n%s", r.stderr)
 	}
-	wrong := writeConfig(t, "backends: [{name: a, launch: {command: [sh, -c, 'echo no ${env:SECRET_TOKEN} >&2; exit 3']}}]")
+	wrong := writeConfig(t, "backends: [{name: a, launch: {command: [sh, -c, 'echo no ${env:SECRET_TOKEN} >&2; "+
+		"exit 3']}}]")
 	got := runCommand(t, "", "list", "--plugin", "-c", wrong)
-	if got.code != problem.ExitPlugin || strings.Contains(got.stderr, "hunter2") || !strings.Contains(got.stderr, "${env:SECRET_TOKEN}") {
+	if got.code != problem.ExitPlugin || strings.Contains(got.stderr, "hunter2") ||
+		!strings.Contains(got.stderr, "${env:SECRET_TOKEN}") {
 		t.Errorf("it said %+v", got)
 	}
 }

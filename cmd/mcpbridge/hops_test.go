@@ -18,15 +18,16 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
 )
 
-// A tools/call passes at most ten functions from the socket to the backend: the nine that docs/architecture.md lists for
-// its era, and the router if there are several backends.
+// A tools/call passes at most ten functions from the socket to the backend: the nine that docs/architecture.md lists
+// for its era, and the router if there are several backends.
 func TestHops(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var listed [][]string // for each era
-	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `(.+?)` \\| `(.+?)` \\|").FindAllStringSubmatch(string(doc), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `(.+?)` \\| `(.+?)` \\|").
+		FindAllStringSubmatch(string(doc), -1) {
 		if row[1] == "1" {
 			listed = append(listed, nil)
 		}
@@ -40,7 +41,8 @@ func TestHops(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			stack := hops(t, revision)
 			if !slices.Equal(stack, listed[i]) {
-				t.Errorf("docs/architecture.md lists\n%s\nand the stack is\n%s", strings.Join(listed[i], "\n"), strings.Join(stack, "\n"))
+				t.Errorf("docs/architecture.md lists\n%s\nand the stack is\n%s", strings.Join(listed[i], "\n"),
+					strings.Join(stack, "\n"))
 			}
 			if len(stack) > 9 {
 				t.Errorf("%d hops, more than 9", len(stack))
@@ -57,7 +59,8 @@ func hops(t *testing.T, revision string) []string {
 	p := &Program{
 		Env: clientcmd.Env{
 			Args:  append([]string{"run", "--http", "127.0.0.1:0", "--"}, bridgetest.Programs()[0].Command(t)...),
-			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Environ: os.Environ(), Now: t.Context(),
+			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Environ: os.Environ(),
+			Now: t.Context(),
 		},
 		Started: func(a *app.App) { ready <- a.URL() },
 	}
@@ -112,7 +115,8 @@ func (c *hopper) call(ctx context.Context, t *testing.T, id int, tool string) {
 		header["Mcp-Name"] = []string{tool}
 	}
 	with := hopper{c.Client, c.url, header, c.meta}
-	text, _ := with.post(ctx, t, `"id":`+strconv.Itoa(id)+`,"method":"tools/call","params":{"name":"`+tool+`","arguments":{"n":1}`+c.meta+`}`)
+	text, _ := with.post(ctx, t,
+		`"id":`+strconv.Itoa(id)+`,"method":"tools/call","params":{"name":"`+tool+`","arguments":{"n":1}`+c.meta+`}`)
 	if ctx.Err() == nil && (strings.Contains(text, `"isError":true`) || !strings.Contains(text, `"result":`)) {
 		t.Errorf("%s: %s", tool, text)
 	}
@@ -121,7 +125,8 @@ func (c *hopper) call(ctx context.Context, t *testing.T, id int, tool string) {
 // post sends the members of a message, and returns the response, which is empty if ctx is done before.
 func (c *hopper) post(ctx context.Context, t *testing.T, message string) (body string, header http.Header) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(`{"jsonrpc":"2.0",`+message+`}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url,
+		strings.NewReader(`{"jsonrpc":"2.0",`+message+`}`))
 	if err != nil {
 		t.Error(err)
 		return "", nil

@@ -42,7 +42,11 @@ func TestMessageSizeLimit(t *testing.T) {
 			file := fmt.Sprintf("limits: {%s: %d}\nbackends: [{dial: 'unix:///x'}]", key, n)
 			variable := fmt.Sprintf("MCPBRIDGE_LIMITS__%s=%d", strings.ToUpper(key), n)
 			for where, read := range map[string]func() (*config.Config, error){
-				"mcpbridge.yaml:2:": func() (*config.Config, error) { return config.Load(writeConfig(t, file), nil, nil, nil) },
+				"mcpbridge.yaml:2:": func() (*config.Config,
+					error,
+				) {
+					return config.Load(writeConfig(t, file), nil, nil, nil)
+				},
 				variable[:strings.IndexByte(variable, '=')]: func() (*config.Config, error) {
 					return config.Load(writeConfig(t, "backends: [{dial: 'unix:///x'}]"), []string{variable}, nil, nil)
 				},
@@ -58,7 +62,8 @@ func TestMessageSizeLimit(t *testing.T) {
 				if err == nil {
 					continue
 				}
-				if p := problem.Of(err); !strings.Contains(p.Where, where) || !strings.Contains(p.Fix, "at most 67108864") {
+				if p := problem.Of(err); !strings.Contains(p.Where, where) ||
+					!strings.Contains(p.Fix, "at most 67108864") {
 					t.Errorf("%s of %d: %+v, and it should be at %s", key, n, p, where)
 				}
 			}
@@ -120,8 +125,8 @@ func sizedHTTP(t *testing.T) string {
 	return s.URL
 }
 
-// limits.message is how long a message of an MCP server may be, whether it is a line or the body of a response, and whether the server
-// was declared or found out to be one.
+// limits.message is how long a message of an MCP server may be, whether it is a line or the body of a response, and
+// whether the server was declared or found out to be one.
 func TestMessagesOfServersAreBounded(t *testing.T) {
 	const most = 100_000
 	config := writeConfig(t, fmt.Sprintf(`
@@ -140,7 +145,8 @@ backends:
 				wrong[name] = err.Error()
 			}
 		}
-		if got := runCommand(t, "", "call", "answer", fmt.Sprintf("bytes=%d", n), "--", "sized"); got.code != problem.ExitOK {
+		if got := runCommand(t, "", "call", "answer", fmt.Sprintf("bytes=%d", n), "--",
+			"sized"); got.code != problem.ExitOK {
 			wrong["found out"] = got.stderr
 		}
 		if n <= most && len(wrong) > 0 || n > most && len(wrong) != 3 {
@@ -162,7 +168,10 @@ type sizedPlugin struct {
 }
 
 func (*sizedPlugin) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
-	return &pb.DiscoverResponse{ContractVersion: bridge.ContractVersion, Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}, nil
+	return &pb.DiscoverResponse{
+		ContractVersion: bridge.ContractVersion,
+		Capabilities:    &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+	}, nil
 }
 
 func (*sizedPlugin) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
@@ -173,11 +182,15 @@ func (p *sizedPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStream
 	p.called.Add(1)
 	n, _ := strconv.Atoi(string(rawjson.Get(req.GetArguments(), "text")))
 	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.Repeat("x", n)}}}
-	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{Content: []*pb.ContentBlock{block}}}})
+	return stream.Send(&pb.CallToolResponse{
+		Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{Content: []*pb.ContentBlock{block}}},
+	})
 }
 
 func (*sizedPlugin) Listen(_ *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
-	if err := stream.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}}); err != nil {
+	if err := stream.Send(&pb.ListenResponse{
+		Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}},
+	}); err != nil {
 		return err
 	}
 	<-stream.Context().Done()
@@ -208,15 +221,16 @@ func servePlugin(t *testing.T, p pb.McpServiceServer) string {
 	return "unix://" + socket
 }
 
-// limits.message is how long messages of gRPC clients may be, and those to them. What becomes of a longer one is said, whoever finds
-// it too long: the way to the client, or the backend's.
+// limits.message is how long messages of gRPC clients may be, and those to them. What becomes of a longer one is said,
+// whoever finds it too long: the way to the client, or the backend's.
 func TestMessagesOfGRPCClientsAreBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, c := range []struct {
 		limits string
 		most   int
 		server string
-		// outcome is what becomes of a call whose answer is too long: of a message of a stream that is not read, nobody knows what it is.
+		// outcome is what becomes of a call whose answer is too long: of a message of a stream that is not read, nobody
+		// knows what it is.
 		outcome string
 	}{
 		{"{}", 4 << 20, "web", "executed"},    // a server's messages are bounded by 16 MiB
@@ -232,14 +246,16 @@ backends:
   - {name: plugin, dial: %q}
   - {name: web, mcp: {url: %q}}
 `, socket, c.limits, address, sizedHTTP(t))))
-		conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*c.most)))
+		conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*c.most)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
 		call := func(arguments string) (size int, err error) {
-			s, err := pb.NewMcpServiceClient(conn).CallTool(metadata.AppendToOutgoingContext(t.Context(), "mcpbridge-server", c.server),
-				&pb.CallToolRequest{Name: "answer", Arguments: []byte(arguments)}, grpc.WaitForReady(true))
+			s, err := pb.NewMcpServiceClient(conn).
+				CallTool(metadata.AppendToOutgoingContext(t.Context(), "mcpbridge-server", c.server),
+					&pb.CallToolRequest{Name: "answer", Arguments: []byte(arguments)}, grpc.WaitForReady(true))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,7 +274,8 @@ backends:
 			switch {
 			case n <= full && (err != nil || size != c.most+n-full):
 				t.Errorf("%+v: an answer of %d bytes: it has %d, %v", c, c.most+n-full, size, err)
-			case n > full && (status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE "+c.outcome):
+			case n > full && (status.Code(err) != codes.ResourceExhausted ||
+				failure(err) != "RESPONSE_TOO_LARGE "+c.outcome):
 				t.Errorf("%+v: an answer of %d bytes: %v, %s", c, c.most+n-full, err, failure(err))
 			}
 		}
@@ -269,13 +286,15 @@ backends:
 			t.Errorf("%+v: a request: %v", c, err)
 		}
 		plugin.called.Store(0)
-		if _, err := call(`{"s":"` + strings.Repeat("x", c.most) + `"}`); status.Code(err) != codes.ResourceExhausted || plugin.called.Load() != 0 {
+		if _, err := call(`{"s":"` + strings.Repeat("x", c.most) + `"}`); status.Code(err) != codes.ResourceExhausted ||
+			plugin.called.Load() != 0 {
 			t.Errorf("%+v: a request that is too long: %v", c, err)
 		}
 	}
 }
 
-// limits.streams is how many streams only tell what changes, at all addresses together: Listens of gRPC clients and of MCP clients.
+// limits.streams is how many streams only tell what changes, at all addresses together: Listens of gRPC clients and of
+// MCP clients.
 func TestStreamsOfAllClientsAreBounded(t *testing.T) {
 	const most = 3
 	_, address := startSized(t)
@@ -324,7 +343,8 @@ backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
 	if status := get("/web"); status != http.StatusOK {
 		t.Errorf("the most: status %d", status)
 	}
-	if _, err := listen("plugin"); status.Code(err) != codes.ResourceExhausted || failure(err) != "OVERLOADED not_executed" || len(status.Convert(err).Details()) != 3 {
+	if _, err := listen("plugin"); status.Code(err) != codes.ResourceExhausted ||
+		failure(err) != "OVERLOADED not_executed" || len(status.Convert(err).Details()) != 3 {
 		t.Errorf("one above the most: %v, %v", err, status.Convert(err).Details())
 	}
 	if status := get(""); status != http.StatusServiceUnavailable {

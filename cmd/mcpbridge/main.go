@@ -49,7 +49,8 @@ func runMain() int {
 
 	p := &Program{
 		Env: clientcmd.Env{
-			Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Now: now,
+			Version: version, Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+			Environ: os.Environ(), Now: now,
 		},
 	}
 	done := make(chan int, 1) // has room, so that the goroutine ends even if nobody waits for it any more

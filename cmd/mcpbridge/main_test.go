@@ -131,15 +131,16 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 		Env: clientcmd.Env{
 			Args: args, Stdin: stdin, Stdout: stdout, Stderr: r.stderr, Environ: os.Environ(), Now: now,
 			Wrap: func(backend bridge.Handler) bridge.Handler {
-				return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-					if c.Method == bridge.CallTool {
-						r.called.Add(1)
-						if r.defective.Load() {
-							panic("a bug")
+				return bridge.HandlerFunc(
+					func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+						if c.Method == bridge.CallTool {
+							r.called.Add(1)
+							if r.defective.Load() {
+								panic("a bug")
+							}
 						}
-					}
-					return backend.Handle(ctx, c, emit)
-				})
+						return backend.Handle(ctx, c, emit)
+					})
 			},
 		},
 		Started: func(a *app.App) {
@@ -179,7 +180,8 @@ func (r *run) wait(t *testing.T) int {
 // call calls a tool as a client of 2026-07-28, and returns the text of what is answered.
 func (r *run) call(t *testing.T, tool, arguments string) (string, error) {
 	t.Helper()
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `,"_meta":{` +
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments +
+		`,"_meta":{` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"test","version":"1"}}}}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(body))
@@ -253,7 +255,8 @@ func TestServesStdio(t *testing.T) {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if last := lines[len(lines)-1]; len(lines) != 2 || !strings.Contains(last, `"id":2`) || !strings.Contains(last, `"done"`) {
+	if last := lines[len(lines)-1]; len(lines) != 2 || !strings.Contains(last, `"id":2`) ||
+		!strings.Contains(last, `"done"`) {
 		t.Errorf("it wrote:\n%s", out)
 	}
 }
@@ -324,7 +327,8 @@ func TestDrainIsBounded(t *testing.T) {
 	if code := r.wait(t); code != problem.ExitOK {
 		t.Errorf("it ended with %d:\n%s", code, r.stderr)
 	}
-	if err := <-failed; err == nil || !strings.Contains(err.Error(), "shutting down; whether it was executed is not known") {
+	if err := <-failed; err == nil ||
+		!strings.Contains(err.Error(), "shutting down; whether it was executed is not known") {
 		t.Errorf("the call that did not end in time got %v", err)
 	}
 	if d := time.Since(begin); d > 30*time.Second { // the call takes 60
@@ -332,7 +336,8 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// spawn starts cmd, a bridge that serves HTTP and logs JSON, as a process of its own, and waits until it is ready. It is killed at the end.
+// spawn starts cmd, a bridge that serves HTTP and logs JSON, as a process of its own, and waits until it is ready. It
+// is killed at the end.
 func spawn(t *testing.T, cmd *exec.Cmd) *run {
 	t.Helper()
 	r := &run{stderr: &lockedBuffer{}}
@@ -409,7 +414,10 @@ func TestBackendThatDoesNotStart(t *testing.T) {
 	stderr := &lockedBuffer{}
 	p := &Program{
 		Env: clientcmd.Env{
-			Args:   []string{"--log-format", "text", "run", "--http", "127.0.0.1:0", "--", "sh", "-c", "echo no such module >&2; exit 4"},
+			Args: []string{
+				"--log-format", "text", "run", "--http", "127.0.0.1:0", "--", "sh", "-c",
+				"echo no such module >&2; exit 4",
+			},
 			Stderr: stderr,
 		},
 	}
@@ -506,7 +514,8 @@ func TestServesThePythonExample(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Fatalf("%v: run make setup", err)
 	}
-	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--dir", "../../examples/python-tools", "--", python, "tools.py")
+	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--dir", "../../examples/python-tools", "--", python,
+		"tools.py")
 	if text, err := r.call(t, "add", `{"a":20,"b":22}`); err != nil || text != "42" {
 		t.Errorf("add answered %q, %v", text, err)
 	}

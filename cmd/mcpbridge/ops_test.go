@@ -34,7 +34,8 @@ func probe(t *testing.T, r *run, path, host string) (status int, said string) {
 func startWithOps(t *testing.T, backend string) *run {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
-	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}}\nbackends: [{name: b, " + backend + "}]\n"
+	text := "version: 1\nserve: {http: {addr: 127.0.0.1:0}, ops: {addr: 127.0.0.1:0}}\nbackends: [{name: b, " +
+		backend + "}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func TestProbes(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
 	for _, path := range []string{"/livez", "/startupz", "/readyz"} {
-		if status, said := probe(t, r, path, "10.1.2.3:9090"); status != 200 || said != `{"status":"ok","backends":{"b":"ready"}}` {
+		if status, said := probe(t, r, path, "10.1.2.3:9090"); status != 200 ||
+			said != `{"status":"ok","backends":{"b":"ready"}}` {
 			t.Errorf("%s: %d %s", path, status, said)
 		}
 	}
@@ -94,7 +96,8 @@ func TestProbesWithoutABackend(t *testing.T) {
 
 // A bridge with three panics from one place within a minute is not ready; another bridge in the same process is.
 func TestRepeatedPanicsMakeTheBridgeNotReady(t *testing.T) {
-	r, other := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}"), startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
+	r, other := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}"),
+		startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
 	r.defective.Store(true)
 	for n, want := range []int{200, 200, 503} {
 		if said, err := r.call(t, "echo", `{"text":"x"}`); err == nil || !strings.Contains(err.Error(), "bug") {

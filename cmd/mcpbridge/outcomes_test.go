@@ -28,7 +28,10 @@ type wrong struct {
 }
 
 func (wrong) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
-	return &pb.DiscoverResponse{ContractVersion: bridge.ContractVersion, Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}, nil
+	return &pb.DiscoverResponse{
+		ContractVersion: bridge.ContractVersion,
+		Capabilities:    &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+	}, nil
 }
 
 func (wrong) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
@@ -37,10 +40,14 @@ func (wrong) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResp
 
 func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	result := func(structured string) *pb.CallToolResponse {
-		return &pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{StructuredContent: []byte(structured)}}}
+		return &pb.CallToolResponse{
+			Event: &pb.CallToolResponse_Result{Result: &pb.CallToolResult{StructuredContent: []byte(structured)}},
+		}
 	}
 	asks := func(state []byte) *pb.CallToolResponse {
-		return &pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: &pb.InputRequired{RequestState: state}}}
+		return &pb.CallToolResponse{
+			Event: &pb.CallToolResponse_InputRequired{InputRequired: &pb.InputRequired{RequestState: state}},
+		}
 	}
 	switch r.GetName() {
 	case "no result":
@@ -58,7 +65,8 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 	case "asks for ever":
 		return s.Send(asks([]byte("x")))
 	case "a reason of its own":
-		st, err := status.New(codes.Internal, "m").WithDetails(&pb.CallFailure{Reason: "MINE", Outcome: pb.CallFailure_OUTCOME_EXECUTED})
+		st, err := status.New(codes.Internal, "m").
+			WithDetails(&pb.CallFailure{Reason: "MINE", Outcome: pb.CallFailure_OUTCOME_EXECUTED})
 		return errors.Join(st.Err(), err)
 	case "a reason that is none":
 		st, err := status.New(codes.NotFound, "m").WithDetails(&pb.CallFailure{Reason: "a\x01\"b"})
@@ -75,7 +83,8 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 	return s.Send(result("{}"))
 }
 
-// Whatever goes wrong with a call, each client is told a reason and what became of the call; unless what it asked for is what is wrong.
+// Whatever goes wrong with a call, each client is told a reason and what became of the call; unless what it asked for
+// is what is wrong.
 func TestEveryFailureReportsTheOutcome(t *testing.T) {
 	dir := t.TempDir()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "b"))
@@ -132,7 +141,8 @@ backends: [{name: b, dial: "unix://%s/b"}]
 		if got := r.failure(t, tool, r.session(t)); got != want.legacy {
 			t.Errorf("%s, legacy: %q, want %q", tool, got, want.legacy)
 		}
-		s, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Name: tool}, grpc.WaitForReady(true))
+		s, err := pb.NewMcpServiceClient(conn).
+			CallTool(t.Context(), &pb.CallToolRequest{Name: tool}, grpc.WaitForReady(true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,14 +166,17 @@ func (r *run) session(t *testing.T) string {
 	return id
 }
 
-// failure calls a tool in a session, or as a client of 2026-07-28, and returns the reason and the outcome that its error tells.
+// failure calls a tool in a session, or as a client of 2026-07-28, and returns the reason and the outcome that its
+// error tells.
 func (r *run) failure(t *testing.T, tool, session string) string {
 	t.Helper()
 	meta := `{}`
 	if session == "" {
 		meta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 	}
-	res := r.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{},"_meta":%s}}`, tool, meta), session,
+	res := r.post(t, fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":{},"_meta":%s}}`, tool, meta),
+		session,
 		"Mcp-Method", "tools/call", "Mcp-Name", tool)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
@@ -179,7 +192,8 @@ func (r *run) failure(t *testing.T, tool, session string) string {
 	if err := json.Unmarshal(text, &answer); err != nil {
 		t.Fatalf("%s: %v: %s", tool, err, text)
 	}
-	if strings.Contains(string(text), "secret") && tool != "" && strings.Contains("Unknown AlreadyExists Aborted Internal Unavailable DataLoss", tool) {
+	if strings.Contains(string(text), "secret") && tool != "" &&
+		strings.Contains("Unknown AlreadyExists Aborted Internal Unavailable DataLoss", tool) {
 		t.Errorf("%s: the message is not withheld: %s", tool, text)
 	}
 	return strings.TrimSpace(answer.Error.Data.Reason + " " + answer.Error.Data.Outcome)

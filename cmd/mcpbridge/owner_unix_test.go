@@ -12,9 +12,10 @@ import (
 
 func TestConfigurationWritableByOthersIsRejected(t *testing.T) {
 	for name, text := range map[string]string{
-		"a command":        "version: 1\nbackends: [{name: a, launch: {command: [x]}}]",
-		"an address":       "version: 1\nbackends: [{name: a, dial: 'unix:///nowhere'}]",
-		"a URL":            "version: 1\nbackends: [{name: a, mcp: {url: 'http://127.0.0.1:9/mcp', auth: {bearer: secret}}}]",
+		"a command":  "version: 1\nbackends: [{name: a, launch: {command: [x]}}]",
+		"an address": "version: 1\nbackends: [{name: a, dial: 'unix:///nowhere'}]",
+		"a URL": "version: 1\nbackends: [{name: a, mcp: {url: 'http://127.0.0.1:9/mcp', auth: {bearer: " +
+			"secret}}}]",
 		"another client's": `{"mcpServers": {"a": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer secret"}}}}`,
 		"no configuration": "{",
 	} {
@@ -26,7 +27,8 @@ func TestConfigurationWritableByOthersIsRejected(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, command := range []string{"run", "list"} {
-			if got := runCommand(t, "", command, "-c", config); got.code != problem.ExitConfig || got.errorCode(t) != "config_writable" {
+			if got := runCommand(t, "", command, "-c", config); got.code != problem.ExitConfig ||
+				got.errorCode(t) != "config_writable" {
 				t.Errorf("%s of %s said %+v", command, name, got)
 			}
 		}

@@ -18,7 +18,10 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 	long := time.Unix(1, 0)
 	for range 2 { // the second time over what the first has written
 		var out, errs bytes.Buffer
-		p := &Program{Env: clientcmd.Env{Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}}
+		p := &Program{Env: clientcmd.Env{
+			Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out,
+			Stderr: &errs,
+		}}
 		if code := p.Run(t.Context()); code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs.String())
 		}
@@ -26,7 +29,8 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(dir, "plugin", "grpc_controller.proto")); err != nil || !info.ModTime().Equal(long) {
+	if info, err := os.Stat(filepath.Join(dir, "plugin", "grpc_controller.proto")); err != nil ||
+		!info.ModTime().Equal(long) {
 		t.Errorf("what has not changed is written again: %v, %v", info, err)
 	}
 	for path, has := range map[string]string{
@@ -39,14 +43,19 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 			t.Errorf("%s: %v, does not have %q", path, err, has)
 		}
 		for _, name := range regexp.MustCompile(`(?m)^import "(.*)";`).FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(dir, name[1])); err != nil && !strings.HasPrefix(name[1], "google/protobuf/") {
+			if _, err := os.Stat(filepath.Join(dir, name[1])); err != nil &&
+				!strings.HasPrefix(name[1], "google/protobuf/") {
 				t.Errorf("%s imports %s: %v", path, name[1], err)
 			}
 		}
 	}
 	var errs bytes.Buffer
-	p := &Program{Env: clientcmd.Env{Args: []string{"proto", filepath.Join(dir, "buf.gen.ruby.yaml")}, Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs}}
-	if code := p.Run(t.Context()); code == 0 || !strings.Contains(errs.String(), "name a directory that can be written to") {
+	p := &Program{Env: clientcmd.Env{
+		Args:  []string{"proto", filepath.Join(dir, "buf.gen.ruby.yaml")},
+		Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs,
+	}}
+	if code := p.Run(t.Context()); code == 0 ||
+		!strings.Contains(errs.String(), "name a directory that can be written to") {
 		t.Errorf("a file in place of the directory: exit code %d: %s", code, errs.String())
 	}
 }

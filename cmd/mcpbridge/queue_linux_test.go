@@ -31,7 +31,8 @@ const (
 
 func startStuck(t *testing.T, stderr *os.File) *stuckRun {
 	t.Helper()
-	r := &stuckRun{cmd: exec.Command("mcpbridge", "run", "--log-level", "debug", "--log-format", "json", "--stdio", "--", echoGo(t))}
+	r := &stuckRun{cmd: exec.Command("mcpbridge", "run", "--log-level", "debug", "--log-format", "json", "--stdio",
+		"--", echoGo(t))}
 	r.cmd.Stderr = stderr
 	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
@@ -75,7 +76,8 @@ func (r *stuckRun) askMany(t *testing.T, n int) {
 	for i := 1; i <= n; i++ {
 		r.ask(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"no/such"}`, i), fmt.Sprintf(`"id":%d,"error"`, i))
 	}
-	r.ask(t, `{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"echo","arguments":{"n":1}}}`, `"id":"last","result"`)
+	r.ask(t, `{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"echo","arguments":{"n":1}}}`,
+		`"id":"last","result"`)
 }
 
 // end tells it to end, and expects that it does so well, and is not kept by the log.
@@ -136,7 +138,8 @@ func TestDroppedLogLinesAreCounted(t *testing.T) {
 			t.Fatal("nothing is said of the lines that were dropped")
 		}
 	}
-	if text := lines.Text(); !strings.Contains(text, `"level":"warn"`) || !strings.Contains(text, `"lines":`) || strings.Contains(text, `"lines":0`) {
+	if text := lines.Text(); !strings.Contains(text, `"level":"warn"`) || !strings.Contains(text, `"lines":`) ||
+		strings.Contains(text, `"lines":0`) {
 		t.Errorf("it says %s", text)
 	}
 	rest := make(chan string, 1)

@@ -47,8 +47,11 @@ func curious() {
 	}
 }
 
-// serveCurious serves a curious server to gRPC clients, and returns what calls its tool, again with the answer if there was a question.
-func serveCurious(t *testing.T, more, sessions string) (*run, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error)) {
+// serveCurious serves a curious server to gRPC clients, and returns what calls its tool, again with the answer if there
+// was a question.
+func serveCurious(t *testing.T, more,
+	sessions string,
+) (*run, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error)) {
 	t.Helper()
 	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	r := start(t, nil, nil, "run", "--log-format", "json", "-c", writeConfig(t, fmt.Sprintf(`
@@ -62,13 +65,18 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 	}
 	t.Cleanup(func() { conn.Close() })
 	return r, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error) {
-		req := &pb.CallToolRequest{Name: "ask", Arguments: []byte("{}"), RequestState: asked.GetRequestState(), Context: &pb.CallContext{
-			ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}},
-		}}
+		req := &pb.CallToolRequest{
+			Name: "ask", Arguments: []byte("{}"), RequestState: asked.GetRequestState(),
+			Context: &pb.CallContext{
+				ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}},
+			},
+		}
 		for _, q := range asked.GetInputRequests() {
-			req.InputResponses = map[string]*pb.InputResponse{q.GetKey(): {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
-				Action: "decline",
-			}}}}
+			req.InputResponses = map[string]*pb.InputResponse{
+				q.GetKey(): {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
+					Action: "decline",
+				}}},
+			}
 		}
 		s, err := pb.NewMcpServiceClient(conn).CallTool(ctx, req, grpc.WaitForReady(true))
 		if err != nil {
@@ -115,7 +123,8 @@ func TestStateLifetime(t *testing.T) {
 		t.Fatalf("%v %v", res, err)
 	}
 	r.awaitLog(t, "a call waited too long for its caller to answer")
-	for err == nil || strings.Contains(err.Error(), "the state is not known") { // what brings it back was made a moment later, and lives as long
+	// what brings it back was made a moment later, and lives as long
+	for err == nil || strings.Contains(err.Error(), "the state is not known") {
 		if _, err = call(t.Context(), res.GetInputRequired()); status.Code(err) != codes.InvalidArgument {
 			break
 		}
@@ -137,12 +146,14 @@ func TestSessionsOfTheConfiguration(t *testing.T) {
 		{"{most: 1, idle: 1ns}", "", limits.Pool{Processes: 1, Remote: 1, Idle: 1}},
 	} {
 		for _, server := range []string{"command: [x]", "url: 'http://127.0.0.1:1'"} {
-			l, err := config.Load(writeConfig(t, "backends: [{name: a, mcp: {"+server+", sessions: "+c.sessions+"}}]"), nil, nil, nil)
+			l, err := config.Load(writeConfig(t, "backends: [{name: a, mcp: {"+server+", sessions: "+c.sessions+"}}]"),
+				nil, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			err = l.Validate()
-			if (err == nil) != (c.where == "") || err != nil && !strings.Contains(err.Error(), c.where+" cannot be -1") {
+			if (err == nil) != (c.where == "") || err != nil &&
+				!strings.Contains(err.Error(), c.where+" cannot be -1") {
 				t.Errorf("%s: %v", c.sessions, err)
 			}
 			if err == nil && l.Backends[0].MCP.Sessions != c.want {

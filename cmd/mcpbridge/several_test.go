@@ -53,7 +53,8 @@ func bridgeProgram(t *testing.T) string {
 // at returns a client of another path.
 func (r *run) at(path string) *run { return &run{url: r.url + path, stderr: r.stderr} }
 
-// Backends of every kind are served as one and each by itself, and one that does not start does not keep the others from it.
+// Backends of every kind are served as one and each by itself, and one that does not start does not keep the others
+// from it.
 func TestServesSeveralBackends(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
@@ -109,7 +110,8 @@ func TestPathsOfEndpoints(t *testing.T) {
 	for at, paths := range map[string]map[string]int{
 		"/": {"/": 405, "/one": 405, "//": 404, "/one/": 404, "//one": 404, "/mcp": 404, "/.": 404},
 		"/mcp": {
-			"/mcp": 405, "/mcp/one": 405, "/%6dcp": 405, "//mcp": 404, "/x/../mcp": 404, "/./mcp": 404, "/mcp/": 404, "/mcp//one": 404, "/mcp%2fone": 404,
+			"/mcp": 405, "/mcp/one": 405, "/%6dcp": 405, "//mcp": 404, "/x/../mcp": 404, "/./mcp": 404, "/mcp/": 404,
+			"/mcp//one": 404, "/mcp%2fone": 404,
 			"/mcp%2Fone": 404, "/": 404, "/mcp/two": 404,
 		},
 	} {
@@ -138,7 +140,9 @@ func TestRunServesEveryTarget(t *testing.T) {
 	t.Parallel()
 	upstream := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	_, shop := startShop(t)
-	config := writeConfig(t, fmt.Sprintf("backends: [{name: gone, dial: 'unix:///nowhere.sock'}, {name: here, launch: {command: [%q]}}]", echoGo(t)))
+	config := writeConfig(t,
+		fmt.Sprintf("backends: [{name: gone, dial: 'unix:///nowhere.sock'}, {name: here, launch: {command: [%q]}}]",
+			echoGo(t)))
 	for _, c := range []struct {
 		name, tool string
 		args       []string
@@ -153,7 +157,8 @@ func TestRunServesEveryTarget(t *testing.T) {
 		if text, err := r.call(t, c.tool, `{"what":"tea"}`); err != nil || text != `{"what":"tea"}` {
 			t.Errorf("%v: %s answered %q, %v", c.args, c.tool, text, err)
 		}
-		if text, err := r.at("/"+c.name).call(t, strings.TrimPrefix(c.tool, "here_"), `{"what":"tea"}`); err != nil || text != `{"what":"tea"}` {
+		if text, err := r.at("/"+c.name).call(t, strings.TrimPrefix(c.tool, "here_"), `{"what":"tea"}`); err != nil ||
+			text != `{"what":"tea"}` {
 			t.Errorf("%v: %s at its name answered %q, %v", c.args, c.tool, text, err)
 		}
 		r.drain()
@@ -180,22 +185,26 @@ backends:
 			t.Errorf("it does not warn of %s:\n%s", name, got.stderr)
 		}
 	}
-	if got := runCommand(t, "", "call", config, "broken_echo", "n=1"); got.code != problem.ExitPlugin || !strings.Contains(got.stderr, `"message":"backend \"broken\" did not start`) {
+	if got := runCommand(t, "", "call", config, "broken_echo", "n=1"); got.code != problem.ExitPlugin ||
+		!strings.Contains(got.stderr, `"message":"backend \"broken\" did not start`) {
 		t.Errorf("a tool of a backend that did not start: %+v", got)
 	}
 	if got := runCommand(t, "", "call", config, "gone_echo", "n=1"); got.code != problem.ExitUnreachable {
 		t.Errorf("a tool of a backend that is not there: %+v", got)
 	}
-	if got := runCommand(t, "", "call", config, "one", "echo", "n=1"); got.code != problem.ExitTool || !strings.Contains(got.stderr, "it is a server: write -c FILE one") {
+	if got := runCommand(t, "", "call", config, "one", "echo", "n=1"); got.code != problem.ExitTool ||
+		!strings.Contains(got.stderr, "it is a server: write -c FILE one") {
 		t.Errorf("the name of a backend in place of a tool: %+v", got)
 	}
-	if got := runCommand(t, "", "call", config, "echo", "n=1"); got.code != problem.ExitTool || !strings.Contains(got.stderr, "did you mean one_echo?") {
+	if got := runCommand(t, "", "call", config, "echo", "n=1"); got.code != problem.ExitTool ||
+		!strings.Contains(got.stderr, "did you mean one_echo?") {
 		t.Errorf("a tool without the name of its backend: %+v", got)
 	}
 	if strings.Contains(got.stderr, `"fix":""`) {
 		t.Errorf("an empty fix:\n%s", got.stderr)
 	}
-	if got := runCommand(t, "", "call", "-c", config, "one", "echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+	if got := runCommand(t, "", "call", "-c", config, "one", "echo",
+		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 }
@@ -264,7 +273,8 @@ backends:
 	if r.url != "" {
 		t.Errorf("it serves MCP at %s, which nobody asked for", r.url)
 	}
-	if got := runCommand(t, "", "call", socket, "two_echo", "n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
+	if got := runCommand(t, "", "call", socket, "two_echo",
+		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
 		t.Errorf("it said %+v", got)
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -278,7 +288,8 @@ backends:
 		t.Errorf("it listed %v, %v", res, err)
 	}
 	r.await(t, "the backends are healthy", func() bool {
-		h, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "two"})
+		h, err := grpc_health_v1.NewHealthClient(conn).
+			Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "two"})
 		return err == nil && h.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 	})
 	r.drain()
@@ -305,13 +316,17 @@ func TestServesGRPCWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	config := filepath.Join(dir, "mcpbridge.yaml")
-	text := fmt.Sprintf("version: 1\nserve: {grpc: {addr: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem, clientCA: cert.pem}}}\n"+
+	text := fmt.Sprintf("version: 1\nserve: {grpc: {addr: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem, "+
+		"clientCA: cert.pem}}}\n"+
 		"backends: [{name: one, launch: {command: [%q]}}]\n", echoGo(t))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -320,7 +335,8 @@ func TestServesGRPCWithTLS(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
 	list := func(c *tls.Config) error {
-		conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"), grpc.WithTransportCredentials(credentials.NewTLS(c)))
+		conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
+			grpc.WithTransportCredentials(credentials.NewTLS(c)))
 		if err != nil {
 			return err
 		}
@@ -332,7 +348,10 @@ func TestServesGRPCWithTLS(t *testing.T) {
 		t.Error("a client without a certificate was served")
 	}
 	mine := tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}
-	if err := list(&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{mine}, MinVersion: tls.VersionTLS12}); err != nil {
+	if err := list(&tls.Config{
+		RootCAs: pool, Certificates: []tls.Certificate{mine},
+		MinVersion: tls.VersionTLS12,
+	}); err != nil {
 		t.Error(err)
 	}
 }

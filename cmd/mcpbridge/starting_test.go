@@ -17,7 +17,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// slowly returns the configuration of two MCP servers of the legacy era, fast and slow. Each process of slow starts once the file is there.
+// slowly returns the configuration of two MCP servers of the legacy era, fast and slow. Each process of slow starts
+// once the file is there.
 func slowly(t *testing.T) (config, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "go")
@@ -41,8 +42,8 @@ const (
 	modernMeta   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 )
 
-// A stdio client is answered while a server starts, its lists wait for the server, and are whole. The next time, what the servers declared is
-// known before they start.
+// A stdio client is answered while a server starts, its lists wait for the server, and are whole. The next time, what
+// the servers declared is known before they start.
 func TestStdioAnswersWhileServersStart(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -94,8 +95,8 @@ func TestStdioAnswersWhileServersStart(t *testing.T) {
 	}
 }
 
-// While the connections of callers with capabilities are being made, their lists are whole, and reported to have changed when the connections
-// are there. Here they never are before the list is answered.
+// While the connections of callers with capabilities are being made, their lists are whole, and reported to have
+// changed when the connections are there. Here they never are before the list is answered.
 func TestMergedListsContainEveryServer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -134,7 +135,8 @@ func TestMergedListsContainEveryServer(t *testing.T) {
 
 	for _, list := range []*http.Response{
 		r.post(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, id),
-		r.post(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{`+modernMeta+`}}`, "", "Mcp-Method", "tools/list"),
+		r.post(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{`+modernMeta+`}}`, "", "Mcp-Method",
+			"tools/list"),
 	} {
 		text, err := io.ReadAll(list.Body)
 		list.Body.Close()
@@ -173,7 +175,8 @@ func TestTerminatesWhenStdoutIsNotRead(t *testing.T) {
 		_, _ = fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"a":%q}}}`+"\n", id+2, strings.Repeat("x", 40<<10))
 	}
 	for err == nil { // until the bridge, which has a line to refuse, reads no more
-		if err = in.(interface{ SetWriteDeadline(t time.Time) error }).SetWriteDeadline(time.Now().Add(time.Second)); err == nil {
+		if err = in.(interface{ SetWriteDeadline(t time.Time) error }).
+			SetWriteDeadline(time.Now().Add(time.Second)); err == nil {
 			_, err = io.WriteString(in, "{\n"+strings.Repeat(" ", 4<<10)+"\n")
 		}
 	}

@@ -47,7 +47,8 @@ func TestVerifyReport(t *testing.T) {
 			problem.ExitOK,
 			[]string{
 				"ok      health           answers health checks for \"\" and \"plugin\"\n",
-				"ok      cancel           ends a call soon after it is canceled\n", "2 checks: 2 passed, 0 failed, 0 left out\n",
+				"ok      cancel           ends a call soon after it is canceled\n",
+				"2 checks: 2 passed, 0 failed, 0 left out\n",
 			},
 			nil,
 		},
@@ -67,20 +68,55 @@ func TestVerifyReport(t *testing.T) {
 			},
 			[]string{"the backend does not keep the contract: bad-cursor"},
 		},
-		{"it does not start", []string{"--", "false"}, problem.ExitPlugin, nil, []string{"false exited before its handshake", "fix:"}},
+		{
+			"it does not start",
+			[]string{"--", "false"},
+			problem.ExitPlugin, nil,
+			[]string{"false exited before its handshake", "fix:"},
+		},
 		{
 			"no listener",
 			[]string{"unix:/nowhere/at/all"},
 			problem.ExitPlugin, nil,
 			[]string{"no response from unix:/nowhere/at/all"},
 		},
-		{"dashes forgotten", []string{"python3", "tools.py"}, problem.ExitUsage, nil, []string{"mcpbridge verify -- python3 tools.py"}},
+		{
+			"dashes forgotten",
+			[]string{"python3", "tools.py"},
+			problem.ExitUsage, nil,
+			[]string{"mcpbridge verify -- python3 tools.py"},
+		},
 		{"nothing to verify", nil, problem.ExitUsage, nil, []string{"there is no backend to verify"}},
-		{"an MCP server", []string{"--", "python3", mcpServer}, problem.ExitUsage, nil, []string{"this is an MCP server", "mcpbridge list -- python3 "}},
-		{"the URL of an MCP server", []string{"https://example.com/mcp"}, problem.ExitUsage, nil, []string{"this is an MCP server", "mcpbridge list https://"}},
-		{"an address after --", []string{"--", "unix:/run/x.sock"}, problem.ExitUsage, nil, []string{"write mcpbridge verify unix:/run/x.sock"}},
-		{"no such check", []string{"--only", "helth", "--", kit}, problem.ExitUsage, nil, []string{"did you mean health?"}},
-		{"no such variable", []string{"--env", "X", "--", kit}, problem.ExitUsage, nil, []string{`"X" is not NAME=VALUE`}},
+		{
+			"an MCP server",
+			[]string{"--", "python3", mcpServer},
+			problem.ExitUsage, nil,
+			[]string{"this is an MCP server", "mcpbridge list -- python3 "},
+		},
+		{
+			"the URL of an MCP server",
+			[]string{"https://example.com/mcp"},
+			problem.ExitUsage, nil,
+			[]string{"this is an MCP server", "mcpbridge list https://"},
+		},
+		{
+			"an address after --",
+			[]string{"--", "unix:/run/x.sock"},
+			problem.ExitUsage, nil,
+			[]string{"write mcpbridge verify unix:/run/x.sock"},
+		},
+		{
+			"no such check",
+			[]string{"--only", "helth", "--", kit},
+			problem.ExitUsage, nil,
+			[]string{"did you mean health?"},
+		},
+		{
+			"no such variable",
+			[]string{"--env", "X", "--", kit},
+			problem.ExitUsage, nil,
+			[]string{`"X" is not NAME=VALUE`},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := verified(t, c.args...)
@@ -113,7 +149,8 @@ func TestVerifyReportInJSON(t *testing.T) {
 	if code != problem.ExitFindings || len(said.Checks) != 2 {
 		t.Fatalf("exit code %d, %s", code, stdout)
 	}
-	if c := said.Checks[0]; c.Name != "bad-cursor" || c.Outcome != verify.Failed || len(c.Defects) != 1 || c.Defects[0].Fix == "" {
+	if c := said.Checks[0]; c.Name != "bad-cursor" || c.Outcome != verify.Failed || len(c.Defects) != 1 ||
+		c.Defects[0].Fix == "" {
 		t.Errorf("%+v", c)
 	}
 	if c := said.Checks[1]; c.Outcome != verify.LeftOut || c.Needs != "the kit's tools" {

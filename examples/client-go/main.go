@@ -1,6 +1,7 @@
 // Command client-go drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
 //
-// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
+// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks
+// in
 // between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
 package main
 
@@ -22,7 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// caller says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
+// caller says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not
+// wanted.
 var caller = &pb.CallContext{
 	ClientInfo: &pb.Implementation{Name: "client-go", Version: "1.0"},
 	ClientCapabilities: &pb.ClientCapabilities{

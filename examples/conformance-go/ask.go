@@ -12,9 +12,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// What is asked of a client is returned, and the call comes again with the answers: everything else that a tool wants to
-// know by then goes into the state. The answers are not to be trusted, so one that is missing, or of another kind than was
-// asked for, is asked for again. Whether the client can be asked at all, the bridge knows.
+// What is asked of a client is returned, and the call comes again with the answers: everything else that a tool wants
+// to know by then goes into the state. The answers are not to be trusted, so one that is missing, or of another kind
+// than was asked for, is asked for again. Whether the client can be asked at all, the bridge knows.
 
 // needs is what is asked of the client. The state is absent if it is empty.
 func needs(state string, requests ...*pb.InputRequest) *pb.InputRequired {
@@ -32,7 +32,9 @@ func keyed(key string, r *pb.InputRequest) *pb.InputRequest {
 
 func form(message, schema string) *pb.InputRequest {
 	f := &pb.ElicitForm{Message: message, RequestedSchema: schema}
-	return &pb.InputRequest{Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: f}}}}
+	return &pb.InputRequest{
+		Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: f}}},
+	}
 }
 
 func model(prompt string, maxTokens int64) *pb.InputRequest {
@@ -54,12 +56,15 @@ const (
 		"name":{"type":"string","description":"User name","default":"John Doe"},
 		"age":{"type":"integer","description":"User age","default":30},
 		"score":{"type":"number","description":"User score","default":95.5},
-		"status":{"type":"string","description":"User status","enum":["active","inactive","pending"],"default":"active"},
+		"status":{"type":"string","description":"User status",
+			"enum":["active","inactive","pending"],"default":"active"},
 		"verified":{"type":"boolean","description":"Verification status","default":true}},"required":[]}`
 	enumsForm = `{"type":"object","properties":{
 		"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},
-		"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
-		"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},
+		"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},
+			{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
+		"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],
+			"enumNames":["Option One","Option Two","Option Three"]},
 		"untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},
 		"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}},"required":[]}`
 )
@@ -101,7 +106,8 @@ func spoken(m *pb.CreateMessageResult) string {
 	return out.String()
 }
 
-// asksForm returns a tool that shows the user a form, under the given key, and returns the answer. No key stands for "form".
+// asksForm returns a tool that shows the user a form, under the given key, and returns the answer. No key stands for
+// "form".
 func asksForm(key, schema string) func(*call) error {
 	if key == "" {
 		key = "form"

@@ -55,7 +55,9 @@ func (c *changes) togglePrompt() {
 // tell tells all listeners a change of a list, which changes the watched resource, too. The caller holds mu.
 func (c *changes) tell(list *pb.ListenResponse) {
 	c.count++
-	watched := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: watchedURI}}}
+	watched := &pb.ListenResponse{
+		Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: watchedURI}},
+	}
 	for l := range c.listeners {
 		for _, change := range []*pb.ListenResponse{list, watched} {
 			select {

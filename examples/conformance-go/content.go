@@ -17,11 +17,15 @@ func text(s string) *pb.ContentBlock {
 }
 
 func picture() *pb.ContentBlock {
-	return &pb.ContentBlock{Block: &pb.ContentBlock_Image{Image: &pb.ImageContent{Data: redPixel, MimeType: "image/png"}}}
+	return &pb.ContentBlock{
+		Block: &pb.ContentBlock_Image{Image: &pb.ImageContent{Data: redPixel, MimeType: "image/png"}},
+	}
 }
 
 func sound() *pb.ContentBlock {
-	return &pb.ContentBlock{Block: &pb.ContentBlock_Audio{Audio: &pb.AudioContent{Data: silence, MimeType: "audio/wav"}}}
+	return &pb.ContentBlock{
+		Block: &pb.ContentBlock_Audio{Audio: &pb.AudioContent{Data: silence, MimeType: "audio/wav"}},
+	}
 }
 
 func embedded(contents *pb.ResourceContents) *pb.ContentBlock {

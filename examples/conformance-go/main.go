@@ -1,6 +1,7 @@
-// Command conformance-go is the backend that the official MCP conformance suite asks for: its tools, prompts and resources,
-// by its names. Like echo-go it has no SDK, only hashicorp/go-plugin and the generated stubs. What the suite asks of a server
-// beyond that (sessions, headers, sealed state, capability checks) is the bridge's business, and so is not here.
+// Command conformance-go is the backend that the official MCP conformance suite asks for: its tools, prompts and
+// resources, by its names. Like echo-go it has no SDK, only hashicorp/go-plugin and the generated stubs. What the suite
+// asks of a server beyond that (sessions, headers, sealed state, capability checks) is the bridge's business, and so is
+// not here.
 //
 // Try it: mcpbridge run -- conformance-go
 package main

@@ -30,7 +30,9 @@ var prompts = []prompt{
 		[]*pb.PromptArgument{argument("arg1", "First test argument"), argument("arg2", "Second test argument")},
 		func(req *pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) {
 			a := req.GetArguments()
-			return []*pb.ContentBlock{text(fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", a["arg1"], a["arg2"]))}, nil
+			return []*pb.ContentBlock{
+				text(fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", a["arg1"], a["arg2"])),
+			}, nil
 		},
 	},
 	{
@@ -38,12 +40,16 @@ var prompts = []prompt{
 		[]*pb.PromptArgument{argument("resourceUri", "URI of the resource to embed")},
 		func(req *pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) {
 			return []*pb.ContentBlock{
-				embedded(textContents(req.GetArguments()["resourceUri"], "text/plain", "Embedded resource content for testing.")),
+				embedded(textContents(req.GetArguments()["resourceUri"], "text/plain",
+					"Embedded resource content for testing.")),
 				text("Please process the embedded resource above."),
 			}, nil
 		},
 	},
-	{"test_prompt_with_image", "A prompt that holds an image.", nil, says(picture(), text("Please analyze the image above."))},
+	{
+		"test_prompt_with_image", "A prompt that holds an image.", nil,
+		says(picture(), text("Please analyze the image above.")),
+	},
 	{
 		"test_input_required_result_prompt", "A prompt that asks the user for its context.", nil,
 		func(req *pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) {
@@ -78,7 +84,8 @@ func (s *server) prompts() []prompt {
 func (s *server) ListPrompts(context.Context, *pb.ListPromptsRequest) (*pb.ListPromptsResponse, error) {
 	res := &pb.ListPromptsResponse{TtlMs: listTTL, CacheScope: listScope}
 	for _, p := range s.prompts() {
-		res.Prompts = append(res.Prompts, &pb.Prompt{Name: p.name, Description: proto.String(p.description), Arguments: p.arguments})
+		res.Prompts = append(res.Prompts,
+			&pb.Prompt{Name: p.name, Description: proto.String(p.description), Arguments: p.arguments})
 	}
 	return res, nil
 }

@@ -25,15 +25,25 @@ const watchedURI = "test://watched-resource"
 
 // resources are in the order in which they are listed.
 var resources = []resource{
-	{"test://static-text", "static-text", "A text that stays the same.", "text/plain", func(*server) *pb.ResourceContents {
-		return textContents("test://static-text", "text/plain", "This is the content of the static text resource.")
-	}},
-	{"test://static-binary", "static-binary", "An image that stays the same.", "image/png", func(*server) *pb.ResourceContents {
-		return blobContents("test://static-binary", "image/png", redPixel)
-	}},
-	{watchedURI, "watched-resource", "How often the lists have changed.", "text/plain", func(s *server) *pb.ResourceContents {
-		return textContents(watchedURI, "text/plain", fmt.Sprintf("The lists have changed %d times.", s.changes.times()))
-	}},
+	{
+		"test://static-text", "static-text", "A text that stays the same.", "text/plain",
+		func(*server) *pb.ResourceContents {
+			return textContents("test://static-text", "text/plain", "This is the content of the static text resource.")
+		},
+	},
+	{
+		"test://static-binary", "static-binary", "An image that stays the same.", "image/png",
+		func(*server) *pb.ResourceContents {
+			return blobContents("test://static-binary", "image/png", redPixel)
+		},
+	},
+	{
+		watchedURI, "watched-resource", "How often the lists have changed.", "text/plain",
+		func(s *server) *pb.ResourceContents {
+			return textContents(watchedURI, "text/plain",
+				fmt.Sprintf("The lists have changed %d times.", s.changes.times()))
+		},
+	},
 }
 
 // The template's URIs are what comes before and after the id.
@@ -49,7 +59,9 @@ func (*server) ListResources(context.Context, *pb.ListResourcesRequest) (*pb.Lis
 	return res, nil
 }
 
-func (*server) ListResourceTemplates(context.Context, *pb.ListResourceTemplatesRequest) (*pb.ListResourceTemplatesResponse, error) {
+func (*server) ListResourceTemplates(context.Context,
+	*pb.ListResourceTemplatesRequest,
+) (*pb.ListResourceTemplatesResponse, error) {
 	return &pb.ListResourceTemplatesResponse{
 		TtlMs: listTTL, CacheScope: listScope,
 		ResourceTemplates: []*pb.ResourceTemplate{{
@@ -59,7 +71,9 @@ func (*server) ListResourceTemplates(context.Context, *pb.ListResourceTemplatesR
 	}, nil
 }
 
-func (s *server) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerStreamingServer[pb.ReadResourceResponse]) error {
+func (s *server) ReadResource(req *pb.ReadResourceRequest,
+	stream grpc.ServerStreamingServer[pb.ReadResourceResponse],
+) error {
 	contents, err := s.read(req.GetUri())
 	if err != nil {
 		return err

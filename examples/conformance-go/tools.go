@@ -43,15 +43,24 @@ var tools = []tool{
 
 	{"test_sampling", "Asks the model.", promptSchema, sampling},
 	{"test_elicitation", "Asks the user for a name and an address.", messageSchema, elicitation},
-	{"test_elicitation_sep1034_defaults", "Asks the user with a form that has defaults.", "", asksForm("", defaultsForm)},
+	{
+		"test_elicitation_sep1034_defaults", "Asks the user with a form that has defaults.", "",
+		asksForm("", defaultsForm),
+	},
 	{"test_elicitation_sep1330_enums", "Asks the user with a form that has choices.", "", asksForm("", enumsForm)},
 
 	{"test_input_required_result_elicitation", "Asks the user for a name and greets.", "", greet},
 	{"test_input_required_result_sampling", "Asks the model for a capital.", "", capital},
 	{"test_input_required_result_list_roots", "Asks for the client's folders.", "", folders},
 	{"test_input_required_result_request_state", "Asks for a confirmation and wants its state back.", "", confirm},
-	{"test_input_required_result_tampered_state", "Asks for a confirmation and wants its state back as it was.", "", confirm},
-	{"test_input_required_result_multiple_inputs", "Asks the user, the model and for the folders, at once.", "", askAll},
+	{
+		"test_input_required_result_tampered_state", "Asks for a confirmation and wants its state back as it was.", "",
+		confirm,
+	},
+	{
+		"test_input_required_result_multiple_inputs", "Asks the user, the model and for the folders, at once.", "",
+		askAll,
+	},
 	{"test_input_required_result_multi_round", "Asks the user twice, one after the other.", "", askTwice},
 	{"test_input_required_result_capabilities", "Asks only what the client can answer.", "", askPossible},
 
@@ -73,8 +82,8 @@ var tools = []tool{
 	}},
 }
 
-// transientTool is in the list or not, as test_trigger_tool_change has it. It is the last one, so that the others keep their
-// places.
+// transientTool is in the list or not, as test_trigger_tool_change has it. It is the last one, so that the others keep
+// their places.
 var transientTool = tool{"test_transient_tool", "Comes and goes.", "", returns(text("I am here."))}
 
 const (
@@ -87,11 +96,13 @@ const (
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"type": "object",
 		"$defs": {"address": {
-			"$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}
+			"$anchor": "addressDef", "type": "object",
+			"properties": {"street": {"type": "string"}, "city": {"type": "string"}}
 		}},
 		"properties": {
 			"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
-			"contactMethod": {"type": "string", "enum": ["phone", "email"]}, "phone": {"type": "string"}, "email": {"type": "string"}
+			"contactMethod": {"type": "string", "enum": ["phone", "email"]},
+			"phone": {"type": "string"}, "email": {"type": "string"}
 		},
 		"allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
 		"if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
@@ -115,7 +126,8 @@ func (s *server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 		if schema == "" {
 			schema = noArguments
 		}
-		res.Tools = append(res.Tools, &pb.Tool{Name: t.name, Description: proto.String(t.description), InputSchema: schema})
+		res.Tools = append(res.Tools,
+			&pb.Tool{Name: t.name, Description: proto.String(t.description), InputSchema: schema})
 	}
 	return res, nil
 }
@@ -246,8 +258,8 @@ func reconnection(c *call) error {
 	return c.finish(text("Reconnection test completed"))
 }
 
-// missingCapability says by an exact JSON-RPC error what the client lacks. It is for tools that know before they ask; who
-// just asks gets the same error from the bridge.
+// missingCapability says by an exact JSON-RPC error what the client lacks. It is for tools that know before they ask;
+// who just asks gets the same error from the bridge.
 func missingCapability(c *call) error {
 	if c.GetContext().GetClientCapabilities().GetSampling() != nil {
 		return c.finish(text("The client can sample."))

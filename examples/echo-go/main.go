@@ -1,5 +1,5 @@
-// Command echo-go is a backend without an SDK: hashicorp/go-plugin and the generated stubs are all it needs. It is also a
-// fixture of tests and benchmarks, so `echo` does as little as possible.
+// Command echo-go is a backend without an SDK: hashicorp/go-plugin and the generated stubs are all it needs. It is also
+// a fixture of tests and benchmarks, so `echo` does as little as possible.
 //
 // Try it: mcpbridge serve -- echo-go
 package main
@@ -23,8 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// poolBuffers makes gRPC keep buffers of more sizes. It has one for all messages from 32 KiB to 1 MiB, and clears the whole
-// MiB for each; without that, a large call costs a fifth less.
+// poolBuffers makes gRPC keep buffers of more sizes. It has one for all messages from 32 KiB to 1 MiB, and clears the
+// whole MiB for each; without that, a large call costs a fifth less.
 func poolBuffers() {
 	pool, err := mem.NewBinaryTieredBufferPool(8, 12, 14, 15, 16, 17, 18, 19, 20) // powers of two
 	if err != nil {
@@ -36,7 +36,8 @@ func poolBuffers() {
 func main() {
 	poolBuffers()
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // what is alive here is small: five times as much is small too, and collected less often
+		// what is alive here is small: five times as much is small too, and collected less often
+		debug.SetGCPercent(400)
 	}
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: plugin.HandshakeConfig{

@@ -40,7 +40,8 @@ func main() { os.Exit(newApp().Run()) }
 
 func newApp() *mcpbridge.App {
 	app := mcpbridge.New("job", "1.0", mcpbridge.Instructions("Finds duplicate files. Large folders take minutes."))
-	mcpbridge.Tool(app, "find_duplicates", "Find files that hold the same", findDuplicates, mcpbridge.ReadOnly(), mcpbridge.OpenWorld(false))
+	mcpbridge.Tool(app, "find_duplicates", "Find files that hold the same", findDuplicates, mcpbridge.ReadOnly(),
+		mcpbridge.OpenWorld(false))
 	return app
 }
 

@@ -32,14 +32,18 @@ func folder(t *testing.T, files map[string]string) string {
 }
 
 func TestDuplicatesAreFound(t *testing.T) {
-	dir := folder(t, map[string]string{"a": "same", "b/c": "same", "d": "else", "e": "", "f": "", "big": "longer", "big2": "longer"})
+	dir := folder(t, map[string]string{
+		"a": "same", "b/c": "same", "d": "else", "e": "", "f": "", "big": "longer",
+		"big2": "longer",
+	})
 	called := mcpbridgetest.Call(t, newApp(), "find_duplicates", Where{Folder: dir, MinSize: 1})
 	var r Report
 	called.Structured(t, &r)
 	if r.Files != 5 || r.Wasted != 10 || len(r.Duplicates) != 2 || r.Duplicates[0].Size != 6 {
 		t.Errorf("got %+v", r)
 	}
-	if got := r.Duplicates[1].Files; !slices.Equal(got, []string{filepath.Join(dir, "a"), filepath.Join(dir, "b", "c")}) {
+	if got := r.Duplicates[1].Files; !slices.Equal(got,
+		[]string{filepath.Join(dir, "a"), filepath.Join(dir, "b", "c")}) {
 		t.Errorf("got %v", got)
 	}
 	last := called.Progress[len(called.Progress)-1]
@@ -68,7 +72,8 @@ func TestJobEndsWhenItIsCancelled(t *testing.T) {
 	folder := endless(t)
 	for within := 100 * time.Millisecond; ; within *= 2 { // which a busy machine may take to begin
 		ctx, cancel := context.WithTimeout(t.Context(), within)
-		called := mcpbridgetest.Call(t, newApp(), "find_duplicates", Where{Folder: folder}, mcpbridgetest.WithContext(ctx))
+		called := mcpbridgetest.Call(t, newApp(), "find_duplicates", Where{Folder: folder},
+			mcpbridgetest.WithContext(ctx))
 		cancel()
 		if status.Code(called.Err) != codes.DeadlineExceeded || within > time.Minute {
 			t.Fatalf("got %v within %v and %d events", called.Err, within, len(called.Progress))
@@ -88,7 +93,8 @@ func TestJobBehindTheBridge(t *testing.T) {
 	}
 	c := mcpbridgetest.Start(t, filepath.Join(bin, "mcpbridge"), filepath.Join(bin, "job"))
 	long := map[string]any{
-		"name": "find_duplicates", "arguments": map[string]any{"folder": endless(t)}, "_meta": map[string]any{"progressToken": "p"},
+		"name": "find_duplicates", "arguments": map[string]any{"folder": endless(t)},
+		"_meta": map[string]any{"progressToken": "p"},
 	}
 	id := c.Send("tools/call", long)
 	c.AwaitNotification("notifications/progress")

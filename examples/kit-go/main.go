@@ -1,5 +1,5 @@
-// Command kit-go has the tools of the contract kit, written with the SDK for Go: the handler laws and `mcpbridge verify` call
-// them. docs/verify.md says exactly what each does.
+// Command kit-go has the tools of the contract kit, written with the SDK for Go: the handler laws and `mcpbridge
+// verify` call them. docs/verify.md says exactly what each does.
 //
 // Try it: mcpbridge verify -- kit-go
 package main
@@ -65,7 +65,8 @@ type waiting struct {
 
 func newApp() *kit {
 	k := &kit{
-		App:   mcpbridge.New("bridgetest", "1", mcpbridge.Title("Bridge Test"), mcpbridge.Instructions("call anything")),
+		App: mcpbridge.New("bridgetest", "1", mcpbridge.Title("Bridge Test"),
+			mcpbridge.Instructions("call anything")),
 		waits: map[int]*waiting{},
 	}
 	// In the order of their names: a list has one.
@@ -94,9 +95,10 @@ func newApp() *kit {
 	tool(k, "who", who)
 	mcpbridge.ResourceFunc(k.App, "test://a", "a", "", func(context.Context) (string, error) { return "A", nil },
 		mcpbridge.Title("The A"))
-	mcpbridge.ResourceTemplate(k.App, "test://{id}", "t", "", func(_ context.Context, in map[string]string) (string, error) {
-		return "", fmt.Errorf("%s: %w", in["id"], mcpbridge.ErrNotFound)
-	})
+	mcpbridge.ResourceTemplate(k.App, "test://{id}", "t", "",
+		func(_ context.Context, in map[string]string) (string, error) {
+			return "", fmt.Errorf("%s: %w", in["id"], mcpbridge.ErrNotFound)
+		})
 	mcpbridge.Prompt(k.App, "p", "", prompt, mcpbridge.Complete("x",
 		func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
 			return []string{typed + "!"}, nil
@@ -128,7 +130,8 @@ func unknown(context.Context, none) (*mcpbridge.Result, error) {
 func who(ctx context.Context, _ none) (string, error) {
 	c := mcpbridge.Request(ctx).(*pb.CallToolRequest).GetContext()
 	e := mcpbridge.ClientCapabilities(ctx).GetElicitation()
-	return fmt.Sprintf("%s %s progress=%v log=%v forms=%v", mcpbridge.ProtocolVersion(ctx), mcpbridge.ClientInfo(ctx).GetName(),
+	return fmt.Sprintf("%s %s progress=%v log=%v forms=%v", mcpbridge.ProtocolVersion(ctx),
+		mcpbridge.ClientInfo(ctx).GetName(),
 		c.GetProgressWanted(), c.GetLogLevel(), e != nil && (e.GetForm() != nil || e.GetUrl() == nil)), nil
 }
 
@@ -311,9 +314,13 @@ func (k *kit) survey(ctx context.Context, _ none) (string, error) {
 // Questions in messages of the contract, exactly these.
 
 func form(key, message, field string) *pb.InputRequest {
-	return &pb.InputRequest{Key: key, Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-		Message: message, RequestedSchema: `{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`,
-	}}}}}
+	return &pb.InputRequest{
+		Key: key,
+		Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+			Message: message, RequestedSchema: `{"type":"object","properties":{"` + field +
+				`":{"type":"string"}},"required":["` + field + `"]}`,
+		}}}},
+	}
 }
 
 func accepted(a *pb.ElicitResult) bool {
@@ -328,7 +335,8 @@ func ask(ctx context.Context, _ raw) (string, error) {
 	}
 	switch a := in["name"].GetElicit(); {
 	case a == nil:
-		return "", mcpbridge.Require(ctx, &pb.InputRequired{InputRequests: []*pb.InputRequest{form("name", "who are you?", "name")}})
+		return "", mcpbridge.Require(ctx,
+			&pb.InputRequired{InputRequests: []*pb.InputRequest{form("name", "who are you?", "name")}})
 	case !accepted(a):
 		return fmt.Sprintf("the user said %v", a.GetAction()), nil
 	default:
@@ -345,13 +353,17 @@ func many(ctx context.Context, _ none) (string, error) {
 		return "", mcpbridge.Require(ctx, &pb.InputRequired{InputRequests: []*pb.InputRequest{
 			form("form", "q", "a"),
 			{Key: "model", Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
-				MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: "user", Content: []*pb.ContentBlock{mcpbridge.Text("2+2?")}}},
+				MaxTokens: 10, Messages: []*pb.SamplingMessage{{
+					Role:    "user",
+					Content: []*pb.ContentBlock{mcpbridge.Text("2+2?")},
+				}},
 			}}},
 			{Key: "roots", Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
 		}})
 	}
 	return fmt.Sprintf("form=%s model=%s roots=%d", in["form"].GetElicit().GetContent(),
-		in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(), len(in["roots"].GetListRoots().GetRoots())), nil
+		in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(),
+		len(in["roots"].GetListRoots().GetRoots())), nil
 }
 
 func prompt(ctx context.Context, in struct {
@@ -361,7 +373,8 @@ func prompt(ctx context.Context, in struct {
 	if in.X == nil {
 		a := mcpbridge.Responses(ctx)["x"].GetElicit()
 		if !accepted(a) {
-			return "", mcpbridge.Require(ctx, &pb.InputRequired{InputRequests: []*pb.InputRequest{form("x", "which x?", "x")}})
+			return "", mcpbridge.Require(ctx,
+				&pb.InputRequired{InputRequests: []*pb.InputRequest{form("x", "which x?", "x")}})
 		}
 		in.X = proto.String(a.GetContent())
 	}

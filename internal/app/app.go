@@ -135,7 +135,8 @@ func merge(
 	r, err := router.New(routes, router.Options{Log: log, Panics: backends[0].panics})
 	if err != nil {
 		return nil, &problem.Error{
-			Exit: problem.ExitConfig, Code: "usage", What: "the backends cannot be merged", Where: cfg.Where("backends"), Why: err.Error(),
+			Exit: problem.ExitConfig, Code: "usage", What: "the backends cannot be merged",
+			Where: cfg.Where("backends"), Why: err.Error(),
 			Fix: "give the backends other names", Cause: err,
 		}
 	}

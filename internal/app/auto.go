@@ -48,7 +48,8 @@ func openAuto(b *backend) (back, error) {
 			Exit: problem.ExitConfig, Code: "backend",
 			What: "the directory for temporary files, " + os.TempDir() + ", cannot hold the socket of backend " +
 				strconv.Quote(b.Name),
-			Where: "environment variable TMPDIR", Why: problem.Cause(err).Error(), Fix: "set TMPDIR to a directory that exists and can be written, such as an emptyDir",
+			Where: "environment variable TMPDIR", Why: problem.Cause(err).Error(),
+			Fix:   "set TMPDIR to a directory that exists and can be written, such as an emptyDir",
 			Cause: err,
 		}
 	}
@@ -57,8 +58,9 @@ func openAuto(b *backend) (back, error) {
 		"PLUGIN_PROTOCOL_VERSIONS=1",
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
-		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout, StopTimeout: autoStop,
-		ClientInfo: b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
+		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
+		StopTimeout: autoStop,
+		ClientInfo:  b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)

@@ -75,7 +75,8 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 		}
 		wg.Go(func() {
 			if err := b.run(running); err != nil {
-				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start") // Ready returns the error too
+				// Ready returns the error too
+				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start")
 			}
 		})
 		ready.Go(func() { errs[i] = b.reach(ctx) })

@@ -60,9 +60,10 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 			t.Fatal(err)
 		}
 	}
-	a.endpoint = a.newEndpoint("", bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-		return &bridge.Result{Complete: call.Method.NewResult()}, nil
-	}), nil)
+	a.endpoint = a.newEndpoint("",
+		bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+			return &bridge.Result{Complete: call.Method.NewResult()}, nil
+		}), nil)
 	if c.httpFront, err = a.newHTTPFront(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,8 @@ func (v *visitor) ask(t *testing.T, method, body string, header ...string) *http
 	if err := v.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	head := method + " /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n" + strings.Join(append(header, ""), "\r\n")
+	head := method + " /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n" +
+		strings.Join(append(header, ""), "\r\n")
 	if method == http.MethodPost {
 		head += "Content-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n"
 	}
@@ -130,7 +132,8 @@ func (v *visitor) ask(t *testing.T, method, body string, header ...string) *http
 
 func (v *visitor) list(t *testing.T, header ...string) int {
 	t.Helper()
-	return v.ask(t, http.MethodPost, listing, append(header, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: nothing")...).StatusCode
+	return v.ask(t, http.MethodPost, listing,
+		append(header, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: nothing")...).StatusCode
 }
 
 // closed reports whether the server has closed the connection.
@@ -141,8 +144,8 @@ func (v *visitor) closed() bool {
 	return errors.Is(err, io.EOF)
 }
 
-// Unauthenticated clients that hold connections to the HTTP port do not exclude other clients: one address cannot take all places, new
-// clients are served, and clients that have presented a valid token keep their connections.
+// Unauthenticated clients that hold connections to the HTTP port do not exclude other clients: one address cannot take
+// all places, new clients are served, and clients that have presented a valid token keep their connections.
 func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 	const most = 8
 	const token = "Authorization: Bearer sesame"
@@ -185,7 +188,8 @@ func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 			if left == 0 || left > most*3/4 {
 				t.Errorf("one address has %d of %d connections", left, most)
 			}
-			if got := c.log.String(); strings.Count(got, "too many HTTP connections") != 1 || !strings.Contains(got, `"limit":8`) {
+			if got := c.log.String(); strings.Count(got, "too many HTTP connections") != 1 ||
+				!strings.Contains(got, `"limit":8`) {
 				t.Errorf("the log says %s", got)
 			}
 		})
@@ -210,12 +214,14 @@ func TestAuthenticatedConnectionsAreKept(t *testing.T) {
 func TestHTTPStreamsAreNotClosedForNewConnections(t *testing.T) {
 	c := crowd(t, 1, "", nil, limits.Limits{})
 	v := c.dial(t, "10.0.0.1:1")
-	res := v.ask(t, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	res := v.ask(t, http.MethodPost,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	session := "Mcp-Session-Id: " + res.Header.Get("Mcp-Session-Id")
 	if res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
-	if res = v.ask(t, http.MethodGet, "", session, "MCP-Protocol-Version: 2025-11-25"); res.StatusCode != http.StatusOK {
+	if res = v.ask(t, http.MethodGet, "", session,
+		"MCP-Protocol-Version: 2025-11-25"); res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
 	// The second is refused as soon as it has come, and the third comes after it.
@@ -240,7 +246,8 @@ type peer struct {
 
 func (c *edge) dialH2(t *testing.T) *peer {
 	t.Helper()
-	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", c.ln.Addr().String())
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).
+		DialContext(t.Context(), "tcp", c.ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +284,10 @@ func (p *peer) begin(i int, end bool) error {
 			return err
 		}
 	}
-	return p.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: p.headers.Bytes(), EndHeaders: end})
+	return p.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: uint32(2*i + 1), BlockFragment: p.headers.Bytes(),
+		EndHeaders: end,
+	})
 }
 
 // farewell reads until the connection ends, and returns with which GOAWAY. It answers PINGs if ping is not nil, and
@@ -302,11 +312,14 @@ func serverTLS(t *testing.T) *tls.Config {
 	if err != nil {
 		t.Fatal(err, filepath.Base(dir))
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+	}
 }
 
-// An HTTP/2 client that floods, with frames that request nothing or with resets, receives GOAWAY and loses its connection, and
-// the log has a line about it. Others are served.
+// An HTTP/2 client that floods, with frames that request nothing or with resets, receives GOAWAY and loses its
+// connection, and the log has a line about it. Others are served.
 func TestHTTP2FloodClosesTheConnection(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	config := serverTLS(t)
@@ -370,12 +383,14 @@ func (c *edge) lists(t *testing.T, n int) error {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	for i := range n {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+c.ln.Addr().String()+"/mcp", strings.NewReader(listing))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+c.ln.Addr().String()+"/mcp",
+			strings.NewReader(listing))
 		if err != nil {
 			return err
 		}
 		for name, value := range map[string]string{
-			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "nothing",
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "nothing",
 		} {
 			req.Header.Set(name, value)
 		}

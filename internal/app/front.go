@@ -221,7 +221,8 @@ func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy before us may have read differently.
+	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy before us may have read
+	// differently.
 	mcp := f.servers[r.URL.Path]
 	if mcp == nil || strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
 		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+f.path)

@@ -11,12 +11,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An HTTP client that is refused for its certificate leaves a line in the log, and one that only looks whether the port is open does not.
+// An HTTP client that is refused for its certificate leaves a line in the log, and one that only looks whether the port
+// is open does not.
 func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 	var log bytes.Buffer
-	h := &handshakeLog{debug: debugLog{zerolog.New(&log).Level(zerolog.WarnLevel)}, pace: rate.Sometimes{Interval: time.Second}}
+	h := &handshakeLog{
+		debug: debugLog{zerolog.New(&log).Level(zerolog.WarnLevel)},
+		pace:  rate.Sometimes{Interval: time.Second},
+	}
 	for _, line := range []string{
-		"http: TLS handshake error from 10.0.0.1:1: EOF", "http: TLS handshake error from 10.0.0.1:1: read tcp: i/o timeout", "http: something else",
+		"http: TLS handshake error from 10.0.0.1:1: EOF",
+		"http: TLS handshake error from 10.0.0.1:1: read tcp: i/o timeout", "http: something else",
 	} {
 		fmt.Fprintln(h, line)
 	}
@@ -26,7 +31,8 @@ func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 	for range 5 {
 		fmt.Fprintln(h, "http: TLS handshake error from 10.0.0.1:1: tls: client didn't provide a certificate")
 	}
-	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, `"remote":"10.0.0.1:1","error":"tls: client didn't provide a certificate"`) {
+	if said := log.String(); strings.Count(said, "\n") != 1 ||
+		!strings.Contains(said, `"remote":"10.0.0.1:1","error":"tls: client didn't provide a certificate"`) {
 		t.Errorf("the log says %s", said)
 	}
 }

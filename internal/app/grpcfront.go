@@ -33,7 +33,8 @@ func (a *App) newGRPCFront() (*grpcFront, error) {
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}
 	}
-	if network, _ := config.GRPCNetwork(g.Addr); (network == "tcp" || g.TLS.ClientCA != "") && a.cfg.Serve.HTTP.Auth.Enabled() {
+	if network, _ := config.GRPCNetwork(g.Addr); (network == "tcp" || g.TLS.ClientCA != "") &&
+		a.cfg.Serve.HTTP.Auth.Enabled() {
 		o.Principal = a.auth.Caller // both ports must require the same authentication
 		o.Until = auth.Until
 	}
@@ -44,7 +45,8 @@ func (a *App) newGRPCFront() (*grpcFront, error) {
 	srv, err := grpcserver.New(a.endpoint.handler, named, o)
 	if err != nil {
 		return nil, &problem.Error{
-			Exit: problem.ExitConfig, Code: "grpc", What: "gRPC cannot be served", Where: a.cfg.Where("serve.grpc"), Why: err.Error(),
+			Exit: problem.ExitConfig, Code: "grpc", What: "gRPC cannot be served", Where: a.cfg.Where("serve.grpc"),
+			Why: err.Error(),
 			Fix: "correct its settings", Cause: err,
 		}
 	}

@@ -68,7 +68,8 @@ func checkCommand(l *config.Launch, where string) error {
 		return fail("", "name the program in it", "command %q is a directory", name)
 	case info.Mode()&0o111 == 0:
 		return fail("the file's mode is "+info.Mode().String(),
-			"name its interpreter: "+strings.Join(config.Runnable(l.Command), " ")+"; or run `chmod +x "+name+"`", "command %q cannot be executed", name)
+			"name its interpreter: "+strings.Join(config.Runnable(l.Command), " ")+"; or run `chmod +x "+name+"`",
+			"command %q cannot be executed", name)
 	case filepath.Ext(name) != ".jar" && config.IsScript(name) && !hasInterpreter(file):
 		return fail("it is a script, and does not begin with #!",
 			"name its interpreter: "+strings.Join(config.Runnable(l.Command), " "),
@@ -127,7 +128,8 @@ func notFoundFix(name string) string {
 const fixOutput = "correct what it printed last on standard error"
 
 // severalWords is what to do about a command line that was written as if it were a program.
-const severalWords = "write the program and each of its arguments by itself: command: [python3, tools.py], or in the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
+const severalWords = "write the program and each of its arguments by itself: command: [python3, tools.py], or in " +
+	"the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
 
 // startProblem returns the problem of a backend that did not start or cannot be reached.
 func (b *backend) startProblem(err error) error {
@@ -154,7 +156,8 @@ func (b *backend) startProblem(err error) error {
 		}
 	}
 	if strings.Contains(p.Why, "was answered within") {
-		p.Fix = "check that it is a server on stdin and stdout; if it only starts slowly, allow it more time: --start-timeout, or startTimeout in the file"
+		p.Fix = "check that it is a server on stdin and stdout; if it only starts slowly, allow it more time: " +
+			"--start-timeout, or startTimeout in the file"
 	}
 	if m := missingModule.FindStringSubmatch(p.Why); m != nil {
 		p.Fix = missingModuleFix(launch, m[1])

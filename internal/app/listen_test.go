@@ -10,7 +10,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// The error for an address that cannot be bound names the cause. Root may bind all of them, so the errors are made here.
+// The error for an address that cannot be bound names the cause. Root may bind all of them, so the errors are made
+// here.
 func TestListenAddressWithoutPermission(t *testing.T) {
 	denied := os.NewSyscallError("bind", syscall.EACCES)
 	for addr, want := range map[string][2]string{

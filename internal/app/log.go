@@ -33,8 +33,9 @@ func LogWriter(w io.Writer, c config.Log, hidden config.Secrets) (io.Writer, boo
 	}
 	color := terminal.IsTerminal(w) && os.Getenv("NO_COLOR") == ""
 	return zerolog.ConsoleWriter{
-		Out: hidden.Hide(w), TimeFormat: time.TimeOnly, NoColor: !color, FormatMessage: messageText, FormatFieldValue: fieldText,
-		FormatPrepare: foldRecord, FormatExtra: writeTrace, FieldsExclude: []string{traceField},
+		Out: hidden.Hide(w), TimeFormat: time.TimeOnly, NoColor: !color, FormatMessage: messageText,
+		FormatFieldValue: fieldText,
+		FormatPrepare:    foldRecord, FormatExtra: writeTrace, FieldsExclude: []string{traceField},
 	}, false
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 )
 
-// What clients and backends have written is in the log as they have: JSON says the same, but shows a terminal nothing that it obeys, or
-// that readers do not see. Text does not, either.
+// What clients and backends have written is in the log as they have: JSON says the same, but shows a terminal nothing
+// that it obeys, or that readers do not see. Text does not, either.
 func TestLogEscapesControlCharacters(t *testing.T) {
 	const wild = "a\u009b31m\u202eb\u2066c\u2028d\x7fe\ufefff\U000e0041g é 😀 👩\u200d🚀"
 	for _, format := range []string{"json", "text"} {
@@ -23,10 +23,12 @@ func TestLogEscapesControlCharacters(t *testing.T) {
 			if asJSON != (format == "json") {
 				t.Fatalf("%s: as JSON: %v", format, asJSON)
 			}
-			log.Info().RawJSON("id", []byte(`"`+wild+`"`)).RawJSON("record", []byte(`{"`+wild+`":["`+wild+`"]}`)).Str("why", wild).
+			log.Info().RawJSON("id", []byte(`"`+wild+`"`)).RawJSON("record", []byte(`{"`+wild+`":["`+wild+`"]}`)).
+				Str("why", wild).
 				Err(errors.New(wild + "\x1b[31m\n")).Msg(wild)
 			log.Info().Str("why", "s3cret").Msg("plain")
-			if strings.ContainsAny(out.String(), "\x1b\u009b\u202e\u2066\u2028\x7f\ufeff\U000e0041") || strings.Count(out.String(), "\n") != 2 {
+			if strings.ContainsAny(out.String(), "\x1b\u009b\u202e\u2066\u2028\x7f\ufeff\U000e0041") ||
+				strings.Count(out.String(), "\n") != 2 {
 				t.Errorf("%s%s: %q", format, name, &out)
 			}
 			if strings.Contains(out.String(), "s3cret") != (hidden == nil) {
@@ -42,7 +44,8 @@ func TestLogEscapesControlCharacters(t *testing.T) {
 			}
 			delete(got, "time")
 			if diff := cmp.Diff(map[string]any{
-				"level": "info", "id": wild, "record": map[string]any{wild: []any{wild}}, "why": wild, "error": wild + "\x1b[31m\n", "message": wild,
+				"level": "info", "id": wild, "record": map[string]any{wild: []any{wild}}, "why": wild,
+				"error": wild + "\x1b[31m\n", "message": wild,
 			}, got); diff != "" {
 				t.Errorf("%s%s: %s", format, name, diff)
 			}

@@ -23,9 +23,11 @@ func openMCP(b *backend) (back, error) {
 	revision, _ := m.ParseRevision()
 	o := mcpclient.Options{
 		Revision: revision,
-		Name:     b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv, StartTimeout: m.StartTimeout,
+		Name:     b.Name, Command: m.Command, Dir: m.Dir, Env: environment(m.Env), PassEnv: m.PassEnv,
+		StartTimeout: m.StartTimeout,
 		ProbeTimeout: m.ProbeTimeout, Limits: b.cfg.Limits, HangTimeout: m.HangTimeout, Machine: m.Limits,
-		URL: m.URL, ClientInfo: b.ClientInfo, Log: b.log, Panics: b.panics, MaxSessions: m.Sessions.Processes, SessionIdle: m.Sessions.Idle,
+		URL: m.URL, ClientInfo: b.ClientInfo, Log: b.log, Panics: b.panics, MaxSessions: m.Sessions.Processes,
+		SessionIdle: m.Sessions.Idle,
 	}
 	if m.URL == "" {
 		return mcpclient.New(o)

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// An ops answers probes, from before the backends start until after they have ended: a sidecar starts before what it stands
-// beside, so that its being alive must not wait for that.
+// An ops answers probes, from before the backends start until after they have ended: a sidecar starts before what it
+// stands beside, so that its being alive must not wait for that.
 type ops struct {
 	app  *App
 	srv  *http.Server
@@ -46,8 +46,10 @@ func (a *App) newOps() *ops {
 		}
 	})
 	o.srv = &http.Server{
-		Handler: admitted, ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime, WriteTimeout: usual.HeaderTime,
-		IdleTimeout: usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra, DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.Log}, "", 0),
+		Handler: admitted, ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime,
+		WriteTimeout: usual.HeaderTime,
+		IdleTimeout:  usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra,
+		DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.Log}, "", 0),
 	}
 	return o
 }
@@ -63,7 +65,8 @@ func (o *ops) run(ctx context.Context) {
 	}
 }
 
-// ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and again.
+// ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and
+// again.
 func (o *ops) ready() bool {
 	if o.app.life.Phase() != lifecycle.Running || o.app.panics.Degraded() != "" {
 		return false

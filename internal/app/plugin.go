@@ -8,8 +8,9 @@ import (
 func openLaunch(b *backend) (back, error) {
 	c := b.Launch
 	return plugin.New(plugin.Options{
-		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
-		HangTimeout: c.HangTimeout, Log: b.log, Panics: b.panics, Limits: b.cfg.Limits, Machine: c.Limits,
+		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: environment(c.Env), PassEnv: c.PassEnv,
+		StartTimeout: c.StartTimeout,
+		HangTimeout:  c.HangTimeout, Log: b.log, Panics: b.panics, Limits: b.cfg.Limits, Machine: c.Limits,
 	})
 }
 

@@ -35,7 +35,8 @@ func (b *backend) reach(ctx context.Context) error {
 	}
 	unreachable := func(why, fix string, err error) error {
 		return &problem.Error{
-			Exit: problem.ExitUnreachable, Code: "unreachable", What: fmt.Sprintf("nothing that can be talked to answers at %s", b.Text()),
+			Exit: problem.ExitUnreachable, Code: "unreachable",
+			What:  fmt.Sprintf("nothing that can be talked to answers at %s", b.Text()),
 			Where: b.cfg.Where(b.at + "." + b.AddressKey()), Why: why, Fix: fix, Cause: err,
 		}
 	}
@@ -107,7 +108,8 @@ func (b *backend) authFix() string {
 	case m == nil:
 		return "ask whoever runs the backend"
 	case config.HasHeader(m.Headers, "Authorization"), m.Auth != nil && m.Auth.Bearer != "":
-		fix := "the Authorization that was passed was refused: it may be mistyped, expired, for another server, or not enough"
+		fix := "the Authorization that was passed was refused: it may be mistyped, expired, for another server, or " +
+			"not enough"
 		for name, value := range m.Headers {
 			if strings.EqualFold(name, "Authorization") && !strings.Contains(value, " ") {
 				return fix + "\na token is written 'Authorization: Bearer TOKEN'"

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// acceptTime is how long calls are accepted after serve.preDrain: clients with open connections notice the shutdown by
-	// the next response. It ends early when no call has arrived for calmTime.
+	// acceptTime is how long calls are accepted after serve.preDrain: clients with open connections notice the shutdown
+	// by the next response. It ends early when no call has arrived for calmTime.
 	acceptTime = 2 * time.Second
 	calmTime   = 100 * time.Millisecond
 )
 
-// Run starts the backends and serves them until ctx ends, the client closes stdin, or something breaks. A single backend that
-// is launched has to start; one that is dialled may come later, and so may one of several. When ctx ends, Run takes no more
-// calls and lets those that run end, for as long as the configuration allows and now has not ended. Nothing that it has
-// started runs any more when it returns.
+// Run starts the backends and serves them until ctx ends, the client closes stdin, or something breaks. A single
+// backend that is launched has to start; one that is dialled may come later, and so may one of several. When ctx ends,
+// Run takes no more calls and lets those that run end, for as long as the configuration allows and now has not ended.
+// Nothing that it has started runs any more when it returns.
 func (a *App) Run(ctx, now context.Context) error {
 	probes := a.newOps()
 	var probing sync.WaitGroup
@@ -121,8 +121,9 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 			return a.backends[0].startProblem(err)
 		}
 		return &problem.Error{
-			Exit: problem.ExitUnexpected, Code: "backend_gone", What: fmt.Sprintf("backend %q is gone for good", a.backends[0].Name),
-			Why: errText(err), Fix: "the log above says what it did last; start mcpbridge again", Cause: err,
+			Exit: problem.ExitUnexpected, Code: "backend_gone",
+			What: fmt.Sprintf("backend %q is gone for good", a.backends[0].Name),
+			Why:  errText(err), Fix: "the log above says what it did last; start mcpbridge again", Cause: err,
 		}
 	case <-ctx.Done():
 	}
@@ -130,9 +131,9 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	return endAll(len(fronts))
 }
 
-// drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load balancers
-// notice the shutdown, it accepts calls until none has been in flight for calmTime, and then waits for those in flight, for
-// serve.drain in all. A bug in one phase does not keep the bridge from the next.
+// drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load
+// balancers notice the shutdown, it accepts calls until none has been in flight for calmTime, and then waits for those
+// in flight, for serve.drain in all. A bug in one phase does not keep the bridge from the next.
 func (a *App) drain(now context.Context, fronts []front) {
 	a.Log.Info().Int("calls", a.life.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")

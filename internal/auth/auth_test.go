@@ -118,7 +118,8 @@ type change func(claims map[string]any, header *jose.SignerOptions) (key any, al
 func token(changes ...change) string {
 	now := time.Now()
 	claims := map[string]any{
-		"iss": issuer, "aud": resource, "sub": "ada", "scope": "mcp read", "exp": now.Add(time.Hour).Unix(), "nbf": now.Unix(),
+		"iss": issuer, "aud": resource, "sub": "ada", "scope": "mcp read", "exp": now.Add(time.Hour).Unix(),
+		"nbf": now.Unix(),
 	}
 	opts := (&jose.SignerOptions{}).WithHeader("kid", "rsa")
 	var key any = rsaKey
@@ -230,18 +231,29 @@ func TestAdmit(t *testing.T) {
 		{"an unknown key ID", bearer(token(signed(rsaKey, jose.RS256, "../../etc/passwd"))), 401},
 		{"a long key ID", bearer(token(signed(rsaKey, jose.RS256, strings.Repeat("k", 257)))), 401},
 		{"unsigned", bearer(forged(`{"alg":"none"}`, good, func(string) []byte { return nil })), 401},
-		{"signed with the public key as a secret", bearer(forged(`{"alg":"HS256","kid":"rsa"}`, good, func(what string) []byte {
-			return must(hmacSum(hmacKey, what))
-		})), 401},
+		{
+			"signed with the public key as a secret",
+			bearer(forged(`{"alg":"HS256","kid":"rsa"}`, good, func(what string) []byte {
+				return must(hmacSum(hmacKey, what))
+			})), 401,
+		},
 		{"an EC key with the ID of an RSA key", bearer(token(signed(ecKey, jose.ES256, "rsa"))), 401},
-		{"an unknown critical extension", bearer(forged(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, good, func(what string) []byte {
-			sum := sha256.Sum256([]byte(what))
-			return must(rsa.SignPKCS1v15(rand.Reader, rsaKey, 5, sum[:]))
-		})), 401},
+		{
+			"an unknown critical extension",
+			bearer(forged(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, good, func(what string) []byte {
+				sum := sha256.Sum256([]byte(what))
+				return must(rsa.SignPKCS1v15(rand.Reader, rsaKey, 5, sum[:]))
+			})), 401,
+		},
 		{"without the required scope", bearer(token(claim("scope", "read"))), 403},
 		{"many dots", bearer(strings.Repeat(".", 16<<10)), 401},
-		{"deep claims", bearer(token(claim("x", json.RawMessage(strings.Repeat("[", 255)+strings.Repeat("]", 255))))), 200},
-		{"too deep claims", bearer(token(claim("x", json.RawMessage(strings.Repeat("[", 256)+strings.Repeat("]", 256))))), 401},
+		{
+			"deep claims",
+			bearer(token(claim("x", json.RawMessage(strings.Repeat("[", 255)+strings.Repeat("]", 255))))),
+			200,
+		},
+		{"too deep claims", bearer(
+			token(claim("x", json.RawMessage(strings.Repeat("[", 256)+strings.Repeat("]", 256))))), 401},
 		{"a scope after a no-break space", bearer(token(claim("scope", "read\u00a0mcp"))), 403},
 		{"a scope after a tab", bearer(token(claim("scope", "read\tmcp"))), 403},
 		{"several spaces between scopes", bearer(token(claim("scope", " read  mcp "))), 200},
@@ -253,14 +265,37 @@ func TestAdmit(t *testing.T) {
 		{"no token", func(*http.Request) {}, 401},
 		{"an empty token", bearer(""), 401},
 		{"another scheme", func(r *http.Request) { r.SetBasicAuth("a", "b") }, 401},
-		{"two headers", func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + token(), "Bearer x"} }, 400},
+		{
+			"two headers",
+			func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + token(), "Bearer x"} },
+			400,
+		},
 		{"in the URL", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token(); bearer(token())(r) }, 401},
-		{"in the URL, escaped", func(r *http.Request) { r.URL.RawQuery = "access%5Ftoken=" + token(); bearer(token())(r) }, 401},
-		{"in the URL, after an invalid escape", func(r *http.Request) { r.URL.RawQuery = "x=%zz&access_token=" + token(); bearer(token())(r) }, 401},
-		{"in the URL, with a semicolon", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + ";x"; bearer(token())(r) }, 400},
-		{"in the URL, after a semicolon", func(r *http.Request) { r.URL.RawQuery = "x;access_token=" + token(); bearer(token())(r) }, 400},
-		{"in the URL, half escaped", func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + "%2"; bearer(token())(r) }, 400},
-		{"another parameter in the URL", func(r *http.Request) { r.URL.RawQuery = "session=x"; bearer(token())(r) }, 200},
+		{"in the URL, escaped", func(r *http.Request) {
+			r.URL.RawQuery = "access%5Ftoken=" +
+				token()
+			bearer(token())(r)
+		}, 401},
+		{
+			"in the URL, after an invalid escape",
+			func(r *http.Request) { r.URL.RawQuery = "x=%zz&access_token=" + token(); bearer(token())(r) }, 401,
+		},
+		{
+			"in the URL, with a semicolon",
+			func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + ";x"; bearer(token())(r) }, 400,
+		},
+		{
+			"in the URL, after a semicolon",
+			func(r *http.Request) { r.URL.RawQuery = "x;access_token=" + token(); bearer(token())(r) }, 400,
+		},
+		{
+			"in the URL, half escaped",
+			func(r *http.Request) { r.URL.RawQuery = "access_token=" + token() + "%2"; bearer(token())(r) }, 400,
+		},
+		{
+			"another parameter in the URL", func(r *http.Request) { r.URL.RawQuery = "session=x"; bearer(token())(r) },
+			200,
+		},
 		{"a static token", bearer("secret"), 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -275,7 +310,9 @@ func TestAdmit(t *testing.T) {
 				t.Error("the token is forwarded")
 			}
 			challenge := res.Header.Get("WWW-Authenticate")
-			if (challenge != "") != (c.status != 200) || challenge != "" && !strings.Contains(challenge, `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`) {
+			if (challenge != "") != (c.status != 200) || challenge != "" &&
+				!strings.Contains(challenge,
+					`resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`) {
 				t.Errorf("got the challenge %s", challenge)
 			}
 			if strings.Contains(challenge, "secret") {
@@ -296,7 +333,8 @@ func TestPrincipal(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.GetClaims()), &claims); err != nil || string(claims["n"]) != "9007199254740993" {
 		t.Errorf("got the claims %s, %v", p.GetClaims(), err)
 	}
-	if diff := cmp.Diff([]string{issuer, "ada", "mcp read"}, []string{p.GetIssuer(), p.GetSubject(), strings.Join(p.GetScopes(), " ")}); diff != "" {
+	if diff := cmp.Diff([]string{issuer, "ada", "mcp read"},
+		[]string{p.GetIssuer(), p.GetSubject(), strings.Join(p.GetScopes(), " ")}); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -305,7 +343,9 @@ func TestPrincipal(t *testing.T) {
 func TestCertificatesHaveNoScopes(t *testing.T) {
 	withCertificate := func(cert string, edit func(*http.Request)) func(*http.Request) {
 		return func(r *http.Request) {
-			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: cert}}}}}
+			r.TLS = &tls.ConnectionState{
+				VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: cert}}}},
+			}
 			edit(r)
 		}
 	}
@@ -326,7 +366,8 @@ func TestCertificatesHaveNoScopes(t *testing.T) {
 		if res.StatusCode != c.status || p.GetSubject() != c.subject {
 			t.Errorf("%s: got %s and the principal %v", c.name, res.Status, p)
 		}
-		if got := res.Header.Get("WWW-Authenticate"); c.status == 403 && !strings.Contains(got, `error="insufficient_scope"`) {
+		if got := res.Header.Get("WWW-Authenticate"); c.status == 403 &&
+			!strings.Contains(got, `error="insufficient_scope"`) {
 			t.Errorf("%s: got the challenge %s", c.name, got)
 		}
 	}
@@ -393,8 +434,10 @@ func TestKeyRotationAndFailure(t *testing.T) {
 // Unknown kinds of keys are ignored.
 func TestUnknownKeysAreIgnored(t *testing.T) {
 	for _, strange := range []string{
-		`{"kty":"AKP","kid":"pq","alg":"ML-DSA-44","pub":"AAAA"}`, `{"kty":"EC","crv":"secp256k1","kid":"k","x":"AAAA","y":"AAAA"}`,
-		`{"kty":"OKP","crv":"X25519","kid":"x","x":"AAAA"}`, `{"kty":"RSA","kid":"half","n":"AQAB"}`, `{"kty":"oct","kid":"shared","k":"AAAA"}`,
+		`{"kty":"AKP","kid":"pq","alg":"ML-DSA-44","pub":"AAAA"}`,
+		`{"kty":"EC","crv":"secp256k1","kid":"k","x":"AAAA","y":"AAAA"}`,
+		`{"kty":"OKP","crv":"X25519","kid":"x","x":"AAAA"}`, `{"kty":"RSA","kid":"half","n":"AQAB"}`,
+		`{"kty":"oct","kid":"shared","k":"AAAA"}`,
 		`{"kid":"nothing"}`, `{"kty":5}`, `{}`, `null`, `5`, `[]`,
 	} {
 		a := newIssuer()
@@ -425,7 +468,8 @@ func TestUnusableKeys(t *testing.T) {
 	} {
 		a := newIssuer()
 		a.body = c.keys
-		if res, _, _ := try(newAuth(t, a, nil), bearer(token(signed(c.key, jose.RS256, "rsa")))); res.StatusCode != c.status {
+		if res, _, _ := try(newAuth(t, a, nil),
+			bearer(token(signed(c.key, jose.RS256, "rsa")))); res.StatusCode != c.status {
 			t.Errorf("%s: got %s, want %d", c.name, res.Status, c.status)
 		}
 	}
@@ -433,7 +477,10 @@ func TestUnusableKeys(t *testing.T) {
 
 // Requests to an issuer do not follow redirects to another origin.
 func TestRedirects(t *testing.T) {
-	for _, to := range []string{"https://evil.example.com/x", "http://issuer.example.com/x", "https://issuer.example.com:8443/x", "/x"} {
+	for _, to := range []string{
+		"https://evil.example.com/x", "http://issuer.example.com/x",
+		"https://issuer.example.com:8443/x", "/x",
+	} {
 		for _, status := range []int{301, 302, 303, 307, 308} {
 			a := newIssuer()
 			var requested []string
@@ -448,7 +495,10 @@ func TestRedirects(t *testing.T) {
 			})
 			au := newAuth(t, a, func(o *auth.Options) {
 				o.Client = &http.Client{Transport: via}
-				o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+				o.Issuers[0].Introspection = &auth.Introspection{
+					URL:      "https://issuer.example.com/introspect",
+					ClientID: "bridge", ClientSecret: "s",
+				}
 			})
 			for _, tok := range []string{token(), "opaque"} {
 				if res, _, _ := try(au, bearer(tok)); res.StatusCode != 503 {
@@ -470,9 +520,15 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // The keys of an issuer with TLS must have TLS.
 func TestKeysWithoutTLS(t *testing.T) {
-	for _, at := range []string{"http://issuer.example.com/keys", "/keys", "file:///etc/passwd", "HTTP://issuer.example.com/keys"} {
+	for _, at := range []string{
+		"http://issuer.example.com/keys", "/keys", "file:///etc/passwd",
+		"HTTP://issuer.example.com/keys",
+	} {
 		a := newIssuer()
-		s := documents{`{"issuer":"` + issuer + `","jwks_uri":"` + at + `"}`, string(must(json.Marshal(jose.JSONWebKeySet{Keys: a.keys})))}
+		s := documents{
+			`{"issuer":"` + issuer + `","jwks_uri":"` + at + `"}`,
+			string(must(json.Marshal(jose.JSONWebKeySet{Keys: a.keys}))),
+		}
 		au := newAuth(t, a, func(o *auth.Options) { o.Client = &http.Client{Transport: s} })
 		if res, _, _ := try(au, bearer(token())); res.StatusCode != 503 {
 			t.Errorf("%s: got %s", at, res.Status)
@@ -503,7 +559,10 @@ func TestIntrospection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newIssuer()
 		au := newAuth(t, a, func(o *auth.Options) {
-			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+			o.Issuers[0].Introspection = &auth.Introspection{
+				URL:      "https://issuer.example.com/introspect",
+				ClientID: "bridge", ClientSecret: "s",
+			}
 		})
 		expect := func(what string, status, requests int, response any) {
 			t.Helper()
@@ -534,7 +593,12 @@ func TestIntrospection(t *testing.T) {
 		expect("expires soon", 401, 1, with("exp", after(-61*time.Second)))
 		// Malformed responses are not cached.
 		for n, malformed := range []any{
-			[]int{1}, nil, "good", map[string]any{}, map[string]any{"active": "true"}, map[string]any{"active": nil}, with("exp", "tomorrow"), with("sub", 5), with("aud", 5),
+			[]int{1},
+			nil, "good",
+			map[string]any{},
+			map[string]any{"active": "true"},
+			map[string]any{"active": nil},
+			with("exp", "tomorrow"), with("sub", 5), with("aud", 5),
 		} {
 			what := fmt.Sprint("malformed ", n)
 			expect(what, 503, 1, malformed)
@@ -552,10 +616,16 @@ func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newIssuer()
 		au := newAuth(t, a, func(o *auth.Options) {
-			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+			o.Issuers[0].Introspection = &auth.Introspection{
+				URL:      "https://issuer.example.com/introspect",
+				ClientID: "bridge", ClientSecret: "s",
+			}
 			o.Tokens = []auth.Token{{Token: "static", Subject: "ada", Scopes: []string{"mcp"}}}
 		})
-		response := map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp", "exp": time.Now().Add(150 * time.Second).Unix()}
+		response := map[string]any{
+			"active": true, "aud": resource, "sub": "ada", "scope": "mcp",
+			"exp": time.Now().Add(150 * time.Second).Unix(),
+		}
 		a.set(func() { a.introspection = response })
 		for _, tok := range []string{token(claim("exp", time.Now().Add(time.Minute).Unix())), "opaque"} {
 			p, err := au.Verify(t.Context(), tok)
@@ -595,7 +665,10 @@ func TestIntrospectionIsLimited(t *testing.T) {
 			slow.introspection = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
 		})
 		au := newAuth(t, slow, func(o *auth.Options) {
-			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+			o.Issuers[0].Introspection = &auth.Introspection{
+				URL:      "https://issuer.example.com/introspect",
+				ClientID: "bridge", ClientSecret: "s",
+			}
 		})
 		call := func(callers int, token func(int) string) (statuses map[int]int, took time.Duration) {
 			slow.requests.Store(0)
@@ -619,10 +692,12 @@ func TestIntrospectionIsLimited(t *testing.T) {
 		if statuses, took := call(31, one); statuses[200] != 31 || took != 3*time.Second {
 			t.Errorf("31 callers with one token: got %v in %v", statuses, took)
 		}
-		if statuses, took := call(33, func(n int) string { return fmt.Sprint("33 ", n) }); statuses[200] != 33 || took != 6*time.Second || slow.maxWaiting != 32 {
+		if statuses, took := call(33, func(n int) string { return fmt.Sprint("33 ", n) }); statuses[200] != 33 ||
+			took != 6*time.Second || slow.maxWaiting != 32 {
 			t.Errorf("33 tokens: got %v in %v, %d concurrent", statuses, took, slow.maxWaiting)
 		}
-		if statuses, _ := call(200, func(int) string { return "the same" }); statuses[200] != 200 || slow.requests.Load() > 32 {
+		if statuses, _ := call(200, func(int) string { return "the same" }); statuses[200] != 200 ||
+			slow.requests.Load() > 32 {
 			t.Errorf("200 callers with one token: got %v with %d requests", statuses, slow.requests.Load())
 		}
 		statuses, took := call(1000, func(n int) string { return fmt.Sprint("invented ", n) })
@@ -640,13 +715,17 @@ func TestInventedTokensDoNotEvictActiveOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newIssuer()
 		au := newAuth(t, a, func(o *auth.Options) {
-			o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+			o.Issuers[0].Introspection = &auth.Introspection{
+				URL:      "https://issuer.example.com/introspect",
+				ClientID: "bridge", ClientSecret: "s",
+			}
 		})
 		expect := func(token string, status int, requests int32) {
 			t.Helper()
 			before := a.requests.Load()
 			if res, _, _ := try(au, bearer(token)); res.StatusCode != status || a.requests.Load()-before != requests {
-				t.Errorf("%s: got %s with %d requests, want %d with %d", token, res.Status, a.requests.Load()-before, status, requests)
+				t.Errorf("%s: got %s with %d requests, want %d with %d", token, res.Status, a.requests.Load()-before,
+					status, requests)
 			}
 		}
 		a.set(func() {
@@ -695,14 +774,19 @@ func (a *slowIssuer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestMetadata(t *testing.T) {
 	au := newAuth(t, newIssuer(), func(o *auth.Options) { o.MoreScopes = []string{"admin", "mcp"} })
-	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"} {
+	for _, path := range []string{
+		"/.well-known/oauth-protected-resource",
+		"/.well-known/oauth-protected-resource/mcp",
+	} {
 		res, _, _ := try(au, func(r *http.Request) { r.Method, r.URL.Path = http.MethodGet, path })
 		body := must(io.ReadAll(res.Body))
-		want := `{"resource":"` + resource + `","authorization_servers":["` + issuer + `"],"bearer_methods_supported":["header"],"scopes_supported":["admin","mcp"]}`
+		want := `{"resource":"` + resource + `","authorization_servers":["` + issuer +
+			`"],"bearer_methods_supported":["header"],"scopes_supported":["admin","mcp"]}`
 		if res.StatusCode != 200 || string(body) != want {
 			t.Errorf("%s: got %s %s", path, res.Status, body)
 		}
-		if res, _, _ := try(au, func(r *http.Request) { r.URL.Path = path }); res.StatusCode != 405 || res.Header.Get("Allow") == "" {
+		if res, _, _ := try(au, func(r *http.Request) { r.URL.Path = path }); res.StatusCode != 405 ||
+			res.Header.Get("Allow") == "" {
 			t.Errorf("POST %s: got %s", path, res.Status)
 		}
 	}
@@ -718,7 +802,10 @@ func TestEndpointsAreResources(t *testing.T) {
 	})
 	endpoints := func(o *auth.Options) {
 		o.Endpoints = map[string]string{"/mcp/weather": "/weather", "/mcp/news": "/news"}
-		o.Issuers[0].Introspection = &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+		o.Issuers[0].Introspection = &auth.Introspection{
+			URL:      "https://issuer.example.com/introspect",
+			ClientID: "bridge", ClientSecret: "s",
+		}
 	}
 	au := newAuth(t, as, endpoints)
 	named := newAuth(t, as, func(o *auth.Options) { endpoints(o); o.Issuers[0].Audiences = []string{resource} })
@@ -744,16 +831,21 @@ func TestEndpointsAreResources(t *testing.T) {
 			t.Errorf("%s at %s: got %s, want %d", c.token, c.path, res.Status, c.status)
 		}
 	}
-	for path, where := range map[string]string{"/mcp": metadata, "/mcp/weather": metadata + "/weather", "/elsewhere": metadata} {
+	for path, where := range map[string]string{
+		"/mcp": metadata, "/mcp/weather": metadata + "/weather",
+		"/elsewhere": metadata,
+	} {
 		res, _, _ := try(au, func(r *http.Request) { r.URL.Path = path })
-		if got := res.Header.Get("WWW-Authenticate"); !strings.HasSuffix(got, `resource_metadata="`+where+`"`) || !strings.HasSuffix(au.Challenge(path, nil), `"`+where+`"`) {
+		if got := res.Header.Get("WWW-Authenticate"); !strings.HasSuffix(got, `resource_metadata="`+where+`"`) ||
+			!strings.HasSuffix(au.Challenge(path, nil), `"`+where+`"`) {
 			t.Errorf("%s: got the challenge %s", path, got)
 		}
 	}
 	res, _, _ := try(au, func(r *http.Request) {
 		r.Method, r.URL.Path = http.MethodGet, "/.well-known/oauth-protected-resource/mcp/weather"
 	})
-	if body := must(io.ReadAll(res.Body)); res.StatusCode != 200 || !strings.HasPrefix(string(body), `{"resource":"`+weather+`",`) {
+	if body := must(io.ReadAll(res.Body)); res.StatusCode != 200 ||
+		!strings.HasPrefix(string(body), `{"resource":"`+weather+`",`) {
 		t.Errorf("got %s %s", res.Status, body)
 	}
 }
@@ -781,7 +873,8 @@ func TestScopesOfTools(t *testing.T) {
 	if err == nil || called != 2 {
 		t.Fatalf("got %v, called %d times, want an error and 2", err, called)
 	}
-	if _, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "rm"}}, nil); err != nil {
+	if _, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "rm"}},
+		nil); err != nil {
 		t.Errorf("without a principal: got %v", err)
 	}
 	e := bridge.AsError(err)
@@ -812,7 +905,10 @@ func TestInvalidOptions(t *testing.T) {
 
 // A token that is not a JWT does not name its issuer: only one issuer introspects it, and no JWT of another issuer.
 func TestTokensAreSentToTheirIssuerOnly(t *testing.T) {
-	introspection := &auth.Introspection{URL: "https://issuer.example.com/introspect", ClientID: "bridge", ClientSecret: "s"}
+	introspection := &auth.Introspection{
+		URL: "https://issuer.example.com/introspect", ClientID: "bridge",
+		ClientSecret: "s",
+	}
 	other := auth.Issuer{URL: "https://other.example.com"}
 	a := newIssuer()
 	a.introspection = map[string]any{"active": true, "aud": resource, "sub": "ada", "scope": "mcp"}
@@ -823,11 +919,15 @@ func TestTokensAreSentToTheirIssuerOnly(t *testing.T) {
 	if res, _, _ := try(au, bearer("opaque")); res.StatusCode != 200 || a.requests.Load() != 1 {
 		t.Errorf("opaque token: got %s after %d requests", res.Status, a.requests.Load())
 	}
-	if res, _, _ := try(au, bearer(token(claim("iss", "https://evil.example.com")))); res.StatusCode != 401 || a.requests.Load() != 1 {
+	if res, _, _ := try(au, bearer(token(claim("iss", "https://evil.example.com")))); res.StatusCode != 401 ||
+		a.requests.Load() != 1 {
 		t.Errorf("token of another issuer: got %s after %d requests", res.Status, a.requests.Load())
 	}
 	other.Introspection = &auth.Introspection{URL: other.URL + "/introspect"}
-	_, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer, Introspection: introspection}, other}})
+	_, err := auth.New(auth.Options{
+		Resource: resource,
+		Issuers:  []auth.Issuer{{URL: issuer, Introspection: introspection}, other},
+	})
 	if err == nil || !strings.Contains(err.Error(), "only one of them can have it") {
 		t.Errorf("two introspectors: got %v", err)
 	}
@@ -843,7 +943,8 @@ func TestTokensAreNotLogged(t *testing.T) {
 		var log strings.Builder
 		au := newAuth(t, newIssuer(), func(o *auth.Options) { o.Log = zerolog.New(&log) })
 		res, _, _ := try(au, edit)
-		if res.StatusCode != 401 || strings.Contains(res.Header.Get("WWW-Authenticate")+string(must(io.ReadAll(res.Body))), canary) {
+		if res.StatusCode != 401 ||
+			strings.Contains(res.Header.Get("WWW-Authenticate")+string(must(io.ReadAll(res.Body))), canary) {
 			t.Errorf("got %s %v", res.Status, res.Header)
 		}
 		if log.Len() == 0 || strings.Contains(log.String(), canary) {
@@ -868,7 +969,8 @@ func TestRejectionsAreLoggedOncePerSecond(t *testing.T) {
 			}
 			<-time.After(2 * time.Second)
 		}
-		if http, grpc := strings.Count(log.String(), "refused a caller"), strings.Count(log.String(), "refused a gRPC caller"); http != 2 || grpc != 2 {
+		if http, grpc := strings.Count(log.String(), "refused a caller"),
+			strings.Count(log.String(), "refused a gRPC caller"); http != 2 || grpc != 2 {
 			t.Errorf("got %d log lines for HTTP and %d for gRPC, want 2 of each", http, grpc)
 		}
 	})

@@ -38,18 +38,27 @@ func FuzzToken(f *testing.F) {
 	const header = `{"alg":"ES256","kid":"ec"}`
 	f.Add(header, good, "e30.e30.e30")
 	for _, claims := range []string{
-		strings.Replace(good, `"ada"`, `"ada","SUB":"eve"`, 1), strings.Replace(good, `"ada"`, `"ada","sub":"eve"`, 1), strings.Replace(good, `"`+resource+`"`, `["x","`+resource+`"]`, 1),
-		strings.Replace(good, future, "1", 1), strings.Replace(good, future, "1e99", 1), strings.Replace(good, `"sub":"ada"`, `"client_id":"ada"`, 1), strings.Replace(good, `"scope":"mcp"`, `"scp":["mcp"]`, 1),
-		strings.Replace(good, `"iss"`, `"iſs"`, 1), strings.Replace(good, `"iss"`, `"ISS"`, 1), good + "{}", good[:len(good)-1], `{}`, `[]`, `null`, "\xff", strings.Replace(good, `"ada"`, "\"a\xff\"", 1),
+		strings.Replace(good, `"ada"`, `"ada","SUB":"eve"`, 1), strings.Replace(good, `"ada"`, `"ada","sub":"eve"`, 1),
+		strings.Replace(good, `"`+resource+`"`, `["x","`+resource+`"]`, 1),
+		strings.Replace(good, future, "1", 1), strings.Replace(good, future, "1e99", 1),
+		strings.Replace(good, `"sub":"ada"`, `"client_id":"ada"`, 1),
+		strings.Replace(good, `"scope":"mcp"`, `"scp":["mcp"]`, 1),
+		strings.Replace(good, `"iss"`, `"iſs"`, 1), strings.Replace(good, `"iss"`, `"ISS"`, 1), good + "{}",
+		good[:len(good)-1], `{}`, `[]`, `null`, "\xff", strings.Replace(good, `"ada"`, "\"a\xff\"", 1),
 	} {
 		f.Add(header, claims, strings.Repeat(".", 100))
 	}
-	for _, h := range []string{`{"alg":"none"}`, `{"alg":"ES256","kid":"rsa"}`, `{"alg":"ES256","crit":["x"],"x":1}`, `{"alg":"ES256","ALG":"none","kid":"ec"}`, `{"alg":"RS256","kid":"ec"}`, `{"alg":"ES256","jwk":{}}`, `{"alg":"ES256","b64":false,"crit":["b64"]}`, `{"alg":"ES256","crit":["b64"]}`, `{}`} {
+	for _, h := range []string{
+		`{"alg":"none"}`, `{"alg":"ES256","kid":"rsa"}`, `{"alg":"ES256","crit":["x"],"x":1}`,
+		`{"alg":"ES256","ALG":"none","kid":"ec"}`, `{"alg":"RS256","kid":"ec"}`, `{"alg":"ES256","jwk":{}}`,
+		`{"alg":"ES256","b64":false,"crit":["b64"]}`, `{"alg":"ES256","crit":["b64"]}`, `{}`,
+	} {
 		f.Add(h, good, "eyJhbGciOiJub25lIn0.e30.")
 	}
 	a := newIssuer()
 	au := must(auth.New(auth.Options{
-		Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Scopes: []string{"mcp"}, Client: &http.Client{Transport: a}, Log: zerolog.Nop(),
+		Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Scopes: []string{"mcp"},
+		Client: &http.Client{Transport: a}, Log: zerolog.Nop(),
 	}))
 	if _, err := au.Verify(context.Background(), forged(header, good, ecSign)); err != nil { // fetches the keys
 		f.Fatal(err)
@@ -64,7 +73,8 @@ func FuzzToken(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !goodHeader(header) || subjectOf(claims) != p.GetSubject() || p.GetSubject() == "" || p.GetIssuer() != issuer {
+		if !goodHeader(header) || subjectOf(claims) != p.GetSubject() || p.GetSubject() == "" ||
+			p.GetIssuer() != issuer {
 			t.Fatalf("%s %s: got the principal %v", header, claims, p)
 		}
 	})
@@ -132,16 +142,27 @@ func FuzzIssuer(f *testing.F) {
 		f.Fatal(err)
 	}
 	// KEY is replaced by the key, which is generated.
-	for _, k := range []string{`{"keys":[KEY]}`, `{"keys":[]}`, `{}`, `{"keys":[{"kty":"oct","k":"AA","kid":"ec"}]}`, `{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"ec"},KEY]}`, `{"keys":[KEY],"keys":[]}`, `[`, "\xff", `{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`} {
+	for _, k := range []string{
+		`{"keys":[KEY]}`, `{"keys":[]}`, `{}`, `{"keys":[{"kty":"oct","k":"AA","kid":"ec"}]}`,
+		`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"ec"},KEY]}`, `{"keys":[KEY],"keys":[]}`, `[`, "\xff",
+		`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}`,
+	} {
 		f.Add(`{"issuer":"`+issuer+`","jwks_uri":"https://issuer.example.com/keys"}`, k)
 	}
-	for _, m := range []string{`{"issuer":"https://evil.example","jwks_uri":"https://issuer.example.com/keys"}`, `{"issuer":"` + issuer + `"}`, `<html>`, `{"issuer":"` + issuer + `","jwks_uri":"x:%zz/keys"}`} {
+	for _, m := range []string{
+		`{"issuer":"https://evil.example","jwks_uri":"https://issuer.example.com/keys"}`,
+		`{"issuer":"` + issuer + `"}`, `<html>`, `{"issuer":"` + issuer + `","jwks_uri":"x:%zz/keys"}`,
+	} {
 		f.Add(m, `{"keys":[KEY]}`)
 	}
-	text := forged(`{"alg":"ES256","kid":"ec"}`, `{"iss":"`+issuer+`","aud":"`+resource+`","sub":"ada","exp":4000000000}`, ecSign)
+	text := forged(`{"alg":"ES256","kid":"ec"}`,
+		`{"iss":"`+issuer+`","aud":"`+resource+`","sub":"ada","exp":4000000000}`, ecSign)
 	fuzzing.Run(f, func(t *testing.T, metadata, set string) {
 		s := documents{metadata, strings.ReplaceAll(set, "KEY", string(keys))}
-		au, err := auth.New(auth.Options{Resource: resource, Issuers: []auth.Issuer{{URL: issuer}}, Client: &http.Client{Transport: s}, Log: zerolog.Nop()})
+		au, err := auth.New(auth.Options{
+			Resource: resource, Issuers: []auth.Issuer{{URL: issuer}},
+			Client: &http.Client{Transport: s}, Log: zerolog.Nop(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -192,7 +192,10 @@ func (i *issuer) checkClaims(
 	if err := c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, skew); err != nil {
 		return nil, invalidToken("the token is not valid now: %v", err)
 	}
-	p := &pb.Principal{Issuer: i.URL, Subject: c.Subject, Scopes: scopes(c.Scope, c.Scp), Claims: rawjson.AsString(text)}
+	p := &pb.Principal{
+		Issuer: i.URL, Subject: c.Subject, Scopes: scopes(c.Scope, c.Scp),
+		Claims: rawjson.AsString(text),
+	}
 	if p.GetSubject() == "" {
 		p.Subject = c.ClientID // of a client credentials grant
 	}

@@ -38,7 +38,8 @@ func Fenced(t *testing.T, page string) map[string]string {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
-	for _, m := range regexp.MustCompile("(?s)<!-- test: (.*?) -->\n```[a-z]*\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?s)<!-- test: (.*?) -->\n```[a-z]*\n(.*?)```").
+		FindAllStringSubmatch(string(text), -1) {
 		found[m[1]] = m[2]
 	}
 	return found

@@ -72,7 +72,8 @@ func newHandler(with ...map[string]tool) *Handler {
 	for _, some := range with {
 		for name, f := range some {
 			h.called[name] = f
-			h.tools = append(h.tools, &pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: schemaOf(name)})
+			h.tools = append(h.tools,
+				&pb.Tool{Name: name, Description: proto.String("does " + name), InputSchema: schemaOf(name)})
 		}
 	}
 	slices.SortFunc(h.tools, func(a, b *pb.Tool) int { return strings.Compare(a.GetName(), b.GetName()) })
@@ -109,20 +110,33 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		h.Calls.add(r.GetName())
 		return f(ctx, h, r, emit)
 	case *pb.ListResourcesRequest:
-		return done(&pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "test://a", Name: "a", Title: proto.String("The A")}}})
+		return done(&pb.ListResourcesResponse{
+			Resources: []*pb.Resource{{Uri: "test://a", Name: "a", Title: proto.String("The A")}},
+		})
 	case *pb.ListResourceTemplatesRequest:
-		return done(&pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{UriTemplate: "test://{id}", Name: "t"}}})
+		return done(&pb.ListResourceTemplatesResponse{
+			ResourceTemplates: []*pb.ResourceTemplate{{UriTemplate: "test://{id}", Name: "t"}},
+		})
 	case *pb.ReadResourceRequest:
 		if r.GetUri() != "test://a" {
 			return nil, bridge.Errorf(codes.NotFound, "there is no resource %q", r.GetUri())
 		}
-		return done(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{Uri: r.GetUri(), MimeType: proto.String("text/plain"), Body: &pb.ResourceContents_Text{Text: "A"}}}})
+		return done(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{
+			Uri:      r.GetUri(),
+			MimeType: proto.String("text/plain"), Body: &pb.ResourceContents_Text{Text: "A"},
+		}}})
 	case *pb.ListPromptsRequest:
-		return done(&pb.ListPromptsResponse{Prompts: []*pb.Prompt{{Name: "p", Arguments: []*pb.PromptArgument{{Name: "x", Required: proto.Bool(false)}}}}})
+		return done(&pb.ListPromptsResponse{Prompts: []*pb.Prompt{{
+			Name:      "p",
+			Arguments: []*pb.PromptArgument{{Name: "x", Required: proto.Bool(false)}},
+		}}})
 	case *pb.GetPromptRequest:
 		return getPrompt(r)
 	case *pb.CompleteRequest:
-		return done(&pb.CompleteResponse{Completion: &pb.Completion{Values: []string{r.GetArgument().GetValue() + "!"}, Total: proto.Int64(1), HasMore: proto.Bool(false)}})
+		return done(&pb.CompleteResponse{Completion: &pb.Completion{
+			Values: []string{r.GetArgument().GetValue() + "!"},
+			Total:  proto.Int64(1), HasMore: proto.Bool(false),
+		}})
 	case *pb.ListenRequest:
 		return h.listen(ctx, r, emit)
 	}
@@ -153,14 +167,22 @@ func needs(state string, reqs ...*pb.InputRequest) (*bridge.Result, error) {
 
 // Text returns a text result.
 func Text(format string, args ...any) *pb.CallToolResult {
-	return &pb.CallToolResult{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: fmt.Sprintf(format, args...)}}}}}
+	return &pb.CallToolResult{
+		Content: []*pb.ContentBlock{
+			{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: fmt.Sprintf(format, args...)}}},
+		},
+	}
 }
 
 // Form returns a form elicitation with one field.
 func Form(key, message, field string) *pb.InputRequest {
-	return &pb.InputRequest{Key: key, Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-		Message: message, RequestedSchema: `{"type":"object","properties":{"` + field + `":{"type":"string"}},"required":["` + field + `"]}`,
-	}}}}}
+	return &pb.InputRequest{
+		Key: key,
+		Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+			Message: message, RequestedSchema: `{"type":"object","properties":{"` + field +
+				`":{"type":"string"}},"required":["` + field + `"]}`,
+		}}}},
+	}
 }
 
 func (h *Handler) listTools(r *pb.ListToolsRequest) (*bridge.Result, error) {
@@ -194,7 +216,9 @@ func getPrompt(r *pb.GetPromptRequest) (*bridge.Result, error) {
 		}
 		x = a.GetContent()
 	}
-	return done(&pb.GetPromptResult{Messages: []*pb.PromptMessage{{Role: "user", Content: Text("x is %s", x).GetContent()[0]}}})
+	return done(&pb.GetPromptResult{
+		Messages: []*pb.PromptMessage{{Role: "user", Content: Text("x is %s", x).GetContent()[0]}},
+	})
 }
 
 // Add adds a tool that returns its name, and notifies subscribers.
@@ -240,7 +264,9 @@ func (h *Handler) Drop() {
 
 // Update notifies subscribers of a resource update.
 func (h *Handler) Update(uri string) {
-	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
+	h.Tell(&pb.ListenResponse{
+		Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}},
+	})
 }
 
 // Tell sends a change to all subscribers.
@@ -299,7 +325,8 @@ var extraTools = map[string]tool{
 	// why requests a name and returns why there is none.
 	"why": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if in := r.GetInputResponses()["name"]; in != nil {
-			return done(Text("%v %d %s", in.GetError().GetReason(), in.GetError().GetCode(), in.GetError().GetMessage()))
+			return done(Text("%v %d %s", in.GetError().GetReason(), in.GetError().GetCode(),
+				in.GetError().GetMessage()))
 		}
 		return needs("", Form("name", "who?", "name"))
 	},

@@ -32,13 +32,17 @@ var kit = map[string]tool{
 	"unknown": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return done(&pb.CallToolResult{Content: []*pb.ContentBlock{
 			{Block: &pb.ContentBlock_Raw{Raw: `{"type":"acme","n":9007199254740993}`}},
-			{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: "x", Annotations: &pb.Annotations{Audience: []string{"judge"}}}}},
+			{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{
+				Text:        "x",
+				Annotations: &pb.Annotations{Audience: []string{"judge"}},
+			}}},
 		}})
 	},
 	// who returns the context of the call.
 	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		c := r.GetContext()
-		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetProtocolVersion(), c.GetClientInfo().GetName(), c.GetProgressWanted(),
+		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetProtocolVersion(), c.GetClientInfo().GetName(),
+			c.GetProgressWanted(),
 			c.GetLogLevel(), bridge.ElicitsForms(c.GetClientCapabilities())))
 	},
 	// count sends progress that does not always increase, and logs at two levels.
@@ -48,7 +52,10 @@ var kit = map[string]tool{
 			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_DEBUG, Data: `"detail"`}},
 			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
 			{Progress: &pb.Progress{Progress: 1, Total: proto.Float64(2)}},
-			{Log: &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"), Data: `{"n":9007199254740993}`}},
+			{Log: &pb.LogMessage{
+				Level: pb.LogLevel_LOG_LEVEL_WARNING, Logger: proto.String("l"),
+				Data: `{"n":9007199254740993}`,
+			}},
 			{Progress: &pb.Progress{Progress: 2, Total: proto.Float64(2)}},
 		} {
 			if err := emit(ctx, e); err != nil {
@@ -80,14 +87,21 @@ var kit = map[string]tool{
 		if len(in) == 0 {
 			return needs("",
 				Form("form", "q", "a"),
-				&pb.InputRequest{Key: "model", Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
-					MaxTokens: 10, Messages: []*pb.SamplingMessage{{Role: "user", Content: Text("2+2?").GetContent()}},
-				}}},
+				&pb.InputRequest{
+					Key: "model",
+					Request: &pb.InputRequest_CreateMessage{CreateMessage: &pb.CreateMessageRequest{
+						MaxTokens: 10, Messages: []*pb.SamplingMessage{{
+							Role:    "user",
+							Content: Text("2+2?").GetContent(),
+						}},
+					}},
+				},
 				&pb.InputRequest{Key: "roots", Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}},
 			)
 		}
 		return done(Text("form=%s model=%s roots=%d", in["form"].GetElicit().GetContent(),
-			in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(), len(in["roots"].GetListRoots().GetRoots())))
+			in["model"].GetCreateMessage().GetContent()[0].GetText().GetText(),
+			len(in["roots"].GetListRoots().GetRoots())))
 	},
 	// wait waits for the end of its context.
 	"wait": func(ctx context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -125,7 +139,10 @@ var kit = map[string]tool{
 	},
 	// exact fails with an exact JSON-RPC error.
 	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
-		return nil, &bridge.Error{Code: codes.Unknown, Message: "no luck", RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: `{"n":[1]}`}}
+		return nil, &bridge.Error{
+			Code: codes.Unknown, Message: "no luck",
+			RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: `{"n":[1]}`},
+		}
 	},
 	// steps sends n progress notifications.
 	"steps": func(ctx context.Context, _ *Handler, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
@@ -263,7 +280,8 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 			return nil, err
 		}
 		return needs(string(state),
-			formOf("name", "What is your name?", `{"type":"string"}`), formOf("age", "How old are you?", `{"type":"integer"}`))
+			formOf("name", "What is your name?", `{"type":"string"}`),
+			formOf("age", "How old are you?", `{"type":"integer"}`))
 	}
 	var s surveyState
 	if err := json.Unmarshal(r.GetRequestState(), &s); err != nil {
@@ -280,7 +298,8 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 		if err != nil {
 			return nil, err
 		}
-		return needs(string(state), formOf("right", fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`))
+		return needs(string(state),
+			formOf("right", fmt.Sprintf("%s is %d, right?", s.Name, s.Age), `{"type":"boolean"}`))
 	}
 	var right bool
 	if err := answer("right", &right); err != nil {
@@ -291,9 +310,13 @@ func survey(_ context.Context, h *Handler, r *pb.CallToolRequest, _ bridge.Emit)
 
 // formOf returns a form elicitation for one value.
 func formOf(key, message, of string) *pb.InputRequest {
-	return &pb.InputRequest{Key: key, Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-		Message: message, RequestedSchema: `{"type":"object","properties":{"value":` + of + `},"required":["value"]}`,
-	}}}}}
+	return &pb.InputRequest{
+		Key: key,
+		Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+			Message: message, RequestedSchema: `{"type":"object","properties":{"value":` + of +
+				`},"required":["value"]}`,
+		}}}},
+	}
 }
 
 func intArgument(r *pb.CallToolRequest, name string) int {

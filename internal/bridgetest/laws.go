@@ -64,12 +64,11 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 		changes := make(chan string)
 		done := make(chan struct{})
 		yes := true
-		call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Context: caller, Notifications: &pb.SubscriptionFilter{
-			ToolsListChanged: &yes, ResourceSubscriptions: []string{"test://a"},
-		}}}
+		filter := &pb.SubscriptionFilter{ToolsListChanged: &yes, ResourceSubscriptions: []string{"test://a"}}
+		call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Context: caller, Notifications: filter}}
 		go func() {
 			defer close(done)
-			_, err := chain.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error { // it ends by being cancelled
+			_, err := chain.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 				select {
 				case changes <- text(e.Change):
 					return nil
@@ -121,7 +120,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 			go func() {
 				args := fmt.Sprintf(`{"n":%d}`, i)
 				res, err := chain.Handle(t.Context(), toolCall("echo", args), ignore)
-				for err != nil && bridge.AsError(err).Code == codes.ResourceExhausted && notExecuted(err) { // too many for a slow machine
+				for err != nil && bridge.AsError(err).Code == codes.ResourceExhausted && notExecuted(err) {
 					res, err = chain.Handle(t.Context(), toolCall("echo", args), ignore)
 				}
 				if err != nil || resultText(res) != args {
@@ -249,7 +248,10 @@ var caller = &pb.CallContext{
 }
 
 func toolCall(name, args string) *bridge.Call {
-	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: caller, Name: name, Arguments: []byte(args)}}
+	return &bridge.Call{
+		Method:  bridge.CallTool,
+		Request: &pb.CallToolRequest{Context: caller, Name: name, Arguments: []byte(args)},
+	}
 }
 
 func accept(content string) *pb.InputResponse {
@@ -272,7 +274,8 @@ var scenarios = []scenario{
 		{Method: bridge.ListPrompts, Request: &pb.ListPromptsRequest{Context: caller}},
 	}},
 	{name: "call", calls: []*bridge.Call{
-		toolCall("echo", `{"b":9007199254740993,"a":1e2}`), toolCall("structured", `{"a":[1,null]}`), toolCall("who", `{}`),
+		toolCall("echo", `{"b":9007199254740993,"a":1e2}`), toolCall("structured", `{"a":[1,null]}`),
+		toolCall("who", `{}`),
 		toolCall("unknown", `{}`),
 		toolCall("count", `{}`), toolCall("fail", `{}`), toolCall("nosuch", `{}`), toolCall("exact", `{}`),
 	}},
@@ -287,7 +290,9 @@ var scenarios = []scenario{
 			"model": {Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
 				Role: "assistant", Model: "m", Content: Text("4").GetContent(),
 			}}},
-			"roots": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}}}},
+			"roots": {Response: &pb.InputResponse_ListRoots{
+				ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}},
+			}},
 		}},
 	},
 	{name: "ask in vain", calls: []*bridge.Call{toolCall("ask", `{}`)}},
@@ -297,7 +302,10 @@ var scenarios = []scenario{
 	}},
 	{
 		name: "prompt", calls: []*bridge.Call{
-			{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: caller, Name: "p", Arguments: map[string]string{"x": "y"}}},
+			{
+				Method:  bridge.GetPrompt,
+				Request: &pb.GetPromptRequest{Context: caller, Name: "p", Arguments: map[string]string{"x": "y"}},
+			},
 			{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: caller, Name: "nosuch"}},
 			{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: caller, Name: "p"}},
 		},
@@ -305,6 +313,8 @@ var scenarios = []scenario{
 	},
 	{name: "complete", calls: []*bridge.Call{{Method: bridge.Complete, Request: &pb.CompleteRequest{
 		Context: caller, Argument: &pb.CompletionArgument{Name: "x", Value: "a"},
-		Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
+		Reference: &pb.CompletionReference{
+			Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}},
+		},
 	}}}},
 }

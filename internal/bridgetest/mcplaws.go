@@ -14,11 +14,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// MCPLaws checks that a chain with an MCP connection of a revision behaves like the Handler at its end, as far as the revision
-// can express it. The differences are these, and no others:
+// MCPLaws checks that a chain with an MCP connection of a revision behaves like the Handler at its end, as far as the
+// revision can express it. The differences are these, and no others:
 //
 //	what                      2026-07-28             before
-//	-----------------------------------------------  ------------------------------------------------------------------
+//	-----------------------------------------------  -----------------------------------------------------------------
 //	members of messages       those of the revision, and the conversions of mcpjson
 //	errors                    the JSON-RPC code and its text: the table of bridge.Error, in both directions
 //	the caller's revision     2026-07-28             the one of the connection
@@ -27,7 +27,7 @@ import (
 //	progress                  increases              increases, over all rounds of a call
 //	keys of input requests    unchanged              the client's own: a request of the server has an ID and no key
 //	request state             unchanged              the client's own: it identifies a pending call
-//	unsupported input         fails                  fails, with a message of the server that starts with unsupportedInput
+//	unsupported input         fails                  fails; the server's message starts with unsupportedInput
 func MCPLaws(t *testing.T, rev bridge.Revision, wrap func(t *testing.T, h bridge.Handler) bridge.Handler) {
 	t.Helper()
 	var keys sync.Map
@@ -105,7 +105,8 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 			said := res.Complete.(*pb.DiscoverResponse)
 			d.ServerInfo = converted(said.GetServerInfo(), rev).(*pb.Implementation) // which is elsewhere
 			if !rev.DeclaresCompletions() {
-				d.Capabilities.Completions = said.GetCapabilities().GetCompletions() // for which there is no word, and which is there
+				// for which there is no word, and which is there
+				d.Capabilities.Completions = said.GetCapabilities().GetCompletions()
 			}
 		}
 		return &bridge.Result{Complete: out}, nil
@@ -161,7 +162,8 @@ func withKeys(h bridge.Handler, name func(question, key string) string) bridge.H
 			}
 			return nil, &e
 		}
-		if r, ok := res.Complete.(*pb.CallToolResult); ok && r.GetIsError() && strings.HasPrefix(resultText(res), unsupportedInput) {
+		if r, ok := res.Complete.(*pb.CallToolResult); ok && r.GetIsError() &&
+			strings.HasPrefix(resultText(res), unsupportedInput) {
 			r = proto.CloneOf(r)
 			r.Content[0].GetText().Text = unsupportedInput
 			return &bridge.Result{Complete: r}, nil

@@ -31,7 +31,8 @@ const typicalArguments = `{"query":"the quick brown fox jumps over the lazy dog 
 
 // rows is a schema of many small values, and of one large one.
 const rows = `{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object","properties":{
-	"id":{"type":"integer"},"name":{"type":"string"},"price":{"type":"number"},"active":{"type":"boolean"}},"required":["id","name"]}},
+	"id":{"type":"integer"},"name":{"type":"string"},"price":{"type":"number"},
+	"active":{"type":"boolean"}},"required":["id","name"]}},
 	"text":{"type":"string"},"numbers":{"type":"array","items":{"type":"integer"}}}}`
 
 func large(kind string) []byte {
@@ -80,7 +81,9 @@ func BenchmarkAccepts(b *testing.B) {
 
 // BenchmarkLibrary is what the same costs without a quick.
 func BenchmarkLibrary(b *testing.B) {
-	for name, arguments := range map[string][]byte{"typical": []byte(strings.Replace(typicalArguments, `,"x":""`, "", 1)), "rows": large("rows")} {
+	for name, arguments := range map[string][]byte{
+		"typical": []byte(strings.Replace(typicalArguments, `,"x":""`, "", 1)), "rows": large("rows"),
+	} {
 		s := &schema{most: usual.Subschemas, text: []byte(map[string]string{"typical": typical, "rows": rows}[name])}
 		s.once.Do(s.compile)
 		b.Run(name, func(b *testing.B) {

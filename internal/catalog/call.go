@@ -53,9 +53,11 @@ func (c *Catalog) checkArguments(
 	case wrong == nil:
 		return t, nil, nil
 	case wrong.undecided:
-		return nil, refused("The arguments of the tool %q could not be compared with its input schema, and it was not called:%s\n"+
+		return nil, refused("The arguments of the tool %q could not be compared with its input schema, and it was "+
+			"not called:%s\n"+
 			"Call it with less at a time. If that is not possible, its schema must become simpler, "+
-			"or mcpbridge be configured with skipArguments for its backend.", r.GetName(), wrong.lines("the arguments")), nil
+			"or mcpbridge be configured with skipArguments for its backend.", r.GetName(),
+			wrong.lines("the arguments")), nil
 	}
 	return nil, refused("The arguments do not fit the tool %q, and it was not called:%s\nIt is called like this: %s",
 		r.GetName(), wrong.lines("the arguments"), s.signature(r.GetName())), nil
@@ -81,16 +83,21 @@ func (c *Catalog) checkOutput(
 	}
 	lines := wrong.lines("the structured content")
 	if wrong.undecided {
-		c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), c.o.Limits.ToolName)).Str("code", "ResourceExhausted").Str("reason", lines).
+		c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), c.o.Limits.ToolName)).
+			Str("code", "ResourceExhausted").Str("reason", lines).
 			Str("fix", "have the tool return less, make its output schema simpler, or set skipOutput for the backend").
 			Msg("the result of the backend's tool is withheld: it could not be compared with the tool's output schema")
-		return refused("The tool %q was called and did its work. Its result could not be compared with its output schema, and is withheld:%s\n"+
-			"To call it again does the work again. Have it return less at a time. If that is not possible, its schema must become simpler, "+
+		return refused("The tool %q was called and did its work. Its result could not be compared with its output "+
+			"schema, and is withheld:%s\n"+
+			"To call it again does the work again. Have it return less at a time. If that is not possible, its "+
+			"schema must become simpler, "+
 			"or mcpbridge be configured with skipOutput for its backend.", r.GetName(), lines), nil
 	}
-	c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), c.o.Limits.ToolName)).Str("code", "Internal").Str("violation", lines).
+	c.o.Log.Error().Str("tool", rawjson.ShortenTo(r.GetName(), c.o.Limits.ToolName)).Str("code", "Internal").
+		Str("violation", lines).
 		Msg("the backend's tool returned what its own output schema does not allow")
-	return refused("The tool %q was called, and returned something that its own output schema does not allow. This is a fault of the tool; "+
+	return refused("The tool %q was called, and returned something that its own output schema does not allow. This "+
+		"is a fault of the tool; "+
 		"its result is withheld:%s\nIt should return: %s", r.GetName(), lines, s.shape()), nil
 }
 
@@ -110,7 +117,9 @@ var (
 
 // check returns why a value does not conform to a schema of a tool, with the schema, or nil if it conforms or that is
 // undecidable. If the schema may be outdated, it reads the tool again, and sets t to the newer one.
-func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, of side, value []byte, after uint64) (*violation, *schema, error) {
+func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, of side, value []byte,
+	after uint64,
+) (*violation, *schema, error) {
 	s := of.schema(*t)
 	wrong := s.check(ctx, value, of)
 	if wrong != nil && ctx.Err() != nil { // the context may be the cause

@@ -10,8 +10,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A call that ends while the list is waited for by which it is to be checked was not executed, whether its tool is not known yet or the
-// arguments do not fit what is known.
+// A call that ends while the list is waited for by which it is to be checked was not executed, whether its tool is not
+// known yet or the arguments do not fit what is known.
 func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,8 @@ func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
 				Context: as("x"), Name: "f", Arguments: []byte(`{"n":"one"}`),
 			}}, func(context.Context, bridge.Event) error { return nil })
 			f := bridge.AsError(err).Failure
-			if f.GetReason() != "DEADLINE" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || len(b.calls) > 0 {
+			if f.GetReason() != "DEADLINE" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+				len(b.calls) > 0 {
 				t.Errorf("known: %t: %v, %v, and %d calls", known, err, f, len(b.calls))
 			}
 		})

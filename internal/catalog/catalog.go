@@ -64,7 +64,8 @@ func New(h bridge.Handler, o Options) *Catalog {
 	o.Limits = o.Limits.OrDefaults()
 	c := &Catalog{
 		h: h, o: o,
-		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{}, known: map[bridge.Audience]*tools{},
+		pages: map[pageKey]*page{}, before: map[pageKey]*page{}, flights: map[pageKey]*flight{},
+		known:   map[bridge.Audience]*tools{},
 		schemas: map[string]*schema{},
 	}
 	c.clock.Store(1) // 0 is before every event

@@ -263,7 +263,10 @@ func TestListIsCachedForItsTTL(t *testing.T) {
 
 // Whoever keeps a list for as long as it is told to does not keep it for longer than the backend has said.
 func TestCachedListHasTheRemainingTTL(t *testing.T) {
-	for _, m := range []*bridge.Method{bridge.ListTools, bridge.ListPrompts, bridge.ListResources, bridge.ListResourceTemplates} {
+	for _, m := range []*bridge.Method{
+		bridge.ListTools, bridge.ListPrompts, bridge.ListResources,
+		bridge.ListResourceTemplates,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &backend{ttl: proto.Int64(1000)}
 			b.set(newTool("a", wantsInt))
@@ -279,10 +282,17 @@ func TestCachedListHasTheRemainingTTL(t *testing.T) {
 			for _, tt := range []struct {
 				passes time.Duration
 				left   int64
-			}{{0, 1000}, {time.Microsecond, 1000}, {400*time.Millisecond - time.Microsecond, 600}, {599 * time.Millisecond, 1}, {time.Millisecond, 1000}} {
+			}{
+				{0, 1000},
+				{time.Microsecond, 1000},
+				{400*time.Millisecond - time.Microsecond, 600},
+				{599 * time.Millisecond, 1},
+				{time.Millisecond, 1000},
+			} {
 				pass(tt.passes)
 				want := proto.Clone(first)
-				want.ProtoReflect().Set(want.ProtoReflect().Descriptor().Fields().ByName("ttl_ms"), protoreflect.ValueOfInt64(tt.left))
+				want.ProtoReflect().Set(want.ProtoReflect().Descriptor().Fields().ByName("ttl_ms"),
+					protoreflect.ValueOfInt64(tt.left))
 				if diff := cmp.Diff(want, ask(), protocmp.Transform()); diff != "" {
 					t.Errorf("%s, %v later: %s", m.Name, tt.passes, diff)
 				}
@@ -403,8 +413,12 @@ func TestChangeDropsListsOfItsKindOnly(t *testing.T) {
 		told := 0
 		defer listening(c, &told)()
 		all := func() {
-			for _, m := range []*bridge.Method{bridge.ListTools, bridge.ListPrompts, bridge.ListResources, bridge.ListResourceTemplates} {
-				if _, err := c.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(as("x"))}, nil); err != nil {
+			for _, m := range []*bridge.Method{
+				bridge.ListTools, bridge.ListPrompts, bridge.ListResources,
+				bridge.ListResourceTemplates,
+			} {
+				if _, err := c.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(as("x"))},
+					nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -417,9 +431,16 @@ func TestChangeDropsListsOfItsKindOnly(t *testing.T) {
 			lists  int
 		}{
 			{toolsChanged, 5},
-			{&pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}}, 6},
-			{&pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}}, 8},
-			{&pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: "a"}}}, 8},
+			{
+				&pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}},
+				6,
+			},
+			{&pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{
+				ResourcesListChanged: &pb.ListChanged{},
+			}}, 8},
+			{&pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{
+				ResourceUpdated: &pb.ResourceUpdated{Uri: "a"},
+			}}, 8},
 		} {
 			b.listens[0] <- step.change
 			synctest.Wait()
@@ -484,7 +505,8 @@ func TestListWithUnknownMembersIsPassedOn(t *testing.T) {
 	b.set(newTool("good", wantsInt), newTool("bad", `null`))
 	c := New(b, Options{})
 	for range 2 {
-		r, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Extra: `{"filter":"x"}`}}, nil)
+		r, err := c.Handle(t.Context(),
+			&bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Extra: `{"filter":"x"}`}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -655,7 +677,8 @@ func TestToolCacheIsBounded(t *testing.T) {
 
 	c = New(b, Options{})
 	for i := range 100 {
-		b.set(newTool("t", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema-100)+strconv.Itoa(i)+`"}`))
+		b.set(newTool("t", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema-100)+strconv.Itoa(i)+
+			`"}`))
 		listTools(t, c, as("x"+strconv.Itoa(i)))
 	}
 	if c.text > maxText || len(c.schemas) > 64 {
@@ -669,19 +692,24 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	b := &backend{}
 	long := strings.Repeat("n", usual.ToolName)
 	b.set(
-		newTool("good", wantsInt), newTool("none", ""), newTool("", wantsInt), newTool("good", wantsString), newTool("text", `{"type":"object"`),
-		newTool("twice", `{"type":"object","type":"object"}`), newTool("null", `null`), newTool("list", `{"type":"array"}`),
-		newTool("untyped", `{}`), newTool("large", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema)+`"}`),
+		newTool("good", wantsInt), newTool("none", ""), newTool("", wantsInt), newTool("good", wantsString),
+		newTool("text", `{"type":"object"`),
+		newTool("twice", `{"type":"object","type":"object"}`), newTool("null", `null`),
+		newTool("list", `{"type":"array"}`),
+		newTool("untyped", `{}`),
+		newTool("large", `{"type":"object","description":"`+strings.Repeat("x", usual.Schema)+`"}`),
 		newTool("many", `{"type":"object","enum":[`+strings.Repeat("0,", usual.SchemaValues)+`0]}`),
 		newTool("elsewhere", `{"type":"object","properties":{"a":{"$ref":"https://example.com/a.json"}}}`),
 		newTool("with space", wantsInt), newTool(long, wantsInt),
 		&pb.Tool{Name: "output", InputSchema: wantsInt, OutputSchema: `{"type":`},
 		newTool("header", `{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`),
-		newTool("last", wantsInt), newTool(long+"n", wantsInt), newTool(strings.Repeat("n", 1<<20), wantsInt), newTool("a\nb", wantsInt),
+		newTool("last", wantsInt), newTool(long+"n", wantsInt), newTool(strings.Repeat("n", 1<<20), wantsInt),
+		newTool("a\nb", wantsInt),
 		newTool("a\u202eb", wantsInt), newTool("a\u200bb", wantsInt), newTool("a\x1b[31m", wantsInt),
 		&pb.Tool{Name: "meta", Meta: `[`}, &pb.Tool{Name: "metas", Meta: `[]`}, &pb.Tool{Name: "extra", Extra: `5`},
 		&pb.Tool{Name: "annotated", Annotations: &pb.ToolAnnotations{Extra: `{"a":1,"a":2}`}},
-		&pb.Tool{Name: "executed", Execution: &pb.ToolExecution{Extra: `{}{}`}}, &pb.Tool{Name: "icon", Icons: []*pb.Icon{{}, {Extra: "{\"\xff\":1}"}}},
+		&pb.Tool{Name: "executed", Execution: &pb.ToolExecution{Extra: `{}{}`}},
+		&pb.Tool{Name: "icon", Icons: []*pb.Icon{{}, {Extra: "{\"\xff\":1}"}}},
 		&pb.Tool{Name: "all", Meta: `{}`, Extra: `{"a":1}`, Icons: []*pb.Icon{{Extra: `{}`}}},
 	)
 	c := New(b, Options{Log: zerolog.New(&log)})
@@ -694,15 +722,21 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	}
 	said := log.String()
 	contains(
-		t, said, `"tool":"good","reason":"there is another tool of the same name before it"`, `"tool":"","reason":"it has no name"`,
-		`"tool":"text"`, `duplicate name`, `"tool":"null","reason":"its input schema is not a JSON object"`, `"tool":"list","reason":"its input schema has not the type object"`,
-		`"tool":"untyped"`, `"tool":"large","reason":"its input schema is too large`, `"tool":"many"`, `"tool":"elsewhere"`,
+		t, said, `"tool":"good","reason":"there is another tool of the same name before it"`,
+		`"tool":"","reason":"it has no name"`,
+		`"tool":"text"`, `duplicate name`, `"tool":"null","reason":"its input schema is not a JSON object"`,
+		`"tool":"list","reason":"its input schema has not the type object"`,
+		`"tool":"untyped"`, `"tool":"large","reason":"its input schema is too large`, `"tool":"many"`,
+		`"tool":"elsewhere"`,
 		`"tool":"with space","reason":"it should be 1 to 128`, `its name has 129 bytes`, `its name has 1048576 bytes`,
-		`"tool":"a\nb","reason":"its name has characters that nobody sees`, `its output schema is not JSON`, `x-mcp-header at \"/properties/a\"`,
+		`"tool":"a\nb","reason":"its name has characters that nobody sees`, `its output schema is not JSON`,
+		`x-mcp-header at \"/properties/a\"`,
 	)
 	contains(
-		t, said, `"tool":"meta","reason":"its _meta: must be a JSON object, not [`, `"tool":"metas"`, `"tool":"extra","reason":"its unknown members must be a JSON object, not 5`,
-		`"tool":"annotated","reason":"its annotations: unknown members are not strict JSON`, `"tool":"executed"`, `"tool":"icon"`,
+		t, said, `"tool":"meta","reason":"its _meta: must be a JSON object, not [`, `"tool":"metas"`,
+		`"tool":"extra","reason":"its unknown members must be a JSON object, not 5`,
+		`"tool":"annotated","reason":"its annotations: unknown members are not strict JSON`, `"tool":"executed"`,
+		`"tool":"icon"`,
 	)
 	expect(t, "warnings", strings.Count(said, "\n"), 25)
 	if listTools(t, c, as("x")) != first {
@@ -724,22 +758,39 @@ func TestBadEntriesAreDropped(t *testing.T) {
 		{
 			bridge.ListPrompts, &pb.ListPromptsRequest{Context: as("x")},
 			&pb.ListPromptsResponse{NextCursor: proto.String("n"), Prompts: []*pb.Prompt{
-				{Name: "good"}, {Name: "meta", Meta: `[`}, {}, {Name: "argument", Arguments: []*pb.PromptArgument{{Name: "a", Extra: `5`}}}, {Name: "last"},
+				{Name: "good"},
+				{Name: "meta", Meta: `[`},
+				{},
+				{Name: "argument", Arguments: []*pb.PromptArgument{{Name: "a", Extra: `5`}}},
+				{Name: "last"},
 			}},
-			&pb.ListPromptsResponse{NextCursor: proto.String("n"), Prompts: []*pb.Prompt{{Name: "good"}, {Name: "last"}}},
-			`"prompt":"","reason":"it has no name","message":"prompt dropped"`, `"prompt":"argument","reason":"its arguments[0]: unknown members must be`,
+			&pb.ListPromptsResponse{
+				NextCursor: proto.String("n"),
+				Prompts:    []*pb.Prompt{{Name: "good"}, {Name: "last"}},
+			},
+			`"prompt":"","reason":"it has no name","message":"prompt dropped"`,
+			`"prompt":"argument","reason":"its arguments[0]: unknown members must be`,
 		},
 		{
 			bridge.ListResources, &pb.ListResourcesRequest{Context: as("x")},
-			&pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "a:1", Annotations: nan}, {Uri: "a:2"}, {Name: "none"}}},
+			&pb.ListResourcesResponse{Resources: []*pb.Resource{
+				{Uri: "a:1", Annotations: nan},
+				{Uri: "a:2"},
+				{Name: "none"},
+			}},
 			&pb.ListResourcesResponse{Resources: []*pb.Resource{{Uri: "a:2"}}},
-			`"resource":"a:1","reason":"its annotations.priority: NaN is not a number of JSON"`, `"resource":"","reason":"it has no uri"`,
+			`"resource":"a:1","reason":"its annotations.priority: NaN is not a number of JSON"`,
+			`"resource":"","reason":"it has no uri"`,
 		},
 		{
 			bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{Context: as("x")},
-			&pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{{}, {UriTemplate: "a:{b}", Icons: []*pb.Icon{{Extra: `{"a":1,"a":2}`}}}}},
+			&pb.ListResourceTemplatesResponse{ResourceTemplates: []*pb.ResourceTemplate{
+				{},
+				{UriTemplate: "a:{b}", Icons: []*pb.Icon{{Extra: `{"a":1,"a":2}`}}},
+			}},
 			&pb.ListResourceTemplatesResponse{},
-			`"template":"","reason":"it has no uri_template"`, `"template":"a:{b}","reason":"its icons[0]: unknown members are not strict JSON`,
+			`"template":"","reason":"it has no uri_template"`,
+			`"template":"a:{b}","reason":"its icons[0]: unknown members are not strict JSON`,
 		},
 	} {
 		var log bytes.Buffer
@@ -764,7 +815,8 @@ func TestBadEntriesAreDropped(t *testing.T) {
 
 func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 	b := &backend{pageSize: 2, ttl: proto.Int64(100_000)}
-	b.set(newTool("a", wantsInt), newTool("b", wantsInt), newTool("c", wantsInt), newTool("a", wantsInt), newTool("b", wantsInt), newTool("d", wantsInt))
+	b.set(newTool("a", wantsInt), newTool("b", wantsInt), newTool("c", wantsInt), newTool("a", wantsInt),
+		newTool("b", wantsInt), newTool("d", wantsInt))
 	c := New(b, Options{})
 	var got [][]string
 	for l := listTools(t, c, as("x")); ; l = listTools(t, c, as("x"), l.GetNextCursor()) {
@@ -793,7 +845,8 @@ func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 	expect(t, "tools on several pages", total, usual.Tools)
 }
 
-// A list that never ends costs a call no more than looking at as many pages as there may be, and one that leads to itself not even that.
+// A list that never ends costs a call no more than looking at as many pages as there may be, and one that leads to
+// itself not even that.
 func TestEndlessListsFail(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, tc := range []struct {
@@ -810,7 +863,9 @@ func TestEndlessListsFail(t *testing.T) {
 		c := New(bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 			if r, ok := call.Request.(*pb.ListToolsRequest); ok {
 				lists++
-				return &bridge.Result{Complete: &pb.ListToolsResponse{NextCursor: proto.String(tc.next(r.GetCursor()))}}, nil
+				return &bridge.Result{Complete: &pb.ListToolsResponse{
+					NextCursor: proto.String(tc.next(r.GetCursor())),
+				}}, nil
 			}
 			return &bridge.Result{Complete: bridgetest.Text("called")}, nil
 		}), Options{})
@@ -820,7 +875,8 @@ func TestEndlessListsFail(t *testing.T) {
 		}
 		for key := range c.before {
 			if len(key.cursor) > maxCursor {
-				t.Fatalf("%s: the page before a cursor of %d bytes is kept, which every page after it looks up", tc.what, len(key.cursor))
+				t.Fatalf("%s: the page before a cursor of %d bytes is kept, which every page after it looks up",
+					tc.what, len(key.cursor))
 			}
 		}
 	}
@@ -832,7 +888,8 @@ func TestArgumentsAreValidated(t *testing.T) {
 	c := New(b, Options{})
 	expect(t, "good", callTool(t, c, as("x"), "f", `{"n":1}`), "called")
 	got := callTool(t, c, as("x"), "f", `{"n":"one"}`)
-	expect(t, "bad", got, "error: The arguments do not fit the tool \"f\", and it was not called:\n- /n: expected an integer, got the string \"one\"\nIt is called like this: f(n: integer)")
+	expect(t, "bad", got, "error: The arguments do not fit the tool \"f\", and it was not called:\n- /n: expected "+
+		"an integer, got the string \"one\"\nIt is called like this: f(n: integer)")
 	contains(t, callTool(t, c, as("x"), "f", ``), "error: ", "/n: expected integer, got nothing: it is required")
 	expect(t, "any", callTool(t, c, as("x"), "any", ``), "called")
 	expect(t, "calls", b.calls, []string{`{"n":1}`, ``})
@@ -932,7 +989,8 @@ func TestListForAValidationUsesTheCallersPrincipal(t *testing.T) {
 	cc.Meta, cc.ProgressWanted, cc.Headers = `{"progressToken":1}`, true, map[string]string{"h": "v"}
 	callTool(t, New(b, Options{}), cc, "f", `{}`)
 	got := b.lastList
-	if got.GetPrincipal().GetSubject() != "x" || got.GetProtocolVersion() != "2025-11-25" || got.GetHeaders()["h"] != "v" || got.GetMeta() != "" || got.GetProgressWanted() {
+	if got.GetPrincipal().GetSubject() != "x" || got.GetProtocolVersion() != "2025-11-25" ||
+		got.GetHeaders()["h"] != "v" || got.GetMeta() != "" || got.GetProgressWanted() {
 		t.Errorf("asked as %v", got)
 	}
 }
@@ -940,7 +998,8 @@ func TestListForAValidationUsesTheCallersPrincipal(t *testing.T) {
 func TestUnusableSchemaIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	b := &backend{}
-	b.set(newTool("dialect", `{"$schema":"https://example.com/d","type":"object","required":["a"]}`), newTool("ref", `{"type":"object","$ref":"#/nowhere"}`),
+	b.set(newTool("dialect", `{"$schema":"https://example.com/d","type":"object","required":["a"]}`),
+		newTool("ref", `{"type":"object","$ref":"#/nowhere"}`),
 		newTool("pattern", `{"type":"object","properties":{"a":{"type":"string","pattern":"(?=x)"}}}`))
 	c := New(b, Options{Log: zerolog.New(&log)})
 	expect(t, "tools", len(listTools(t, c, as("x")).GetTools()), 3)
@@ -974,10 +1033,14 @@ func TestOutputIsValidated(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log bytes.Buffer
-			b := &backend{result: &pb.CallToolResult{StructuredContent: []byte(c.output), IsError: &c.isError, Meta: `{"a":1}`}}
+			b := &backend{result: &pb.CallToolResult{
+				StructuredContent: []byte(c.output), IsError: &c.isError,
+				Meta: `{"a":1}`,
+			}}
 			b.set(tool)
 			catalog := New(b, Options{Log: zerolog.New(&log)})
-			r, err := catalog.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "f", Context: as("x")}}, nil)
+			r, err := catalog.Handle(t.Context(),
+				&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "f", Context: as("x")}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -998,14 +1061,18 @@ func TestOutputIsValidated(t *testing.T) {
 	}
 }
 
-// What could not be compared is nobody's fault, and is said to be that: of arguments that the tool was not called, of a result that it was.
+// What could not be compared is nobody's fault, and is said to be that: of arguments that the tool was not called, of a
+// result that it was.
 func TestUndecidableValidationPasses(t *testing.T) {
 	const itself = `{"type":"object","$ref":"#","minProperties":1}`
 	branches := of(`{"items":{"anyOf":[` + commas(500, always(`{"type":"string"}`)) + `]}}`)
 	unequal := of(`{"type":"array","items":{"type":"string"}}`)
 	for _, c := range []struct{ name, schema, value, why string }{
 		{"endless", itself, `{"a":1}`, " it cannot be compared with a schema that refers to itself without end"},
-		{"too long", branches, with(items(1_000, "1")), " it takes too long to be compared with the schema: more than about 100 ms"},
+		{
+			"too long", branches, with(items(1_000, "1")),
+			" it takes too long to be compared with the schema: more than about 100 ms",
+		},
 		{
 			"too large", unequal, with(`[` + items(90_000, "777") + `,` + items(90_000, "777") + `]`),
 			" it is too large to be compared with the schema: it would take more than 4 MiB of memory",
@@ -1028,8 +1095,10 @@ func TestUndecidableValidationPasses(t *testing.T) {
 		got = callTool(t, catalog, as("x"), "g", `{}`)
 		contains(t, got, `error: The tool "g" was called and did its work. Its result could not be compared with its output schema, and is withheld:`,
 			c.why, "less at a time", "skipOutput")
-		contains(t, log.String(), `"level":"error"`, `"tool":"g"`, `"code":"ResourceExhausted"`, c.why[3:], "could not be compared", "skipOutput")
-		if text := got + log.String(); strings.Contains(text, "fault") || strings.Contains(text, "does not allow") || len(b.calls) != 1 {
+		contains(t, log.String(), `"level":"error"`, `"tool":"g"`, `"code":"ResourceExhausted"`, c.why[3:],
+			"could not be compared", "skipOutput")
+		if text := got + log.String(); strings.Contains(text, "fault") || strings.Contains(text, "does not allow") ||
+			len(b.calls) != 1 {
 			t.Errorf("%s: called %d times: %s", c.name, len(b.calls), text)
 		}
 		expect(t, c.name, callTool(t, New(b, Options{SkipOutput: true}), as("x"), "g", `{}`), c.value)
@@ -1053,7 +1122,9 @@ func TestInputRequiredIsNotValidatedAsOutput(t *testing.T) {
 	needs := &pb.InputRequired{RequestState: []byte("s")}
 	c := New(bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		if call.Method == bridge.ListTools {
-			return &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{Name: "f", OutputSchema: returnsInt}}}}, nil
+			return &bridge.Result{Complete: &pb.ListToolsResponse{
+				Tools: []*pb.Tool{{Name: "f", OutputSchema: returnsInt}},
+			}}, nil
 		}
 		return &bridge.Result{InputRequired: needs}, nil
 	}), Options{})
@@ -1089,7 +1160,10 @@ func TestConcurrentCallers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}}}
+		call := &bridge.Call{
+			Method:  bridge.Listen,
+			Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}},
+		}
 		_, _ = c.Handle(ctx, call, func(context.Context, bridge.Event) error { return nil })
 	})
 	var callers sync.WaitGroup

@@ -85,10 +85,12 @@ var english = message.NewPrinter(language.English)
 func (s *schema) explain(value any, found *jsonschema.ValidationError) *violation {
 	e := explainer{
 		schema: s, value: value,
-		shown: map[uintptr]string{}, shapes: map[*jsonschema.Schema]string{}, names: map[*jsonschema.Schema]string{}, parts: map[part]*jsonschema.Schema{},
+		shown: map[uintptr]string{}, shapes: map[*jsonschema.Schema]string{}, names: map[*jsonschema.Schema]string{},
+		parts: map[part]*jsonschema.Schema{},
 	}
 	e.error(found)
-	slices.SortFunc(e.problems, func(a, b problem) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+	slices.SortFunc(e.problems,
+		func(a, b problem) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
 	e.problems = slices.Compact(e.problems)
 	return &e.violation
 }
@@ -314,7 +316,8 @@ func (e *explainer) choice(err *jsonschema.ValidationError) {
 			if len(misfit.InstanceLocation) > len(at) {
 				at, want = misfit.InstanceLocation, nil // the discriminator rather than the whole value
 			}
-			if w := e.expected(misfit.ErrorKind); w != "" && len(misfit.InstanceLocation) == len(at) && !slices.Contains(want, w) {
+			if w := e.expected(misfit.ErrorKind); w != "" && len(misfit.InstanceLocation) == len(at) &&
+				!slices.Contains(want, w) {
 				want = append(want, w)
 			}
 			continue
@@ -325,7 +328,9 @@ func (e *explainer) choice(err *jsonschema.ValidationError) {
 	case len(meant) == 1:
 		e.error(meant[0])
 	case len(meant) > 1:
-		e.add(err.InstanceLocation, "expected one of several forms, and none of them fits; each of these is wrong for one of them; got %s", e.got(err.InstanceLocation))
+		e.add(err.InstanceLocation,
+			"expected one of several forms, and none of them fits; each of these is wrong for one of them; got %s",
+			e.got(err.InstanceLocation))
 		for _, m := range meant[:min(len(meant), maxListed)] {
 			e.error(m)
 		}
@@ -477,7 +482,8 @@ func errText(err error) string {
 			for len(v.Causes) > 0 {
 				v = v.Causes[0]
 			}
-			return fmt.Sprintf("it is not a valid schema: at %q %s", pointer(v.InstanceLocation), rawjson.ShortenTo(v.ErrorKind.LocalizedString(english), maxProblem))
+			return fmt.Sprintf("it is not a valid schema: at %q %s", pointer(v.InstanceLocation),
+				rawjson.ShortenTo(v.ErrorKind.LocalizedString(english), maxProblem))
 		}
 	}
 	return rawjson.ShortenTo(strings.ReplaceAll(err.Error(), location, ""), maxProblem)

@@ -21,9 +21,9 @@ type repeated struct {
 
 // checkHeaders returns an error if the header of a call does not repeat the arguments as its tool declares (2026-07-28:
 // streamable-http, custom headers): proxies route and admit requests by it. As with arguments, the known list is good
-// enough to accept the call unless it is known to have changed, and only a list that was requested after the call arrived
-// rejects it; without one, the call is not executed. If the tool is unknown, unlisted is why the list could not be read,
-// or nil.
+// enough to accept the call unless it is known to have changed, and only a list that was requested after the call
+// arrived rejects it; without one, the call is not executed. If the tool is unknown, unlisted is why the list could not
+// be read, or nil.
 func (c *Catalog) checkHeaders(
 	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, unlisted error, arrived uint64,
 ) error {

@@ -33,8 +33,11 @@ func TestToolLimits(t *testing.T) {
 				"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", most.Limits.ToolName+over), wantsInt)}, 0},
 				"bytes of a schema": {[]*pb.Tool{newTool("a", fmt.Sprintf(`{"type":"object","description":"%s"}`,
 					strings.Repeat("x", most.Limits.Schema+over-len(`{"type":"object","description":""}`))))}, 0},
-				"values of a schema": {[]*pb.Tool{newTool("a", `{"type":"object","enum":[`+strings.Repeat("0,", most.Limits.SchemaValues+over-4)+`0]}`)}, 0},
-				"depth of a schema":  {[]*pb.Tool{newTool("a", `{"type":"object","not":`+strings.Repeat(`{"not":`, maxSchemaDepth+over-2)+`{}`+strings.Repeat("}", maxSchemaDepth+over-2)+"}")}, 0},
+				"values of a schema": {[]*pb.Tool{newTool("a",
+					`{"type":"object","enum":[`+strings.Repeat("0,", most.Limits.SchemaValues+over-4)+`0]}`)}, 0},
+				"depth of a schema": {[]*pb.Tool{newTool("a",
+					`{"type":"object","not":`+strings.Repeat(`{"not":`, maxSchemaDepth+over-2)+`{}`+
+						strings.Repeat("}", maxSchemaDepth+over-2)+"}")}, 0},
 			} {
 				if name == "depth of a schema" && o.Limits.Schema > 0 {
 					continue // it is the same always, and such a schema has more than 1,000 bytes
@@ -58,7 +61,8 @@ func TestSchemaSizeLimit(t *testing.T) {
 	for _, o := range []Options{{}, {Limits: limits.Limits{Subschemas: 10}}} {
 		c := New(nil, o)
 		for n := c.o.Limits.Subschemas - 1; n <= c.o.Limits.Subschemas+1; n++ {
-			s := c.schema([]byte(`{"type":"object","required":["a"],"allOf":[` + strings.Repeat("true,", n-2) + `true]}`))
+			s := c.schema([]byte(`{"type":"object","required":["a"],"allOf":[` + strings.Repeat("true,", n-2) +
+				`true]}`))
 			compiled := n <= c.o.Limits.Subschemas
 			if refused := !s.accepts([]byte(`{}`)); refused != compiled || (s.err == nil) != compiled {
 				t.Errorf("%d: what it does not allow is refused: %t, %v", n, refused, s.err)

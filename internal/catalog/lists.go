@@ -91,7 +91,9 @@ type flight struct {
 
 // list executes a list call. The result has the remaining TTL, so that a client does not cache it for longer than the
 // backend allowed.
-func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, cursor *string, extra string, emit bridge.Emit) (*bridge.Result, error) {
+func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, cursor *string, extra string,
+	emit bridge.Emit,
+) (*bridge.Result, error) {
 	if extra != "" { // unknown members make the result specific to this request (CA-3)
 		result, err := c.h.Handle(ctx, call, emit)
 		if err != nil {
@@ -124,7 +126,9 @@ func (p *page) withTTL(at time.Time) proto.Message {
 }
 
 // page returns a valid page, or if after is not 0, one that was requested after that time.
-func (c *Catalog) page(ctx context.Context, key pageKey, call *bridge.Call, after uint64, emit bridge.Emit) (*page, error) {
+func (c *Catalog) page(ctx context.Context, key pageKey, call *bridge.Call, after uint64,
+	emit bridge.Emit,
+) (*page, error) {
 	for {
 		p, f, mine := c.board(key, after)
 		switch {
@@ -207,7 +211,8 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	c.mu.RUnlock()
 	p := &page{key: key}
 	isSame := func(id uint64, p *page) bool { return p.id == id }
-	if old != nil && (old.origin == answer || proto.Equal(old.origin, answer)) && slices.EqualFunc(old.prior, prior, isSame) {
+	if old != nil && (old.origin == answer || proto.Equal(old.origin, answer)) &&
+		slices.EqualFunc(old.prior, prior, isSame) {
 		p.origin, p.answer, p.names, p.size, p.id = old.origin, old.answer, old.names, old.size, old.id
 	} else {
 		p.origin, p.answer, p.id = answer, answer, c.clock.Add(1)
@@ -321,7 +326,8 @@ func (c *Catalog) acknowledged(reported *[kinds]bool, f *pb.SubscriptionFilter) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, reports := range [kinds]bool{
-		kindTools: f.GetToolsListChanged(), kindPrompts: f.GetPromptsListChanged(), kindResources: f.GetResourcesListChanged(),
+		kindTools: f.GetToolsListChanged(), kindPrompts: f.GetPromptsListChanged(),
+		kindResources: f.GetResourcesListChanged(),
 		kindTemplates: f.GetResourcesListChanged(),
 	} {
 		if !reports || reported[k] {

@@ -216,7 +216,8 @@ func (m *meter) costOf(s *jsonschema.Schema) cost {
 	for _, child := range s.PatternProperties {
 		c.member += stepsToMatch + m.prices[child]
 	}
-	c.item += price(s.Items) + price(s.Items2020) + price(s.AdditionalItems) + price(s.Contains) + price(s.UnevaluatedItems)
+	c.item += price(s.Items) + price(s.Items2020) + price(s.AdditionalItems) + price(s.Contains) +
+		price(s.UnevaluatedItems)
 	tuple, _ := s.Items.([]*jsonschema.Schema)
 	for _, child := range slices.Concat(tuple, s.PrefixItems) {
 		c.array += m.prices[child]

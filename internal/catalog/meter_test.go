@@ -61,15 +61,39 @@ func TestValidationWorkLimit(t *testing.T) {
 		schema string
 		value  func(n int) string
 	}{
-		"bytes for a pattern":   {of(`{"pattern":"` + wide + `"}`), func(n int) string { return with(quoted(n, "a")) }},
-		"bytes for branches":    {of(`{"anyOf":[{"pattern":"` + wide + `"},{"pattern":"b` + wide + `"}]}`), func(n int) string { return with(quoted(n, "a")) }},
-		"strings for a pattern": {of(`{"items":{"pattern":"` + wide + `"}}`), func(n int) string { return with(items(n, `"aaaaaaaa"`)) }},
-		"propertyNames":         {`{"type":"object","propertyNames":{"pattern":"` + wide + `"}}`, func(n int) string { return members(n, 10) }},
-		"patternProperties":     {`{"type":"object","patternProperties":{"` + wide + `":{},"b` + wide + `":{}}}`, func(n int) string { return members(n, 10) }},
-		"numbers for an enum":   {of(`{"items":{"enum":[` + numbers(100_000, 100) + `]}}`), func(n int) string { return with(items(n, "7777777")) }},
-		"numbers for bounds":    {of(`{"items":{"minimum":1,"not":{"type":"integer"}}}`), func(n int) string { return with(items(n, "1.5")) }},
-		"unique numbers":        {of(`{"uniqueItems":true}`), func(n int) string { return with(`[` + numbers(0, n) + `]`) }},
-		"schemas":               {of(`{"items":{"oneOf":[{"type":"string"},{"type":"integer"}]}}`), func(n int) string { return with(items(n, "1")) }},
+		"bytes for a pattern": {of(`{"pattern":"` + wide + `"}`), func(n int) string { return with(quoted(n, "a")) }},
+		"bytes for branches": {
+			of(`{"anyOf":[{"pattern":"` + wide + `"},{"pattern":"b` + wide + `"}]}`),
+			func(n int) string { return with(quoted(n, "a")) },
+		},
+		"strings for a pattern": {
+			of(`{"items":{"pattern":"` + wide + `"}}`),
+			func(n int) string { return with(items(n, `"aaaaaaaa"`)) },
+		},
+		"propertyNames": {
+			`{"type":"object","propertyNames":{"pattern":"` + wide + `"}}`,
+			func(n int) string { return members(n, 10) },
+		},
+		"patternProperties": {
+			`{"type":"object","patternProperties":{"` + wide + `":{},"b` + wide + `":{}}}`,
+			func(n int) string { return members(n, 10) },
+		},
+		"numbers for an enum": {
+			of(`{"items":{"enum":[` + numbers(100_000, 100) + `]}}`),
+			func(n int) string { return with(items(n, "7777777")) },
+		},
+		"numbers for bounds": {
+			of(`{"items":{"minimum":1,"not":{"type":"integer"}}}`),
+			func(n int) string { return with(items(n, "1.5")) },
+		},
+		"unique numbers": {
+			of(`{"uniqueItems":true}`),
+			func(n int) string { return with(`[` + numbers(0, n) + `]`) },
+		},
+		"schemas": {
+			of(`{"items":{"oneOf":[{"type":"string"},{"type":"integer"}]}}`),
+			func(n int) string { return with(items(n, "1")) },
+		},
 	} {
 		s := compiled(t, c.schema)
 		s.meter.budget = maxWork / 100
@@ -153,7 +177,8 @@ func TestLargeValuesAreNotValidated(t *testing.T) {
 	most := (maxArguments - outer) / valueSize
 	for n, fits := range map[int]bool{most - 1: true, most: true, most + 1: false} {
 		wrong := s.check(t.Context(), []byte(with(items(n, "77"))), input)
-		if wrong == nil || wrong.undecided == fits || !fits && !strings.Contains(wrong.lines("it"), "too large to be compared") {
+		if wrong == nil || wrong.undecided == fits || !fits &&
+			!strings.Contains(wrong.lines("it"), "too large to be compared") {
 			t.Errorf("%d items: %v", n, wrong)
 		}
 	}
@@ -175,26 +200,67 @@ func TestExpensiveValuesAreNotValidated(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	many := func(n int, schema string) string { return of(`{"allOf":[` + commas(n, always(schema)) + `]}`) }
 	for name, c := range map[string]struct{ schema, value string }{
-		"a pattern":                    {of(`{"pattern":"` + wide + `"}`), with(quoted(100_000, "a"))},
-		"a pattern that fits":          {of(`{"items":{"pattern":"(a?b?){500}"}}`), with(items(100_000, quoted(16, "a")))},
-		"a pattern that widens":        {of(`{"items":{"pattern":"` + widens + `"}}`), with(items(5_000, quoted(60, "a")))},
-		"propertyNames":                {`{"type":"object","propertyNames":{"pattern":"` + wide + `"}}`, members(100, 1_000)},
-		"patternProperties":            {`{"type":"object","patternProperties":{` + commas(30, func(i int) string { return fmt.Sprintf(`"(a?b?){%d}c":{}`, 200+i) }) + `}}`, members(1_000, 100)},
-		"numbers of an enum":           {of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`), with(items(300, "7777777"))},
-		"numbers written otherwise":    {of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`), with(items(300, "102999.0"))},
-		"numbers of arrays of an enum": {of(`{"items":{"enum":[` + commas(90, func(i int) string { return `[` + numbers(0, 30) + fmt.Sprintf(",%d]", i) }) + `]}}`), with(items(100, `[`+numbers(0, 30)+`,777]`))},
-		"numbers of a const":           {of(`{"items":{"const":[` + numbers(0, 3_000) + `]}}`), with(items(100, `[`+numbers(0, 2_999)+`,0]`))},
-		"integers":                     {of(`{"items":{"anyOf":[` + commas(50, always(`{"type":"integer"}`)) + `]}}`), with(items(10_000, "1.5e-300"))},
-		"small numbers":                {of(`{"items":{"multipleOf":3e-400}}`), with(items(100_000, "7e-399"))},
-		"long fractions":               {of(`{"items":{"multipleOf":0.` + strings.Repeat("7", 900) + `}}`), with(items(4_000, "0."+strings.Repeat("7", 991)))},
-		"required names":               {of(`{"items":{"minProperties":0,"required":[` + commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}}`), with(items(1_000, `{}`))},
-		"dependent names":              {of(`{"items":{"dependentRequired":{"a":[` + commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}}}`), with(items(1_000, `{"a":1}`))},
-		"a long string, many times":    {many(900, `{"type":"string"}`), with(quoted(4_000_000, "a"))},
-		"its characters, many times":   {many(900, `{"minLength":1,"maxLength":4000000}`), with(quoted(2_000_000, "é"))},
-		"members, many times":          {`{"type":"object","allOf":[` + commas(900, always(`{"minProperties":1}`)) + `]}`, members(19_000, 5)},
-		"what is evaluated":            {`{"type":"object","unevaluatedProperties":{},"allOf":[` + commas(900, always(`{"minProperties":1}`)) + `]}`, members(3_000, 5)},
-		"unique strings, many times":   {many(900, `{"uniqueItems":true}`), with(`[` + commas(3_000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `]`)},
-		"deep errors":                  {`{"type":"object","$ref":"#/$defs/t","$defs":{"t":{"properties":{"a":{"$ref":"#/$defs/t"}},"items":{"type":"string"}}}}`, strings.Repeat(`{"a":`, 200) + items(90_000, `1`) + strings.Repeat(`}`, 200)},
+		"a pattern": {of(`{"pattern":"` + wide + `"}`), with(quoted(100_000, "a"))},
+		"a pattern that fits": {
+			of(`{"items":{"pattern":"(a?b?){500}"}}`),
+			with(items(100_000, quoted(16, "a"))),
+		},
+		"a pattern that widens": {
+			of(`{"items":{"pattern":"` + widens + `"}}`),
+			with(items(5_000, quoted(60, "a"))),
+		},
+		"propertyNames": {
+			`{"type":"object","propertyNames":{"pattern":"` + wide + `"}}`,
+			members(100, 1_000),
+		},
+		"patternProperties": {`{"type":"object","patternProperties":{` + commas(30,
+			func(i int) string { return fmt.Sprintf(`"(a?b?){%d}c":{}`, 200+i) }) + `}}`, members(1_000, 100)},
+		"numbers of an enum": {
+			of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`),
+			with(items(300, "7777777")),
+		},
+		"numbers written otherwise": {
+			of(`{"items":{"enum":[` + numbers(100_000, 3_000) + `]}}`),
+			with(items(300, "102999.0")),
+		},
+		"numbers of arrays of an enum": {
+			of(`{"items":{"enum":[` +
+				commas(90, func(i int) string { return `[` + numbers(0, 30) + fmt.Sprintf(",%d]", i) }) + `]}}`),
+			with(items(100, `[`+numbers(0, 30)+`,777]`)),
+		},
+		"numbers of a const": {
+			of(`{"items":{"const":[` + numbers(0, 3_000) + `]}}`),
+			with(items(100, `[`+numbers(0, 2_999)+`,0]`)),
+		},
+		"integers": {
+			of(`{"items":{"anyOf":[` + commas(50, always(`{"type":"integer"}`)) + `]}}`),
+			with(items(10_000, "1.5e-300")),
+		},
+		"small numbers": {of(`{"items":{"multipleOf":3e-400}}`), with(items(100_000, "7e-399"))},
+		"long fractions": {
+			of(`{"items":{"multipleOf":0.` + strings.Repeat("7", 900) + `}}`),
+			with(items(4_000, "0."+strings.Repeat("7", 991))),
+		},
+		"required names": {of(`{"items":{"minProperties":0,"required":[` +
+			commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}}`), with(items(1_000, `{}`))},
+		"dependent names": {of(`{"items":{"dependentRequired":{"a":[` + commas(9_000,
+			func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}}}`), with(items(1_000, `{"a":1}`))},
+		"a long string, many times": {many(900, `{"type":"string"}`), with(quoted(4_000_000, "a"))},
+		"its characters, many times": {
+			many(900, `{"minLength":1,"maxLength":4000000}`),
+			with(quoted(2_000_000, "é")),
+		},
+		"members, many times": {`{"type":"object","allOf":[` + commas(900, always(`{"minProperties":1}`)) +
+			`]}`, members(19_000, 5)},
+		"what is evaluated": {`{"type":"object","unevaluatedProperties":{},"allOf":[` +
+			commas(900, always(`{"minProperties":1}`)) + `]}`, members(3_000, 5)},
+		"unique strings, many times": {
+			many(900, `{"uniqueItems":true}`),
+			with(`[` + commas(3_000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `]`),
+		},
+		"deep errors": {
+			`{"type":"object","$ref":"#/$defs/t","$defs":{"t":{"properties":{"a":{"$ref":"#/$defs/t"}},"items":{"type":"string"}}}}`, strings.Repeat(`{"a":`, 200) + items(90_000, `1`) + strings.Repeat(`}`, 200),
+		},
 		"deep dynamic references": {
 			`{"$dynamicAnchor":"n","type":"object","properties":{"a":{"$ref":"#/$defs/c0"}},"$defs":{` +
 				commas(50, func(i int) string { return fmt.Sprintf(`"c%d":{"$ref":"#/$defs/c%d"}`, i, i+1) }) +
@@ -206,13 +272,15 @@ func TestExpensiveValuesAreNotValidated(t *testing.T) {
 			t.Errorf("%s: %d bytes", name, len(c.value))
 		}
 		s := compiled(t, c.schema)
-		if wrong := s.check(t.Context(), []byte(c.value), output); wrong == nil || !strings.Contains(wrong.lines("it"), tooMuch) {
+		if wrong := s.check(t.Context(), []byte(c.value), output); wrong == nil ||
+			!strings.Contains(wrong.lines("it"), tooMuch) {
 			t.Errorf("%s: %v", name, wrong)
 		}
 	}
 }
 
-// nested returns arrays of n arrays that are in one another in every way: the library's hash of all of them is the same.
+// nested returns arrays of n arrays that are in one another in every way: the library's hash of all of them is the
+// same.
 func nested(n int) []string {
 	all := [][]string{{""}}
 	for size := 1; size <= n; size++ {
@@ -236,11 +304,16 @@ func nested(n int) []string {
 func TestUniqueItems(t *testing.T) {
 	arrays := nested(10)[:10_000]
 	for name, c := range map[string]struct{ value, want string }{
-		"nested in every way":         {`[` + strings.Join(arrays, ",") + `]`, ""},
-		"one of them twice":           {`[` + strings.Join(arrays, ",") + `,` + arrays[7] + `]`, "items 7 and 10000 are the same"},
+		"nested in every way": {`[` + strings.Join(arrays, ",") + `]`, ""},
+		"one of them twice": {
+			`[` + strings.Join(arrays, ",") + `,` + arrays[7] + `]`,
+			"items 7 and 10000 are the same",
+		},
 		"numbers written differently": {`[10,1.5,{"a":[1,2]},1e1]`, "items 0 and 3 are the same"},
 		"members in another order":    {`[{"a":1,"b":[2]},{"b":[2.0],"a":1}]`, "items 0 and 1 are the same"},
-		"text and values":             {`[1,"1",true,"true",null,"null",[],"[]",{},"{}",["a","b"],["a,b"],{"a":"b"},"\"a\":"]`, ""},
+		"text and values": {
+			`[1,"1",true,"true",null,"null",[],"[]",{},"{}",["a","b"],["a,b"],{"a":"b"},"\"a\":"]`, "",
+		},
 	} {
 		wrong := compiled(t, of(`{"uniqueItems":true}`)).check(t.Context(), []byte(with(c.value)), output)
 		if (wrong == nil) != (c.want == "") || wrong != nil && !strings.Contains(wrong.lines("it"), c.want) {
@@ -256,39 +329,91 @@ func TestOrdinaryValuesAreValidated(t *testing.T) {
 	const id = `"01234567-89ab-4cde-8123-0123456789ab"`
 	row := `{"id":%s,"name":"some name","price":12.5,"tags":["a","b"],"size":{"w":1,"h":2}}`
 	rows := of(`{"uniqueItems":true,"items":{"type":"object","minProperties":1,"additionalProperties":false,"properties":{
-		"id":{"oneOf":[{"type":"integer","minimum":0},{"type":"null"}]},"name":{"type":"string","pattern":"^[a-z ]{1,64}$"},
+		"id":{"oneOf":[{"type":"integer","minimum":0},{"type":"null"}]},
+		"name":{"type":"string","pattern":"^[a-z ]{1,64}$"},
 		"price":{"type":"number","multipleOf":0.5},"tags":{"type":"array","uniqueItems":true},"size":{"type":"object","patternProperties":{"^[wh]$":{"type":"integer"}}}}}}`)
 	list := func(last string) string {
-		return with(`[` + commas(1_000, func(i int) string { return fmt.Sprintf(row, strconv.Itoa(i)) }) + `,` + fmt.Sprintf(row, last) + `]`)
+		return with(`[` + commas(1_000, func(i int) string { return fmt.Sprintf(row, strconv.Itoa(i)) }) + `,` +
+			fmt.Sprintf(row, last) + `]`)
 	}
 	strings300 := commas(300, func(i int) string { return fmt.Sprintf(`"choice %d"`, i) })
 	for name, c := range map[string]struct{ schema, fits, misfit string }{
-		"a name":                     {of(`{"pattern":"^[a-z0-9-]{1,64}$"}`), with(text(64, "")), with(text(64<<10, ""))},
-		"a long name":                {of(`{"pattern":"^[a-z0-9-]+$"}`), with(text(64<<10, "")), with(text(64<<10, "!"))},
-		"up to 1,000 characters":     {of(`{"pattern":"^.{1,1000}$"}`), with(text(1_000, "")), with(text(64<<10, ""))},
-		"an email":                   {of(`{"pattern":"` + email + `"}`), with(text(64<<10, "@example.com")), with(text(64<<10, "@example"))},
-		"an email, searched for":     {of(`{"pattern":"` + strings.Trim(email, "^$") + `"}`), with(text(64<<10, "@example.com")), with(text(64<<10, "@example"))},
-		"e-mail addresses":           {of(`{"items":{"pattern":"` + emails + `"}}`), with(items(5_000, `"firstname.lastname@department.example.com"`)), with(items(5_000, `"firstname.lastname@department@example.com"`))},
-		"base64 in fours":            {of(`{"pattern":"` + base64 + `"}`), with(quoted(400_000, "YWJj")), with(text(1_600_000, "==="))},
-		"a UUID":                     {of(`{"pattern":"` + uuid + `"}`), with(id), with(text(64<<10, ""))},
-		"UUIDs":                      {of(`{"items":{"pattern":"` + uuid + `"}}`), with(items(15_000, id)), with(items(15_000, `"01234567"`))},
-		"UUIDs, asked of one by one": {of(`{"items":{"not":{"not":{"pattern":"` + uuid + `"}}}}`), with(items(15_000, id)), with(items(15_000, `"01234567"`))},
-		"base64":                     {of(`{"pattern":"^[A-Za-z0-9+/]*={0,2}$"}`), with(text(1<<20, "==")), with(text(1<<20, "==="))},
-		"letters":                    {of(`{"pattern":"^[\\p{L}\\p{N} .'-]{1,200}$"}`), with(quoted(200, "é")), with(quoted(32<<10, "é"))},
-		"a choice":                   {of(`{"items":{"enum":[` + strings300 + `]}}`), with(items(1_000, `"choice 299"`)), with(items(1_000, `"choice 300"`))},
-		"numbers":                    {of(`{"items":{"enum":[` + numbers(100, 50) + `]}}`), with(items(1_000, "149")), with(items(1_000, "150"))},
-		"numbers written otherwise":  {of(`{"items":{"enum":[` + numbers(100, 50) + `]}}`), with(items(1_000, "149.0")), with(items(1_000, "149.5"))},
-		"names":                      {`{"type":"object","propertyNames":{"pattern":"^[a-z0-9_-]{1,64}$"}}`, members(5_000, 20), members(5_000, 65)},
-		"rows":                       {rows, list("null"), list(`"x"`)},
-		"unique rows":                {rows, list("null"), list("999")},
-		"integers":                   {of(`{"items":{"type":"integer"}}`), with(items(100_000, "12345")), with(items(80_000, `"x"`))},
-		"integers or none":           {of(`{"items":{"oneOf":[{"type":"integer"},{"type":"null"}]}}`), with(items(50_000, "12345")), with(items(50_000, `true`))},
+		"a name": {
+			of(`{"pattern":"^[a-z0-9-]{1,64}$"}`), with(text(64, "")),
+			with(text(64<<10, "")),
+		},
+		"a long name": {
+			of(`{"pattern":"^[a-z0-9-]+$"}`), with(text(64<<10, "")),
+			with(text(64<<10, "!")),
+		},
+		"up to 1,000 characters": {of(`{"pattern":"^.{1,1000}$"}`), with(text(1_000, "")), with(text(64<<10, ""))},
+		"an email": {
+			of(`{"pattern":"` + email + `"}`), with(text(64<<10, "@example.com")),
+			with(text(64<<10, "@example")),
+		},
+		"an email, searched for": {
+			of(`{"pattern":"` + strings.Trim(email, "^$") + `"}`),
+			with(text(64<<10, "@example.com")), with(text(64<<10, "@example")),
+		},
+		"e-mail addresses": {
+			of(`{"items":{"pattern":"` + emails + `"}}`),
+			with(items(5_000, `"firstname.lastname@department.example.com"`)),
+			with(items(5_000, `"firstname.lastname@department@example.com"`)),
+		},
+		"base64 in fours": {
+			of(`{"pattern":"` + base64 + `"}`), with(quoted(400_000, "YWJj")),
+			with(text(1_600_000, "===")),
+		},
+		"a UUID": {of(`{"pattern":"` + uuid + `"}`), with(id), with(text(64<<10, ""))},
+		"UUIDs": {
+			of(`{"items":{"pattern":"` + uuid + `"}}`), with(items(15_000, id)),
+			with(items(15_000, `"01234567"`)),
+		},
+		"UUIDs, asked of one by one": {
+			of(`{"items":{"not":{"not":{"pattern":"` + uuid + `"}}}}`),
+			with(items(15_000, id)), with(items(15_000, `"01234567"`)),
+		},
+		"base64": {
+			of(`{"pattern":"^[A-Za-z0-9+/]*={0,2}$"}`), with(text(1<<20, "==")),
+			with(text(1<<20, "===")),
+		},
+		"letters": {
+			of(`{"pattern":"^[\\p{L}\\p{N} .'-]{1,200}$"}`), with(quoted(200, "é")),
+			with(quoted(32<<10, "é")),
+		},
+		"a choice": {
+			of(`{"items":{"enum":[` + strings300 + `]}}`),
+			with(items(1_000, `"choice 299"`)), with(items(1_000, `"choice 300"`)),
+		},
+		"numbers": {
+			of(`{"items":{"enum":[` + numbers(100, 50) + `]}}`), with(items(1_000, "149")),
+			with(items(1_000, "150")),
+		},
+		"numbers written otherwise": {
+			of(`{"items":{"enum":[` + numbers(100, 50) + `]}}`), with(items(1_000, "149.0")),
+			with(items(1_000, "149.5")),
+		},
+		"names": {
+			`{"type":"object","propertyNames":{"pattern":"^[a-z0-9_-]{1,64}$"}}`,
+			members(5_000, 20), members(5_000, 65),
+		},
+		"rows":        {rows, list("null"), list(`"x"`)},
+		"unique rows": {rows, list("null"), list("999")},
+		"integers": {
+			of(`{"items":{"type":"integer"}}`), with(items(100_000, "12345")),
+			with(items(80_000, `"x"`)),
+		},
+		"integers or none": {
+			of(`{"items":{"oneOf":[{"type":"integer"},{"type":"null"}]}}`),
+			with(items(50_000, "12345")), with(items(50_000, `true`)),
+		},
 	} {
 		s := compiled(t, c.schema)
 		if wrong := s.check(t.Context(), []byte(c.fits), input); wrong != nil {
 			t.Errorf("%s: %s", name, wrong.lines("it"))
 		}
-		if wrong := s.check(t.Context(), []byte(c.misfit), input); wrong == nil || strings.Contains(wrong.lines("it"), tooMuch) {
+		if wrong := s.check(t.Context(), []byte(c.misfit), input); wrong == nil ||
+			strings.Contains(wrong.lines("it"), tooMuch) {
 			t.Errorf("%s: what does not fit: %v", name, wrong)
 		}
 	}
@@ -312,10 +437,15 @@ func TestFastValidatorScansTextAFewTimes(t *testing.T) {
 func TestExplanationsAreBounded(t *testing.T) {
 	declared := commas(900, func(i int) string { return fmt.Sprintf(`"p%d":{}`, i) })
 	for name, c := range map[string]struct{ schema, value string }{
-		"properties that are not there": {`{"type":"object","additionalProperties":false,"properties":{` + declared + `}}`, members(19_000, 6)},
-		"required ones":                 {`{"type":"object","required":[` + commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}`, `{}`},
-		"items":                         {of(`{"items":{"type":"string"}}`), with(items(90_000, "1"))},
-		"branches":                      {of(`{"items":{"anyOf":[` + commas(400, always(`{"type":"string"}`)) + `]}}`), with(items(200, "1"))},
+		"properties that are not there": {`{"type":"object","additionalProperties":false,"properties":{` + declared +
+			`}}`, members(19_000, 6)},
+		"required ones": {`{"type":"object","required":[` +
+			commas(9_000, func(i int) string { return fmt.Sprintf(`"r%d"`, i) }) + `]}`, `{}`},
+		"items": {of(`{"items":{"type":"string"}}`), with(items(90_000, "1"))},
+		"branches": {
+			of(`{"items":{"anyOf":[` + commas(400, always(`{"type":"string"}`)) + `]}}`),
+			with(items(200, "1")),
+		},
 	} {
 		wrong := compiled(t, c.schema).check(t.Context(), []byte(c.value), input)
 		if wrong == nil || !wrong.more || len(wrong.problems) > maxExplained {
@@ -327,9 +457,11 @@ func TestExplanationsAreBounded(t *testing.T) {
 		}
 	}
 	objects := func(name, of string) string {
-		return fmt.Sprintf(`"%s":{"type":"object","properties":{%s}}`, name, commas(60, func(i int) string { return fmt.Sprintf(`"p%d":{"$ref":"#/$defs/%s"}`, i, of) }))
+		return fmt.Sprintf(`"%s":{"type":"object","properties":{%s}}`, name,
+			commas(60, func(i int) string { return fmt.Sprintf(`"p%d":{"$ref":"#/$defs/%s"}`, i, of) }))
 	}
-	s := compiled(t, `{"$ref":"#/$defs/a","$defs":{`+strings.Join([]string{objects("a", "b"), objects("b", "c"), objects("c", "d"), `"d":{}`}, ",")+`}}`)
+	s := compiled(t, `{"$ref":"#/$defs/a","$defs":{`+
+		strings.Join([]string{objects("a", "b"), objects("b", "c"), objects("c", "d"), `"d":{}`}, ",")+`}}`)
 	if allocs := testing.AllocsPerRun(1, func() { s.signature("f") }); allocs > 20_000 {
 		t.Errorf("a signature takes %.0f allocations", allocs)
 	}

@@ -8,15 +8,17 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// checkPages returns an error if a backend, by what it answers a call with, has its user visit what is no web page. Clients hand such
-// URLs to the system, and by javascript:, file: or those of programs it does what the user has not agreed to.
+// checkPages returns an error if a backend, by what it answers a call with, has its user visit what is no web page.
+// Clients hand such URLs to the system, and by javascript:, file: or those of programs it does what the user has not
+// agreed to.
 func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
 	for _, page := range pages(res, err) {
 		u, err := url.Parse(page)
 		if err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" {
 			continue
 		}
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend has the user visit %q, which is no web page: the URL must begin with https:// or http://",
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"%s: the backend has the user visit %q, which is no web page: the URL must begin with https:// or http://",
 			call.Method.Name, rawjson.Shorten(page))
 	}
 	return nil
@@ -26,7 +28,8 @@ func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
 func pages(res *bridge.Result, err error) (urls []string) {
 	if err != nil {
 		e := bridge.AsError(err)
-		if data := rawjson.AsBytes(e.RPC.GetData()); e.RPC.GetCode() == bridge.CodeURLElicitation && rawjson.Check(data) == nil {
+		if data := rawjson.AsBytes(e.RPC.GetData()); e.RPC.GetCode() == bridge.CodeURLElicitation &&
+			rawjson.Check(data) == nil {
 			for raw := range rawjson.Elements(rawjson.Get(data, "elicitations")) {
 				if page, ok := rawjson.String(rawjson.Get(raw, "url")); ok {
 					urls = append(urls, page)

@@ -18,29 +18,47 @@ import (
 func TestURLElicitationAllowsWebPagesOnly(t *testing.T) {
 	for page, good := range map[string]bool{
 		"https://example.com/in": true, "HTTP://localhost:1/in?a=b#c": true,
-		"javascript:alert(1)": false, "JavaScript://example.com/%0aalert(1)": false, "data:text/html,<script>": false, "file:///etc/passwd": false,
-		"vscode://a/b": false, "//example.com": false, "https:": false, "https:///in": false, "https:alert(1)": false, " https://example.com": false, "": false,
+		"javascript:alert(1)": false, "JavaScript://example.com/%0aalert(1)": false, "data:text/html,<script>": false,
+		"file:///etc/passwd": false,
+		"vscode://a/b":       false, "//example.com": false, "https:": false, "https:///in": false,
+		"https:alert(1)":       false,
+		" https://example.com": false, "": false,
 		"https://example.com/\n": false,
 	} {
 		asks := &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{
-			{Key: "form", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}}}},
-			{Key: "page", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Url: page}}}}},
+			{Key: "form", Request: &pb.InputRequest_Elicit{
+				Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{}}},
+			}},
+			{Key: "page", Request: &pb.InputRequest_Elicit{
+				Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{Url: page}}},
+			}},
 		}}}
-		data := append(rawjson.AppendString([]byte(`{"elicitations":[{"mode":"url","url":"https://example.com"},5,{"url":`), page), "}]}"...)
-		fails := &bridge.Error{Code: codes.FailedPrecondition, Message: "visit it", RPC: &pb.JsonRpcError{Code: -32042, Data: string(data)}}
+		data := append(rawjson.AppendString(
+			[]byte(`{"elicitations":[{"mode":"url","url":"https://example.com"},5,{"url":`), page), "}]}"...)
+		fails := &bridge.Error{
+			Code: codes.FailedPrecondition, Message: "visit it",
+			RPC: &pb.JsonRpcError{Code: -32042, Data: string(data)},
+		}
 		for _, m := range []struct {
 			method  *bridge.Method
 			request bridge.Request
 		}{
-			{bridge.CallTool, &pb.CallToolRequest{Context: as("x"), Name: "t"}}, {bridge.ReadResource, &pb.ReadResourceRequest{}}, {bridge.GetPrompt, &pb.GetPromptRequest{}},
+			{bridge.CallTool, &pb.CallToolRequest{Context: as("x"), Name: "t"}},
+			{bridge.ReadResource, &pb.ReadResourceRequest{}},
+			{bridge.GetPrompt, &pb.GetPromptRequest{}},
 		} {
 			answer := func(res *bridge.Result, err error) (*bridge.Result, error) {
-				c := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return res, err }), Options{SkipArguments: true, SkipOutput: true})
+				c := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result,
+					error,
+				) {
+					return res, err
+				}), Options{SkipArguments: true, SkipOutput: true})
 				return c.Handle(t.Context(), &bridge.Call{Method: m.method, Request: m.request}, nil)
 			}
 			refused := func(err error) bool {
 				e := bridge.AsError(err)
-				return e != nil && e.Failure.GetReason() == bridge.ReasonProtocolViolation && strings.Contains(e.Message, fmt.Sprintf("has the user visit %q, which is no web page", page))
+				return e != nil && e.Failure.GetReason() == bridge.ReasonProtocolViolation &&
+					strings.Contains(e.Message, fmt.Sprintf("has the user visit %q, which is no web page", page))
 			}
 			if res, err := answer(asks, nil); good && (res != asks || err != nil) || !good && !refused(err) {
 				t.Errorf("%s asks to visit %q: %v %v", m.method.Name, page, res, err)

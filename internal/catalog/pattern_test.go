@@ -11,13 +11,17 @@ import (
 // Expressions and texts that differ in what regular expressions of Go have.
 var (
 	expressions = []string{
-		``, `a`, `^a`, `a$`, `^a$`, `^$`, `a|b`, `^(a|b)*$`, `(ab)+c`, `a{2,3}b`, `a*?b`, `(?i)ÄB`, `(?i)k`, `.`, `(?s)^.$`, `^.$`, `[^a]`, `\bab\b`, `\Bb`,
-		`(?m)^b$`, `\Aab\z`, `[\p{L}é]+$`, `\d{3}-\d{4}`, `a(?:b|c)??d`, `(a?b?){20}c`, `x|^ab|b$`, `^a|b$`, `\x{fffd}`, `[^\x{fffd}]$`, `(|a)+b`, `(?:)`,
+		``, `a`, `^a`, `a$`, `^a$`, `^$`, `a|b`, `^(a|b)*$`, `(ab)+c`, `a{2,3}b`, `a*?b`, `(?i)ÄB`, `(?i)k`, `.`,
+		`(?s)^.$`, `^.$`, `[^a]`, `\bab\b`, `\Bb`,
+		`(?m)^b$`, `\Aab\z`, `[\p{L}é]+$`, `\d{3}-\d{4}`, `a(?:b|c)??d`, `(a?b?){20}c`, `x|^ab|b$`, `^a|b$`, `\x{fffd}`,
+		`[^\x{fffd}]$`, `(|a)+b`, `(?:)`,
 		uuid, `^[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\.)+[A-Za-z]{2,}$`,
 	}
 	texts = []string{
-		"", "a", "b", "ab", "ba", "aab", "aaab", "abc", "ababc", "äb", "ÄB", "K", "K", "é", "\n", "a\nb\nc", "ab ab", "xab", "abx", "acd", "123-4567", "12-4567",
-		"\xff", "a\xffb", "aaabbbaabbc", "someone@example.com", "01234567-89ab-4cde-8123-0123456789ab", strings.Repeat("ab", 50) + "c",
+		"", "a", "b", "ab", "ba", "aab", "aaab", "abc", "ababc", "äb", "ÄB", "K", "K", "é", "\n", "a\nb\nc", "ab ab",
+		"xab", "abx", "acd", "123-4567", "12-4567",
+		"\xff", "a\xffb", "aaabbbaabbc", "someone@example.com", "01234567-89ab-4cde-8123-0123456789ab",
+		strings.Repeat("ab", 50) + "c",
 	}
 )
 
@@ -36,7 +40,8 @@ func matches(tb testing.TB, expression, text string) bool {
 func TestPatternsUseGoSyntax(t *testing.T) {
 	for _, expression := range expressions {
 		for _, text := range texts {
-			if got, want := matches(t, expression, text), regexp.MustCompile(expression).MatchString(text); got != want {
+			if got, want := matches(t, expression, text),
+				regexp.MustCompile(expression).MatchString(text); got != want {
 				t.Errorf("%q matches %q: %v, want %v", expression, text, got, want)
 			}
 		}
@@ -60,7 +65,8 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
-// Matching is charged by the instructions that are executed: all parts of an expression may be tried for each character, or one of them.
+// Matching is charged by the instructions that are executed: all parts of an expression may be tried for each
+// character, or one of them.
 func TestPatternsHaveACost(t *testing.T) {
 	for _, c := range []struct {
 		expression  string
@@ -80,7 +86,8 @@ func TestPatternsHaveACost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.MatchString(strings.Repeat("a", 1_000)); got != c.fits || maxWork-m.left > c.most || maxWork-m.left < c.least {
+		if got := p.MatchString(strings.Repeat("a", 1_000)); got != c.fits || maxWork-m.left > c.most ||
+			maxWork-m.left < c.least {
 			t.Errorf("%s: %v, %d steps, want %v, %d to %d", c.expression, got, maxWork-m.left, c.fits, c.least, c.most)
 		}
 	}

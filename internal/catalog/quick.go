@@ -65,7 +65,8 @@ const (
 )
 
 var typeNames = map[string]types{
-	"null": tNull, "boolean": tBool, "integer": tInteger, "number": tNumber | tInteger, "string": tString, "array": tArray,
+	"null": tNull, "boolean": tBool, "integer": tInteger, "number": tNumber | tInteger, "string": tString,
+	"array":  tArray,
 	"object": tObject,
 }
 
@@ -137,7 +138,8 @@ func (m quickMaker) of(s *jsonschema.Schema) *quick {
 	m.numbers(q, s)
 	m.objects(q, s)
 	m.arrays(q, s)
-	q.free = q.types == 0 && q.enum == nil && len(q.all) == 0 && len(q.some) == 0 && q.minLength == 0 && q.maxLength == unbounded &&
+	q.free = q.types == 0 && q.enum == nil && len(q.all) == 0 && len(q.some) == 0 && q.minLength == 0 &&
+		q.maxLength == unbounded &&
 		q.pattern == nil && q.low == nil && q.high == nil && q.props == nil && q.additional == nil &&
 		q.items == nil && q.minItems == 0 && q.maxItems == unbounded && !q.unsure
 	return q
@@ -147,9 +149,12 @@ func (m quickMaker) of(s *jsonschema.Schema) *quick {
 func beyondQuick(s *jsonschema.Schema) bool {
 	refs := s.RecursiveRef != nil || s.DynamicRef != nil
 	logic := s.Not != nil || len(s.OneOf) > 0 || s.If != nil || s.Then != nil || s.Else != nil
-	objects := s.MaxProperties != nil || s.MinProperties != nil || s.PropertyNames != nil || len(s.PatternProperties) > 0 ||
-		len(s.Dependencies) > 0 || len(s.DependentRequired) > 0 || len(s.DependentSchemas) > 0 || s.UnevaluatedProperties != nil
-	arrays := s.UniqueItems || s.Contains != nil || s.MinContains != nil || s.MaxContains != nil || s.AdditionalItems != nil ||
+	objects := s.MaxProperties != nil || s.MinProperties != nil || s.PropertyNames != nil ||
+		len(s.PatternProperties) > 0 ||
+		len(s.Dependencies) > 0 || len(s.DependentRequired) > 0 || len(s.DependentSchemas) > 0 ||
+		s.UnevaluatedProperties != nil
+	arrays := s.UniqueItems || s.Contains != nil || s.MinContains != nil || s.MaxContains != nil ||
+		s.AdditionalItems != nil ||
 		len(s.PrefixItems) > 0 || s.UnevaluatedItems != nil
 	numbers := s.MultipleOf != nil
 	texts := s.ContentEncoding != nil || s.ContentMediaType != nil || s.ContentSchema != nil
@@ -175,7 +180,8 @@ func (quickMaker) strings(q *quick, s *jsonschema.Schema) {
 }
 
 func (quickMaker) numbers(q *quick, s *jsonschema.Schema) {
-	q.unsure = q.unsure || s.Minimum != nil && s.ExclusiveMinimum != nil || s.Maximum != nil && s.ExclusiveMaximum != nil
+	q.unsure = q.unsure || s.Minimum != nil && s.ExclusiveMinimum != nil || s.Maximum != nil &&
+		s.ExclusiveMaximum != nil
 	q.low, q.high = boundOf(s.Minimum, s.ExclusiveMinimum), boundOf(s.Maximum, s.ExclusiveMaximum)
 }
 

@@ -89,7 +89,8 @@ func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 		}
 	}
 	if footprint(value) > of.most {
-		return undecided("", "it is too large to be compared with the schema: it would take more than %d MiB of memory", of.most>>20)
+		return undecided("", "it is too large to be compared with the schema: it would take more than %d MiB of memory",
+			of.most>>20)
 	}
 	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
@@ -150,7 +151,8 @@ func (s *schema) compile() {
 		return
 	}
 	if weigh(doc, s.most) > s.most {
-		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are compiled", s.most, s.most)
+		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are "+
+			"compiled", s.most, s.most)
 		return
 	}
 	if where, ok := sane(doc); !ok {
@@ -195,13 +197,16 @@ func (s *schema) compile() {
 	s.quick = quickMaker{s, map[*jsonschema.Schema]*quick{}}.of(full)
 	s.meter.attach(all)
 	q := s.quick
-	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil && q.additional == nil
+	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil &&
+		q.additional == nil
 }
 
 // dialects are the supported values of $schema, without http: or https: and an empty fragment.
 var dialects = map[string]bool{
-	"json-schema.org/schema": true, "json-schema.org/draft/2020-12/schema": true, "json-schema.org/draft/2019-09/schema": true,
-	"json-schema.org/draft-07/schema": true, "json-schema.org/draft-06/schema": true, "json-schema.org/draft-04/schema": true,
+	"json-schema.org/schema": true, "json-schema.org/draft/2020-12/schema": true,
+	"json-schema.org/draft/2019-09/schema": true,
+	"json-schema.org/draft-07/schema":      true, "json-schema.org/draft-06/schema": true,
+	"json-schema.org/draft-04/schema": true,
 }
 
 func knownDialect(doc any) error {

@@ -121,7 +121,8 @@ func FuzzQuick(f *testing.F) {
 			return
 		}
 		if wrong := s.decide(t.Context(), decoded); quickly && wrong != nil && !wrong.undecided {
-			t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value, wrong.lines("value"))
+			t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value,
+				wrong.lines("value"))
 		}
 		s.signature("f")
 	})
@@ -129,11 +130,13 @@ func FuzzQuick(f *testing.F) {
 
 // A keyword that the library learns must be known to beyondQuick, eachChild and costOf before it is used.
 func TestEveryKeywordOfTheLibraryHasACost(t *testing.T) {
-	known := strings.Fields(`DraftVersion Location Bool ID Ref Anchor RecursiveRef RecursiveAnchor DynamicRef DynamicAnchor Types Enum Const
-		Not AllOf AnyOf OneOf If Then Else Format MaxProperties MinProperties Required PropertyNames Properties PatternProperties
-		AdditionalProperties Dependencies DependentRequired DependentSchemas UnevaluatedProperties MinItems MaxItems UniqueItems Contains
-		MinContains MaxContains Items AdditionalItems PrefixItems Items2020 UnevaluatedItems MinLength MaxLength Pattern ContentEncoding
-		ContentMediaType ContentSchema Maximum Minimum ExclusiveMaximum ExclusiveMinimum MultipleOf Extensions Title Description Default
+	known := strings.Fields(
+		`DraftVersion Location Bool ID Ref Anchor RecursiveRef RecursiveAnchor DynamicRef DynamicAnchor Types Enum Const
+		Not AllOf AnyOf OneOf If Then Else Format MaxProperties MinProperties Required PropertyNames Properties
+		PatternProperties AdditionalProperties Dependencies DependentRequired DependentSchemas UnevaluatedProperties
+		MinItems MaxItems UniqueItems Contains MinContains MaxContains Items AdditionalItems PrefixItems Items2020
+		UnevaluatedItems MinLength MaxLength Pattern ContentEncoding ContentMediaType ContentSchema Maximum Minimum
+		ExclusiveMaximum ExclusiveMinimum MultipleOf Extensions Title Description Default
 		Comment ReadOnly WriteOnly Examples Deprecated`)
 	typ := reflect.TypeFor[jsonschema.Schema]()
 	for f := range typ.Fields() {
@@ -176,8 +179,12 @@ func TestSchemasAreBounded(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	many := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","allOf":[` + repeat("true,", usual.Subschemas) + `true]}`)}
-	if !many.accepts([]byte(`{}`)) || many.err == nil || !strings.Contains(many.err.Error(), "at most 2000 are compiled") {
+	many := &schema{
+		most: usual.Subschemas,
+		text: []byte(`{"type":"object","allOf":[` + repeat("true,", usual.Subschemas) + `true]}`),
+	}
+	if !many.accepts([]byte(`{}`)) || many.err == nil ||
+		!strings.Contains(many.err.Error(), "at most 2000 are compiled") {
 		t.Errorf("many subschemas: %v", many.err)
 	}
 }
@@ -186,12 +193,14 @@ func TestSchemasAreBounded(t *testing.T) {
 func TestExpensiveSchemasAreNotUsed(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 60 {
-		fmt.Fprintf(&doubling, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}],"minProperties":1},`, i, i+1, i+1)
+		fmt.Fprintf(&doubling, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}],"minProperties":1},`, i,
+			i+1, i+1)
 	}
 	deep := strings.Repeat(`{"a":`, 60) + `{}` + strings.Repeat(`}`, 60)
 	for name, c := range map[string]struct{ schema, arguments, want string }{
 		"twice at every reference": {
-			`{"type":"object","$ref":"#/$defs/d0","$defs":{` + doubling.String() + `"d60":{"minProperties":9}}}`, `{"a":1}`,
+			`{"type":"object","$ref":"#/$defs/d0","$defs":{` + doubling.String() + `"d60":{"minProperties":9}}}`,
+			`{"a":1}`,
 			tooMuch,
 		},
 		"twice at every level of the value": {
@@ -202,9 +211,18 @@ func TestExpensiveSchemasAreNotUsed(t *testing.T) {
 		"itself, by a dynamic reference": {
 			`{"type":"object","$dynamicAnchor":"n","$dynamicRef":"#n"}`, `{"a":1}`, "refers to itself without end",
 		},
-		"a number of a billion digits":     {`{"type":"object","properties":{"n":{"minimum":1,"not":{}}}}`, `{"n":1e1000000000}`, "/n: expected a number of at most 1000 digits"},
-		"a small number of many digits":    {`{"type":"object","properties":{"n":{"multipleOf":0.5}}}`, `{"n":1e-999999}`, "/n: expected a number of at most 1000 digits"},
-		"a number of more than all digits": {`{"type":"object","properties":{"n":{"uniqueItems":true}}}`, `{"n":[1e99999999999999999999,2]}`, "/n/0: expected a number of at most 1000 digits"},
+		"a number of a billion digits": {
+			`{"type":"object","properties":{"n":{"minimum":1,"not":{}}}}`,
+			`{"n":1e1000000000}`, "/n: expected a number of at most 1000 digits",
+		},
+		"a small number of many digits": {
+			`{"type":"object","properties":{"n":{"multipleOf":0.5}}}`,
+			`{"n":1e-999999}`, "/n: expected a number of at most 1000 digits",
+		},
+		"a number of more than all digits": {
+			`{"type":"object","properties":{"n":{"uniqueItems":true}}}`,
+			`{"n":[1e99999999999999999999,2]}`, "/n/0: expected a number of at most 1000 digits",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &schema{most: usual.Subschemas, text: []byte(c.schema)}
@@ -216,7 +234,10 @@ func TestExpensiveSchemasAreNotUsed(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ schema, want string }{
 		"number": {`{"type":"object","properties":{"n":{"minimum":1e999999999}}}`, "a number of more than 1000 digits"},
-		"length": {`{"type":"object","properties":{"n":{"minLength":1e999999999}}}`, "a number of more than 1000 digits"},
+		"length": {
+			`{"type":"object","properties":{"n":{"minLength":1e999999999}}}`,
+			"a number of more than 1000 digits",
+		},
 	} {
 		s := &schema{most: usual.Subschemas, text: []byte(c.schema)}
 		if !s.accepts([]byte(`{"n":1}`)) || s.err == nil || !strings.Contains(s.err.Error(), c.want) {
@@ -232,7 +253,10 @@ func TestMessagesAreBounded(t *testing.T) {
 		properties = append(properties, fmt.Sprintf(`%q:{"type":"integer","enum":[1,2,3]}`, name))
 		arguments = append(arguments, fmt.Sprintf(`%q:%q`, name, strings.Repeat("x", 10_000)))
 	}
-	s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`)}
+	s := &schema{
+		most: usual.Subschemas,
+		text: []byte(`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`),
+	}
 	wrong := s.check(t.Context(), []byte(`{`+strings.Join(arguments, ",")+`}`), output)
 	if wrong == nil {
 		t.Fatalf("accepted: %v", s.err)
@@ -251,8 +275,14 @@ func TestReferencesDoNotReadFiles(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"type":"string"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, ref := range []string{"file://" + file, file, "s.json", "../../etc/passwd", "https://example.com/s.json", "urn:x"} {
-		s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","properties":{"a":{"$ref":"` + ref + `"}}}`)}
+	for _, ref := range []string{
+		"file://" + file, file, "s.json", "../../etc/passwd", "https://example.com/s.json",
+		"urn:x",
+	} {
+		s := &schema{
+			most: usual.Subschemas,
+			text: []byte(`{"type":"object","properties":{"a":{"$ref":"` + ref + `"}}}`),
+		}
 		if !s.accepts([]byte(`{"a":1}`)) || s.err == nil || !strings.Contains(s.err.Error(), errExternal.Error()) {
 			t.Errorf("%s: %v", ref, s.err)
 		}
@@ -272,7 +302,8 @@ func TestReferencesDoNotReadFiles(t *testing.T) {
 	}
 }
 
-// FuzzQuickOfManySchemas does as FuzzQuick does, of schemas and values that a number stands for: values that nearly fit.
+// FuzzQuickOfManySchemas does as FuzzQuick does, of schemas and values that a number stands for: values that nearly
+// fit.
 func FuzzQuickOfManySchemas(f *testing.F) {
 	bridgetest.SkipIfShort(f)
 	for seed := range uint64(1 + 500/(1+fuzzing.Variants)) {
@@ -294,7 +325,8 @@ func FuzzQuickOfManySchemas(f *testing.F) {
 			}
 			quickly, wrong := s.accepts(value), s.decide(t.Context(), decoded)
 			if quickly && wrong != nil {
-				t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value, wrong.lines("value"))
+				t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value,
+					wrong.lines("value"))
 			}
 		}
 	})
@@ -308,8 +340,10 @@ func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
 func (g generator) name() string { return g.one("a", "b", "c", "d", "é", "e\\u0066") }
 
 func (g generator) scalar() string {
-	return g.one("0", "1", "2", "3", "-1", "1.0", "2.5", "1e1", "-0.0", "9007199254740992", "9007199254740993", "1e400", "0.1", "null",
-		"true", "false", `""`, `"a"`, `"ab"`, `"é"`, `"\u00e9"`, `"\ud83d\ude00x"`, `"a\"b\\"`, `"0123456789012345678901234567890"`)
+	return g.one("0", "1", "2", "3", "-1", "1.0", "2.5", "1e1", "-0.0", "9007199254740992", "9007199254740993", "1e400",
+		"0.1", "null",
+		"true", "false", `""`, `"a"`, `"ab"`, `"é"`, `"\u00e9"`, `"\ud83d\ude00x"`, `"a\"b\\"`,
+		`"0123456789012345678901234567890"`)
 }
 
 func (g generator) list(n int, f func() string) string {
@@ -325,7 +359,8 @@ func (g generator) bound() string {
 }
 
 func (g generator) schema(levels int) []byte {
-	return []byte(`{"$schema":"https://` + g.one("json-schema.org/draft/2020-12/schema", "json-schema.org/draft-07/schema") +
+	return []byte(`{"$schema":"https://` +
+		g.one("json-schema.org/draft/2020-12/schema", "json-schema.org/draft-07/schema") +
 		`","$defs":{"d":` + g.sub(1) + `},"definitions":{"d":` + g.sub(1) + `},` + g.sub(levels)[1:])
 }
 
@@ -335,7 +370,8 @@ func (g generator) sub(levels int) string {
 	for range 1 + g.IntN(4) {
 		switch g.IntN(22) {
 		case 0, 1, 2:
-			members["type"] = g.one(`"object"`, `"array"`, `"string"`, `"integer"`, `"number"`, `"boolean"`, `"null"`, `["string","null"]`, `["integer","object"]`)
+			members["type"] = g.one(`"object"`, `"array"`, `"string"`, `"integer"`, `"number"`, `"boolean"`, `"null"`,
+				`["string","null"]`, `["integer","object"]`)
 		case 3, 4, 5:
 			props := map[string]string{}
 			for range 1 + g.IntN(4) {
@@ -363,12 +399,14 @@ func (g generator) sub(levels int) string {
 		case 16:
 			members["enum"] = "[" + g.list(1+g.IntN(3), g.scalar) + "]"
 			if strings.Count(members["enum"], ",") > 0 {
-				members["enum"] = g.one(`[1,"a",null]`, `[1.0,true]`, `["é","ab",false,9007199254740993]`, `[{"a":1},2]`)
+				members["enum"] = g.one(`[1,"a",null]`, `[1.0,true]`, `["é","ab",false,9007199254740993]`,
+					`[{"a":1},2]`)
 			}
 		case 17:
 			members["const"] = g.scalar()
 		case 18:
-			members[g.one("anyOf", "allOf", "oneOf")] = "[" + g.list(1+g.IntN(2), func() string { return g.nested(levels) }) + "]"
+			members[g.one("anyOf", "allOf", "oneOf")] = "[" +
+				g.list(1+g.IntN(2), func() string { return g.nested(levels) }) + "]"
 		case 19:
 			members["$ref"] = g.one(`"#/$defs/d"`, `"#/definitions/d"`)
 		case 20:
@@ -416,7 +454,8 @@ func (g generator) value(s *jsonschema.Schema, levels int) []byte {
 		if s.Items2020 != nil {
 			items = s.Items2020
 		}
-		return []byte("[" + space + g.list(g.IntN(4), func() string { return string(g.value(items, levels-1)) + space }) + "]")
+		return []byte("[" + space +
+			g.list(g.IntN(4), func() string { return string(g.value(items, levels-1)) + space }) + "]")
 	case len(s.Properties) > 0 || len(s.Required) > 0 || s.AdditionalProperties != nil || g.IntN(4) == 0:
 		members := map[string]string{}
 		for _, name := range append(slices.Sorted(maps.Keys(s.Properties)), s.Required...) {

@@ -188,7 +188,8 @@ var references = []string{"$ref", "$dynamicRef", "$recursiveRef"}
 
 // mayBeExternal reports whether a schema has a reference that does not begin with '#'.
 func mayBeExternal(text []byte) bool {
-	if !bytes.Contains(text, []byte("Ref")) && !bytes.Contains(text, []byte("$ref")) && bytes.IndexByte(text, '\\') < 0 {
+	if !bytes.Contains(text, []byte("Ref")) && !bytes.Contains(text, []byte("$ref")) &&
+		bytes.IndexByte(text, '\\') < 0 {
 		return false
 	}
 	found := false
@@ -333,13 +334,16 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, chang
 
 // find looks for a tool, on behalf of a call, in lists that were requested after the given time, or if that is 0 in
 // valid ones. It returns nil if the tool does not exist.
-func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.Call, name string, after uint64) (*tool, error) {
+func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.Call, name string,
+	after uint64,
+) (*tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, findWithin)
 	defer cancel()
 	cc := caller.Context()
 	asker := &pb.CallContext{
-		ProtocolVersion: cc.GetProtocolVersion(), ClientInfo: cc.GetClientInfo(), ClientCapabilities: cc.GetClientCapabilities(),
-		Principal: cc.GetPrincipal(), Headers: cc.GetHeaders(),
+		ProtocolVersion: cc.GetProtocolVersion(), ClientInfo: cc.GetClientInfo(),
+		ClientCapabilities: cc.GetClientCapabilities(),
+		Principal:          cc.GetPrincipal(), Headers: cc.GetHeaders(),
 	}
 	key := pageKey{kind: kindTools, caller: who}
 	call := caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker})

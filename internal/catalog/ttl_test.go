@@ -18,12 +18,18 @@ func TestTTLsAreNotNegative(t *testing.T) {
 			request bridge.Request
 			answer  proto.Message
 		}{
-			{bridge.Discover, &pb.DiscoverRequest{}, &pb.DiscoverResponse{TtlMs: &ttl, Instructions: proto.String("x")}},
+			{
+				bridge.Discover, &pb.DiscoverRequest{},
+				&pb.DiscoverResponse{TtlMs: &ttl, Instructions: proto.String("x")},
+			},
 			{bridge.ListTools, &pb.ListToolsRequest{}, &pb.ListToolsResponse{TtlMs: &ttl}},
 			{bridge.ListTools, &pb.ListToolsRequest{Extra: `{"x":1}`}, &pb.ListToolsResponse{TtlMs: &ttl}},
 			{bridge.ListPrompts, &pb.ListPromptsRequest{}, &pb.ListPromptsResponse{TtlMs: &ttl}},
 			{bridge.ListResources, &pb.ListResourcesRequest{}, &pb.ListResourcesResponse{TtlMs: &ttl}},
-			{bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{}, &pb.ListResourceTemplatesResponse{TtlMs: &ttl}},
+			{
+				bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{},
+				&pb.ListResourceTemplatesResponse{TtlMs: &ttl},
+			},
 			{bridge.ReadResource, &pb.ReadResourceRequest{}, &pb.ReadResourceResult{TtlMs: &ttl}},
 		} {
 			cat := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {

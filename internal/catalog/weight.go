@@ -60,7 +60,8 @@ type scale struct {
 var (
 	isData    = map[string]bool{"const": true, "default": true, "enum": true, "examples": true}
 	isOfNames = map[string]bool{
-		"properties": true, "patternProperties": true, "$defs": true, "definitions": true, "dependentSchemas": true, "dependencies": true,
+		"properties": true, "patternProperties": true, "$defs": true, "definitions": true, "dependentSchemas": true,
+		"dependencies": true,
 	}
 )
 
@@ -269,7 +270,9 @@ var folding = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
 // weightOfPattern returns the cost of a regular expression. It parses only one that is short enough.
 func weightOfPattern(text string, most int) int {
 	size := len(text) + bytesOfClass*(strings.Count(text, `\p`)+strings.Count(text, `\P`))
-	if wide := strings.Contains(text, `\x`) || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }); wide && folding.MatchString(text) {
+	if wide := strings.Contains(text, `\x`) ||
+		strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }); wide &&
+		folding.MatchString(text) {
 		size += bytesOfFolded * strings.Count(text, "-")
 	}
 	n := 1 + size/bytesOfPattern

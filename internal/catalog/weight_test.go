@@ -61,14 +61,18 @@ func TestSchemaCosts(t *testing.T) {
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"examples":[{"$id":"a"}]}`, 5}, // what is data has no name
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"const":{"a":[{"$id":"a","$ref":"#/x/a"}]}}`, 6},
 		{`{"$schema":"http://json-schema.org/draft-04/schema#","$ref":"#/definitions/a","definitions":{"a":{"default":{"id":"a"}}}}`, 4},
-		{`{"not":{"$ref":"#/$defs/default"},"$defs":{"default":{"$id":"a"}}}`, 4 + 4 + 4 + 4}, // what is called so is none
+		// what is called so is none
+		{`{"not":{"$ref":"#/$defs/default"},"$defs":{"default":{"$id":"a"}}}`, 4 + 4 + 4 + 4},
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"dependencies":{"enum":{"$id":"a"}}}`, 6 + 4 + 4 + 6},
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"x":{"enum":{"$id":"a"}}}`, 6},
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"default":{"properties":{"$id":"a"}}}`, 6},
 		{`{"not":{"$ref":"#/default"},"default":{"$id":"a"}}`, 3 + 4 + 4 + 3}, // nor is it where a reference leads to
 		{`{"not":{"$ref":"#/default/~0"},"default":{"~":{"$ref":"#/x"}},"x":true}`, 5 + 4 + 1 + 4 + 1},
 		{`{"not":{"$ref":"#/x/enum/0"},"x":{"enum":[{"not":{"$id":"a"}}]}}`, 5 + 4 + 4 + 5},
-		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"examples":[{"$id":"a","$dynamicAnchor":"x"}]}`, 5 + 4 + 4 + 4 + 5},
+		{
+			`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"examples":[{"$id":"a","$dynamicAnchor":"x"}]}`,
+			5 + 4 + 4 + 4 + 5,
+		},
 		{`{"$ref":"#/x/0","x":[{}]}`, 2 + 4 + 1},
 		{`{"$ref":"#/x/00","x":[{}]}`, maxWeight},
 		{`{"$ref":"#/x/%2B0","x":[{}]}`, maxWeight},
@@ -76,7 +80,8 @@ func TestSchemaCosts(t *testing.T) {
 		{`{"$ref":"#/$defs/a/not/01","$defs":{"a":{"not":[{},{}]}}}`, maxWeight},
 		{`{"$ref":"#/$defs/007","$defs":{"007":{}}}`, 3}, // the name of a member is no index
 		{`{"$ref":"#/x/007/not","x":{"007":{"not":{}}}}`, 4 + 4 + 1},
-		{`{"$ref":"#/$defs/007","$defs":{"007":{},"a":{"$id":"a"}}}`, maxWeight}, // relative to what has a name of its own it may be one
+		// relative to what has a name of its own it may be one
+		{`{"$ref":"#/$defs/007","$defs":{"007":{},"a":{"$id":"a"}}}`, maxWeight},
 		{`{"pattern":"` + repeat("x", bytesOfPattern-1) + `"}`, 2},
 		{`{"pattern":"` + repeat("x", bytesOfPattern) + `"}`, 3},
 		{`{"patternProperties":{"` + repeat("x", bytesOfPattern) + `":true}}`, 5},
@@ -112,7 +117,8 @@ func TestSchemaCosts(t *testing.T) {
 	}
 }
 
-// The library sees no schema in what is data, and so no name of one, and sees those in what holds schemas by their names.
+// The library sees no schema in what is data, and so no name of one, and sees those in what holds schemas by their
+// names.
 func TestNamesInDataAreNotKeywords(t *testing.T) {
 	for _, draft := range []struct {
 		schema, id string
@@ -125,7 +131,10 @@ func TestNamesInDataAreNotKeywords(t *testing.T) {
 		{"http://json-schema.org/draft-04/schema#", "id", true},
 	} {
 		finds := func(member string) bool {
-			s := &schema{most: usual.Subschemas, text: []byte(fmt.Sprintf(`{"$schema":"%s","not":{"$ref":"a"},%s}`, draft.schema, member))}
+			s := &schema{
+				most: usual.Subschemas,
+				text: []byte(fmt.Sprintf(`{"$schema":"%s","not":{"$ref":"a"},%s}`, draft.schema, member)),
+			}
 			if s.compile(); s.err != nil && !errors.Is(s.err, errExternal) {
 				t.Errorf("%s: %v", s.text, s.err)
 			}
@@ -150,25 +159,34 @@ func TestExpensiveSchemasAreNotCompiled(t *testing.T) {
 	repeat := strings.Repeat
 	types := `{"allOf":[` + commas(1800, always(`{"type":"string"}`)) + `]}`
 	for name, inner := range map[string]string{
-		"references to elements by other names": `"allOf":[` + commas(600, func(i int) string { return `{"$ref":"#/x/` + repeat("0", i+2) + `"}` }) + `],"x":[` + types + `]`,
-		"references to odd places":              `"allOf":[` + commas(900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/d%d"}`, i) }) + `],"x":{` + commas(900, func(i int) string { return fmt.Sprintf(`"d%d":{"type":"string"}`, i) }) + `}`,
-		"references to odd places in one another": `"allOf":[` + commas(60, func(i int) string { return `{"$ref":"#/x` + repeat("/not", 60-i) + `"}` }) +
+		"references to elements by other names": `"allOf":[` + commas(600,
+			func(i int) string { return `{"$ref":"#/x/` + repeat("0", i+2) + `"}` }) + `],"x":[` + types + `]`,
+		"references to odd places": `"allOf":[` +
+			commas(900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/d%d"}`, i) }) + `],"x":{` +
+			commas(900, func(i int) string { return fmt.Sprintf(`"d%d":{"type":"string"}`, i) }) + `}`,
+		"references to odd places in one another": `"allOf":[` +
+			commas(60, func(i int) string { return `{"$ref":"#/x` + repeat("/not", 60-i) + `"}` }) +
 			`],"x":` + repeat(`{"not":`, 61) + types + repeat("}", 61),
-		"a chain":          `"$ref":"#/x/0","x":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/%d"}`, min(i+1, 1899)) }) + `]`,
-		"names of schemas": `"allOf":[` + commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]`,
+		"a chain": `"$ref":"#/x/0","x":[` +
+			commas(1900, func(i int) string { return fmt.Sprintf(`{"$ref":"#/x/%d"}`, min(i+1, 1899)) }) + `]`,
+		"names of schemas": `"allOf":[` +
+			commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]`,
 		"names of schemas in data": `"not":{"$ref":"#/default/0"},"default":[{"allOf":[` +
 			commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]}]`,
 		"names of schemas in data with an anchor": `"default":{"$dynamicAnchor":"x","allOf":[` +
 			commas(1900, func(i int) string { return fmt.Sprintf(`{"$id":"d%d","$ref":"d%d"}`, i, 1899-i) }) + `]}`,
-		"below a long name":               `"properties":{"` + repeat("~", 200_000) + `":` + types + `}`,
-		"deep":                            `"not":` + repeat(`{"allOf":[`, 58) + types + repeat("]}", 58),
-		"large numbers":                   `"allOf":[` + commas(450, always(`{"enum":[`+commas(20, func(i int) string { return fmt.Sprintf("%de-400", 10_000+i) })+`]}`)) + `]`,
+		"below a long name": `"properties":{"` + repeat("~", 200_000) + `":` + types + `}`,
+		"deep":              `"not":` + repeat(`{"allOf":[`, 58) + types + repeat("]}", 58),
+		"large numbers": `"allOf":[` + commas(450,
+			always(`{"enum":[`+commas(20, func(i int) string { return fmt.Sprintf("%de-400", 10_000+i) })+`]}`)) + `]`,
 		"a pattern that is repeated":      `"pattern":"(` + repeat("a?", 1600) + `){1000}"`,
 		"a pattern of classes":            `"pattern":"(?i)` + repeat(`\\pL`, 60_000) + `"`,
 		"a pattern of ranges, of no case": `"pattern":"(?i)` + repeat(`[ -퟿]`, 16_000) + `"`,
-		"patterns":                        `"patternProperties":{` + commas(1900, func(i int) string { return fmt.Sprintf(`"^x%d-[a-z]{1,%d}$":{}`, i, i%1000+1) }) + `}`,
+		"patterns": `"patternProperties":{` +
+			commas(1900, func(i int) string { return fmt.Sprintf(`"^x%d-[a-z]{1,%d}$":{}`, i, i%1000+1) }) + `}`,
 	} {
-		text := []byte(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"object","required":["a"],` + inner + `}`)
+		text := []byte(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"object","required":["a"],` +
+			inner + `}`)
 		if err := New(nil, Options{}).checkSchema(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -184,7 +202,8 @@ func TestOrdinarySchemasAreCompiled(t *testing.T) {
 	patterns := []string{
 		`^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
 		`^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$`,
-		`^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}(\\.\\d+)?(Z|[+-]\\d{2}:\\d{2})$`, `^[\\p{L}\\p{N} .'-]{1,200}$`, `(?i)^[a-z0-9-]{1,63}$`,
+		`^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}(\\.\\d+)?(Z|[+-]\\d{2}:\\d{2})$`, `^[\\p{L}\\p{N} .'-]{1,200}$`,
+		`(?i)^[a-z0-9-]{1,63}$`,
 	}
 	def := func(i int) string {
 		return fmt.Sprintf(`"D%d":{"type":"object","title":"Some object","description":"What it is for.","properties":{"id":{"type":"string","pattern":"%s"},
@@ -192,23 +211,34 @@ func TestOrdinarySchemasAreCompiled(t *testing.T) {
 			"next":{"anyOf":[{"$ref":"#/PLACE/D%d"},{"type":"null"}]}},"required":["id"],"additionalProperties":false}`, i, patterns[i%len(patterns)], (i+1)%100)
 	}
 	uses := func(n int, ref string) string {
-		return commas(n, func(i int) string { return fmt.Sprintf(`"p%d":{"$ref":"`+ref+`","description":"x"}`, i, i%100) })
+		return commas(n, func(i int) string {
+			return fmt.Sprintf(`"p%d":{"$ref":"`+ref+`","description":"x"}`, i,
+				i%100)
+		})
 	}
 	for name, c := range map[string]string{
 		"definitions": `"properties":{` + uses(500, "#/$defs/D%d") + `},"$defs":{` + commas(100, def) + `}`,
-		"of draft 7":  `"$schema":"http://json-schema.org/draft-07/schema#","properties":{` + uses(400, "#/definitions/D%d") + `},"definitions":{` + commas(100, def) + `}`,
-		"properties": `"properties":{"first":{"type":"object","properties":{` + commas(100, func(i int) string { return fmt.Sprintf(`"D%d":{"type":"string"}`, i) }) +
+		"of draft 7": `"$schema":"http://json-schema.org/draft-07/schema#","properties":{` +
+			uses(400, "#/definitions/D%d") + `},"definitions":{` + commas(100, def) + `}`,
+		"properties": `"properties":{"first":{"type":"object","properties":{` +
+			commas(100, func(i int) string { return fmt.Sprintf(`"D%d":{"type":"string"}`, i) }) +
 			`}},` + uses(300, "#/properties/first/properties/D%d") + `}`,
-		"values with names": `"properties":{` + uses(400, "#/$defs/D%d") + `},"examples":[{"$id":"x"}],"$defs":{` + commas(100, def) + `}`,
-		"values of draft 4 with names": `"$schema":"http://json-schema.org/draft-04/schema#","properties":{` + uses(400, "#/definitions/D%d") +
+		"values with names": `"properties":{` + uses(400, "#/$defs/D%d") + `},"examples":[{"$id":"x"}],"$defs":{` +
+			commas(100, def) + `}`,
+		"values of draft 4 with names": `"$schema":"http://json-schema.org/draft-04/schema#","properties":{` +
+			uses(400, "#/definitions/D%d") +
 			`},"definitions":{"last":{"default":{"id":"x"}},` + commas(100, def) + `}`,
-		"values with ids": `"properties":{` + uses(400, "#/$defs/D%d") + `},"examples":[{"id":"x"}],"$defs":{` + commas(100, def) + `}`,
+		"values with ids": `"properties":{` + uses(400, "#/$defs/D%d") + `},"examples":[{"id":"x"}],"$defs":{` +
+			commas(100, def) + `}`,
 	} {
 		place := "$defs"
 		if strings.Contains(c, `"definitions"`) {
 			place = "definitions"
 		}
-		s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object",` + strings.ReplaceAll(c, "PLACE", place) + `}`)}
+		s := &schema{
+			most: usual.Subschemas,
+			text: []byte(`{"type":"object",` + strings.ReplaceAll(c, "PLACE", place) + `}`),
+		}
 		if s.compile(); s.err != nil {
 			t.Errorf("%s: %.300v", name, s.err)
 		}

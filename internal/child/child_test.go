@@ -21,7 +21,8 @@ func TestShortages(t *testing.T) {
 	} {
 		for _, errno := range errnos {
 			for _, err := range []error{
-				errno, &os.PathError{Op: "fork/exec", Path: "/bin/x", Err: errno}, fmt.Errorf("cannot be run: %w", errno),
+				errno, &os.PathError{Op: "fork/exec", Path: "/bin/x", Err: errno},
+				fmt.Errorf("cannot be run: %w", errno),
 				errors.Join(errors.New("plugin exited before we could connect"), os.NewSyscallError("write", errno)),
 			} {
 				got := child.ShortageOf(err)

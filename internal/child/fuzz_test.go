@@ -16,9 +16,12 @@ import (
 // JSON with a limited length, and the backend can set only its own fields.
 func FuzzLogLine(f *testing.F) {
 	for _, s := range []string{
-		"", "hello\n\n \nworld\r\n", "ERROR: x\n", `{"level":"warn","msg":"x"}` + "\n", `{"@level":"error","@message":"x","a":{"b":[1]}}` + "\n",
-		`{"level":"info","msg":"x"}` + "\n" + `{"level":"info","stream":"stdout","message":"forged"}` + "\n", "{\"msg\":\"a\"\r,\t\"b\":1}\n", "{\"msg\":\"\xff\"}\n",
-		`{"msg":"a","msg":"b"}` + "\n", strings.Repeat("x", defaults.LogLine+5) + "\nnext\n", "\x1b[31mred\x1b[0m\n", "Traceback (most recent call last):\n", `{"level":"fatal","message":"end"}`,
+		"", "hello\n\n \nworld\r\n", "ERROR: x\n", `{"level":"warn","msg":"x"}` + "\n",
+		`{"@level":"error","@message":"x","a":{"b":[1]}}` + "\n",
+		`{"level":"info","msg":"x"}` + "\n" + `{"level":"info","stream":"stdout","message":"forged"}` + "\n",
+		"{\"msg\":\"a\"\r,\t\"b\":1}\n", "{\"msg\":\"\xff\"}\n",
+		`{"msg":"a","msg":"b"}` + "\n", strings.Repeat("x", defaults.LogLine+5) + "\nnext\n", "\x1b[31mred\x1b[0m\n",
+		"Traceback (most recent call last):\n", `{"level":"fatal","message":"end"}`,
 	} {
 		f.Add([]byte(s), false)
 		f.Add([]byte(s), true)
@@ -47,7 +50,8 @@ func FuzzLogLine(f *testing.F) {
 			if len(line) > 6*defaults.LogLine+256 {
 				t.Fatalf("%q: got a record of %d bytes", data, len(line))
 			}
-			if bytes.ContainsFunc(bytes.TrimSuffix(line, []byte("\n")), func(r rune) bool { return r < ' ' && r != '\t' }) {
+			if bytes.ContainsFunc(bytes.TrimSuffix(line, []byte("\n")),
+				func(r rune) bool { return r < ' ' && r != '\t' }) {
 				t.Fatalf("%q: control character in the record %q", data, line)
 			}
 			v, err := fuzzing.Value(line)
@@ -55,7 +59,8 @@ func FuzzLogLine(f *testing.F) {
 				t.Fatalf("%q: record %q: %v", data, line, err)
 			}
 			for name, value := range v.(map[string]any) {
-				if name == "stream" && value != "stdout" || !strings.Contains(" level stream message record length ", " "+name+" ") {
+				if name == "stream" && value != "stdout" ||
+					!strings.Contains(" level stream message record length ", " "+name+" ") {
 					t.Fatalf("%q: unexpected field in the record %q: %s", data, line, name)
 				}
 			}

@@ -79,7 +79,8 @@ func runLimited(t *testing.T, l limits.Machine, env []string, command ...string)
 	if err := p.Start(); err != nil {
 		p.Finish()
 		var e *LimitError
-		if _, _, noGroups := groupBase("/", "memory"); !errors.As(err, &e) || e.Fix != limitFix || noGroups == nil && os.Getuid() == 0 {
+		if _, _, noGroups := groupBase("/", "memory"); !errors.As(err, &e) || e.Fix != limitFix || noGroups == nil &&
+			os.Getuid() == 0 {
 			t.Fatal(err)
 		}
 		return nil
@@ -111,7 +112,8 @@ func TestFilesAreLimited(t *testing.T) {
 			t.Errorf("%d files: got %+v", files, h)
 		}
 	}
-	if h := runLimited(t, limits.Machine{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil || h.ExitReason() != "exit status 0" {
+	if h := runLimited(t, limits.Machine{Files: int(ours.Max)}, nil, "sh", "-c", "read go"); h == nil ||
+		h.ExitReason() != "exit status 0" {
 		t.Errorf("as many as this process: got %+v", h)
 	}
 	log := zerolog.Nop()
@@ -162,7 +164,8 @@ func TestControlGroupEndsWithProcess(t *testing.T) {
 			continue
 		}
 		if possible := groupsAvailable(t); possible == isRunning(pid) || possible != (len(h.groups) > 0) {
-			t.Errorf("%s: groups available: %v; got the groups %v; process runs: %v", name, possible, h.groups, isRunning(pid))
+			t.Errorf("%s: groups available: %v; got the groups %v; process runs: %v", name, possible, h.groups,
+				isRunning(pid))
 		}
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
@@ -185,7 +188,8 @@ func TestOptionalControlGroup(t *testing.T) {
 	var out bytes.Buffer
 	log := zerolog.New(&out)
 	b, err := boundIn(limits.Machine{}, t.TempDir(), &log)
-	if err != nil || b.dropOptional(&log, errors.New("again")) || strings.Count(out.String(), "there is no control group") != 1 {
+	if err != nil || b.dropOptional(&log, errors.New("again")) ||
+		strings.Count(out.String(), "there is no control group") != 1 {
 		t.Errorf("without a cgroup file system: got %v, %s", err, out.String())
 	}
 	dir, err := os.Open(t.TempDir()) // not a control group, so that no process can start in it
@@ -305,7 +309,10 @@ func TestControlGroupBase(t *testing.T) {
 		}
 		control := filepath.Join(mount, c.base, "cgroup.subtree_control")
 		mounted := filepath.Join(mount, "cgroup.subtree_control")
-		for file, text := range map[string]string{filepath.Join(root, "proc/self/cgroup"): c.groups, mounted: "", control: "cpu\n"} {
+		for file, text := range map[string]string{
+			filepath.Join(root, "proc/self/cgroup"): c.groups, mounted: "",
+			control: "cpu\n",
+		} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -335,7 +342,10 @@ func TestLimitsOfVersion2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for file, text := range map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cgroup.subtree_control": "memory pids"} {
+	for file, text := range map[string]string{
+		"proc/self/cgroup":                     "0::/\n",
+		"sys/fs/cgroup/cgroup.subtree_control": "memory pids",
+	} {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,9 @@ func TestFloodsAreLoggedInPart(t *testing.T) {
 			t.Errorf("many above: got %d, %s", got, out.String())
 		}
 		<-time.After(time.Second / 2)
-		if got := logged(1000); got != 512 || !strings.Contains(out.String(), `"lines":10,"bytes":9240,"message":"dropped lines of the program's output"`) {
+		if got := logged(1000); got != 512 ||
+			!strings.Contains(out.String(),
+				`"lines":10,"bytes":9240,"message":"dropped lines of the program's output"`) {
 			t.Errorf("half a second later: got %d, %.300s", got, out.String())
 		}
 	})

@@ -26,7 +26,10 @@ func TestOOMKills(t *testing.T) {
 			"sys/fs/cgroup/memory/memory.oom_control":      file("oom_kill 9\n"),
 			"sys/fs/cgroup/unified/memory.events.nonsense": file(""),
 		}, 7},
-		"nonsense": {fstest.MapFS{"proc/self/cgroup": file("x\n0::/a"), "sys/fs/cgroup/a/memory.events": file("oom_kill x\n")}, 0},
+		"nonsense": {fstest.MapFS{
+			"proc/self/cgroup":              file("x\n0::/a"),
+			"sys/fs/cgroup/a/memory.events": file("oom_kill x\n"),
+		}, 0},
 	} {
 		if got := oomKills(c.root); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)

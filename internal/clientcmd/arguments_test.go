@@ -10,7 +10,8 @@ func TestArgumentsAreBounded(t *testing.T) {
 	if _, err := (argumentReader{io.LimitReader(zeros{}, maxArgument+1)}).text(t.Context(), "@-"); err == nil {
 		t.Error("an argument that is too long was read")
 	}
-	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text(t.Context(), "@-"); err != nil || len(text) != 1000 {
+	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text(t.Context(), "@-"); err != nil ||
+		len(text) != 1000 {
 		t.Error(err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 func (c *client) newAsker(ctx context.Context) (*asker, error) {
 	a := &asker{
-		answers: map[string][]string{}, used: map[string]int{}, asked: map[string]bool{}, user: terminal.NewPrompter(c.env.Stdin, c.env.Stderr),
+		answers: map[string][]string{}, used: map[string]int{}, asked: map[string]bool{},
+		user: terminal.NewPrompter(c.env.Stdin, c.env.Stderr),
 	}
 	var wrong []error
 	for _, answer := range c.answers {
@@ -22,7 +23,8 @@ func (c *client) newAsker(ctx context.Context) (*asker, error) {
 			a.action = answer
 			continue
 		case !ok || name == "":
-			wrong = append(wrong, problem.Usage("--answer "+answer, "write --answer FIELD=VALUE, or --answer /accept, /decline or /cancel for all of a form or page",
+			wrong = append(wrong, problem.Usage("--answer "+answer,
+				"write --answer FIELD=VALUE, or --answer /accept, /decline or /cancel for all of a form or page",
 				"%q does not answer a field", answer))
 			continue
 		}
@@ -62,7 +64,9 @@ func (a *asker) one(ctx context.Context, req *pb.InputRequest) (*pb.InputRespons
 	case *pb.InputRequest_CreateMessage:
 		return a.sample(ctx, r.CreateMessage)
 	case *pb.InputRequest_ListRoots:
-		return &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: a.roots}}}, nil
+		return &pb.InputResponse{
+			Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: a.roots}},
+		}, nil
 	case *pb.InputRequest_Elicit:
 		switch m := r.Elicit.GetMode().(type) {
 		case *pb.ElicitRequest_Form:

@@ -26,7 +26,8 @@ func TestBackendLogIsBounded(t *testing.T) {
 	log.Warn().Int("misses", 1).Msg("the backend failed a health check")
 	log.Error().Dur("lived", time.Second).Msg("the backend was lost")
 	log.Warn().Msg("tool parse has blocked the event loop for 5s")
-	if got := out.String(); strings.Contains(got, "early") || !strings.Contains(got, "first") || strings.Contains(got, "second") || strings.Contains(got, "health check") || strings.Contains(got, "was lost") ||
+	if got := out.String(); strings.Contains(got, "early") || !strings.Contains(got, "first") ||
+		strings.Contains(got, "second") || strings.Contains(got, "health check") || strings.Contains(got, "was lost") ||
 		!strings.Contains(got, "blocked the event loop") || len(b.stderr) != maxStderr {
 		t.Errorf("it logged %s and kept %d lines", got, len(b.stderr))
 	}

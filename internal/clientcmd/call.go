@@ -37,7 +37,10 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := c.do(ctx, &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: c.caller, Name: name, Arguments: arguments}})
+	m, err := c.do(ctx, &bridge.Call{
+		Method:  bridge.CallTool,
+		Request: &pb.CallToolRequest{Context: c.caller, Name: name, Arguments: arguments},
+	})
 	if err != nil {
 		return err
 	}
@@ -55,7 +58,10 @@ func runCall(ctx context.Context, c *client, args []string) error {
 		text = string(res.GetStructuredContent())
 	}
 	if res.GetIsError() {
-		return &problem.Error{Exit: problem.ExitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name), Why: text, Fix: unaskedFix(text)}
+		return &problem.Error{
+			Exit: problem.ExitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name),
+			Why: text, Fix: unaskedFix(text),
+		}
 	}
 	if c.asJSON {
 		return nil

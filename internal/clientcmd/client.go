@@ -237,7 +237,8 @@ var logLevels = map[string]pb.LogLevel{
 // with calls do while the backends run or are connected.
 func (c *client) with(ctx context.Context, cfg *config.Config, do func(ctx context.Context) error) error {
 	o := app.ConnectOptions{
-		Now: c.env.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.Begin, Backends: c.env.BackendOptions(),
+		Now: c.env.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.Begin,
+		Backends: c.env.BackendOptions(),
 	}
 	o.Backends.Detect = c.detect
 	wrap := o.Backends.Wrap

@@ -87,7 +87,8 @@ func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tri
 		}
 		return nil, no + "true or false", true
 	case "integer":
-		if n, ok := new(big.Int).SetString(trimmed, 10); ok && integerText.MatchString(trimmed) && len(trimmed) <= maxDigits {
+		if n, ok := new(big.Int).SetString(trimmed, 10); ok && integerText.MatchString(trimmed) &&
+			len(trimmed) <= maxDigits {
 			return []byte(n.String()), "", true
 		}
 		return nil, no + "a whole number", true

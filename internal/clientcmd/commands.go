@@ -11,11 +11,13 @@ import (
 var clientCommands = [...]clientCommand{
 	{
 		use: "list [flags] [TARGET | -- COMMAND [ARG]...]", short: "List tools, resources and prompts, as functions",
-		examples: "  mcpbridge list -- python3 tools.py\n  mcpbridge list https://example.com/mcp\n  mcpbridge list --json unix:///run/tools.sock",
-		atMost:   0, run: runList,
+		examples: "  mcpbridge list -- python3 tools.py\n  mcpbridge list https://example.com/mcp\n  mcpbridge " +
+			"list --json unix:///run/tools.sock",
+		atMost: 0, run: runList,
 	},
 	{
-		use: "describe [flags] TARGET [NAME]", short: "Describe a tool, prompt or resource with its schema, or the server",
+		use:      "describe [flags] TARGET [NAME]",
+		short:    "Describe a tool, prompt or resource with its schema, or the server",
 		examples: "  mcpbridge describe greet -- python3 tools.py\n  mcpbridge describe https://example.com/mcp",
 		atMost:   1, run: runDescribe,
 	},
@@ -29,15 +31,18 @@ file, @- for stdin, and @@ for a text that begins with @. Or all arguments are o
 A tool that asks its user, or a model, asks on the terminal; --answer and --sample answer for scripts. Several
 --answer of one field answer one form each, in the order in which the tool asks, and the last one also the forms
 after it; to a list they are its items, or lists in JSON, each for one form.`,
-		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada --answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
+		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada " +
+			"--answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
 			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
 		atLeast: 1, atMost: -1, flags: askFlags, run: runCall,
 	},
 	{
 		use: "read [flags] TARGET URI", short: "Read a resource",
-		long:     "Writes text as it is, and other content as its bytes, which a terminal is not shown.",
-		examples: "  mcpbridge read demo://resource/static/document/features.md -- npx -y @modelcontextprotocol/server-everything\n  mcpbridge read --output logo.png https://example.com/mcp logo://png",
-		atLeast:  1, atMost: 1,
+		long: "Writes text as it is, and other content as its bytes, which a terminal is not shown.",
+		examples: "  mcpbridge read demo://resource/static/document/features.md -- npx -y " +
+			"@modelcontextprotocol/server-everything\n  mcpbridge read --output logo.png https://example.com/mcp " +
+			"logo://png",
+		atLeast: 1, atMost: 1,
 		flags: func(c *client, cmd *cobra.Command) {
 			cmd.Flags().StringVarP(&c.output, "output", "o", "", "write to `FILE`")
 			askFlags(c, cmd)
@@ -50,8 +55,10 @@ after it; to a list they are its items, or lists in JSON, each for one form.`,
 		atLeast:  1, atMost: -1, flags: askFlags, run: runPrompt,
 	},
 	{
-		use: "complete [flags] TARGET PROMPT|URI-TEMPLATE NAME=PREFIX [NAME=VALUE]...", short: "Print how an argument can go on",
-		long:     "Prints the values that an argument of a prompt or of a resource template can have, one a line. The first NAME=PREFIX is\nthe argument to complete; the others are known already.",
+		use:   "complete [flags] TARGET PROMPT|URI-TEMPLATE NAME=PREFIX [NAME=VALUE]...",
+		short: "Print how an argument can go on",
+		long: "Prints the values that an argument of a prompt or of a resource template can have, one a line. " +
+			"The first NAME=PREFIX is\nthe argument to complete; the others are known already.",
 		examples: "  mcpbridge complete review style=b -- python3 tools.py",
 		atLeast:  2, atMost: -1, run: runComplete,
 	},
@@ -61,9 +68,9 @@ const clientExits = `
 
 Without --log-level, only warnings and errors are logged.
 
-Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpected error, 3 the server requires authentication,
-4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did not start, 8 the
-backend crashed during the call, 9 timeout, 130 cancelled.`
+Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpected error, 3 the server requires
+authentication, 4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did
+not start, 8 the backend crashed during the call, 9 timeout, 130 cancelled.`
 
 // ClientCommands returns the commands that call a target. They pass its configuration to loaded when it is read; it may
 // be nil.

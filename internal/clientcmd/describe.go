@@ -144,7 +144,8 @@ func (c *client) describeTool(t *pb.Tool) error {
 	if err != nil {
 		return err
 	}
-	return c.sheet(signature.Tool(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetTitle(), t.GetDescription(), hints(t.GetAnnotations()),
+	return c.sheet(signature.Tool(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetTitle(),
+		t.GetDescription(), hints(t.GetAnnotations()),
 		arguments, schemas)
 }
 

@@ -17,8 +17,10 @@ func TestTemplateOfAURI(t *testing.T) {
 		templates = append(templates, &pb.ResourceTemplate{UriTemplate: text})
 	}
 	for uri, want := range map[string]string{
-		"file:///a/b": "file:///{+path}", "file:///notes/x": "file:///notes/{name}", "file:///a.md": "file:///{+path}.md",
-		"db://tea": "db://{table}{?limit}", "db://tea?limit=3": "db://{table}{?limit}", "db://a/b": "", "x://y": "", "": "",
+		"file:///a/b": "file:///{+path}", "file:///notes/x": "file:///notes/{name}",
+		"file:///a.md": "file:///{+path}.md",
+		"db://tea":     "db://{table}{?limit}", "db://tea?limit=3": "db://{table}{?limit}", "db://a/b": "", "x://y": "",
+		"": "",
 		"file:///" + strings.Repeat("a", maxTemplate): "", "slow://" + strings.Repeat("a", 900): "",
 	} {
 		if got := templateOf(uri, templates).GetUriTemplate(); got != want {

@@ -46,7 +46,8 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		call = call.Retry(answers, res.InputRequired.RequestState)
 	}
 	return nil, &problem.Error{
-		Exit: problem.ExitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what), Why: fmt.Sprintf("it was answered %d times", maxRounds),
+		Exit: problem.ExitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what),
+		Why: fmt.Sprintf("it was answered %d times", maxRounds),
 		Fix: "look into the server",
 	}
 }
@@ -63,7 +64,8 @@ func (c *client) emit(_ context.Context, e bridge.Event) error {
 			level = zerolog.DebugLevel
 		case pb.LogLevel_LOG_LEVEL_WARNING:
 			level = zerolog.WarnLevel
-		case pb.LogLevel_LOG_LEVEL_ERROR, pb.LogLevel_LOG_LEVEL_CRITICAL, pb.LogLevel_LOG_LEVEL_ALERT, pb.LogLevel_LOG_LEVEL_EMERGENCY:
+		case pb.LogLevel_LOG_LEVEL_ERROR, pb.LogLevel_LOG_LEVEL_CRITICAL, pb.LogLevel_LOG_LEVEL_ALERT,
+			pb.LogLevel_LOG_LEVEL_EMERGENCY:
 			level = zerolog.ErrorLevel
 		case pb.LogLevel_LOG_LEVEL_UNSPECIFIED, pb.LogLevel_LOG_LEVEL_INFO, pb.LogLevel_LOG_LEVEL_NOTICE:
 		}

@@ -35,7 +35,8 @@ type Env struct {
 // BackendOptions returns the options of the backends.
 func (e *Env) BackendOptions() app.BackendOptions {
 	return app.BackendOptions{
-		ClientInfo: e.clientInfo(), Login: terminal.Login(e.Stderr), LoginTimeout: e.LoginTimeout, ReachTimeout: e.ReachTimeout, Wrap: e.Wrap,
+		ClientInfo: e.clientInfo(), Login: terminal.Login(e.Stderr), LoginTimeout: e.LoginTimeout,
+		ReachTimeout: e.ReachTimeout, Wrap: e.Wrap,
 	}
 }
 

@@ -49,11 +49,21 @@ var formats = map[string]struct {
 	is    func(string) bool
 	means string
 }{
-	"email": {func(s string) bool { a, err := mail.ParseAddress(s); return err == nil && a.Address == s }, "an address such as ada@example.com"},
-	"uri":   {func(s string) bool { u, err := url.Parse(s); return err == nil && u.IsAbs() }, "a URI such as https://example.com"},
-	"date":  {func(s string) bool { _, err := time.Parse(time.DateOnly, s); return err == nil }, "a date such as 2026-07-28"},
+	"email": {
+		func(s string) bool { a, err := mail.ParseAddress(s); return err == nil && a.Address == s },
+		"an address such as ada@example.com",
+	},
+	"uri": {
+		func(s string) bool { u, err := url.Parse(s); return err == nil && u.IsAbs() },
+		"a URI such as https://example.com",
+	},
+	"date": {
+		func(s string) bool { _, err := time.Parse(time.DateOnly, s); return err == nil },
+		"a date such as 2026-07-28",
+	},
 	"date-time": {
-		func(s string) bool { _, err := time.Parse(time.RFC3339, s); return err == nil }, "a time such as 2026-07-28T09:30:00Z",
+		func(s string) bool { _, err := time.Parse(time.RFC3339, s); return err == nil },
+		"a time such as 2026-07-28T09:30:00Z",
 	},
 }
 

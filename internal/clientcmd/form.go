@@ -30,7 +30,8 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 		}
 		raw, why := fieldValue(field.Schema, texts)
 		if why != "" {
-			wrong = append(wrong, problem.Usage("--answer "+field.Name, "answer with "+answerText(field.Schema), "the answer %s %s", field.Name, why))
+			wrong = append(wrong, problem.Usage("--answer "+field.Name, "answer with "+answerText(field.Schema),
+				"the answer %s %s", field.Name, why))
 		}
 		values[field.Name] = raw
 	}
@@ -75,7 +76,8 @@ func (a *asker) fillDefaults(fields, open []signature.Property, values map[strin
 		}
 		what := "the server asks for " + strings.Join(names, ", ") + ", and nobody answers"
 		if len(fields) == 0 {
-			what, fixes = "the server asks for a yes, and nobody answers", []string{"--answer " + answerAccept + " or --answer " + answerDecline}
+			what, fixes = "the server asks for a yes, and nobody answers",
+				[]string{"--answer " + answerAccept + " or --answer " + answerDecline}
 		}
 		return &problem.Error{
 			Exit: problem.ExitUsage, Code: "no_answer", What: what, Why: message,
@@ -143,7 +145,8 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 	if !a.user.Interactive() && a.action == "" {
 		return nil, nil //nolint:nilnil // nobody can visit it
 	}
-	a.user.Printf("\nThe server asks to visit a web page: %s\n  %s\n", terminal.Escape(p.GetMessage()), terminal.Escape(p.GetUrl()))
+	a.user.Printf("\nThe server asks to visit a web page: %s\n  %s\n", terminal.Escape(p.GetMessage()),
+		terminal.Escape(p.GetUrl()))
 	if u, err := url.Parse(p.GetUrl()); err == nil && u.Host != "" {
 		a.user.Printf("  It is of %s.", terminal.Escape(u.Host))
 		if u.Scheme != "https" {
@@ -171,7 +174,8 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 // fill prompts for fields. An empty line stands for the previous answer.
 func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
 	if len(fields) > 0 {
-		a.user.Printf("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers nothing)\n")
+		a.user.Printf("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers " +
+			"nothing)\n")
 	}
 	for _, field := range fields {
 		def := values[field.Name]

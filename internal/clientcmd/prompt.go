@@ -123,7 +123,10 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.CompleteRequest{Context: c.caller, Reference: ref, Argument: &pb.CompletionArgument{Name: name, Value: prefix}}
+	req := &pb.CompleteRequest{
+		Context: c.caller, Reference: ref,
+		Argument: &pb.CompletionArgument{Name: name, Value: prefix},
+	}
 	if len(known) > 0 {
 		req.ArgumentContext = &pb.CompletionContext{Arguments: known}
 	}
@@ -179,7 +182,9 @@ func (c *client) completable(ctx context.Context, name string, words []string) (
 		if wrong := unknownArguments(words, names); len(wrong) > 0 {
 			return nil, wrongArguments(wrong, name, terminal.OneLine(promptSignature(p), maxSignature))
 		}
-		return &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: name}}}, nil
+		return &pb.CompletionReference{
+			Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: name}},
+		}, nil
 	}
 	if !strings.ContainsAny(name, ":{") {
 		return nil, c.notFound("prompt", name, known)
@@ -200,5 +205,7 @@ func (c *client) completable(ctx context.Context, name string, words []string) (
 			return nil, wrongArguments(wrong, name, terminal.OneLine(name, maxSignature))
 		}
 	}
-	return &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: name}}}, nil
+	return &pb.CompletionReference{
+		Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: name}},
+	}, nil
 }

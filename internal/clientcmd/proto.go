@@ -14,19 +14,21 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/templates"
 )
 
-const protoLong = `Writes the .proto files that a backend or a gRPC client in any language needs, in the version of this program: the contract
-(mcpbridge/v1), gRPC's health service, the controller of go-plugin, and google.rpc.Status, which has the details of errors. Beside
-them are templates of ` + "`buf generate`" + ` for languages without an SDK; their first lines name the tools to install.
+const protoLong = `Writes the .proto files that a backend or a gRPC client in any language needs, in the version of
+this program: the contract (mcpbridge/v1), gRPC's health service, the controller of go-plugin, and google.rpc.Status,
+which has the details of errors. Beside them are templates of ` + "`buf generate`" + ` for languages without an SDK; their first lines name the
+tools to install.
 
 Files that differ are overwritten, and no others are touched.`
 
 // ProtoCommand returns the command `proto`.
 func (e *Env) ProtoCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "proto DIR",
-		Short:   "Write the .proto files for stubs in any language",
-		Long:    protoLong,
-		Example: "  mcpbridge proto proto\n  npx @bufbuild/buf generate proto --template proto/buf.gen.ruby.yaml -o gen",
+		Use:   "proto DIR",
+		Short: "Write the .proto files for stubs in any language",
+		Long:  protoLong,
+		Example: "  mcpbridge proto proto\n" +
+			"  npx @bufbuild/buf generate proto --template proto/buf.gen.ruby.yaml -o gen",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return problem.Usage("the arguments", "write mcpbridge proto DIR",
@@ -35,7 +37,8 @@ func (e *Env) ProtoCommand() *cobra.Command {
 			for _, files := range []fs.FS{proto.Files, templates.Files} {
 				if err := writeFiles(args[0], files); err != nil {
 					return &problem.Error{
-						Exit: problem.ExitUnexpected, Code: "write", What: "the .proto files cannot be written", Why: err.Error(),
+						Exit: problem.ExitUnexpected, Code: "write", What: "the .proto files cannot be written",
+						Why: err.Error(),
 						Fix: "name a directory that can be written to", Cause: err,
 					}
 				}

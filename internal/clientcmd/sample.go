@@ -36,8 +36,10 @@ func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateM
 	revisions := bridge.Revisions()
 	if err := mcpjson.Unmarshal(raw, &sample, revisions[len(revisions)-1]); err != nil {
 		return nil, &problem.Error{
-			Exit: problem.ExitUsage, Code: "usage", What: "the answer in place of a model is not a result of sampling/createMessage", Where: "--sample " + name,
-			Why: err.Error(), Fix: `write a text, or {"content": {"type": "text", "text": "..."}}`, Cause: err,
+			Exit: problem.ExitUsage, Code: "usage",
+			What:  "the answer in place of a model is not a result of sampling/createMessage",
+			Where: "--sample " + name,
+			Why:   err.Error(), Fix: `write a text, or {"content": {"type": "text", "text": "..."}}`, Cause: err,
 		}
 	}
 	return &sample, nil
@@ -45,7 +47,9 @@ func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateM
 
 // sampled returns a text as the answer of a model.
 func sampled(text string) *pb.CreateMessageResult {
-	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.TrimRight(text, "\r\n")}}}
+	block := &pb.ContentBlock{
+		Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.TrimRight(text, "\r\n")}},
+	}
 	return &pb.CreateMessageResult{
 		Role: "assistant", Content: []*pb.ContentBlock{block}, Model: "mcpbridge", StopReason: proto.String("endTurn"),
 	}
@@ -62,7 +66,9 @@ func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.I
 		return answer(a.samples[min(a.sampled, len(a.samples))-1])
 	}
 	refuse := func(reason pb.InputError_Reason, message string) (*pb.InputResponse, error) {
-		return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: reason, Message: message}}}, nil
+		return &pb.InputResponse{
+			Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: reason, Message: message}},
+		}, nil
 	}
 	if !a.user.Interactive() {
 		return refuse(pb.InputError_REASON_UNSUPPORTED, "mcpbridge has no model; --sample FILE answers in place of one")
@@ -76,7 +82,8 @@ func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.I
 		a.user.Printf("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
 	}
 	for _, t := range req.GetTools() {
-		a.user.Printf("  tool: %s\n", terminal.OneLine(signature.Tool(t.GetName(), t.GetInputSchema(), ""), maxSignature))
+		a.user.Printf("  tool: %s\n",
+			terminal.OneLine(signature.Tool(t.GetName(), t.GetInputSchema(), ""), maxSignature))
 	}
 	a.user.Printf("(end with a line that is only a dot; /decline refuses)\n")
 	var lines []string

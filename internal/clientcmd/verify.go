@@ -121,7 +121,8 @@ func (e *Env) whileNotMCP(ctx context.Context, o verify.Options) (both context.C
 				return
 			}
 			server, err := mcpclient.New(mcpclient.Options{
-				Name: "verify", Command: o.Command, Dir: o.Dir, Env: o.Env, StartTimeout: o.StartTimeout, StopTimeout: stopTime, ClientInfo: e.clientInfo(),
+				Name: "verify", Command: o.Command, Dir: o.Dir, Env: o.Env, StartTimeout: o.StartTimeout,
+				StopTimeout: stopTime, ClientInfo: e.clientInfo(),
 			})
 			if err != nil {
 				return

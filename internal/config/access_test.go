@@ -57,7 +57,8 @@ func TestRemoteGRPCRequiresAuthentication(t *testing.T) {
 		"grpc: {addr: '0.0.0.0:1', tls: {cert: a, key: b}, insecure: true}, http: {auth: {tokens: []}}":       true,
 	} {
 		name := filepath.Join(t.TempDir(), "mcpbridge.yaml")
-		if err := os.WriteFile(name, []byte("version: 1\nserve: {"+text+"}\nbackends: [{name: a, dial: 'unix:///y'}]\n"), 0o600); err != nil {
+		if err := os.WriteFile(name,
+			[]byte("version: 1\nserve: {"+text+"}\nbackends: [{name: a, dial: 'unix:///y'}]\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		l, err := Load(name, nil, nil, nil)

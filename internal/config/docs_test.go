@@ -28,7 +28,8 @@ func TestConfigurationPageListsEveryKey(t *testing.T) {
 	if err := l.Validate(); err != nil {
 		t.Error(err)
 	}
-	if l.Backends[0].Launch.Dir != dir || l.Serve.Drain != 30*time.Second || l.Serve.HTTP.AllowedHosts[0] != "tools.example.com" {
+	if l.Backends[0].Launch.Dir != dir || l.Serve.Drain != 30*time.Second ||
+		l.Serve.HTTP.AllowedHosts[0] != "tools.example.com" {
 		t.Errorf("it was read as %+v", l.Settings)
 	}
 	for _, k := range environKeys() {

@@ -20,7 +20,9 @@ func TestRevisionOfServer(t *testing.T) {
 		"2025-06-18": bridge.Rev20250618, `"2024-11-05"`: bridge.Rev20241105,
 	} {
 		file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
-		if err := os.WriteFile(file, []byte(`{version: 1, backends: [{name: a, mcp: {url: "https://example.com/mcp", revision: `+name+`}}]}`), 0o600); err != nil {
+		if err := os.WriteFile(file,
+			[]byte(`{version: 1, backends: [{name: a, mcp: {url: "https://example.com/mcp", revision: `+name+`}}]}`),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		l, err := Load(file, nil, nil, map[string]string{})
@@ -69,8 +71,10 @@ func TestConfigurationFilesAreReadCompletely(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	bridgetest.SkipIfShort(f)
 	for _, s := range []string{
-		"", "version: 1\nbackends: [{name: a, launch: {command: [x]}}]\n", "version: 1\nversion: 1\n", "{", "a: &a [*a]", "limits: {body: -1}",
-		"version: 1\nlimits: {callIdle: -1s}\nbackends: [{dial: \"unix:///x\"}]\n", "backends: {}", "version: ${env:X}", "\xff\xfe", "- 1", "!!binary x",
+		"", "version: 1\nbackends: [{name: a, launch: {command: [x]}}]\n", "version: 1\nversion: 1\n", "{",
+		"a: &a [*a]", "limits: {body: -1}",
+		"version: 1\nlimits: {callIdle: -1s}\nbackends: [{dial: \"unix:///x\"}]\n", "backends: {}", "version: ${env:X}",
+		"\xff\xfe", "- 1", "!!binary x",
 	} {
 		f.Add([]byte(s))
 	}

@@ -16,7 +16,8 @@ func TestServersOfOtherClients(t *testing.T) {
 	// what editors write
 	"inputs": [],
 	"servers": {
-		"my tools!": {"type": "stdio", "command": "npx", "args": ["-y", "server", "${HOME}"], "env": {"A": "${env:B}", "C": "${D:-e}", "F": "\ud83d\ude00 \\ud83d a\/b"}, "autoApprove": ["x"]},
+		"my tools!": {"type": "stdio", "command": "npx", "args": ["-y", "server", "${HOME}"],
+			"env": {"A": "${env:B}", "C": "${D:-e}", "F": "\ud83d\ude00 \\ud83d a\/b"}, "autoApprove": ["x"]},
 		"web": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
 		"off": {"command": "off", "disabled": true}, /* trailing comma */
 	},
@@ -33,15 +34,22 @@ func TestServersOfOtherClients(t *testing.T) {
 	}
 	want := []Backend{
 		{Name: "my-tools", MCP: &MCP{
-			Command: []string{"npx", "-y", "server", "/home/ada"}, Dir: workingDir(), Env: map[string]string{"A": "b", "C": "e", "F": "\U0001F600 \\ud83d a/b"},
+			Command: []string{"npx", "-y", "server", "/home/ada"}, Dir: workingDir(),
+			Env: map[string]string{"A": "b", "C": "e", "F": "\U0001F600 \\ud83d a/b"},
 		}},
-		{Name: "web", MCP: &MCP{URL: "https://example.com/mcp", Headers: map[string]string{"Authorization": "Bearer t0ken-t0ken"}}},
+		{Name: "web", MCP: &MCP{
+			URL:     "https://example.com/mcp",
+			Headers: map[string]string{"Authorization": "Bearer t0ken-t0ken"},
+		}},
 	}
 	if !reflect.DeepEqual(l.Backends, want) {
 		t.Errorf("it was read as %+v", l.Backends)
 	}
 	warnings := strings.Join(l.file.warnings, "\n")
-	for _, w := range []string{":3:2: ignoring inputs", ":5:3: the server \"my tools!\" is called \"my-tools\" here", ": ignoring autoApprove of my tools!"} {
+	for _, w := range []string{
+		":3:2: ignoring inputs", ":5:3: the server \"my tools!\" is called \"my-tools\" here",
+		": ignoring autoApprove of my tools!",
+	} {
 		if !strings.Contains(warnings, w) {
 			t.Errorf("it does not warn %q:\n%s", w, warnings)
 		}
@@ -49,7 +57,7 @@ func TestServersOfOtherClients(t *testing.T) {
 	if err := l.Only("wep"); err == nil || problem.Of(err).Fix != "did you mean web?" {
 		t.Errorf("it found wep: %v", err)
 	}
-	if err := l.Only("web"); err != nil || l.Where("backends.0.mcp.url") != name+":6:34" {
+	if err := l.Only("web"); err != nil || l.Where("backends.0.mcp.url") != name+":7:34" {
 		t.Errorf("%v, and its url is at %s", err, l.Where("backends.0.mcp.url"))
 	}
 }
@@ -78,7 +86,8 @@ func TestServersOfEditors(t *testing.T) {
 		if got := l.Backends[0].MCP.Command; !reflect.DeepEqual(got, want) {
 			t.Errorf("in %s, the command is %q, want %q", dir, got, want)
 		}
-		if w := strings.Join(l.file.warnings, "\n"); !strings.Contains(w, "ignoring envFile of a") || !strings.Contains(w, "name them in env") {
+		if w := strings.Join(l.file.warnings, "\n"); !strings.Contains(w, "ignoring envFile of a") ||
+			!strings.Contains(w, "name them in env") {
 			t.Errorf("it warns %q", w)
 		}
 	}
@@ -89,7 +98,8 @@ func TestServersOfEditors(t *testing.T) {
 		`{"type": "websocket", "url": "wss://example.com"}`:                                   `there is no type "websocket"`,
 		`{"type": 1, "url": "https://example.com"}`:                                           `there is no type "1"`,
 	} {
-		if _, err := read(".vscode", server); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(problem.Of(err).Where, "mcp.json:1:") {
+		if _, err := read(".vscode", server); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(problem.Of(err).Where, "mcp.json:1:") {
 			t.Errorf("%s: %v, want %q", server, err, want)
 		}
 	}

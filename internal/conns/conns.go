@@ -265,7 +265,8 @@ func (p *Port) warnFlood(c *Conn, resets int) {
 	if from := c.RemoteAddr(); from != nil {
 		e.Stringer("remote", from)
 	}
-	e.Msgf("closed a %s connection: its client sent too many HTTP/2 frames without a request, or reset too many requests; "+
+	e.Msgf("closed a %s connection: its client sent too many HTTP/2 frames without a request, or reset too many "+
+		"requests; "+
 		"further ones in the next second are not logged", p.Name)
 }
 

@@ -48,16 +48,61 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 		comes string
 		gone  int // which of them; -1: the new one
 	}{
-		"the oldest that has made no call":                    {[]client{{"", "called"}, {"", ""}, {"", ""}, {"", "calls"}}, "", 1},
-		"one that has made a call":                            {[]client{{"", "calls"}, {"", "known"}, {"", "called"}, {"", "called"}}, "", 2},
-		"nobody who is known":                                 {[]client{{"", "known"}, {"", "known"}, {"", "known"}, {"", "known"}}, "", -1},
-		"nobody with a call":                                  {[]client{{"", "calls"}, {"", "calls"}, {"", "calls"}, {"", "calls"}}, "", -1},
-		"one of the address that has most":                    {[]client{{"10.0.0.1:1", ""}, {"10.0.0.2:1", ""}, {"10.0.0.2:2", ""}, {"10.0.0.3:1", ""}}, "10.0.0.1:2", 1},
-		"one of the network that has most":                    {[]client{{"[2001:db8:1::1]:1", ""}, {"[2001:db8:2::1]:1", ""}, {"[2001:db8:2::2]:1", ""}, {"[2001:db8:3::1]:1", ""}}, "10.0.0.1:2", 1},
-		"one of an address that has its share, by itself":     {[]client{{"10.0.0.1:1", "calls"}, {"10.0.0.1:2", "called"}, {"10.0.0.1:3", "calls"}}, "10.0.0.1:4", 1},
-		"the new one of an address that has its share":        {[]client{{"10.0.0.1:1", "calls"}, {"10.0.0.1:2", "known"}, {"10.0.0.1:3", "calls"}}, "10.0.0.1:4", -1},
-		"nobody for one of another address, as there is room": {[]client{{"10.0.0.1:1", "calls"}, {"10.0.0.1:2", "known"}, {"10.0.0.1:3", "calls"}}, "10.0.0.2:1", -2},
-		"nobody for one of a socket, as there is room":        {[]client{{"", "calls"}, {"", "calls"}, {"", "calls"}}, "", -2},
+		"the oldest that has made no call": {[]client{
+			{"", "called"},
+			{"", ""},
+			{"", ""},
+			{"", "calls"},
+		}, "", 1},
+		"one that has made a call": {[]client{
+			{"", "calls"},
+			{"", "known"},
+			{"", "called"},
+			{"", "called"},
+		}, "", 2},
+		"nobody who is known": {[]client{
+			{"", "known"},
+			{"", "known"},
+			{"", "known"},
+			{"", "known"},
+		}, "", -1},
+		"nobody with a call": {[]client{
+			{"", "calls"},
+			{"", "calls"},
+			{"", "calls"},
+			{"", "calls"},
+		}, "", -1},
+		"one of the address that has most": {[]client{
+			{"10.0.0.1:1", ""},
+			{"10.0.0.2:1", ""},
+			{"10.0.0.2:2", ""},
+			{"10.0.0.3:1", ""},
+		}, "10.0.0.1:2", 1},
+		"one of the network that has most": {[]client{
+			{"[2001:db8:1::1]:1", ""},
+			{"[2001:db8:2::1]:1", ""},
+			{"[2001:db8:2::2]:1", ""},
+			{"[2001:db8:3::1]:1", ""},
+		}, "10.0.0.1:2", 1},
+		"one of an address that has its share, by itself": {[]client{
+			{"10.0.0.1:1", "calls"},
+			{"10.0.0.1:2", "called"},
+			{"10.0.0.1:3", "calls"},
+		}, "10.0.0.1:4", 1},
+		"the new one of an address that has its share": {[]client{
+			{"10.0.0.1:1", "calls"},
+			{"10.0.0.1:2", "known"},
+			{"10.0.0.1:3", "calls"},
+		}, "10.0.0.1:4", -1},
+		"nobody for one of another address, as there is room": {[]client{
+			{"10.0.0.1:1", "calls"},
+			{"10.0.0.1:2", "known"},
+			{"10.0.0.1:3", "calls"},
+		}, "10.0.0.2:1", -2},
+		"nobody for one of a socket, as there is room": {
+			[]client{{"", "calls"}, {"", "calls"}, {"", "calls"}},
+			"", -2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -150,7 +195,8 @@ func TestHijackedConnectionsAreNotClosedForNewOnes(t *testing.T) {
 func TestOfFindsTheConnection(t *testing.T) {
 	p := &conns.Port{}
 	c := p.Add(from("10.0.0.1:1"))
-	if conns.Of(c) != c || conns.Of(tls.Server(c, nil)) != c || conns.Of(c.Framed(tls.Server(c, nil))) != c || conns.Of(from("10.0.0.1:1")) != nil {
+	if conns.Of(c) != c || conns.Of(tls.Server(c, nil)) != c || conns.Of(c.Framed(tls.Server(c, nil))) != c ||
+		conns.Of(from("10.0.0.1:1")) != nil {
 		t.Error("another one is found")
 	}
 }
@@ -166,7 +212,8 @@ func TestWarningsAboutAFullPortAreRateLimited(t *testing.T) {
 		<-time.After(10 * time.Second)
 		p.Add(from("10.0.0.1:1"))
 		lines := slices.Collect(strings.Lines(log.String()))
-		if len(lines) != 2 || !strings.Contains(lines[0], `"idle_closed":1,`) || !strings.Contains(lines[1], `"idle_closed":999,`) ||
+		if len(lines) != 2 || !strings.Contains(lines[0], `"idle_closed":1,`) ||
+			!strings.Contains(lines[1], `"idle_closed":999,`) ||
 			!strings.Contains(lines[1], `"most_from":"10.0.0.1/32"`) {
 			t.Errorf("it says %s", lines)
 		}

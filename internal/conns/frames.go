@@ -31,8 +31,8 @@ const (
 
 var errFlood = errors.New("too many frames that ask for nothing")
 
-// A FramedConn is a connection of HTTP/2 whose frames are counted. If their rate is too high, the client receives GOAWAY
-// (ENHANCE_YOUR_CALM), and the connection ends.
+// A FramedConn is a connection of HTTP/2 whose frames are counted. If their rate is too high, the client receives
+// GOAWAY (ENHANCE_YOUR_CALM), and the connection ends.
 type FramedConn struct {
 	net.Conn
 	of *Conn
@@ -163,7 +163,8 @@ func (c *FramedConn) overLimit() bool {
 func (c *FramedConn) end() {
 	c.of.port.warnFlood(c.of, c.resets)
 	time.AfterFunc(goAwayTimeout, func() { _ = c.of.Conn.Close() }) // ends the serving goroutine, which removes it
-	c.mu.Lock()                                                     // at most for goAwayTimeout, if the client does not read
+	// at most for goAwayTimeout, if the client does not read
+	c.mu.Lock()
 	c.goAway = goAway(c.streams.last)
 	c.writeGoAway()
 	c.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Three panics of one place within a minute degrade the process, until the first of them is older. As many of several places do not.
+// Three panics of one place within a minute degrade the process, until the first of them is older. As many of several
+// places do not.
 func TestRepeatedPanicsOfOnePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := New(zerolog.Nop())

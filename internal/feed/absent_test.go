@@ -20,25 +20,28 @@ import (
 func TestAbsentBackendDoesNotCauseChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		uris := []string{"test://0", "test://1", "test://2", "test://3"}
-		there := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			res := call.Method.NewResult()
-			switch r := call.Request.(type) {
-			case *pb.ListResourcesRequest:
-				for _, uri := range uris {
-					res.(*pb.ListResourcesResponse).Resources = append(res.(*pb.ListResourcesResponse).Resources, &pb.Resource{Uri: uri})
+		there := bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				res := call.Method.NewResult()
+				switch r := call.Request.(type) {
+				case *pb.ListResourcesRequest:
+					for _, uri := range uris {
+						res.(*pb.ListResourcesResponse).
+							Resources = append(res.(*pb.ListResourcesResponse).Resources, &pb.Resource{Uri: uri})
+					}
+				case *pb.ListenRequest:
+					err := emit(ctx, bridge.Event{Change: feed.Acknowledgment(r.GetNotifications())})
+					<-ctx.Done()
+					return nil, errors.Join(err, ctx.Err())
 				}
-			case *pb.ListenRequest:
-				err := emit(ctx, bridge.Event{Change: feed.Acknowledgment(r.GetNotifications())})
-				<-ctx.Done()
-				return nil, errors.Join(err, ctx.Err())
-			}
-			return &bridge.Result{Complete: res}, nil
-		})
+				return &bridge.Result{Complete: res}, nil
+			})
 		absent := bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		r, err := router.New([]router.Route{{Name: "there", Handler: there}, {Name: "absent", Handler: absent}}, router.Options{})
+		r, err := router.New([]router.Route{{Name: "there", Handler: there}, {Name: "absent", Handler: absent}},
+			router.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +50,8 @@ func TestAbsentBackendDoesNotCauseChanges(t *testing.T) {
 		var reported []*pb.ListenResponse
 		subscribe := func(report func(*pb.ListenResponse), uri string) {
 			want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{uri}}
-			got, err := h.Subscribe(t.Context(), &feed.Subscriber{Want: func() *pb.SubscriptionFilter { return want }, Report: report})
+			got, err := h.Subscribe(t.Context(),
+				&feed.Subscriber{Want: func() *pb.SubscriptionFilter { return want }, Report: report})
 			if err != nil || !proto.Equal(got, want) {
 				t.Errorf("got %v, %v, want %v", got, err, want)
 			}

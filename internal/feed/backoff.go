@@ -40,7 +40,9 @@ func (b *Backoff) Wait(ctx context.Context) bool {
 // Follow calls listen, which is one Listen call, again and again until ctx ends or the backend turns out to have no
 // Listen, and returns that error. Listen calls acknowledged when the backend has acknowledged, and ended is called with
 // what listen returns and the pause that follows.
-func Follow(ctx context.Context, listen func(acknowledged func()) error, ended func(err error, again time.Duration)) error {
+func Follow(ctx context.Context, listen func(acknowledged func()) error,
+	ended func(err error, again time.Duration),
+) error {
 	var b Backoff
 	for {
 		err := listen(b.Reset)

@@ -71,7 +71,10 @@ func none(key) bool { return false }
 // filterOf returns the filter that names the keys.
 func filterOf(keys []key) *pb.SubscriptionFilter {
 	f := &pb.SubscriptionFilter{}
-	flags := [resource]**bool{&f.ToolsListChanged, &f.PromptsListChanged, &f.ResourcesListChanged, &f.ElicitationsCompleted}
+	flags := [resource]**bool{
+		&f.ToolsListChanged, &f.PromptsListChanged, &f.ResourcesListChanged,
+		&f.ElicitationsCompleted,
+	}
 	for _, k := range keys {
 		if k.kind == resource {
 			f.ResourceSubscriptions = append(f.ResourceSubscriptions, k.of)
@@ -106,8 +109,8 @@ func All(f *pb.SubscriptionFilter) []*pb.ListenResponse {
 	return all
 }
 
-// Wants reports whether f names the change. A resource may be a part of one that is named, which only the backend knows, so
-// any URI below a named one counts (every revision: server/resources, subscriptions).
+// Wants reports whether f names the change. A resource may be a part of one that is named, which only the backend
+// knows, so any URI below a named one counts (every revision: server/resources, subscriptions).
 func Wants(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool { return wants(f, keyOf(change)) }
 
 func wants(f *pb.SubscriptionFilter, k key) bool {
@@ -175,5 +178,7 @@ func IsEmpty(f *pb.SubscriptionFilter) bool { return len(keysOf(f, none)) == 0 }
 
 // Acknowledgment returns the event that reports what a Listen call will report.
 func Acknowledgment(f *pb.SubscriptionFilter) *pb.ListenResponse {
-	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}}}
+	return &pb.ListenResponse{
+		Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}},
+	}
 }

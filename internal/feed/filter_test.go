@@ -35,7 +35,9 @@ func TestFiltersMatchOnlyTheChangesThatTheyName(t *testing.T) {
 			}
 		}
 	}
-	completed := &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{}}}
+	completed := &pb.ListenResponse{
+		Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{}},
+	}
 	for i, f := range filters {
 		if got := feed.Wants(f, completed); got != (i == 5) {
 			t.Errorf("Wants(%v, %v): got %t, want %t", f, completed, got, i == 5)
@@ -58,7 +60,9 @@ func TestSubscriptionsIncludeThePartsOfAResource(t *testing.T) {
 		{"file:///", "file:///a", false},
 		{"file:///a", "", false},
 	} {
-		change := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: c.uri}}}
+		change := &pb.ListenResponse{
+			Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: c.uri}},
+		}
 		if got := feed.Wants(&pb.SubscriptionFilter{ResourceSubscriptions: []string{c.root}}, change); got != c.want {
 			t.Errorf("a subscription to %q matches %q: got %t, want %t", c.root, c.uri, got, c.want)
 		}

@@ -1,8 +1,8 @@
 // Package feed is the change feed: what subscribers want of a handler (Hub), what several sources report to one of them
 // (Stream), and what one of them has not been sent yet (Pending).
 //
-// A change is a hint that something is to be read again. It may be reported twice, and is never lost: whoever comes late,
-// reconnects or falls behind is reported that everything it wants has changed.
+// A change is a hint that something is to be read again. It may be reported twice, and is never lost: whoever comes
+// late, reconnects or falls behind is reported that everything it wants has changed.
 package feed
 
 import (
@@ -19,15 +19,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Hub makes one Listen call for all its subscribers, as long as there are any, and again when that ends. Subscribers are
-// entries of a table: one that waits for changes costs no goroutine.
+// A Hub makes one Listen call for all its subscribers, as long as there are any, and again when that ends. Subscribers
+// are entries of a table: one that waits for changes costs no goroutine.
 //
 // When subscribers want something else, another Listen call replaces the one before:
 //
 //	next -> current -> old -> ended
 //
-// Next becomes current when the handler acknowledges it. Old still receives what the backend had sent before that. While
-// there are both, both receive the same changes, which are reported once.
+// Next becomes current when the handler acknowledges it. Old still receives what the backend had sent before that.
+// While there are both, both receive the same changes, which are reported once.
 type Hub struct {
 	handler  bridge.Handler
 	declares func(*pb.SubscriptionFilter) bool
@@ -63,23 +63,23 @@ type listening struct {
 	filter *pb.SubscriptionFilter
 	cancel context.CancelFunc
 	// settled ends when the handler has acknowledged, has failed for the first time, or has had its time for either. No
-	// other listening begins until then, so that at most one waits to be acknowledged, however often subscribers change what
-	// they want.
+	// other listening begins until then, so that at most one waits to be acknowledged, however often subscribers change
+	// what they want.
 	settled context.Context //nolint:containedctx // a state that is waited for
 	settle  context.CancelFunc
 
 	// The Hub's lock guards what follows.
 	honored *pb.SubscriptionFilter // what of filter the handler last acknowledged, or nil if it never has
-	// held are, of the old listening, the changes that it has received and the current one has not, which are nil once that
-	// has: it has received them later.
+	// held are, of the old listening, the changes that it has received and the current one has not, which are nil once
+	// that has: it has received them later.
 	held map[key]*pb.ListenResponse
 }
 
 const (
 	// handover is how long a listening is still received after another has replaced it.
 	handover = time.Second
-	// readyWithin bounds how long a subscriber waits until the handler acknowledges. One with several backends takes 5 s when
-	// one of them is absent.
+	// readyWithin bounds how long a subscriber waits until the handler acknowledges. One with several backends takes 5
+	// s when one of them is absent.
 	readyWithin = 6 * time.Second
 	// settledWithin is how long the handler has to acknowledge when subscribers want something else meanwhile.
 	settledWithin = 2 * readyWithin
@@ -87,13 +87,16 @@ const (
 
 // NewHub returns a Hub of the changes of a handler. Declares reports whether that declares some of what a filter names.
 func NewHub(h bridge.Handler, declares func(*pb.SubscriptionFilter) bool, log zerolog.Logger) *Hub {
-	return &Hub{handler: h, declares: declares, log: log, subs: map[*Subscriber]struct{}{}, wanted: demand{count: map[key]int{}}}
+	return &Hub{
+		handler: h, declares: declares, log: log, subs: map[*Subscriber]struct{}{},
+		wanted: demand{count: map[key]int{}},
+	}
 }
 
-// Subscribe adds a subscriber, or takes note that it wants something else, and waits until the handler has acknowledged it.
-// It returns what of that the handler reports, which is all of it as long as the handler has not said. If it goes on without
-// an acknowledgment, the subscriber is reported that everything may have changed once there is one. It returns an error,
-// and nothing has changed, if all subscribers together would want too much.
+// Subscribe adds a subscriber, or takes note that it wants something else, and waits until the handler has acknowledged
+// it. It returns what of that the handler reports, which is all of it as long as the handler has not said. If it goes
+// on without an acknowledgment, the subscriber is reported that everything may have changed once there is one. It
+// returns an error, and nothing has changed, if all subscribers together would want too much.
 func (h *Hub) Subscribe(ctx context.Context, sub *Subscriber) (honored *pb.SubscriptionFilter, err error) {
 	want, err := h.Update(sub)
 	if want == nil || err != nil {
@@ -249,11 +252,13 @@ func (h *Hub) run(ctx context.Context, l *listening) {
 		h.log.Debug().Err(err).Dur("again_in", again).Msg("the backend ended its Listen call")
 	})
 	if isUnimplemented(err) && h.declares(l.filter) { // else it only was declared before the backend had started
-		h.log.Warn().Msg("the backend declares that it reports changes, and has no Listen: clients are not notified of changes")
+		h.log.Warn().Msg("the backend declares that it reports changes, and has no Listen: clients are not " +
+			"notified of changes")
 	}
 }
 
-// do calls f, which changes which listenings there are, with the Hub's lock held, and reports the changes that it returns.
+// do calls f, which changes which listenings there are, with the Hub's lock held, and reports the changes that it
+// returns.
 func (h *Hub) do(f func() []*pb.ListenResponse) {
 	h.reporting.Lock()
 	defer h.reporting.Unlock()
@@ -265,8 +270,8 @@ func (h *Hub) do(f func() []*pb.ListenResponse) {
 	}
 }
 
-// acknowledged notes that the handler has acknowledged l, which becomes the current one. If changes may have been missed,
-// everything is reported to have changed: to all subscribers, or to those that were late.
+// acknowledged notes that the handler has acknowledged l, which becomes the current one. If changes may have been
+// missed, everything is reported to have changed: to all subscribers, or to those that were late.
 func (h *Hub) acknowledged(ctx context.Context, l *listening, honored *pb.SubscriptionFilter) {
 	var late []*Subscriber
 	h.do(func() (changes []*pb.ListenResponse) {
@@ -329,7 +334,8 @@ func (h *Hub) ended(l *listening) {
 	})
 }
 
-// endOld ends the old listening, if there is one, and returns the changes that only it has received. The caller holds mu.
+// endOld ends the old listening, if there is one, and returns the changes that only it has received. The caller holds
+// mu.
 func (h *Hub) endOld() (changes []*pb.ListenResponse) {
 	if h.old == nil {
 		return nil
@@ -344,8 +350,8 @@ func (h *Hub) endOld() (changes []*pb.ListenResponse) {
 	return changes
 }
 
-// receive reports a change that l has received. What the old and the current listening both receive is reported when the
-// current one does, in its order; what only the old one has received, when that ends.
+// receive reports a change that l has received. What the old and the current listening both receive is reported when
+// the current one does, in its order; what only the old one has received, when that ends.
 func (h *Hub) receive(ctx context.Context, l *listening, change *pb.ListenResponse) {
 	h.do(func() []*pb.ListenResponse {
 		if ctx.Err() != nil || !Wants(l.filter, change) {

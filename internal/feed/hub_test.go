@@ -39,7 +39,8 @@ type listenCall struct {
 func (h *listenHandler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	l := &listenCall{
 		filter: call.Request.(*pb.ListenRequest).GetNotifications(), emit: emit,
-		fail: make(chan struct{}), err: bridge.Errorf(codes.Unavailable, "the backend has ended"), closed: make(chan struct{}),
+		fail: make(chan struct{}), err: bridge.Errorf(codes.Unavailable, "the backend has ended"),
+		closed: make(chan struct{}),
 	}
 	defer close(l.closed)
 	l.send = func(c *pb.ListenResponse) {
@@ -61,7 +62,9 @@ func (l *listenCall) acknowledge() {
 }
 
 func (l *listenCall) acknowledgment() *pb.ListenResponse {
-	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: l.filter}}}
+	return &pb.ListenResponse{
+		Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: l.filter}},
+	}
 }
 
 // pass advances the clock of the bubble, and waits until its goroutines are blocked.
@@ -407,10 +410,13 @@ func TestSubscribeReturnsTheAcknowledgedPart(t *testing.T) {
 		"a part": {func(l *listenCall) {
 			acknowledge(l, &pb.SubscriptionFilter{ResourceSubscriptions: []string{"c", "a", "x"}})
 		}, 0, []string{"a", "c"}},
-		"nothing":     {func(l *listenCall) { acknowledge(l, nil) }, 0, nil},
-		"unsupported": {func(l *listenCall) { l.err = bridge.Errorf(codes.Unimplemented, "no Listen"); close(l.fail) }, 0, nil},
-		"failed":      {func(l *listenCall) { close(l.fail) }, 0, []string{"a", "b", "c"}},
-		"timed out":   {func(*listenCall) {}, readyWithin, []string{"a", "b", "c"}},
+		"nothing": {func(l *listenCall) { acknowledge(l, nil) }, 0, nil},
+		"unsupported": {
+			func(l *listenCall) { l.err = bridge.Errorf(codes.Unimplemented, "no Listen"); close(l.fail) },
+			0, nil,
+		},
+		"failed":    {func(l *listenCall) { close(l.fail) }, 0, []string{"a", "b", "c"}},
+		"timed out": {func(*listenCall) {}, readyWithin, []string{"a", "b", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listen(t, func(f *hubTest) {

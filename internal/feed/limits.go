@@ -57,6 +57,6 @@ func CheckTogether(uris, size int) error {
 	}
 	return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany,
 		"all clients of this server together can subscribe to %d resources of together %d bytes at a time, "+
-			"and this would be %d of %d: subscribe when others have ended theirs, or read the resource again when it is "+
+			"and this would be %d of %d: subscribe when others have ended theirs, or read the resource again when "+
 			"needed", MaxTogether*MaxSubscriptions, MaxTogether*MaxURIs, uris, size)
 }

@@ -31,7 +31,9 @@ func TestSubscriptionsAtTheirLimit(t *testing.T) {
 			"bytes of all":   {long, codes.ResourceExhausted},
 		} {
 			err := feed.CheckSubscriptions(c.uris)
-			if (err != nil) != (over > 0) || err != nil && (bridge.AsError(err).Code != c.want || bridge.AsError(err).Redacted().Failure.GetReason() == "BACKEND_FAILED") {
+			if (err != nil) != (over > 0) || err != nil &&
+				(bridge.AsError(err).Code != c.want ||
+					bridge.AsError(err).Redacted().Failure.GetReason() == "BACKEND_FAILED") {
 				t.Errorf("%+d %s: got error %v, want one above the limit, with code %s", over, what, err, c.want)
 			}
 		}

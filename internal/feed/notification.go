@@ -34,8 +34,8 @@ func Notification(event *pb.ListenResponse) (method string, params proto.Message
 	return methods[keyOf(event).kind], m.Get(m.WhichOneof(oneof)).Message().Interface()
 }
 
-// FromNotification returns an event that a notification of the method reports, and its params, which are empty. It returns
-// nil if the method is another one.
+// FromNotification returns an event that a notification of the method reports, and its params, which are empty. It
+// returns nil if the method is another one.
 func FromNotification(method string) (event *pb.ListenResponse, params proto.Message) {
 	for k, name := range fields {
 		if methods[k] == method {

@@ -30,8 +30,8 @@ const (
 	MaxPendingSize = 1 << 20
 )
 
-// NewPending returns a Pending that holds at most so many changes, of so many bytes together, for a subscriber that wants
-// what want returns. Want is called by Take, must not call the Pending, and its result is not changed any more.
+// NewPending returns a Pending that holds at most so many changes, of so many bytes together, for a subscriber that
+// wants what want returns. Want is called by Take, must not call the Pending, and its result is not changed any more.
 func NewPending(most, mostSize int, want func() *pb.SubscriptionFilter) *Pending {
 	return &Pending{want: want, most: most, mostSize: mostSize, ready: make(chan struct{}, 1)}
 }

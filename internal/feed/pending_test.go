@@ -19,7 +19,11 @@ func updated(uri string) *pb.ListenResponse {
 }
 
 func completed(id string) *pb.ListenResponse {
-	return &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: id}}}
+	return &pb.ListenResponse{
+		Event: &pb.ListenResponse_ElicitationCompleted{
+			ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: id},
+		},
+	}
 }
 
 func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
@@ -48,10 +52,13 @@ func checkPendingIsBounded(t *testing.T, most, mostSize int) {
 	}
 	for over := -1; over <= 1; over++ {
 		for what, changes := range map[string][]*pb.ListenResponse{
-			"changes":                {done},
-			"bytes":                  {done, sized(mostSize/2 - proto.Size(done)), sized(mostSize/2 + over)},
-			"bytes of a single one":  {done, sized(mostSize - proto.Size(done) + over)},
-			"changes of no resource": {done, {Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}},
+			"changes":               {done},
+			"bytes":                 {done, sized(mostSize/2 - proto.Size(done)), sized(mostSize/2 + over)},
+			"bytes of a single one": {done, sized(mostSize - proto.Size(done) + over)},
+			"changes of no resource": {
+				done,
+				{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}},
+			},
 		} {
 			for n := len(changes); strings.HasPrefix(what, "changes") && n < most+over; n++ {
 				changes = append(changes, updated("a/"+strconv.Itoa(n)))
@@ -91,7 +98,8 @@ func TestPendingChangesAreAllReported(t *testing.T) {
 		for range 200 {
 			switch r.IntN(20) {
 			case 0:
-				want.ResourceSubscriptions = append(want.ResourceSubscriptions, fmt.Sprint("a:", len(want.GetResourceSubscriptions())))
+				want.ResourceSubscriptions = append(want.ResourceSubscriptions,
+					fmt.Sprint("a:", len(want.GetResourceSubscriptions())))
 			case 1:
 				checkReported(t, p.Take(), added, want, most)
 				added = nil

@@ -8,8 +8,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Stream answers one Listen call with the changes of several sources, which may be lost and come back. Its methods may be
-// called concurrently; only those that the answering goroutine calls, Begin and Run, emit anything.
+// A Stream answers one Listen call with the changes of several sources, which may be lost and come back. Its methods
+// may be called concurrently; only those that the answering goroutine calls, Begin and Run, emit anything.
 type Stream struct {
 	*Pending
 
@@ -42,8 +42,8 @@ func (s *Stream) Source(assumed *pb.SubscriptionFilter) *Source {
 	return src
 }
 
-// Acknowledge notes what the source reports from now on. If it has come late, or has come back, everything that it reports,
-// or reported before, may have changed meanwhile.
+// Acknowledge notes what the source reports from now on. If it has come late, or has come back, everything that it
+// reports, or reported before, may have changed meanwhile.
 func (src *Source) Acknowledge(f *pb.SubscriptionFilter) {
 	s := src.s
 	s.mu.Lock()
@@ -61,7 +61,8 @@ func (src *Source) Acknowledge(f *pb.SubscriptionFilter) {
 // Report adds a change that the source reports.
 func (src *Source) Report(change *pb.ListenResponse) { src.s.Add(change) }
 
-// Omit notes that the source is not there, and that the Stream need not wait for it: when it comes, nothing has been missed.
+// Omit notes that the source is not there, and that the Stream need not wait for it: when it comes, nothing has been
+// missed.
 func (src *Source) Omit() {
 	src.s.mu.Lock()
 	defer src.s.mu.Unlock()

@@ -27,7 +27,11 @@ func TestStreamBeginsWhenItsSourcesAcknowledge(t *testing.T) {
 		report []*pb.ListenResponse
 	}{
 		"both acknowledge": {
-			do:    func(a, b *feed.Source) { a.Acknowledge(part("a")); b.Report(updated("b")); b.Acknowledge(part("b")) },
+			do: func(a, b *feed.Source) {
+				a.Acknowledge(part("a"))
+				b.Report(updated("b"))
+				b.Acknowledge(part("b"))
+			},
 			acked: part("a", "b"), report: []*pb.ListenResponse{updated("b")},
 		},
 		"one is late": {
@@ -58,7 +62,8 @@ func TestStreamBeginsWhenItsSourcesAcknowledge(t *testing.T) {
 				a, b := s.Source(part("a")), s.Source(part("b"))
 				go c.do(a, b)
 				began := time.Now()
-				if acked := s.Begin(ctx, time.After(time.Second)); !proto.Equal(acked, c.acked) || time.Since(began) != c.after {
+				if acked := s.Begin(ctx, time.After(time.Second)); !proto.Equal(acked, c.acked) ||
+					time.Since(began) != c.after {
 					t.Errorf("got acknowledgment %v after %v, want %v after %v",
 						acked, time.Since(began), c.acked, c.after)
 				}

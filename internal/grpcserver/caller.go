@@ -33,7 +33,8 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	case cc.GetProtocolVersion() == "":
 		cc.ProtocolVersion = newest
 	case !ok:
-		return bridge.Errorf(codes.InvalidArgument, "context.protocol_version %q is no revision of MCP: leave it empty for %s, or say one of %s",
+		return bridge.Errorf(codes.InvalidArgument,
+			"context.protocol_version %q is no revision of MCP: leave it empty for %s, or say one of %s",
 			rawjson.Shorten(cc.GetProtocolVersion()), newest, revisions)
 	}
 	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {

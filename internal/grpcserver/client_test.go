@@ -73,7 +73,9 @@ func says(text string) bridge.Handler {
 }
 
 func said(text string) *bridge.Result {
-	return &bridge.Result{Complete: &pb.CallToolResult{Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}}}}
+	return &bridge.Result{Complete: &pb.CallToolResult{
+		Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}},
+	}}
 }
 
 // tool returns a Handler whose tools are f. It acknowledges a Listen, and has nothing else.
@@ -83,10 +85,14 @@ func tool(f func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Res
 		case *pb.CallToolRequest:
 			return f(ctx, r, emit)
 		case *pb.DiscoverRequest:
-			return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}}, nil
+			return &bridge.Result{Complete: &pb.DiscoverResponse{
+				Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+			}}, nil
 		case *pb.ListenRequest:
 			ack := &pb.SubscriptionsAcknowledged{Notifications: r.GetNotifications()}
-			if err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}}); err != nil {
+			if err := emit(ctx, bridge.Event{
+				Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}},
+			}); err != nil {
 				return nil, err
 			}
 			<-ctx.Done()

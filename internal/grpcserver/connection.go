@@ -32,7 +32,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	message := l.s.o.Limits.ClientMessage
 	conn := &connection{
 		Conn: c.(*conns.Conn), //nolint:forcetypeassert // the listener is that of the port
-		s:    l.s, most: max(min(unreadMessages*message, mostUnread), message, leastUnread), spare: 2*message + unreadAnswers,
+		s:    l.s, most: max(min(unreadMessages*message, mostUnread), message, leastUnread),
+		spare: 2*message + unreadAnswers,
 	}
 	l.s.conns.add(conn)
 	return conn, nil

@@ -29,11 +29,13 @@ func byToken(_ context.Context, md metadata.MD) (*pb.Principal, error) {
 	if who := md.Get("authorization"); len(who) == 1 {
 		return &pb.Principal{Subject: who[0]}, nil
 	}
-	return nil, bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNAUTHENTICATED", "send a token")
+	return nil, bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNAUTHENTICATED",
+		"send a token")
 }
 
-// Clients that have shown no token, and hold all connections with PINGs, calls that are refused or a watch of the health, keep nobody out:
-// neither probes and new clients, nor those who have shown a token and have no call at the moment.
+// Clients that have shown no token, and hold all connections with PINGs, calls that are refused or a watch of the
+// health, keep nobody out: neither probes and new clients, nor those who have shown a token and have no call at the
+// moment.
 func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 	const most = 8
 	for name, hold := range map[string]func(c *rawClient) error{
@@ -43,7 +45,8 @@ func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bridgetest.Log
-			addr := serve(t, says("ok"), nil, grpcserver.Options{MaxConns: most, Principal: byToken, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
+			addr := serve(t, says("ok"), nil,
+				grpcserver.Options{MaxConns: most, Principal: byToken, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 			known := rawDial(t, addr)
 			if !known.ask(t, 0, [2]string{"authorization", "me"}) {
 				t.Fatal("a caller with a token is refused")
@@ -58,7 +61,8 @@ func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 				}
 			}
 			probe := grpc_health_v1.NewHealthClient(dial(t, addr))
-			if res, err := probe.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			if res, err := probe.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil ||
+				res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 				t.Errorf("a probe: %v, %v", res, err)
 			}
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "you")
@@ -68,7 +72,8 @@ func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 			if !known.ask(t, 1, [2]string{"authorization", "me"}) {
 				t.Error("a client that was known has lost its connection")
 			}
-			if got := log.String(); strings.Count(got, "too many gRPC connections") != 1 || !strings.Contains(got, `"limit":8`) {
+			if got := log.String(); strings.Count(got, "too many gRPC connections") != 1 ||
+				!strings.Contains(got, `"limit":8`) {
 				t.Errorf("the log says %s", got)
 			}
 		})
@@ -120,8 +125,8 @@ func TestIdleGRPCConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// A client that sends frames without end that ask for nothing, or resets calls as soon as it makes them, is told so and loses its
-// connection, soon and with a line in the log.
+// A client that sends frames without end that ask for nothing, or resets calls as soon as it makes them, is told so and
+// loses its connection, soon and with a line in the log.
 func TestGRPCFloodClosesTheConnection(t *testing.T) {
 	for name, flood := range map[string]func(c *rawClient, i int) error{
 		"resets": func(c *rawClient, i int) error {
@@ -144,7 +149,9 @@ func TestGRPCFloodClosesTheConnection(t *testing.T) {
 			return c.write(func() error { return c.WriteRSTStream(1, http2.ErrCodeCancel) })
 		},
 		"settings": func(c *rawClient, _ int) error {
-			return c.write(func() error { return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}) })
+			return c.write(func() error {
+				return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+			})
 		},
 		"settings acknowledged": func(c *rawClient, _ int) error { return c.write(c.WriteSettingsAck) },
 		"pings acknowledged": func(c *rawClient, _ int) error {
@@ -184,10 +191,12 @@ func TestGRPCFloodClosesTheConnection(t *testing.T) {
 			t.Parallel()
 			h, _, _ := holding()
 			var log bridgetest.Log
-			addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
+			addr := serve(t, h, nil,
+				grpcserver.Options{MaxStreams: 50, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 			c := rawDial(t, addr)
 			c.AllowIllegalWrites = true
-			if err := errors.Join(c.WritePing(false, [8]byte{1}), c.until(t, answersHold)); err != nil { // settings are agreed on
+			// settings are agreed on
+			if err := errors.Join(c.WritePing(false, [8]byte{1}), c.until(t, answersHold)); err != nil {
 				t.Fatal(err)
 			}
 			ended := make(chan error, 1)
@@ -224,30 +233,38 @@ func TestRejectedCertificatesAreLogged(t *testing.T) {
 		certs []tls.Certificate
 		says  string
 	}{
-		"none":             {nil, "didn't provide a certificate"},
-		"of somebody else": {[]tls.Certificate{{Certificate: [][]byte{theirs.Raw}, PrivateKey: theirKey}}, "somebody else"},
+		"none": {nil, "didn't provide a certificate"},
+		"of somebody else": {
+			[]tls.Certificate{{Certificate: [][]byte{theirs.Raw}, PrivateKey: theirKey}},
+			"somebody else",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bridgetest.Log
 			addr := serve(t, says("ok"), nil, grpcserver.Options{
-				Log: zerolog.New(&log).Level(zerolog.WarnLevel), TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: a.file},
+				Log: zerolog.New(&log).Level(zerolog.WarnLevel),
+				TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: a.file},
 			})
 			for range 20 {
 				conn, err := new(net.Dialer).DialContext(t.Context(), "unix", strings.TrimPrefix(addr, "unix:"))
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-					if len(tt.certs) == 0 {
-						return &tls.Certificate{}, nil
-					}
-					return &tt.certs[0], nil
-				}})
+				c := tls.Client(conn, &tls.Config{
+					InsecureSkipVerify: true, NextProtos: []string{"h2"},
+					GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+						if len(tt.certs) == 0 {
+							return &tls.Certificate{}, nil
+						}
+						return &tt.certs[0], nil
+					},
+				})
 				_ = c.HandshakeContext(t.Context()) // in TLS 1.3 the client learns of it when it reads
 				_, _ = c.Read(make([]byte, 1))
 				c.Close()
 			}
-			if lines := strings.Count(log.String(), "refused a gRPC client"); lines < 1 || lines > 15 || !strings.Contains(log.String(), tt.says) {
+			if lines := strings.Count(log.String(), "refused a gRPC client"); lines < 1 || lines > 15 ||
+				!strings.Contains(log.String(), tt.says) {
 				t.Errorf("%d lines: %s", lines, log.String())
 			}
 		})
@@ -266,8 +283,8 @@ func (c *rawClient) begin(number int) error {
 	return c.open(uint32(2*number+1), callTool, []byte{0, 0, 0, 0, 0})
 }
 
-// Clients that change their minds keep their connection: 6,000 calls that are answered, and as many that are cancelled once they have said
-// something.
+// Clients that change their minds keep their connection: 6,000 calls that are answered, and as many that are cancelled
+// once they have said something.
 func TestManyCallsAreAllowed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	var log bridgetest.Log

@@ -22,7 +22,10 @@ const MetadataServer = "mcpbridge-server"
 
 // register registers the contract's service. Its methods come from the method table, so none can be forgotten.
 func (s *Server) register() {
-	desc := grpc.ServiceDesc{ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: pb.McpService_ServiceDesc.Metadata}
+	desc := grpc.ServiceDesc{
+		ServiceName: pb.McpService_ServiceDesc.ServiceName, HandlerType: (*any)(nil),
+		Metadata: pb.McpService_ServiceDesc.Metadata,
+	}
 	for _, m := range bridge.Methods() {
 		// gRPC handles all methods as streams; unary ones report the outcome of their message.
 		desc.Streams = append(desc.Streams, grpc.StreamDesc{
@@ -56,7 +59,8 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		msg := m.Join(e, nil)
 		if size := proto.Size(msg); size > s.o.Limits.ClientMessage {
 			return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
-				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended", m.Name, size, s.o.Limits.ClientMessage)
+				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended",
+				m.Name, size, s.o.Limits.ClientMessage)
 		}
 		return out.tell(ctx, ss, msg)
 	})
@@ -96,7 +100,9 @@ func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
 }
 
 // answer executes a call, and returns its final message, within the size limit. It recovers panics of the Handler.
-func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request, emit bridge.Emit) (msg proto.Message, err error) {
+func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Request,
+	emit bridge.Emit,
+) (msg proto.Message, err error) {
 	defer s.panics.Recover(m.Name, func(e *bridge.Error) { msg, err = nil, e })
 	defer s.calls.Add(-1)
 	if s.calls.Add(1) > int64(s.o.MaxCalls) {
@@ -170,7 +176,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		msg = m.Join(bridge.Event{}, &bridge.Result{InputRequired: needs})
 	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
 		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED, "%s: the answer is not one of this method", m.Name)
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED, "%s: an answer of another method", m.Name)
 	case m.Streams:
 		msg = m.Join(bridge.Event{}, res)
 	default:
@@ -183,13 +189,16 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	}
 	if size := proto.Size(msg); size > s.o.Limits.ClientMessage {
 		return nil, bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
-			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed", m.Name, size, s.o.Limits.ClientMessage)
+			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed",
+			m.Name, size, s.o.Limits.ClientMessage)
 	}
 	return msg, nil
 }
 
 // call executes a call with h. Meanwhile it is in flight.
-func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call,
+	emit bridge.Emit,
+) (*bridge.Result, error) {
 	end, err := s.life.Begin(call)
 	if err != nil {
 		return nil, err
@@ -208,7 +217,8 @@ func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call, 
 
 // notBegun returns the error of a call that was not executed because of the shutdown.
 func notBegun() error {
-	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again", lifecycle.ErrClosing)
+	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again",
+		lifecycle.ErrClosing)
 }
 
 // handler returns the backend of a call.
@@ -225,7 +235,9 @@ func (s *Server) handler(ctx context.Context) (served, error) {
 		return served{}, bridge.Failed(codes.NotFound, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNKNOWN_SERVER",
 			"there is no server %q (metadata %s); there are: %s", rawjson.Shorten(names[0]), MetadataServer, s.names)
 	}
-	return served{}, bridge.Errorf(codes.InvalidArgument, "the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer, len(names))
+	return served{}, bridge.Errorf(codes.InvalidArgument,
+		"the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer,
+		len(names))
 }
 
 // failed returns the error for the client. Only here are the parts logged that clients must not see.
@@ -238,7 +250,8 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
 	public := e.Redacted()
 	switch {
-	case e.Code == codes.Unavailable && e.Failure != nil && e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
+	case e.Code == codes.Unavailable && e.Failure != nil &&
+		e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
 		public.Code = codes.Unknown // stock clients retry UNAVAILABLE
 	case e.Code == codes.OK:
 		public.Code = codes.Internal // an error must not have the status OK
@@ -257,7 +270,10 @@ func fitting(e *bridge.Error) *status.Status {
 		short := *e
 		short.Message = rawjson.ShortenTo(e.Message, most)
 		if e.RPC != nil {
-			short.RPC = &pb.JsonRpcError{Code: e.RPC.Code, Message: proto.String(rawjson.ShortenTo(e.RPC.GetMessage(), most))}
+			short.RPC = &pb.JsonRpcError{
+				Code:    e.RPC.Code,
+				Message: proto.String(rawjson.ShortenTo(e.RPC.GetMessage(), most)),
+			}
 			if len(e.RPC.GetData()) <= most {
 				short.RPC.Data = e.RPC.GetData()
 			}

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A handler served by gRPC and dialled as a backend is the same handler, but for the state, which comes back as it was and cannot be
-// read in between.
+// A handler served by gRPC and dialled as a backend is the same handler, but for the state, which comes back as it was
+// and cannot be read in between.
 func TestServedAndDialedHandlerAreEquivalent(t *testing.T) {
 	bridgetest.Laws(t, func(t *testing.T, h bridge.Handler) bridge.Handler {
 		t.Helper()

@@ -77,7 +77,8 @@ func TestSocketIsReplacedOnlyIfUnused(t *testing.T) {
 	if err != nil {
 		t.Fatalf("one that was left behind: %v", err)
 	}
-	if _, err := grpcserver.Listen(t.Context(), "unix:"+path, 0); !errors.Is(err, grpcserver.ErrInUse) || !strings.Contains(err.Error(), path) {
+	if _, err := grpcserver.Listen(t.Context(), "unix:"+path, 0); !errors.Is(err, grpcserver.ErrInUse) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("one that is in use: %v", err)
 	}
 	if c, err := new(net.Dialer).DialContext(t.Context(), "unix", path); err != nil {
@@ -95,7 +96,10 @@ func TestSocketIsReplacedOnlyIfUnused(t *testing.T) {
 	if text, err := os.ReadFile(path); string(text) != "precious" {
 		t.Errorf("the file is gone: %v", err)
 	}
-	for _, bad := range []string{"unix:", "unix://", "unix:" + filepath.Join(t.TempDir(), "no", "s"), "tcp:nowhere", "127.0.0.1", ""} {
+	for _, bad := range []string{
+		"unix:", "unix://", "unix:" + filepath.Join(t.TempDir(), "no", "s"), "tcp:nowhere",
+		"127.0.0.1", "",
+	} {
 		if ln, err := grpcserver.Listen(t.Context(), bad, 0); err == nil {
 			t.Errorf("%q is taken, as %v", bad, ln.Addr())
 			ln.Close()
@@ -142,18 +146,25 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{}
-	a.cert, a.key, a.file, _ = issue(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "the authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.cert, a.key, a.file, _ = issue(t, nil,
+		&x509.Certificate{
+			Subject: pkix.Name{CommonName: "the authority"}, IsCA: true, BasicConstraintsValid: true,
+			KeyUsage: x509.KeyUsageCertSign,
+		})
 	return a
 }
 
 // issue returns a certificate, and the files that it and its key are in.
-func issue(t *testing.T, a *authority, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
+func issue(t *testing.T, a *authority,
+	template *x509.Certificate,
+) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour),
+		time.Now().Add(time.Hour)
 	parent, signer := template, key
 	if a != nil {
 		parent, signer = a.cert, a.key
@@ -172,7 +183,10 @@ func issue(t *testing.T, a *authority, template *x509.Certificate) (*x509.Certif
 	}
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: pkcs8},
+	} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +198,8 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
 	who := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		return said(fmt.Sprintf("%s of %s", r.GetContext().GetPrincipal().GetSubject(), r.GetContext().GetPrincipal().GetIssuer())), nil
+		return said(fmt.Sprintf("%s of %s", r.GetContext().GetPrincipal().GetSubject(),
+			r.GetContext().GetPrincipal().GetIssuer())), nil
 	})
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -203,20 +218,41 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 		plain    bool
 		want     string // "" is that it is turned away
 	}{
-		"TLS":                    {"", nil, false, " of "},
-		"TLS, with certificate":  {"", of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, " of "},
-		"no TLS":                 {"", nil, true, ""},
-		"mutual, subject":        {a.file, of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, "CN=me of CN=the authority"},
-		"mutual, name":           {a.file, of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}, DNSNames: []string{"me.example.org"}}), false, "me.example.org of CN=the authority"},
-		"mutual, SPIFFE":         {a.file, of(a, &x509.Certificate{DNSNames: []string{"me.example.org"}, URIs: []*url.URL{spiffe}}), false, "spiffe://example.org/x of CN=the authority"},
-		"mutual, no name":        {a.file, of(a, &x509.Certificate{EmailAddresses: []string{"me@example.org"}}), false, "serial:1 of CN=the authority"},
+		"TLS":                   {"", nil, false, " of "},
+		"TLS, with certificate": {"", of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, " of "},
+		"no TLS":                {"", nil, true, ""},
+		"mutual, subject": {
+			a.file, of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false,
+			"CN=me of CN=the authority",
+		},
+		"mutual, name": {
+			a.file,
+			of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}, DNSNames: []string{"me.example.org"}}), false,
+			"me.example.org of CN=the authority",
+		},
+		"mutual, SPIFFE": {
+			a.file,
+			of(a, &x509.Certificate{DNSNames: []string{"me.example.org"}, URIs: []*url.URL{spiffe}}), false,
+			"spiffe://example.org/x of CN=the authority",
+		},
+		"mutual, no name": {
+			a.file, of(a, &x509.Certificate{EmailAddresses: []string{"me@example.org"}}), false,
+			"serial:1 of CN=the authority",
+		},
 		"mutual, no certificate": {a.file, nil, false, ""},
-		"mutual, a stranger's":   {a.file, of(stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, ""},
+		"mutual, a stranger's": {
+			a.file, of(stranger, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false,
+			"",
+		},
 	} {
 		addr := serve(t, who, nil, grpcserver.Options{TLS: &grpcserver.TLS{Cert: cert, Key: key, ClientCA: s.clientCA}})
 		var opts []grpc.DialOption
 		if !s.plain {
-			opts = append(opts, withCreds(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "localhost", Certificates: s.certs, MinVersion: tls.VersionTLS13})))
+			opts = append(opts, withCreds(
+				credentials.NewTLS(&tls.Config{
+					RootCAs: pool, ServerName: "localhost", Certificates: s.certs,
+					MinVersion: tls.VersionTLS13,
+				})))
 		}
 		all, err := call(t.Context(), client(t, addr, opts...), req)
 		if s.want == "" {
@@ -232,7 +268,8 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 }
 
 func TestHealthByServiceName(t *testing.T) {
-	s, addr := start(t, says(""), []grpcserver.Backend{{Name: "a", Handler: says("")}, {Name: "b", Handler: says("")}}, grpcserver.Options{})
+	s, addr := start(t, says(""), []grpcserver.Backend{{Name: "a", Handler: says("")}, {Name: "b", Handler: says("")}},
+		grpcserver.Options{})
 	c := grpc_health_v1.NewHealthClient(dial(t, addr))
 	check := func(when, want string) {
 		t.Helper()
@@ -261,7 +298,8 @@ func TestHealthByServiceName(t *testing.T) {
 	s.SetServing("b", false)
 	check("none serves", "----")
 	s.SetServing("nobody", true)
-	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "nobody"}); status.Code(err) != codes.NotFound {
+	if _, err := c.Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{Service: "nobody"}); status.Code(err) != codes.NotFound {
 		t.Error(err)
 	}
 }
@@ -298,14 +336,16 @@ func startDrain(t *testing.T, h bridge.Handler, o grpcserver.Options) (*grpcserv
 	return s, d
 }
 
-// Calls that run when the server is told to end, end well; everything that only waits is told, and new calls are refused.
+// Calls that run when the server is told to end, end well; everything that only waits is told, and new calls are
+// refused.
 func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 	h, begun, letGo := holding()
 	s, d := startDrain(t, h, grpcserver.Options{})
 	s.SetServing("a", true)
 	conn := dial(t, d.addr)
 	c := pb.NewMcpServiceClient(conn)
-	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "a"})
+	watch, err := grpc_health_v1.NewHealthClient(conn).
+		Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +356,8 @@ func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listens, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}})
+	listens, err := c.Listen(t.Context(),
+		&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +437,8 @@ func checkCut(t *testing.T, err error) {
 	t.Helper()
 	s := status.Convert(err)
 	f := bridge.FromStatus(s).Failure
-	if s.Code() != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+	if s.Code() != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" ||
+		f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
 		s.Message() != "tools/call was ended: the bridge is shutting down; whether it was executed is not known" {
 		t.Errorf("the call that was cut got %v with %v", err, f)
 	}
@@ -412,7 +454,10 @@ func TestUnreadStreamDoesNotDelayDrain(t *testing.T) {
 			if i == 1 {
 				close(stuck)
 			}
-			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{
+				Progress: float64(i),
+				Message:  &message,
+			}}); err != nil {
 				return nil, err
 			}
 		}
@@ -440,7 +485,8 @@ func TestSilentConnectionDoesNotDelayShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); err != nil { // the one before is accepted, too, by now
+	// the one before is accepted, too, by now
+	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -481,7 +527,8 @@ func TestCallRejectedByShutdownWasNotExecuted(t *testing.T) {
 	s.Close()
 	err := <-done
 	f := bridge.FromStatus(status.Convert(err)).Failure
-	if status.Code(err) != codes.Unavailable || f.GetReason() != "SHUTTING_DOWN" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	if status.Code(err) != codes.Unavailable || f.GetReason() != "SHUTTING_DOWN" ||
+		f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
 		t.Errorf("it got %v with %v", err, f)
 	}
 	if err := <-d.over; err != nil {
@@ -525,8 +572,8 @@ func TestCallAfterShutdownIsNotExecuted(t *testing.T) {
 	}
 }
 
-// Under load, whatever was begun is answered, and what was not is refused in a way that says so: clients that are told to go elsewhere lose
-// nothing.
+// Under load, whatever was begun is answered, and what was not is refused in a way that says so: clients that are told
+// to go elsewhere lose nothing.
 func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 	for range 5 {
 		var executed atomic.Int64
@@ -571,7 +618,8 @@ func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 		}
 		wg.Wait()
 		if answered.Load() != executed.Load() || refused.Load() != 8 {
-			t.Errorf("%d were executed and %d answered; %d were refused", executed.Load(), answered.Load(), refused.Load())
+			t.Errorf("%d were executed and %d answered; %d were refused", executed.Load(), answered.Load(),
+				refused.Load())
 		}
 	}
 }

@@ -61,32 +61,42 @@ func filled[M proto.Message](n int, give func(n int) M) M {
 }
 
 func TestMessagesAreLimited(t *testing.T) {
-	for limit, o := range map[int]grpcserver.Options{100_000: {Limits: limits.Limits{ClientMessage: 100_000}}, 4 << 20: {}} {
+	for limit, o := range map[int]grpcserver.Options{
+		100_000: {Limits: limits.Limits{ClientMessage: 100_000}},
+		4 << 20: {},
+	} {
 		called, answer := 0, 0
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 			called++
 			if answer == 0 {
 				return said("ok"), nil
 			}
-			m := filled(answer, func(n int) proto.Message { return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n))) })
+			m := filled(answer, func(
+				n int,
+			) proto.Message {
+				return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n)))
+			})
 			return &bridge.Result{Complete: m.(*pb.CallToolResponse).GetResult()}, nil
 		}), nil, o), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*limit)))
 		for n := limit - 1; n <= limit+1; n++ {
-			_, err := call(t.Context(), c, filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+			_, err := call(t.Context(), c,
+				filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
 			if n <= limit && err != nil || n > limit && (status.Code(err) != codes.ResourceExhausted || called != 2) {
 				t.Errorf("request of %d bytes, limit %d: %v, called %d times", n, limit, err, called)
 			}
 		}
 		for answer = limit - 1; answer <= limit+1; answer++ {
 			_, err := call(t.Context(), c, &pb.CallToolRequest{})
-			if answer <= limit && err != nil || answer > limit && (status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE executed") {
+			if answer <= limit && err != nil || answer > limit &&
+				(status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE executed") {
 				t.Errorf("answer of %d bytes, limit %d: %v", answer, limit, err)
 			}
 		}
 	}
 }
 
-// What a client compresses is bounded by what it is, and not by what it takes on the way: a bomb is taken apart to the limit and no further.
+// What a client compresses is bounded by what it is, and not by what it takes on the way: a bomb is taken apart to the
+// limit and no further.
 func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const limit = 1 << 20
@@ -94,12 +104,17 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		called++
 		return said(r.GetName()), nil
-	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}), grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
+	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}),
+		grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name), grpc.MaxCallRecvMsgSize(2*limit)))
 	res, err := call(t.Context(), c, &pb.CallToolRequest{Name: strings.Repeat("x", 1000)})
 	if err != nil || len(res[0].GetResult().GetContent()[0].GetText().GetText()) != 1000 {
 		t.Fatalf("%v %v", res, err)
 	}
-	if _, err := call(t.Context(), c, filled(limit, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} })); failure(err) != "RESPONSE_TOO_LARGE executed" {
+	if _, err := call(t.Context(), c,
+		filled(limit, func(n int) *pb.CallToolRequest {
+			return &pb.CallToolRequest{Name: strings.Repeat("x",
+				n)}
+		})); failure(err) != "RESPONSE_TOO_LARGE executed" {
 		t.Errorf("at the limit: %v", err) // of what says it all again
 	}
 	bomb := &pb.CallToolRequest{Name: strings.Repeat("x", 64<<20)} // of which a sixteenth of a MiB is sent
@@ -124,15 +139,17 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 func TestEventsAreLimited(t *testing.T) {
 	const limit = 100_000
 	var event int
-	c := client(t, serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
-		m := filled(event, func(n int) proto.Message {
-			return bridge.CallTool.Join(bridge.Event{Progress: &pb.Progress{Message: proto.String(strings.Repeat("x", n))}}, nil)
-		})
-		if err := emit(ctx, bridge.Event{Progress: m.(*pb.CallToolResponse).GetProgress()}); err != nil {
-			return nil, err
-		}
-		return said("ok"), nil
-	}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}))
+	c := client(t, serve(t, tool(
+		func(ctx context.Context, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+			m := filled(event, func(n int) proto.Message {
+				return bridge.CallTool.Join(
+					bridge.Event{Progress: &pb.Progress{Message: proto.String(strings.Repeat("x", n))}}, nil)
+			})
+			if err := emit(ctx, bridge.Event{Progress: m.(*pb.CallToolResponse).GetProgress()}); err != nil {
+				return nil, err
+			}
+			return said("ok"), nil
+		}), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limit}}))
 	for event = limit - 1; event <= limit+1; event++ {
 		got, err := call(t.Context(), c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
 		if event <= limit {
@@ -162,7 +179,8 @@ func TestCallsAreLimited(t *testing.T) {
 		<-begun
 	}
 	_, err := call(t.Context(), c, &pb.CallToolRequest{})
-	if status.Code(err) != codes.ResourceExhausted || reason(err) != "TOO_MANY_CALLS" || len(status.Convert(err).Details()) != 3 {
+	if status.Code(err) != codes.ResourceExhausted || reason(err) != "TOO_MANY_CALLS" ||
+		len(status.Convert(err).Details()) != 3 {
 		t.Error(err)
 	}
 	close(letGo)
@@ -179,8 +197,14 @@ func TestListensAreLimited(t *testing.T) {
 		o      grpcserver.Options
 		reason string
 	}{
-		"of all":        {grpcserver.Options{Streams: limit.StreamsOf(limits.Limits{Streams: 3}, nil)}, "OVERLOADED not_executed"},
-		"of one caller": {grpcserver.Options{Streams: limit.StreamsOf(limits.Limits{StreamsPerCaller: 3}, nil), Principal: ada}, "TOO_MANY not_executed"},
+		"of all": {
+			grpcserver.Options{Streams: limit.StreamsOf(limits.Limits{Streams: 3}, nil)},
+			"OVERLOADED not_executed",
+		},
+		"of one caller": {grpcserver.Options{
+			Streams:   limit.StreamsOf(limits.Limits{StreamsPerCaller: 3}, nil),
+			Principal: ada,
+		}, "TOO_MANY not_executed"},
 	} {
 		c := client(t, serve(t, lasting(), nil, tt.o))
 		for n := 1; n <= 4; n++ {
@@ -190,7 +214,8 @@ func TestListensAreLimited(t *testing.T) {
 			if err == nil {
 				_, err = s.Recv()
 			}
-			if n <= 3 && err != nil || n > 3 && (status.Code(err) != codes.ResourceExhausted || failure(err) != tt.reason) {
+			if n <= 3 && err != nil || n > 3 &&
+				(status.Code(err) != codes.ResourceExhausted || failure(err) != tt.reason) {
 				t.Errorf("%s, number %d of 3: %v, %s", name, n, err, failure(err))
 			}
 		}
@@ -209,8 +234,11 @@ func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 		}
 	})
 	c := client(t, serve(t, h, nil, grpcserver.Options{
-		Principal: func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil },
-		Until:     func(*pb.Principal) time.Time { return time.Now().Add(20 * time.Millisecond) },
+		Principal: func(context.Context, metadata.MD) (*pb.Principal, error) {
+			return &pb.Principal{Subject: "ada"},
+				nil
+		},
+		Until: func(*pb.Principal) time.Time { return time.Now().Add(20 * time.Millisecond) },
 	}))
 	called := make(chan error, 1)
 	go func() {
@@ -235,17 +263,20 @@ func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 func TestSubscriptionsAreLimited(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
 	for n, want := range map[int]string{feed.MaxSubscriptions: "", feed.MaxSubscriptions + 1: "TOO_MANY not_executed"} {
-		s, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: make([]string, n)}})
+		s, err := c.Listen(t.Context(),
+			&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: make([]string, n)}})
 		if err == nil {
 			_, err = s.Recv()
 		}
-		if (err != nil) != (want != "") || err != nil && (status.Code(err) != codes.ResourceExhausted || failure(err) != want) {
+		if (err != nil) != (want != "") || err != nil &&
+			(status.Code(err) != codes.ResourceExhausted || failure(err) != want) {
 			t.Errorf("%d resources: %v", n, err)
 		}
 	}
 }
 
-// A request to listen may have as many bytes as are not counted as memory that it takes, so that open streams leave that to calls.
+// A request to listen may have as many bytes as are not counted as memory that it takes, so that open streams leave
+// that to calls.
 func TestListenRequestsAreLimited(t *testing.T) {
 	const room = 512 << 10
 	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
@@ -253,13 +284,16 @@ func TestListenRequestsAreLimited(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for range 2 * room / feed.MaxListen {
 			s, err := c.Listen(t.Context(), filled(feed.MaxListen+over, func(n int) *pb.ListenRequest {
-				return &pb.ListenRequest{Context: &pb.CallContext{ClientInfo: &pb.Implementation{Name: strings.Repeat("x", n)}}}
+				return &pb.ListenRequest{
+					Context: &pb.CallContext{ClientInfo: &pb.Implementation{Name: strings.Repeat("x", n)}},
+				}
 			}))
 			if err == nil {
 				_, err = s.Recv()
 			}
 			const why = "the request has 131073 bytes, and at most 131072 are allowed"
-			if over <= 0 && err != nil || over > 0 && (status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), why)) {
+			if over <= 0 && err != nil || over > 0 &&
+				(status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), why)) {
 				t.Errorf("%+d: %v", over, err)
 			}
 		}
@@ -272,7 +306,11 @@ func TestListenRequestsAreLimited(t *testing.T) {
 // lasting returns a Handler whose Listens begin, and last.
 func lasting() bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-		if err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}}}); err != nil {
+		if err := emit(ctx, bridge.Event{
+			Change: &pb.ListenResponse{
+				Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}},
+			},
+		}); err != nil {
 			return nil, err
 		}
 		<-ctx.Done()
@@ -310,7 +348,8 @@ func TestLongRequestsAreBounded(t *testing.T) {
 		}
 		c := client(t, serve(t, says("ok"), nil, grpcserver.Options{Memory: m}))
 		for range 3 { // what one has taken it gives back
-			_, err := call(t.Context(), c, filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
+			_, err := call(t.Context(), c,
+				filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
 			checkRefused(t, err, refused)
 		}
 	}
@@ -331,12 +370,14 @@ func checkRefused(t *testing.T, err error, refused bool) {
 			retry = r
 		}
 	}
-	if status.Code(err) != codes.ResourceExhausted || reason(err) != bridge.ReasonOverloaded || retry.GetRetryDelay().AsDuration() != time.Second {
+	if status.Code(err) != codes.ResourceExhausted || reason(err) != bridge.ReasonOverloaded ||
+		retry.GetRetryDelay().AsDuration() != time.Second {
 		t.Errorf("%v, try again in %v", err, retry)
 	}
 }
 
-// While calls run on as many connections as there may be, further ones are closed. Else one that has no call makes room.
+// While calls run on as many connections as there may be, further ones are closed. Else one that has no call makes
+// room.
 func TestConnectionsAreLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
@@ -368,7 +409,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 func TestMetadataIsLimited(t *testing.T) {
 	c := client(t, serve(t, says("ok"), nil, grpcserver.Options{}))
 	with := func(n int) error {
-		_, err := call(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", n)), c, &pb.CallToolRequest{})
+		_, err := call(metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", n)), c,
+			&pb.CallToolRequest{})
 		return err
 	}
 	const limit = 64 << 10
@@ -399,7 +441,10 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 		}
 		message := strings.Repeat("x", 10_000)
 		for i := range 100_000 {
-			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{
+				Progress: float64(i),
+				Message:  &message,
+			}}); err != nil {
 				made <- i
 				return nil, err
 			}
@@ -410,7 +455,8 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	addr := serve(t, h, nil, grpcserver.Options{})
 	conn := dial(t, addr, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
+	s, err := pb.NewMcpServiceClient(conn).
+		CallTool(ctx, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +468,8 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 		if got := text(t, other, &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 			t.Error(got)
 		}
-		if got := text(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{Name: "quick"}); got != "quick" { // the same connection
+		// the same connection
+		if got := text(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 			t.Error(got)
 		}
 	}
@@ -465,13 +512,19 @@ func (c *rawClient) open(id uint32, path string, request []byte, others ...[2]st
 	defer c.writing.Unlock()
 	c.headers.Reset()
 	for _, h := range append([][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", path},
+		{":authority", "x"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	}, others...) {
 		if err := c.enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}
 	}
-	if err := c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.headers.Bytes(), EndHeaders: true}); err != nil {
+	if err := c.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: id, BlockFragment: c.headers.Bytes(), EndHeaders: true}); err != nil {
 		return err
 	}
 	if request == nil {
@@ -517,7 +570,8 @@ func well(t *testing.T, addr string) {
 	}
 }
 
-// 900 streams on one connection: no more than allowed are ever answered at a time, the others are refused, and others are served.
+// 900 streams on one connection: no more than allowed are ever answered at a time, the others are refused, and others
+// are served.
 func TestStreamsPerConnectionAreLimited(t *testing.T) {
 	h, begun, _ := holding()
 	addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50})
@@ -709,7 +763,8 @@ func TestJSONOfRequestsIsLimited(t *testing.T) {
 		}), nil, o))
 		for n := depth - 1; n <= depth+1; n++ {
 			text := strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1)
-			if _, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x", Arguments: []byte(text)}); status.Code(err) != codes.OK && n <= depth ||
+			if _, err := call(t.Context(), c,
+				&pb.CallToolRequest{Name: "x", Arguments: []byte(text)}); status.Code(err) != codes.OK && n <= depth ||
 				status.Code(err) != codes.InvalidArgument && n > depth {
 				t.Errorf("%d levels, limit %d: %v", n, depth, err)
 			}

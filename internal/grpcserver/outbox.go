@@ -70,7 +70,8 @@ func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 			return notBegun()
 		case <-late.C:
 			e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MUCH_UNREAD",
-				"%d bytes of other calls of this connection have not been read: read them, or cancel the calls, and call again", b.conn.most)
+				"%d bytes of other calls of this connection have not been read: read them, or cancel the calls, "+
+					"and call again", b.conn.most)
 			e.Failure.RetryAfterMs = proto.Int64(1_000)
 			return e
 		}
@@ -105,7 +106,8 @@ func (b *outbox) claim(m *bridge.Method, msg proto.Message) error {
 	defer c.mu.Unlock()
 	if c.unread+size > c.most+c.spare {
 		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "TOO_MUCH_UNREAD",
-			"%s: the call was executed, but its answer of %d bytes was dropped: %d bytes of other answers of this connection have not been read; "+
+			"%s: the call was executed, but its answer of %d bytes was dropped: %d bytes of other answers of this "+
+				"connection have not been read; "+
 				"read them, or make fewer calls at a time", m.Name, size, c.unread)
 	}
 	b.claimed = size

@@ -48,7 +48,8 @@ func shut(t *testing.T, addr string) *rawClient {
 	return c
 }
 
-// ask makes a call, and returns whether it is answered: an answer begins with headers, and nothing but these comes of one that is refused.
+// ask makes a call, and returns whether it is answered: an answer begins with headers, and nothing but these comes of
+// one that is refused.
 func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answered bool) {
 	t.Helper()
 	id := uint32(2*number + 1)
@@ -65,8 +66,8 @@ func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answere
 	return answered
 }
 
-// A connection is given only so much that its client does not read; then its calls are refused, and nobody else's, until it has read, or ended
-// what it does not want to.
+// A connection is given only so much that its client does not read; then its calls are refused, and nobody else's,
+// until it has read, or ended what it does not want to.
 func TestUnreadResponsesAreLimited(t *testing.T) {
 	const limit = 1 << 20 // for messages of a quarter of it
 	for name, headers := range map[string][][2]string{
@@ -76,7 +77,11 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 		for size, text := range map[string]int{"nothing": 0, "much": 100_000} {
 			for _, end := range []string{"read", "reset"} {
 				t.Run(name+", "+size+", "+end, func(t *testing.T) {
-					addr := serve(t, verbose(text), nil, grpcserver.Options{MaxCalls: 1, Limits: limits.Limits{ClientMessage: limit / 4, WriteTime: time.Millisecond}})
+					addr := serve(t, verbose(text), nil,
+						grpcserver.Options{
+							MaxCalls: 1,
+							Limits:   limits.Limits{ClientMessage: limit / 4, WriteTime: time.Millisecond},
+						})
 					c := shut(t, addr)
 					n := 0
 					for c.ask(t, n, headers...) {
@@ -88,7 +93,8 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 					well(t, addr)
 					switch end {
 					case "read":
-						if err := c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 4 << 20}); err != nil {
+						if err := c.WriteSettings(
+							http2.Setting{ID: http2.SettingInitialWindowSize, Val: 4 << 20}); err != nil {
 							t.Fatal(err)
 						}
 						if err := c.WriteWindowUpdate(0, 1<<30); err != nil {
@@ -112,8 +118,8 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 	}
 }
 
-// Calls that have all begun before anything was unread do not have all their answers be kept: those that are too much are dropped, and the
-// client is told that they were executed.
+// Calls that have all begun before anything was unread do not have all their answers be kept: those that are too much
+// are dropped, and the client is told that they were executed.
 func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 	const calls, each, message = 200, 500_000, 1 << 20
 	const most = 4*message + 2*message + 16<<20
@@ -153,7 +159,8 @@ func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 
 // A call waits for its client to read the answers of others.
 func TestCallsWaitForOtherResponsesToBeRead(t *testing.T) {
-	addr := serve(t, verbose(100_000), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: 1 << 18, WriteTime: time.Hour}})
+	addr := serve(t, verbose(100_000), nil,
+		grpcserver.Options{Limits: limits.Limits{ClientMessage: 1 << 18, WriteTime: time.Hour}})
 	c := shut(t, addr)
 	const n = 8 // of them, each in 128 KiB of memory, are the most
 	for i := range n {
@@ -207,7 +214,8 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 			var taken atomic.Int64
 			m := limit.NewMemory(1000, func(bool) int64 { return taken.Load() }, zerolog.Nop())
 			log := make(lines, 100)
-			addr := serve(t, verbose(100_000), nil, grpcserver.Options{Limits: limits.Limits{WriteTime: time.Nanosecond}, Memory: m, Log: zerolog.New(log)})
+			addr := serve(t, verbose(100_000), nil,
+				grpcserver.Options{Limits: limits.Limits{WriteTime: time.Nanosecond}, Memory: m, Log: zerolog.New(log)})
 			good := client(t, addr)
 			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
 				t.Fatal(err)
@@ -258,7 +266,10 @@ func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 			return said("quick"), nil
 		}
 		for i := 0; ; i++ {
-			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i), Message: &message}}); err != nil {
+			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{
+				Progress: float64(i),
+				Message:  &message,
+			}}); err != nil {
 				left <- err
 				return nil, err
 			}
@@ -293,7 +304,8 @@ func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 // What clients give up at any moment does not count as unread.
 func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5 // bytes: what a client takes of a stream without reading, what waits, what a message counts
+	// bytes: what a client takes of a stream without reading, what waits, what a message counts
+	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5
 	message := strings.Repeat("x", 33_000)
 	long := filled(window, func(n int) proto.Message {
 		return bridge.CallTool.Join(bridge.Event{}, said(strings.Repeat("x", n)))
@@ -307,7 +319,8 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 		}
 		return said(message), nil
 	})
-	addr := serve(t, h, nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: most / 4, WriteTime: time.Nanosecond}})
+	addr := serve(t, h, nil,
+		grpcserver.Options{Limits: limits.Limits{ClientMessage: most / 4, WriteTime: time.Nanosecond}})
 	c := client(t, addr, grpc.WithStaticStreamWindowSize(window+1))
 	var wg sync.WaitGroup
 	for w := range 16 {
@@ -337,7 +350,8 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 			if md, err := s.Header(); err == nil && md != nil {
 				return s
 			}
-			if _, err := s.Recv(); reason(err) != "TOO_MUCH_UNREAD" { // as long as the server does not know that others are given up
+			// as long as the server does not know that others are given up
+			if _, err := s.Recv(); reason(err) != "TOO_MUCH_UNREAD" {
 				t.Fatal(err)
 			}
 		}

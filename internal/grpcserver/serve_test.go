@@ -16,7 +16,9 @@ func serve(tb testing.TB, merged bridge.Handler, backends []grpcserver.Backend, 
 }
 
 // start does the same, and returns the server too.
-func start(tb testing.TB, merged bridge.Handler, backends []grpcserver.Backend, o grpcserver.Options) (*grpcserver.Server, string) {
+func start(tb testing.TB, merged bridge.Handler, backends []grpcserver.Backend,
+	o grpcserver.Options,
+) (*grpcserver.Server, string) {
 	tb.Helper()
 	s, err := grpcserver.New(merged, backends, o)
 	if err != nil {

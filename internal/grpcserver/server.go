@@ -153,12 +153,15 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	}
 	switch {
 	case o.Limits.ClientMessage < 0 || o.Limits.ClientMessage > limits.MaxMessage:
-		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d", o.Limits.ClientMessage, limits.MaxMessage)
-	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 || o.Limits.ConnectionIdle < 0 || o.Limits.WriteTime < 0:
+		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d",
+			o.Limits.ClientMessage, limits.MaxMessage)
+	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 ||
+		o.Limits.ConnectionIdle < 0 || o.Limits.WriteTime < 0:
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
-		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State)}, byName: map[string]served{},
+		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State)},
+		byName: map[string]served{},
 		health: health.NewServer(), port: conns.Port{Name: "gRPC", MaxConns: o.MaxConns, Log: o.Log},
 		refusals: rate.Sometimes{Interval: logEvery}, life: o.Lifecycle,
 	}
@@ -182,7 +185,10 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.InTapHandle(weigh),
 		grpc.ConnectionTimeout(greeting),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.Limits.ConnectionIdle, Time: pingAfter, Timeout: pingWithin}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: o.Limits.ConnectionIdle, Time: pingAfter,
+			Timeout: pingWithin,
+		}),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.hush),
 		grpc.WaitForHandlers(true),
@@ -302,18 +308,23 @@ func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
 		}
 	}
 	if size > maxMetadata {
-		return nil, status.Errorf(codes.ResourceExhausted, "the call has %d bytes of metadata, and %d are the most: say it in its arguments", size, maxMetadata)
+		return nil, status.Errorf(codes.ResourceExhausted,
+			"the call has %d bytes of metadata, and %d are the most: say it in its arguments", size, maxMetadata)
 	}
 	return ctx, nil
 }
 
 // containUnary and containStream are interceptors that recover panics outside a Handler.
-func (s *Server) containUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (s *Server) containUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (resp any, err error) {
 	defer s.panics.Recover(info.FullMethod, func(e *bridge.Error) { resp, err = nil, e })
 	return handler(ctx, req)
 }
 
-func (s *Server) containStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *Server) containStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) (err error) {
 	defer s.panics.Recover(info.FullMethod, func(e *bridge.Error) { err = e })
 	return handler(srv, ss)
 }
@@ -324,7 +335,8 @@ func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
 		return handler(srv, ss)
 	}
-	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") { // health checks receive a response
+	// health checks receive a response
+	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		if err := s.o.Memory.Admit(limit.NewStreams); err != nil {
 			return err
 		}

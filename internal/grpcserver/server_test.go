@@ -26,7 +26,9 @@ import (
 )
 
 func TestMetadataSelectsTheServer(t *testing.T) {
-	c := client(t, serve(t, says("all"), []grpcserver.Backend{{Name: "a", Handler: says("of a")}, {Name: "b", Handler: says("of b")}}, grpcserver.Options{}))
+	c := client(t, serve(t, says("all"),
+		[]grpcserver.Backend{{Name: "a", Handler: says("of a")}, {Name: "b", Handler: says("of b")}},
+		grpcserver.Options{}))
 	for _, s := range []struct {
 		names []string
 		want  string
@@ -38,8 +40,10 @@ func TestMetadataSelectsTheServer(t *testing.T) {
 		{[]string{"c"}, `there is no server "c" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
 		{[]string{""}, `there is no server "" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
 		{[]string{"A"}, `there is no server "A" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
-		{[]string{strings.Repeat("x", 9_000)}, `there is no server "` + strings.Repeat("x", 77) + `…" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
-		{[]string{"a", "a"}, "the metadata mcpbridge-server is there 2 times: say it once, or not at all for all servers together", codes.InvalidArgument},
+		{[]string{strings.Repeat("x", 9_000)}, `there is no server "` + strings.Repeat("x", 77) +
+			`…" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
+		{[]string{"a", "a"}, "the metadata mcpbridge-server is there 2 times: say it once, or not at all for all " +
+			"servers together", codes.InvalidArgument},
 	} {
 		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"mcpbridge-server": s.names})
 		all, err := call(ctx, c, &pb.CallToolRequest{Name: "x"})
@@ -76,15 +80,19 @@ func failure(err error) string {
 	return ""
 }
 
-// A call that may have been executed is never UNAVAILABLE, because stock clients send those again; and what is not for clients, these
-// do not see either.
+// A call that may have been executed is never UNAVAILABLE, because stock clients send those again; and what is not for
+// clients, these do not see either.
 func TestErrorsAreReturned(t *testing.T) {
 	const withheld = "internal error; the bridge's log says more"
 	lost := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost during the call")
 	down := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "down")
 	down.Failure.RetryAfterMs = proto.Int64(250)
 	var fail error
-	c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) { return nil, fail }), nil, grpcserver.Options{}))
+	c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
+		error,
+	) {
+		return nil, fail
+	}), nil, grpcserver.Options{}))
 	for _, s := range []struct {
 		err                     error
 		code                    codes.Code
@@ -99,10 +107,16 @@ func TestErrorsAreReturned(t *testing.T) {
 		{context.DeadlineExceeded, codes.DeadlineExceeded, "the call took too long", "DEADLINE", ""},
 		{lost, codes.Unknown, "lost during the call", "BACKEND_CRASHED", ""},
 		{down, codes.Unavailable, "down", "BACKEND_UNAVAILABLE", "250ms"},
-		{bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SESSION_ENDED", "cut"), codes.Unknown, "cut", "SESSION_ENDED", ""},
+		{
+			bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SESSION_ENDED", "cut"),
+			codes.Unknown, "cut", "SESSION_ENDED", "",
+		},
 		{bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_EXECUTED, "X", "cut"), codes.Unknown, "cut", "X", ""},
 		{&bridge.Error{Code: codes.Unknown, Message: "m", RPC: &pb.JsonRpcError{Code: -7}}, codes.Unknown, "m", "", ""},
-		{&bridge.Error{Code: codes.OK, Message: "an error that is none"}, codes.Internal, withheld, "BACKEND_FAILED", ""},
+		{
+			&bridge.Error{Code: codes.OK, Message: "an error that is none"}, codes.Internal, withheld, "BACKEND_FAILED",
+			"",
+		},
 	} {
 		fail = s.err
 		_, err := call(t.Context(), c, &pb.CallToolRequest{})
@@ -121,9 +135,13 @@ func TestErrorsAreReturned(t *testing.T) {
 
 func TestPanicOfAHandlerEndsItsCall(t *testing.T) {
 	for name, h := range map[string]bridge.HandlerFunc{
-		"panic":        func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { panic("a bug") },
-		"nothing":      func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return nil, nil },
-		"empty result": func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return &bridge.Result{}, nil },
+		"panic":   func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { panic("a bug") },
+		"nothing": func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return nil, nil },
+		"empty result": func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result,
+			error,
+		) {
+			return &bridge.Result{}, nil
+		},
 		"another type": func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 			return &bridge.Result{Complete: &pb.Tool{}}, nil
 		},
@@ -164,19 +182,23 @@ func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 	}), nil, grpcserver.Options{}))
 	caps := &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Extensions: `{"x/y":{}}`}
 	text(t, c, &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
-		Principal: &pb.Principal{Subject: "root", Issuer: "me", Scopes: []string{"*"}}, Headers: map[string]string{"authorization": "Bearer x"},
+		Principal:       &pb.Principal{Subject: "root", Issuer: "me", Scopes: []string{"*"}},
+		Headers:         map[string]string{"authorization": "Bearer x"},
 		Verified:        &pb.VerifiedCaller{ContractVersion: 99},
-		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
+		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"},
+		LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
 	}})
 	want := &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"n":9007199254740993}`), Context: &pb.CallContext{
 		Verified:        bridge.Verified(),
-		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"}, LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
+		ProtocolVersion: "2025-06-18", ClientCapabilities: caps, ClientInfo: &pb.Implementation{Name: "c"},
+		LogLevel: pb.LogLevel_LOG_LEVEL_INFO, ProgressWanted: true, Meta: `{"a":1}`,
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
 	text(t, c, &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{Meta: `{"a":1,
-		"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientCapabilities":{"sampling":{}},
+		"io.modelcontextprotocol/protocolVersion":"2025-06-18",
+		"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},
 		"io.modelcontextprotocol/clientInfo":{"name":"bank","version":"1"},"io.modelcontextprotocol/logLevel":"debug",
 		"io.modelcontextprotocol/serverInfo":{"name":"bank"},"io.modelcontextprotocol/subscriptionId":1,"progressToken":2}`}})
 	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{
@@ -186,7 +208,10 @@ func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 		t.Error(diff)
 	}
 	text(t, c, &pb.CallToolRequest{Name: "x"})
-	want = &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28", Verified: bridge.Verified()}}
+	want = &pb.CallToolRequest{
+		Name:    "x",
+		Context: &pb.CallContext{ProtocolVersion: "2026-07-28", Verified: bridge.Verified()},
+	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
@@ -202,32 +227,44 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 		return &pb.CallToolRequest{Context: clone(&pb.CallContext{}, f)}
 	}
 	answer := func(e *pb.ElicitResult) *pb.CallToolRequest {
-		return &pb.CallToolRequest{InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: e}}}}
+		return &pb.CallToolRequest{
+			InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: e}}},
+		}
 	}
 	noAnswer := func(e *pb.InputError) *pb.CallToolRequest {
-		return &pb.CallToolRequest{InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Error{Error: e}}}}
+		return &pb.CallToolRequest{
+			InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Error{Error: e}}},
+		}
 	}
 	for want, req := range map[string]*pb.CallToolRequest{
-		`protocol_version "1999-01-01"`:                cc(func(c *pb.CallContext) { c.ProtocolVersion = "1999-01-01" }),
-		`protocol_version "` + strings.Repeat("9", 20): cc(func(c *pb.CallContext) { c.ProtocolVersion = strings.Repeat("9", 1<<20) }),
-		"log_level 99":                          cc(func(c *pb.CallContext) { c.LogLevel = 99 }),
-		"context.meta is not a JSON object":     cc(func(c *pb.CallContext) { c.Meta = `[]` }),
-		"context.meta is not JSON":              cc(func(c *pb.CallContext) { c.Meta = `{"a":1,"a":2}` }),
-		"client_capabilities.extensions is not": cc(func(c *pb.CallContext) { c.ClientCapabilities = &pb.ClientCapabilities{Extensions: `{`} }),
+		`protocol_version "1999-01-01"`: cc(
+			func(c *pb.CallContext) { c.ProtocolVersion = "1999-01-01" }),
+		`protocol_version "` + strings.Repeat("9",
+			20): cc(func(c *pb.CallContext) { c.ProtocolVersion = strings.Repeat("9", 1<<20) }),
+		"log_level 99":                      cc(func(c *pb.CallContext) { c.LogLevel = 99 }),
+		"context.meta is not a JSON object": cc(func(c *pb.CallContext) { c.Meta = `[]` }),
+		"context.meta is not JSON":          cc(func(c *pb.CallContext) { c.Meta = `{"a":1,"a":2}` }),
+		"client_capabilities.extensions is not": cc(
+			func(c *pb.CallContext) { c.ClientCapabilities = &pb.ClientCapabilities{Extensions: `{`} }),
 		"elicitation.url.extra is not a JSON object": cc(func(c *pb.CallContext) {
-			c.ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{Extra: `1`}}}
+			c.ClientCapabilities = &pb.ClientCapabilities{
+				Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{Extra: `1`}},
+			}
 		}),
-		"arguments is not a JSON object":                       {Arguments: []byte(`7`)},
-		"arguments is not JSON":                                {Arguments: []byte(`{"a":1} {}`)},
-		"arguments is not JSON that everybody reads the same:": {Arguments: []byte(strings.Repeat(`{"a":`, 1_000) + "1" + strings.Repeat("}", 1_000))},
-		"extra is not a JSON object":                           {Extra: `"x"`},
-		"input_responses[k].elicit.content is not JSON":        answer(&pb.ElicitResult{Content: `{"a":}`}),
-		"input_responses[k].elicit.content is not a JSON":      answer(&pb.ElicitResult{Content: `[]`}),
-		"input_responses[k].error.data is not JSON":            noAnswer(&pb.InputError{Data: `{"a":1,"a":2}`}),
-		"requestState was not issued":                          {RequestState: []byte("forged")},
+		"arguments is not a JSON object": {Arguments: []byte(`7`)},
+		"arguments is not JSON":          {Arguments: []byte(`{"a":1} {}`)},
+		"arguments is not JSON that everybody reads the same:": {
+			Arguments: []byte(strings.Repeat(`{"a":`, 1_000) + "1" + strings.Repeat("}", 1_000)),
+		},
+		"extra is not a JSON object":                      {Extra: `"x"`},
+		"input_responses[k].elicit.content is not JSON":   answer(&pb.ElicitResult{Content: `{"a":}`}),
+		"input_responses[k].elicit.content is not a JSON": answer(&pb.ElicitResult{Content: `[]`}),
+		"input_responses[k].error.data is not JSON":       noAnswer(&pb.InputError{Data: `{"a":1,"a":2}`}),
+		"requestState was not issued":                     {RequestState: []byte("forged")},
 	} {
 		_, err := call(t.Context(), c, req)
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) || len(err.Error()) > 512 || called {
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) ||
+			len(err.Error()) > 512 || called {
 			t.Errorf("%s: %.300v", want, err)
 		}
 	}
@@ -251,7 +288,10 @@ func TestUnknownFieldsAreForwarded(t *testing.T) {
 
 // Values and objects that MCP does not define pass both ways; raw objects of known types are read as those.
 func TestOpenSetsPass(t *testing.T) {
-	ask := &pb.InputRequest{Key: "k", Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`}}
+	ask := &pb.InputRequest{
+		Key:     "k",
+		Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`},
+	}
 	var seen map[string]*pb.InputResponse
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		if seen = r.GetInputResponses(); seen == nil {
@@ -314,14 +354,15 @@ func TestEventsReachTheCaller(t *testing.T) {
 func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	deadlines, started, ended := make(chan time.Time, 1), make(chan struct{}), make(chan error)
-	c := client(t, serve(t, tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		deadline, _ := ctx.Deadline()
-		deadlines <- deadline
-		started <- struct{}{}
-		<-ctx.Done()
-		ended <- ctx.Err()
-		return nil, ctx.Err()
-	}), nil, grpcserver.Options{}))
+	c := client(t, serve(t, tool(
+		func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+			deadline, _ := ctx.Deadline()
+			deadlines <- deadline
+			started <- struct{}{}
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return nil, ctx.Err()
+		}), nil, grpcserver.Options{}))
 	until := time.Now().Add(time.Hour)
 	ctx, cancel := context.WithDeadline(t.Context(), until)
 	failed := make(chan error, 1)
@@ -357,9 +398,14 @@ func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 // asker asks for a name, and remembers what it was called with.
 func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 	if r.RequestState == nil {
-		return &bridge.Result{InputRequired: &pb.InputRequired{RequestState: []byte("secret of " + r.GetName()), InputRequests: []*pb.InputRequest{
-			{Key: "k", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "who?"}}}}},
-		}}}, nil
+		return &bridge.Result{InputRequired: &pb.InputRequired{
+			RequestState: []byte("secret of " + r.GetName()),
+			InputRequests: []*pb.InputRequest{
+				{Key: "k", Request: &pb.InputRequest_Elicit{
+					Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "who?"}}},
+				}},
+			},
+		}}, nil
 	}
 	return said(string(r.GetRequestState())), nil
 }
@@ -375,13 +421,19 @@ func TestStatesAreBoundToTheirBackend(t *testing.T) {
 		}
 		return metadata.AppendToOutgoingContext(t.Context(), grpcserver.MetadataServer, server)
 	}
-	req := &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}}}
+	req := &pb.CallToolRequest{
+		Name:    "x",
+		Context: &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}},
+	}
 	for _, from := range servers {
 		all, err := call(at(from), c, req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := clone(req, func(r *pb.CallToolRequest) { r.RequestState = all[0].GetInputRequired().GetRequestState() })
+		again := clone(req, func(r *pb.CallToolRequest) {
+			r.RequestState = all[0].GetInputRequired().
+				GetRequestState()
+		})
 		for _, to := range servers {
 			_, err := call(at(to), c, again)
 			if (err == nil) != (from == to) || from != to && status.Code(err) != codes.InvalidArgument {
@@ -396,13 +448,17 @@ func TestStateIsSealed(t *testing.T) {
 	first := client(t, serve(t, tool(asker), nil, grpcserver.Options{StateKeys: [][32]byte{key}}))
 	replica := client(t, serve(t, tool(asker), nil, grpcserver.Options{StateKeys: [][32]byte{{2}, key}}))
 	stranger := client(t, serve(t, tool(asker), nil, grpcserver.Options{}))
-	req := &pb.CallToolRequest{Name: "x", Arguments: []byte(`{"a":1,"b":2}`), Context: &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}}}
+	req := &pb.CallToolRequest{
+		Name: "x", Arguments: []byte(`{"a":1,"b":2}`),
+		Context: &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}},
+	}
 	all, err := call(t.Context(), first, req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	state := all[0].GetInputRequired().GetRequestState()
-	if len(state) == 0 || strings.Contains(string(state), "secret") || all[0].GetInputRequired().GetInputRequests()[0].GetKey() != "k" {
+	if len(state) == 0 || strings.Contains(string(state), "secret") ||
+		all[0].GetInputRequired().GetInputRequests()[0].GetKey() != "k" {
 		t.Errorf("told %v", all[0])
 	}
 	again := clone(req, func(r *pb.CallToolRequest) { r.RequestState = state })
@@ -413,16 +469,26 @@ func TestStateIsSealed(t *testing.T) {
 		ok   bool
 	}{
 		{"the same", first, again, true},
-		{"other white space and order", first, clone(again, func(r *pb.CallToolRequest) { r.Arguments = []byte(`{ "b":2, "a":1 }`) }), true},
+		{
+			"other white space and order", first,
+			clone(again, func(r *pb.CallToolRequest) { r.Arguments = []byte(`{ "b":2, "a":1 }`) }), true,
+		},
 		{"a replica with the key", replica, again, true},
 		{"another server", stranger, again, false},
 		{"another tool", first, clone(again, func(r *pb.CallToolRequest) { r.Name = "y" }), false},
-		{"other arguments", first, clone(again, func(r *pb.CallToolRequest) { r.Arguments = []byte(`{"a":1,"b":3}`) }), false},
+		{
+			"other arguments", first, clone(again, func(r *pb.CallToolRequest) { r.Arguments = []byte(`{"a":1,"b":3}`) }),
+			false,
+		},
 		{"another state", first, clone(again, func(r *pb.CallToolRequest) { r.RequestState[20] ^= 1 }), false},
-		{"the backend's own", first, clone(again, func(r *pb.CallToolRequest) { r.RequestState = []byte("secret of x") }), false},
+		{
+			"the backend's own", first,
+			clone(again, func(r *pb.CallToolRequest) { r.RequestState = []byte("secret of x") }), false,
+		},
 	} {
 		all, err := call(t.Context(), s.c, s.req)
-		if s.ok && (err != nil || all[0].GetResult().GetContent()[0].GetText().GetText() != "secret of x") || !s.ok && status.Code(err) != codes.InvalidArgument {
+		if s.ok && (err != nil || all[0].GetResult().GetContent()[0].GetText().GetText() != "secret of x") || !s.ok &&
+			status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v %v", s.name, all, err)
 		}
 	}
@@ -436,7 +502,8 @@ func TestInputRequestNeedsTheCapability(t *testing.T) {
 	for _, d := range status.Convert(err).Details() {
 		rpc, _ = d.(*pb.JsonRpcError)
 	}
-	if status.Code(err) != codes.FailedPrecondition || rpc.GetCode() != -32021 || !strings.Contains(rpc.GetData(), `"elicitation"`) {
+	if status.Code(err) != codes.FailedPrecondition || rpc.GetCode() != -32021 ||
+		!strings.Contains(rpc.GetData(), `"elicitation"`) {
 		t.Errorf("%v %v", err, rpc)
 	}
 }
@@ -448,7 +515,11 @@ func TestReflectionServesTheContract(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(&grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: "mcpbridge.v1.McpService"}}); err != nil {
+		if err := s.Send(&grpc_reflection_v1.ServerReflectionRequest{
+			MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{
+				FileContainingSymbol: "mcpbridge.v1.McpService",
+			},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		res, err := s.Recv()
@@ -473,7 +544,9 @@ func TestReflectionV1Alpha(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Send(&grpc_reflection_v1alpha.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1alpha.ServerReflectionRequest_ListServices{}}); err != nil {
+	if err := s.Send(&grpc_reflection_v1alpha.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1alpha.ServerReflectionRequest_ListServices{},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	res, err := s.Recv()
@@ -505,7 +578,8 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 			t.Errorf("%q is taken", names)
 		}
 	}
-	if _, err := grpcserver.New(says(""), nil, grpcserver.Options{Limits: limits.Limits{ClientMessage: limits.MaxMessage}}); err != nil {
+	if _, err := grpcserver.New(says(""), nil,
+		grpcserver.Options{Limits: limits.Limits{ClientMessage: limits.MaxMessage}}); err != nil {
 		t.Error(err)
 	}
 }

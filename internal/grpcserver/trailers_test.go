@@ -22,15 +22,23 @@ func TestErrorsFitSmallHeaderLimits(t *testing.T) {
 		for _, n := range []int{100, 1 << 10, 8 << 10, 1 << 20} {
 			text := strings.Repeat(letter, n/len(letter))
 			failed := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_EXECUTED, "REASON", "%s", text)
-			exact := bridge.FromJSONRPC(&pb.JsonRpcError{Code: -7, Message: &text, Data: strconv.Quote(text)}, bridge.Rev20251125, bridge.CallTool)
+			exact := bridge.FromJSONRPC(&pb.JsonRpcError{Code: -7, Message: &text, Data: strconv.Quote(text)},
+				bridge.Rev20251125, bridge.CallTool)
 			for what, e := range map[string]*bridge.Error{"failed": failed, "exact": exact} {
-				addr := serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) { return nil, e }), nil, grpcserver.Options{})
-				_, err := call(t.Context(), client(t, addr, grpc.WithMaxHeaderListSize(8<<10)), &pb.CallToolRequest{Name: "x"})
+				addr := serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
+					error,
+				) {
+					return nil, e
+				}), nil, grpcserver.Options{})
+				_, err := call(t.Context(), client(t, addr, grpc.WithMaxHeaderListSize(8<<10)),
+					&pb.CallToolRequest{Name: "x"})
 				got := bridge.FromStatus(status.Convert(err))
-				if got.Code != codes.Unknown || !strings.HasPrefix(text, strings.TrimSuffix(got.Message, "…")) || len(got.Message) < 100 {
+				if got.Code != codes.Unknown || !strings.HasPrefix(text, strings.TrimSuffix(got.Message, "…")) ||
+					len(got.Message) < 100 {
 					t.Errorf("%s of %d %q: %v", what, n, letter, got)
 				}
-				if what == "failed" && (got.Failure.GetReason() != "REASON" || got.Failure.GetOutcome() != pb.CallFailure_OUTCOME_EXECUTED) {
+				if what == "failed" && (got.Failure.GetReason() != "REASON" ||
+					got.Failure.GetOutcome() != pb.CallFailure_OUTCOME_EXECUTED) {
 					t.Errorf("%s of %d %q: %v", what, n, letter, got.Failure)
 				}
 				if what == "exact" && (got.RPC.GetCode() != -7 || n <= 1<<10 && !proto.Equal(got.RPC, e.RPC)) {

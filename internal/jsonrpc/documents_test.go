@@ -20,11 +20,12 @@ var (
 	seed      = flag.Uint64("seed", 1, "of which random numbers it makes them")
 )
 
-// TestGeneratedDocuments is FuzzDocuments without what finds new ways through the code: many documents, as fast as they can be made and compared
-// on every core. `make survive-long` has it make 100 million.
+// TestGeneratedDocuments is FuzzDocuments without what finds new ways through the code: many documents, as fast as they
+// can be made and compared on every core. `make survive-long` has it make 100 million.
 func TestGeneratedDocuments(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // all but nothing of it lives
-	const many = 1000                                  // that come from one generator, so that the cores share them as they can
+	// that come from one generator, so that the cores share them as they can
+	const many = 1000
 	var next, wrong atomic.Int64
 	var mu sync.Mutex
 	var sum [len(rules)]readCounts
@@ -38,7 +39,8 @@ func TestGeneratedDocuments(t *testing.T) {
 					text, rule := g.document()
 					accepted, err := whole(func() (bool, error) { return compare(text) })
 					if err != nil && wrong.Add(1) <= 10 {
-						t.Errorf("%s: %v\n[]byte(%q)", rules[rule].name, err, text) // the line is one of testdata/fuzz/FuzzParse
+						// the line is one of testdata/fuzz/FuzzParse
+						t.Errorf("%s: %v\n[]byte(%q)", rules[rule].name, err, text)
 					}
 					mine[rule].add(accepted)
 				}
@@ -60,7 +62,8 @@ func TestGeneratedDocuments(t *testing.T) {
 		fmt.Fprintf(&table, "\n%-16s %10d accepted %10d refused", rules[i].name, n.accepted, n.refused)
 	}
 	t.Logf("by what was done to them:%s", table.String())
-	t.Logf("S4 seed %d, documents %d, accepted %d, refused %d, wrong %d", *seed, all.accepted+all.refused, all.accepted, all.refused, wrong.Load())
+	t.Logf("S4 seed %d, documents %d, accepted %d, refused %d, wrong %d", *seed, all.accepted+all.refused, all.accepted,
+		all.refused, wrong.Load())
 	if most := 3 * (all.accepted + all.refused) / 4; all.accepted > most || all.refused > most {
 		t.Error("they say too little: three of four are read in the same way")
 	}
@@ -87,8 +90,8 @@ func (n *readCounts) add(accepted bool) {
 	}
 }
 
-// A rule is something that can be done to a good message: to its members before it is written, and to its text, which begins at from.
-// What is done need not be bad. The weights say how often.
+// A rule is something that can be done to a good message: to its members before it is written, and to its text, which
+// begins at from. What is done need not be bad. The weights say how often.
 type rule struct {
 	name    string
 	weight  int
@@ -102,7 +105,10 @@ var rules = [...]rule{
 	{name: "an id", weight: 70, members: func(g *generator) { g.set("id", g.token()) }},
 	{name: "a long id", weight: 20, members: func(g *generator) { g.set("id", g.long(usual.ID)) }},
 	{name: "a version", weight: 30, members: func(g *generator) { g.set("jsonrpc", g.one(versions)) }},
-	{name: "a method", weight: 50, members: func(g *generator) { g.set("method", g.one([]string{g.string(), g.token()})) }},
+	{
+		name: "a method", weight: 50,
+		members: func(g *generator) { g.set("method", g.one([]string{g.string(), g.token()})) },
+	},
 	{name: "a member", weight: 60, members: func(g *generator) { g.set(g.one(names), g.token()) }},
 	{name: "one less", weight: 30, members: func(g *generator) {
 		if i := g.IntN(len(g.members) + 1); i < len(g.members) {
@@ -125,14 +131,23 @@ var rules = [...]rule{
 	{name: "an odd name", weight: 30, members: func(g *generator) { m := g.member(); m.name = g.odd(m.name) }},
 	{name: "a case", weight: 40, members: func(g *generator) { m := g.member(); m.name = g.folded(m.name) }},
 	{name: "a case more", weight: 30, members: func(g *generator) { g.add(g.folded(g.one(names)), g.token()) }},
-	{name: "one twice", weight: 30, members: func(g *generator) { m := g.member(); g.add(m.name, g.one([]string{m.value, g.token()})) }},
-	{name: "one escaped, too", weight: 30, members: func(g *generator) { g.add(g.escaped(g.member().name), g.token()) }},
+	{
+		name: "one twice", weight: 30,
+		members: func(g *generator) { m := g.member(); g.add(m.name, g.one([]string{m.value, g.token()})) },
+	},
+	{
+		name: "one escaped, too", weight: 30,
+		members: func(g *generator) { g.add(g.escaped(g.member().name), g.token()) },
+	},
 	{name: "many names", weight: 40, members: func(g *generator) { g.within(g.many(3)) }},
 	{name: "many levels", weight: 10, members: func(g *generator) { g.within(g.deep()) }},
 	{name: "an end", weight: 20, text: func(g *generator, from int) { g.text = g.text[:g.place(from)] }},
 	{name: "before it", weight: 30, text: func(g *generator, from int) { g.splice(from, from, g.one(around)) }},
 	{name: "after it", weight: 40, text: func(g *generator, _ int) { g.text = append(g.text, g.one(around)...) }},
-	{name: "another byte", weight: 50, text: func(g *generator, from int) { i := g.place(from); g.splice(i, i+1, g.one(bits)) }},
+	{
+		name: "another byte", weight: 50,
+		text: func(g *generator, from int) { i := g.place(from); g.splice(i, i+1, g.one(bits)) },
+	},
 	{name: "a byte more", weight: 40, text: func(g *generator, from int) { g.insert(from, g.one(bits)) }},
 	{name: "a byte less", weight: 30, text: func(g *generator, from int) { i := g.place(from); g.splice(i, i+1, "") }},
 	{name: "any bytes", weight: 20, text: func(g *generator, from int) {
@@ -145,8 +160,14 @@ var rules = [...]rule{
 		i, j := g.place(from), g.place(from)
 		g.insert(from, string(g.text[min(i, j):max(i, j)]))
 	}},
-	{name: "something else", weight: 20, text: func(g *generator, from int) { g.text = append(g.text[:from], g.token()...) }},
-	{name: "UTF-16", weight: 10, text: func(g *generator, from int) { g.splice(from, len(g.text), wide(g.text[from:], g.IntN(4))) }},
+	{
+		name: "something else", weight: 20,
+		text: func(g *generator, from int) { g.text = append(g.text[:from], g.token()...) },
+	},
+	{
+		name: "UTF-16", weight: 10,
+		text: func(g *generator, from int) { g.splice(from, len(g.text), wide(g.text[from:], g.IntN(4))) },
+	},
 	{name: "two of these", weight: 60},
 	{name: "a batch", weight: 60},
 	{name: "a large batch", weight: 1},
@@ -161,30 +182,61 @@ var weights = func() (sum int) {
 }()
 
 var (
-	names    = []string{"jsonrpc", "id", "method", "params", "result", "error"}
-	methods  = []string{`"tools/call"`, `"tools\/call"`, `"tools/list"`, `"ping"`, `"notifications/progress"`, `"initialize"`, `"m"`, `"\u006d"`, `"é"`, `"\ud83d\ude00"`}
-	versions = []string{`"2.0"`, `"2\u002e0"`, `"\u0032.0"`, `2.0`, `2`, `"2"`, `"2.00"`, `"1.0"`, `" 2.0"`, `"2.0 "`, `"2.0\u0000"`, `"2,0"`, `null`, `["2.0"]`, `""`, `"２.0"`}
+	names   = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	methods = []string{
+		`"tools/call"`, `"tools\/call"`, `"tools/list"`, `"ping"`, `"notifications/progress"`,
+		`"initialize"`, `"m"`, `"\u006d"`, `"é"`, `"\ud83d\ude00"`,
+	}
+	versions = []string{
+		`"2.0"`, `"2\u002e0"`, `"\u0032.0"`, `2.0`, `2`, `"2"`, `"2.00"`, `"1.0"`, `" 2.0"`, `"2.0 "`,
+		`"2.0\u0000"`, `"2,0"`, `null`, `["2.0"]`, `""`, `"２.0"`,
+	}
 	integers = []string{
-		"0", "1", "-1", "-0", "7", "42", "9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809",
+		"0", "1", "-1", "-0", "7", "42", "9007199254740993", "9223372036854775807", "9223372036854775808",
+		"-9223372036854775808", "-9223372036854775809",
 		"18446744073709551616", "123456789012345678901234567890",
 	}
-	fractions = []string{"1.0", "0.0", "-0.0", "1.5", "1e2", "1E2", "1e+2", "1E-2", "0e0", "1.5e3", "1e400", "-1e-400", "0.1", "1.0000000000000000000000001"}
-	numbers   = append(append(append([]string{}, integers...), fractions...), "01", "-01", "00", "+1", ".5", "1.", "1.e2", "1e", "1e+", "--1", "-", "-a", "0x10",
+	fractions = []string{
+		"1.0", "0.0", "-0.0", "1.5", "1e2", "1E2", "1e+2", "1E-2", "0e0", "1.5e3", "1e400", "-1e-400",
+		"0.1", "1.0000000000000000000000001",
+	}
+	numbers = append(append(append([]string{}, integers...), fractions...), "01", "-01", "00", "+1", ".5", "1.",
+		"1.e2", "1e", "1e+", "--1", "-", "-a", "0x10",
 		"1_000", "1,5", "Infinity", "-Infinity", "NaN", "1f", "１", "1e1.5", "1e2e3", "1.2.3", "- 1", "1 2", "0b1", "1n")
-	literals = []string{"true", "false", "null", "True", "TRUE", "nul", "nulll", "truee", "tru", "fals", "t", "undefined", "None", "nil", "null null", "\x00", "''", "'a'", "a"}
-	good     = []string{
-		"a", "tools/call", "é", "€", "😀", `\u00e9`, `\u20AC`, `\ud83d\ude00`, `\uDBFF\uDFFF`, `\"`, `\\`, `\\\"`, `\\\\`, `\\\\\"`, `\/`, `\b\f\n\r\t`, `\u0000`, `\u001f`, `\u2028`, "\u2028",
-		"\x7f", "\ufeff", `\ufeff`, "\ufffd", `\ufffd`, "\uffff", `\uffff`, "\U0010ffff", `\\u0041`, `\u005c`, `\u0022`, "{", "]", ":,", "//", "'",
+	literals = []string{
+		"true", "false", "null", "True", "TRUE", "nul", "nulll", "truee", "tru", "fals", "t",
+		"undefined", "None", "nil", "null null", "\x00", "''", "'a'", "a",
+	}
+	good = []string{
+		"a", "tools/call", "é", "€", "😀", `\u00e9`, `\u20AC`, `\ud83d\ude00`, `\uDBFF\uDFFF`, `\"`, `\\`, `\\\"`,
+		`\\\\`, `\\\\\"`, `\/`, `\b\f\n\r\t`, `\u0000`, `\u001f`, `\u2028`, "\u2028",
+		"\x7f", "\ufeff", `\ufeff`, "\ufffd", `\ufffd`, "\uffff", `\uffff`, "\U0010ffff", `\\u0041`, `\u005c`, `\u0022`,
+		"{", "]", ":,", "//", "'",
 	}
 	poor = []string{
-		"\xff", "\x80", "\xc3", "\xc3(", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80", "\xed\xb0\x80", "\xf0\x9f\x98", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xe0\x80\x80",
-		`\ud800`, `\udc00`, `\udc00\udc00`, `\ud800\u0041`, `\ud83d\ue000`, `\ud83d\uffff`, `\ud83d\ud83d`, `\ude00\ud83d`, `\ud83d\`, `\ud83d\n`, `\ud83dx`, `\ud83d\ude0`, `\x41`, `\u12`, `\u`, `\u{41}`, `\U0041`, `\u+041`, `\u 041`,
+		"\xff", "\x80", "\xc3", "\xc3(", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80", "\xed\xb0\x80", "\xf0\x9f\x98",
+		"\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xe0\x80\x80",
+		`\ud800`, `\udc00`, `\udc00\udc00`, `\ud800\u0041`, `\ud83d\ue000`, `\ud83d\uffff`, `\ud83d\ud83d`,
+		`\ude00\ud83d`, `\ud83d\`, `\ud83d\n`, `\ud83dx`, `\ud83d\ude0`, `\x41`, `\u12`, `\u`, `\u{41}`, `\U0041`,
+		`\u+041`, `\u 041`,
 		`\u00g0`, `\u00e`, `\`, "\\\n", "\n", "\r", "\t", "\x00", "\x1f", `\'`, `\a`, `\0`, `\v`, `\e`, `"`, `","`,
 	}
-	spaces  = []string{" ", "\n", "\t", "\r", "\r\n", "  ", "\v", "\f", "\u00a0", "\u2028", "\ufeff", "\u3000", "\x00", "/**/", "//\n", "#\n"}
-	around  = []string{" ", "\n", "\r\n\t ", "", "\ufeff", "\x00", "\v", "\u00a0", ",", ";", "}", "]", "{", "[", "{}", "[]", "null", "0", `""`, "//", "/* */", "\x1e", "\xff\xfe", "\xff", "a", "\x04", ")]}',\n"}
-	bits    = []string{"{", "}", "[", "]", ":", ",", `"`, `\`, "'", "/", "0", "1", "-", "+", ".", "e", "E", "u", "n", "t", "\x00", "\x1f", " ", "\n", "\x7f", "\x80", "\xbf", "\xc3", "\xe2", "\xed", "\xf0", "\xff"}
-	inner   = []string{"name", "_meta", "arguments", "a", `a\u0062`, "abc", "é", "", "method", "id", "content", "progressToken"}
+	spaces = []string{
+		" ", "\n", "\t", "\r", "\r\n", "  ", "\v", "\f", "\u00a0", "\u2028", "\ufeff", "\u3000", "\x00",
+		"/**/", "//\n", "#\n",
+	}
+	around = []string{
+		" ", "\n", "\r\n\t ", "", "\ufeff", "\x00", "\v", "\u00a0", ",", ";", "}", "]", "{", "[", "{}",
+		"[]", "null", "0", `""`, "//", "/* */", "\x1e", "\xff\xfe", "\xff", "a", "\x04", ")]}',\n",
+	}
+	bits = []string{
+		"{", "}", "[", "]", ":", ",", `"`, `\`, "'", "/", "0", "1", "-", "+", ".", "e", "E", "u", "n",
+		"t", "\x00", "\x1f", " ", "\n", "\x7f", "\x80", "\xbf", "\xc3", "\xe2", "\xed", "\xf0", "\xff",
+	}
+	inner = []string{
+		"name", "_meta", "arguments", "a", `a\u0062`, "abc", "é", "", "method", "id", "content",
+		"progressToken",
+	}
 	escapes = []string{`\u%04x`, `\u%04X`}
 	closing = []string{"]", "]", "]", "]", "]", "]", "]", "]", "]", " ]", "\n]\n", ",]"}
 	gaps    = []string{"", "", " ", "\n", "\t", "\r\n", "  "}
@@ -249,7 +301,8 @@ func (g *generator) message(by ...int) {
 	case 2, 3:
 		g.add("result", g.object(2))
 	default:
-		g.add("error", `{"code":`+g.one(integers[:8])+`,"message":`+g.string()+g.one([]string{"", `,"data":` + g.token()})+`}`)
+		g.add("error", `{"code":`+g.one(integers[:8])+`,"message":`+g.string()+
+			g.one([]string{"", `,"data":` + g.token()})+`}`)
 		if len(g.members) == 2 && g.IntN(2) == 0 {
 			g.add("id", "null")
 		}
@@ -335,7 +388,10 @@ func (g *generator) member() *member {
 
 // within puts a value somewhere into params, a result, an error, or a member of which nobody knows.
 func (g *generator) within(value string) {
-	value = g.one([]string{`{"a":` + value + `}`, `{"_meta":` + value + `,"a":1}`, `{"_meta":{"a":` + value + `}}`, `{"a":[1, ` + value + `],"b":{}}`, `{ "a" :{"b": ` + value + ` } }`})
+	value = g.one([]string{
+		`{"a":` + value + `}`, `{"_meta":` + value + `,"a":1}`, `{"_meta":{"a":` + value + `}}`,
+		`{"a":[1, ` + value + `],"b":{}}`, `{ "a" :{"b": ` + value + ` } }`,
+	})
 	for i, m := range g.members {
 		switch m.name {
 		case "params", "result":
@@ -443,7 +499,10 @@ func (g *generator) problem() {
 	if g.IntN(4) > 0 {
 		g.members = append(g.members[:0], member{"jsonrpc", `"2.0"`}, member{"id", g.one(integers)})
 	}
-	all := []string{`"code":` + code, `"message":` + message, `"data":` + g.token(), `"Code":2`, `"MESSAGE":""`, `"c\u006fde":3`, `"code":4`, `"x":{}`}
+	all := []string{
+		`"code":` + code, `"message":` + message, `"data":` + g.token(), `"Code":2`, `"MESSAGE":""`,
+		`"c\u006fde":3`, `"code":4`, `"x":{}`,
+	}
 	all = all[g.IntN(7)/6 : 2+g.IntN(len(all)-1)*g.IntN(2)]
 	g.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	g.set("error", "{"+strings.Join(all, ",")+"}")
@@ -470,8 +529,10 @@ func (g *generator) escaped(name string) string {
 func (g *generator) odd(name string) string {
 	i := g.IntN(len(name) + 1)
 	return g.one([]string{
-		name + "s", name[:i], name[:i] + "_" + name[i:], name[:i] + `\u0000` + name[i:], name[:i] + "\u200d" + name[i:], " " + name, name + " ", name + `\n`, `\u005c` + name,
-		"\ufeff" + name, strings.Replace(name, "i", "ı", 1) + "ı", strings.Replace(name, "e", "е", 1) + "х", "ｍethod", "ⅰd", "iḍ", "constructor", "__proto__", "$" + name, "/" + name,
+		name + "s", name[:i], name[:i] + "_" + name[i:], name[:i] + `\u0000` + name[i:], name[:i] + "\u200d" + name[i:],
+		" " + name, name + " ", name + `\n`, `\u005c` + name,
+		"\ufeff" + name, strings.Replace(name, "i", "ı", 1) + "ı", strings.Replace(name, "e", "е", 1) + "х", "ｍethod",
+		"ⅰd", "iḍ", "constructor", "__proto__", "$" + name, "/" + name,
 	})
 }
 
@@ -481,7 +542,10 @@ func (g *generator) folded(name string) string {
 		return "ID"
 	}
 	i := g.IntN(len(name))
-	s := g.one([]string{strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:], name[:i] + strings.ToUpper(name[i:i+1]) + name[i+1:], strings.Replace(name, "s", "ſ", 1)})
+	s := g.one([]string{
+		strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:],
+		name[:i] + strings.ToUpper(name[i:i+1]) + name[i+1:], strings.Replace(name, "s", "ſ", 1),
+	})
 	if s == name {
 		s = strings.ToUpper(name)
 	}
@@ -491,8 +555,8 @@ func (g *generator) folded(name string) string {
 	return s
 }
 
-// many returns an object of many members, one of which may be there twice. How names are compared depends on how many there are, also
-// in the objects around, and on whether one has an escape.
+// many returns an object of many members, one of which may be there twice. How names are compared depends on how many
+// there are, also in the objects around, and on whether one has an escape.
 func (g *generator) many(levels int) string {
 	n := g.IntN(24)
 	if g.IntN(4) == 0 {

@@ -58,8 +58,8 @@ func agree(t *testing.T, data []byte) {
 	}
 }
 
-// compare reads data as the bridge does and as the reference does. It reports whether data is accepted, a batch with all its messages,
-// and an error if that or what it means is something else to the reference.
+// compare reads data as the bridge does and as the reference does. It reports whether data is accepted, a batch with
+// all its messages, and an error if that or what it means is something else to the reference.
 func compare(data []byte) (accepted bool, wrong error) {
 	first := bytes.TrimLeft(data, " \t\r\n")
 	if is := len(first) > 0 && first[0] == '['; is != IsBatch(data) {
@@ -129,7 +129,8 @@ func compareMessage(data []byte) (accepted bool, wrong error) {
 // refused returns what is wrong with a refusal of a message with such an id.
 func refused(err error, id []byte) error {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || !slices.Contains([]int64{codeParse, codeInvalidRequest, codeInvalidParams}, e.RPC.GetCode()) || !bytes.Equal(e.ID, id) {
+	if !ok || !slices.Contains([]int64{codeParse, codeInvalidRequest, codeInvalidParams}, e.RPC.GetCode()) ||
+		!bytes.Equal(e.ID, id) {
 		return fmt.Errorf("is refused with id %q: %w", id, err)
 	}
 	if out := AppendError(nil, e.ID, e.RPC, false); rawjson.Check(out) != nil {
@@ -141,8 +142,10 @@ func refused(err error, id []byte) error {
 // same reports whether both are the same, byte for byte.
 func same(a, b Message) bool {
 	equal := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
-	return equal(a.ID, b.ID) && a.Method == b.Method && equal(a.Params, b.Params) && equal(a.Meta, b.Meta) && equal(a.Result, b.Result) &&
-		(a.Error == nil) == (b.Error == nil) && a.Error.GetCode() == b.Error.GetCode() && a.Error.GetMessage() == b.Error.GetMessage() && equal([]byte(a.Error.GetData()), []byte(b.Error.GetData()))
+	return equal(a.ID, b.ID) && a.Method == b.Method && equal(a.Params, b.Params) && equal(a.Meta, b.Meta) &&
+		equal(a.Result, b.Result) &&
+		(a.Error == nil) == (b.Error == nil) && a.Error.GetCode() == b.Error.GetCode() &&
+		a.Error.GetMessage() == b.Error.GetMessage() && equal([]byte(a.Error.GetData()), []byte(b.Error.GetData()))
 }
 
 func compact(text []byte) []byte {
@@ -153,13 +156,15 @@ func compact(text []byte) []byte {
 	return v
 }
 
-// reference reads a message as plainly as can be. One that is not good has the id that it would have, if that can be read.
+// reference reads a message as plainly as can be. One that is not good has the id that it would have, if that can be
+// read.
 func reference(data []byte) (m Message, good bool) {
 	var members map[string]jsontext.Value
 	if json.Unmarshal(data, &members) != nil || members == nil || tooDeep(data) {
 		return m, false
 	}
-	id, method, params, result, problem := members["id"], members["method"], members["params"], members["result"], members["error"]
+	id, method, params, result, problem := members["id"], members["method"], members["params"], members["result"],
+		members["error"]
 	if ofNobody := id.Kind() == 'n' && method == nil && problem != nil; id != nil && !ofNobody {
 		if id.Kind() != '"' && (id.Kind() != '0' || strings.ContainsAny(string(id), ".eE")) || len(id) > usual.ID {
 			return m, false
@@ -168,7 +173,8 @@ func reference(data []byte) (m Message, good bool) {
 	}
 	names := []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	for name := range members {
-		if !slices.Contains(names, name) && slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
+		if !slices.Contains(names, name) &&
+			slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
 			return m, false
 		}
 	}

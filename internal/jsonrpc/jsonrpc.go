@@ -179,7 +179,8 @@ func checkID(id []byte, l *limits.Limits) *Error {
 		return newError(nil, codeInvalidRequest, `member "id" must not be longer than %d bytes`, l.ID)
 	}
 	if !bytes.HasPrefix(id, []byte{'"'}) && !isInteger(id) {
-		return newError(nil, codeInvalidRequest, `member "id" must be a string or an integer, not %s`, rawjson.Shorten(id))
+		return newError(nil, codeInvalidRequest, `member "id" must be a string or an integer, not %s`,
+			rawjson.Shorten(id))
 	}
 	return nil
 }

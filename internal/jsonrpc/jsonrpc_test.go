@@ -15,7 +15,8 @@ import (
 // usual are the limits that are not configured.
 var usual = limits.Defaults()
 
-// Key is the value of an id: the same for all its texts, and for no other. It costs nothing where an id is written as usual.
+// Key is the value of an id: the same for all its texts, and for no other. It costs nothing where an id is written as
+// usual.
 func TestKey(t *testing.T) {
 	keys := map[string]string{}
 	for _, texts := range [][]string{
@@ -64,20 +65,43 @@ func TestParse(t *testing.T) {
 		want Message
 	}{
 		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, Message{ID: []byte("1"), Method: "ping"}},
-		{` {"params":{ "a" : 1e2 },"method":"tools/call","id": "x\u0061" ,"jsonrpc":"2.0"} `, Message{ID: []byte(`"x\u0061"`), Method: "tools/call", Params: []byte(`{ "a" : 1e2 }`)}},
-		{`{"jsonrpc":"2.0","id":-123456789012345678901234567890,"method":"m"}`, Message{ID: []byte("-123456789012345678901234567890"), Method: "m"}},
-		{`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", usual.ID-2) + `","method":"m"}`, Message{ID: []byte(`"` + strings.Repeat("i", usual.ID-2) + `"`), Method: "m"}},
-		{`{"jsonrpc":"2.0","id":"","method":"m","methods":"n","i_d":2,"new":[]}`, Message{ID: []byte(`""`), Method: "m"}},
+		{
+			` {"params":{ "a" : 1e2 },"method":"tools/call","id": "x\u0061" ,"jsonrpc":"2.0"} `,
+			Message{ID: []byte(`"x\u0061"`), Method: "tools/call", Params: []byte(`{ "a" : 1e2 }`)},
+		},
+		{
+			`{"jsonrpc":"2.0","id":-123456789012345678901234567890,"method":"m"}`,
+			Message{ID: []byte("-123456789012345678901234567890"), Method: "m"},
+		},
+		{
+			`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", usual.ID-2) + `","method":"m"}`,
+			Message{ID: []byte(`"` + strings.Repeat("i", usual.ID-2) + `"`), Method: "m"},
+		},
+		{
+			`{"jsonrpc":"2.0","id":"","method":"m","methods":"n","i_d":2,"new":[]}`,
+			Message{ID: []byte(`""`), Method: "m"},
+		},
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, Message{Method: "notifications/initialized"}},
 		{`{"jsonrpc":"2.0","id":0,"result":{}}`, Message{ID: []byte("0"), Result: []byte("{}")}},
 		{`{"jsonrpc":"2.0","id":0,"result":{},"params":[]}`, Message{ID: []byte("0"), Result: []byte("{}")}},
-		{`{"jsonrpc":"2.0","id":0,"error":{"code":-1,"message":"m","data":[1.0]}}`, Message{ID: []byte("0"), Error: &pb.JsonRpcError{Code: -1, Message: proto.String("m"), Data: "[1.0]"}}},
-		{`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
-		{`{"jsonrpc":"2.0","error":{"code":-1,"message":""}}`, Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}}},
+		{
+			`{"jsonrpc":"2.0","id":0,"error":{"code":-1,"message":"m","data":[1.0]}}`,
+			Message{ID: []byte("0"), Error: &pb.JsonRpcError{Code: -1, Message: proto.String("m"), Data: "[1.0]"}},
+		},
+		{
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}`,
+			Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}},
+		},
+		{
+			`{"jsonrpc":"2.0","error":{"code":-1,"message":""}}`,
+			Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}},
+		},
 	} {
 		got, err := Parse([]byte(tt.in), usual)
-		if err != nil || string(got.ID) != string(tt.want.ID) || (got.ID == nil) != (tt.want.ID == nil) || got.Method != tt.want.Method ||
-			string(got.Params) != string(tt.want.Params) || string(got.Result) != string(tt.want.Result) || !proto.Equal(got.Error, tt.want.Error) {
+		if err != nil || string(got.ID) != string(tt.want.ID) || (got.ID == nil) != (tt.want.ID == nil) ||
+			got.Method != tt.want.Method ||
+			string(got.Params) != string(tt.want.Params) || string(got.Result) != string(tt.want.Result) ||
+			!proto.Equal(got.Error, tt.want.Error) {
 			t.Errorf("%s: got %+v, %v", tt.in, got, err)
 		}
 		kinds := 0
@@ -102,46 +126,145 @@ func TestInvalidInputIsRejected(t *testing.T) {
 		want string
 	}{
 		{"nothing", ``, parse, "", `the message is not strict JSON: byte 0: unexpected end of the text`},
-		{"garbage", `hello`, parse, "", `the message is not strict JSON: byte 0: invalid character 'h' at start of value`},
-		{"two messages", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, parse, "", `the message is not strict JSON: byte 37: more text after the value`},
-		{"byte order mark", "\ufeff{}", parse, "", `the message is not strict JSON: byte 0: invalid character '\ufeff' at start of value`},
-		{"a name twice", `{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}`, invalid, "", `the message is refused: byte 37: duplicate name "method"`},
-		{"a name twice in the arguments", `{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"a":1,"a":2}}}`, invalid, "", `the message is refused: byte 66: duplicate name "a"`},
+		{
+			"garbage", `hello`, parse, "",
+			`the message is not strict JSON: byte 0: invalid character 'h' at start of value`,
+		},
+		{
+			"two messages", `{"jsonrpc":"2.0","id":1,"method":"m"}{}`, parse, "",
+			`the message is not strict JSON: byte 37: more text after the value`,
+		},
+		{
+			"byte order mark", "\ufeff{}", parse, "",
+			`the message is not strict JSON: byte 0: invalid character '\ufeff' at start of value`,
+		},
+		{
+			"a name twice", `{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}`, invalid, "",
+			`the message is refused: byte 37: duplicate name "method"`,
+		},
+		{
+			"a name twice in the arguments", `{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"a":1,"a":2}}}`,
+			invalid, "", `the message is refused: byte 66: duplicate name "a"`,
+		},
 		{"no UTF-8", "{\"\xff\":1}", parse, "", `the message is not strict JSON: byte 2: invalid UTF-8`},
-		{"too deep", strings.Repeat("[", 300) + strings.Repeat("]", 300), invalid, "", `the message is refused: byte 256: nested deeper than 256`},
+		{
+			"too deep", strings.Repeat("[", 300) + strings.Repeat("]", 300), invalid, "",
+			`the message is refused: byte 256: nested deeper than 256`,
+		},
 		{"a batch", `[]`, invalid, "", `a message is a JSON object, not []`},
 		{"a string", `"x"`, invalid, "", `a message is a JSON object, not "x"`},
 		{"no version", `{"id":1,"method":"m"}`, invalid, "1", `member "jsonrpc" must be "2.0"`},
 		{"another version", `{"jsonrpc":"1.0","id":1,"method":"m"}`, invalid, "1", `member "jsonrpc" must be "2.0"`},
 		{"a number as version", `{"jsonrpc":2.0,"id":1,"method":"m"}`, invalid, "1", `member "jsonrpc" must be "2.0"`},
-		{"id with a fraction", `{"jsonrpc":"2.0","id":1.5,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not 1.5`},
-		{"id with an exponent", `{"jsonrpc":"2.0","id":1e3,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not 1e3`},
-		{"id null", `{"jsonrpc":"2.0","id":null,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not null`},
-		{"id true", `{"jsonrpc":"2.0","id":true,"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not true`},
-		{"id an object", `{"jsonrpc":"2.0","id":{},"method":"m"}`, invalid, "", `member "id" must be a string or an integer, not {}`},
-		{"id too long", `{"jsonrpc":"2.0","id":"` + strings.Repeat("i", usual.ID-1) + `","method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
-		{"id too long a number", `{"jsonrpc":"2.0","id":1` + strings.Repeat("0", usual.ID) + `,"method":"m"}`, invalid, "", `member "id" must not be longer than 256 bytes`},
-		{"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, invalid, "1", `unknown member "Method": names are in lower case`},
-		{"wrong case beside the right one", `{"jsonrpc":"2.0","id":1,"method":"m","PARAMS":{}}`, invalid, "1", `unknown member "PARAMS": names are in lower case`},
-		{"another letter in another case", `{"jſonrpc":"2.0","id":1,"method":"m"}`, invalid, "1", `unknown member "jſonrpc": names are in lower case`},
-		{"a NUL in a name", `{"jsonrpc":"2.0","id":1,"metho\u0000d":"m"}`, invalid, "1", `a message has "method", "result" or "error"`},
-		{"method a number", `{"jsonrpc":"2.0","id":1,"method":1}`, invalid, "1", `member "method" must be a string that is not empty, not 1`},
-		{"method null", `{"jsonrpc":"2.0","id":1,"method":null}`, invalid, "1", `member "method" must be a string that is not empty, not null`},
-		{"method empty", `{"jsonrpc":"2.0","id":1,"method":""}`, invalid, "1", `member "method" must be a string that is not empty, not ""`},
-		{"params an array", `{"jsonrpc":"2.0","id":"a","method":"m","params":[1]}`, params, `"a"`, `member "params" must be an object, not [1]`},
-		{"params null", `{"jsonrpc":"2.0","id":"a","method":"m","params":null}`, params, `"a"`, `member "params" must be an object, not null`},
-		{"params a string", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, params, `"a"`, `member "params" must be an object, not "x"`},
-		{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, invalid, "1", `a message with "method" has neither "result" nor "error"`},
-		{"method and error", `{"jsonrpc":"2.0","id":1,"method":"m","error":{}}`, invalid, "1", `a message with "method" has neither "result" nor "error"`},
-		{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, invalid, "1", `a response has either "result" or "error"`},
+		{
+			"id with a fraction", `{"jsonrpc":"2.0","id":1.5,"method":"m"}`, invalid, "",
+			`member "id" must be a string or an integer, not 1.5`,
+		},
+		{
+			"id with an exponent", `{"jsonrpc":"2.0","id":1e3,"method":"m"}`, invalid, "",
+			`member "id" must be a string or an integer, not 1e3`,
+		},
+		{
+			"id null", `{"jsonrpc":"2.0","id":null,"method":"m"}`, invalid, "",
+			`member "id" must be a string or an integer, not null`,
+		},
+		{
+			"id true", `{"jsonrpc":"2.0","id":true,"method":"m"}`, invalid, "",
+			`member "id" must be a string or an integer, not true`,
+		},
+		{
+			"id an object", `{"jsonrpc":"2.0","id":{},"method":"m"}`, invalid, "",
+			`member "id" must be a string or an integer, not {}`,
+		},
+		{
+			"id too long", `{"jsonrpc":"2.0","id":"` + strings.Repeat("i", usual.ID-1) + `","method":"m"}`, invalid, "",
+			`member "id" must not be longer than 256 bytes`,
+		},
+		{
+			"id too long a number", `{"jsonrpc":"2.0","id":1` + strings.Repeat("0", usual.ID) + `,"method":"m"}`, invalid,
+			"", `member "id" must not be longer than 256 bytes`,
+		},
+		{
+			"wrong case", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, invalid, "1",
+			`unknown member "Method": names are in lower case`,
+		},
+		{
+			"wrong case beside the right one", `{"jsonrpc":"2.0","id":1,"method":"m","PARAMS":{}}`, invalid, "1",
+			`unknown member "PARAMS": names are in lower case`,
+		},
+		{
+			"another letter in another case", `{"jſonrpc":"2.0","id":1,"method":"m"}`, invalid, "1",
+			`unknown member "jſonrpc": names are in lower case`,
+		},
+		{
+			"a NUL in a name", `{"jsonrpc":"2.0","id":1,"metho\u0000d":"m"}`, invalid, "1",
+			`a message has "method", "result" or "error"`,
+		},
+		{
+			"method a number", `{"jsonrpc":"2.0","id":1,"method":1}`, invalid, "1",
+			`member "method" must be a string that is not empty, not 1`,
+		},
+		{
+			"method null", `{"jsonrpc":"2.0","id":1,"method":null}`, invalid, "1",
+			`member "method" must be a string that is not empty, not null`,
+		},
+		{
+			"method empty", `{"jsonrpc":"2.0","id":1,"method":""}`, invalid, "1",
+			`member "method" must be a string that is not empty, not ""`,
+		},
+		{
+			"params an array", `{"jsonrpc":"2.0","id":"a","method":"m","params":[1]}`, params, `"a"`,
+			`member "params" must be an object, not [1]`,
+		},
+		{
+			"params null", `{"jsonrpc":"2.0","id":"a","method":"m","params":null}`, params, `"a"`,
+			`member "params" must be an object, not null`,
+		},
+		{
+			"params a string", `{"jsonrpc":"2.0","id":"a","method":"m","params":"x"}`, params, `"a"`,
+			`member "params" must be an object, not "x"`,
+		},
+		{
+			"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, invalid, "1",
+			`a message with "method" has neither "result" nor "error"`,
+		},
+		{
+			"method and error", `{"jsonrpc":"2.0","id":1,"method":"m","error":{}}`, invalid, "1",
+			`a message with "method" has neither "result" nor "error"`,
+		},
+		{
+			"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, invalid, "1",
+			`a response has either "result" or "error"`,
+		},
 		{"result without id", `{"jsonrpc":"2.0","result":{}}`, invalid, "", `a result has an "id"`},
-		{"result with id null", `{"jsonrpc":"2.0","id":null,"result":{}}`, invalid, "", `member "id" must be a string or an integer, not null`},
-		{"result no object", `{"jsonrpc":"2.0","id":1,"result":null}`, invalid, "1", `member "result" must be an object, not null`},
-		{"error no object", `{"jsonrpc":"2.0","id":1,"error":"x"}`, invalid, "1", `member "error" must be an object, not "x"`},
-		{"error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":""}}`, invalid, "1", `member "error" must have "code" and "message"`},
-		{"error without message", `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`, invalid, "1", `member "error" must have "code" and "message"`},
-		{"error code a string", `{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":""}}`, invalid, "1", `member "error.code" must be an integer, not "1"`},
-		{"error message a number", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":1}}`, invalid, "1", `member "error.message" must be a string, not 1`},
+		{
+			"result with id null", `{"jsonrpc":"2.0","id":null,"result":{}}`, invalid, "",
+			`member "id" must be a string or an integer, not null`,
+		},
+		{
+			"result no object", `{"jsonrpc":"2.0","id":1,"result":null}`, invalid, "1",
+			`member "result" must be an object, not null`,
+		},
+		{
+			"error no object", `{"jsonrpc":"2.0","id":1,"error":"x"}`, invalid, "1",
+			`member "error" must be an object, not "x"`,
+		},
+		{
+			"error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":""}}`, invalid, "1",
+			`member "error" must have "code" and "message"`,
+		},
+		{
+			"error without message", `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`, invalid, "1",
+			`member "error" must have "code" and "message"`,
+		},
+		{
+			"error code a string", `{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":""}}`, invalid, "1",
+			`member "error.code" must be an integer, not "1"`,
+		},
+		{
+			"error message a number", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":1}}`, invalid, "1",
+			`member "error.message" must be a string, not 1`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Parse([]byte(tt.in), usual)
@@ -162,7 +285,8 @@ func TestLimitsCanBeSet(t *testing.T) {
 	set := &l
 	for n := 9; n <= 11; n++ {
 		id := strings.Repeat("1", n)
-		if _, err := Parse([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"m"}`), set); (err == nil) != (n <= 10) || IsID([]byte(id), set) != (n <= 10) {
+		if _, err := Parse([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"m"}`), set); (err == nil) != (n <= 10) ||
+			IsID([]byte(id), set) != (n <= 10) {
 			t.Errorf("an id of %d bytes: %v", n, err)
 		}
 	}
@@ -213,16 +337,31 @@ func TestAppend(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{AppendRequest(nil, id, "tools/call", []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"a":1}}`},
+		{
+			AppendRequest(nil, id, "tools/call", []byte(`{"a":1}`)),
+			`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"a":1}}`,
+		},
 		{AppendRequest(nil, []byte("1"), "a\"b", nil), `{"jsonrpc":"2.0","id":1,"method":"a\"b"}`},
 		{AppendNotification([]byte("data: "), "n", nil), `data: {"jsonrpc":"2.0","method":"n"}`},
 		{AppendNotification(nil, "n", []byte(`{}`)), `{"jsonrpc":"2.0","method":"n","params":{}}`},
 		{AppendResult(nil, id, []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":"a","result":{"a":1}}`},
 		{AppendResult(nil, id, nil), `{"jsonrpc":"2.0","id":"a","result":{}}`},
-		{AppendError(nil, id, e, true), `{"jsonrpc":"2.0","id":"a","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`},
-		{AppendError(nil, nil, e, true), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`},
-		{AppendError(nil, nil, &pb.JsonRpcError{Code: 1}, false), `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}`},
-		{AppendError(nil, id, &pb.JsonRpcError{Data: `{"a":1,"a":2}`}, false), `{"jsonrpc":"2.0","id":"a","error":{"code":0,"message":""}}`},
+		{
+			AppendError(nil, id, e, true),
+			`{"jsonrpc":"2.0","id":"a","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`,
+		},
+		{
+			AppendError(nil, nil, e, true),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"no \"x\"\n","data":{"a":1}}}`,
+		},
+		{
+			AppendError(nil, nil, &pb.JsonRpcError{Code: 1}, false),
+			`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}`,
+		},
+		{
+			AppendError(nil, id, &pb.JsonRpcError{Data: `{"a":1,"a":2}`}, false),
+			`{"jsonrpc":"2.0","id":"a","error":{"code":0,"message":""}}`,
+		},
 	} {
 		if string(tt.got) != tt.want {
 			t.Errorf("\n got %s\nwant %s", tt.got, tt.want)

@@ -51,7 +51,8 @@ var _ bridge.Handler = (*Handler)(nil)
 func New(next bridge.Handler, o Options) *Handler {
 	o.Limits = o.Limits.OrDefaults()
 	h := &Handler{
-		o: o, all: newSemaphore(o.Limits.Calls, o.Limits.CallQueue, "the backend's"), principals: map[principal]*share{},
+		o: o, all: newSemaphore(o.Limits.Calls, o.Limits.CallQueue, "the backend's"),
+		principals: map[principal]*share{},
 	}
 	h.SetNext(next)
 	return h
@@ -101,7 +102,8 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		return res, nil
 	case cause == errIdle: //nolint:errorlint // the cause is set above, never wrapped
 		return nil, timeoutError(call, err,
-			"the backend sent nothing for %s: raise limits.callIdle, or have the tool report its progress", h.o.Limits.CallIdle)
+			"the backend sent nothing for %s: raise limits.callIdle, or have the tool report its progress",
+			h.o.Limits.CallIdle)
 	case cause == errTotal: //nolint:errorlint // as above
 		return nil, timeoutError(call, err, "it took longer than %s: raise limits.callTotal", h.o.Limits.CallTotal)
 	}

@@ -58,20 +58,36 @@ func TestConcurrentCallsAreLimited(t *testing.T) {
 		{"at the limit", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", "", ""}, 0},
 		{"one above", limit.Options{Limits: limits.Limits{Calls: 3}}, []string{"", "", "", ""}, 1},
 		{"one below, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a"}, 0},
-		{"at the limit, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a"}, 0},
-		{"one above, of one caller", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a", "a"}, 1},
-		{"other callers", limit.Options{Limits: limits.Limits{CallsPerCaller: 3}}, []string{"a", "a", "a", "b", "b", "b"}, 0},
+		{
+			"at the limit, of one caller",
+			limit.Options{Limits: limits.Limits{CallsPerCaller: 3}},
+			[]string{"a", "a", "a"},
+			0,
+		},
+		{
+			"one above, of one caller",
+			limit.Options{Limits: limits.Limits{CallsPerCaller: 3}},
+			[]string{"a", "a", "a", "a"},
+			1,
+		},
+		{
+			"other callers",
+			limit.Options{Limits: limits.Limits{CallsPerCaller: 3}},
+			[]string{"a", "a", "a", "b", "b", "b"},
+			0,
+		},
 		{"unauthenticated callers", limit.Options{Limits: limits.Limits{CallsPerCaller: 1}}, []string{"", "", ""}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				end := make(chan struct{})
 				var seen, refused atomic.Int32
-				h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-					seen.Add(1)
-					<-end
-					return &bridge.Result{}, nil
-				}), c.o)
+				h := limit.New(bridge.HandlerFunc(
+					func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+						seen.Add(1)
+						<-end
+						return &bridge.Result{}, nil
+					}), c.o)
 				for _, s := range c.subjects {
 					go func() {
 						if _, err := h.Handle(t.Context(), call(s), ignore); err != nil {
@@ -117,10 +133,11 @@ func TestCallsQueueInBurstsAndNotInOverload(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				end := make(chan struct{})
-				h := limit.New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-					<-end
-					return &bridge.Result{}, nil
-				}), limit.Options{Limits: limits.Limits{Calls: 1}})
+				h := limit.New(bridge.HandlerFunc(
+					func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+						<-end
+						return &bridge.Result{}, nil
+					}), limit.Options{Limits: limits.Limits{Calls: 1}})
 				go func() { _, _ = h.Handle(t.Context(), call(""), ignore) }() // occupies the limit
 				synctest.Wait()
 				began := time.Now()
@@ -174,11 +191,12 @@ func TestQueuedCallsTimeOut(t *testing.T) {
 func TestQueuedCallsRunInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
-		h := limit.New(bridge.HandlerFunc(func(_ context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-			<-time.After(10 * time.Millisecond)
-			order = append(order, c.Request.(*pb.CallToolRequest).GetName())
-			return &bridge.Result{}, nil
-		}), limit.Options{Limits: limits.Limits{Calls: 1}})
+		h := limit.New(bridge.HandlerFunc(
+			func(_ context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+				<-time.After(10 * time.Millisecond)
+				order = append(order, c.Request.(*pb.CallToolRequest).GetName())
+				return &bridge.Result{}, nil
+			}), limit.Options{Limits: limits.Limits{Calls: 1}})
 		canceled, cancel := context.WithCancel(t.Context())
 		for _, name := range []string{"a", "b", "canceled", "c"} {
 			go func() {
@@ -220,19 +238,22 @@ func TestCallsTimeOutIdleAndInTotal(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := limit.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-					for i := range c.steps {
-						select {
-						case <-time.After(c.step):
-						case <-ctx.Done():
-							return nil, ctx.Err()
+				h := limit.New(bridge.HandlerFunc(
+					func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+						for i := range c.steps {
+							select {
+							case <-time.After(c.step):
+							case <-ctx.Done():
+								return nil, ctx.Err()
+							}
+							if err := emit(ctx, bridge.Event{
+								Progress: &pb.Progress{Progress: float64(i)},
+							}); err != nil {
+								return nil, err
+							}
 						}
-						if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
-							return nil, err
-						}
-					}
-					return &bridge.Result{Complete: &pb.CallToolResult{IsError: proto.Bool(false)}}, nil
-				}), o)
+						return &bridge.Result{Complete: &pb.CallToolResult{IsError: proto.Bool(false)}}, nil
+					}), o)
 				began := time.Now()
 				_, err := h.Handle(t.Context(), call(""), ignore)
 				if took := time.Since(began); took != c.after {
@@ -250,17 +271,19 @@ func TestCallsTimeOutIdleAndInTotal(t *testing.T) {
 func TestListensHaveNoLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := limit.New(bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-			if c.Method == bridge.Listen {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return &bridge.Result{}, nil
-		}), limit.Options{Limits: limits.Limits{Calls: 1}})
+		h := limit.New(bridge.HandlerFunc(
+			func(ctx context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+				if c.Method == bridge.Listen {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return &bridge.Result{}, nil
+			}), limit.Options{Limits: limits.Limits{Calls: 1}})
 		var ended atomic.Int32
 		for range 3 {
 			go func() {
-				_, _ = h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, ignore) // it ends with ctx
+				// it ends with ctx
+				_, _ = h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, ignore)
 				ended.Add(1)
 			}()
 		}
@@ -276,13 +299,15 @@ func TestListensHaveNoLimit(t *testing.T) {
 func TestUnsentCallThatTimesOutWasNotExecuted(t *testing.T) {
 	for sent, want := range map[bool]string{false: "DEADLINE OUTCOME_NOT_EXECUTED", true: deadline} {
 		for name, o := range map[string]limit.Options{
-			"idle": {Limits: limits.Limits{CallIdle: time.Second}}, "total": {Limits: limits.Limits{CallTotal: time.Second}},
+			"idle":  {Limits: limits.Limits{CallIdle: time.Second}},
+			"total": {Limits: limits.Limits{CallTotal: time.Second}},
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				h := limit.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-					<-ctx.Done()
-					return nil, bridge.Canceled(ctx, sent)
-				}), o)
+				h := limit.New(bridge.HandlerFunc(
+					func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+						<-ctx.Done()
+						return nil, bridge.Canceled(ctx, sent)
+					}), o)
 				if _, err := h.Handle(t.Context(), call(""), ignore); failure(err) != want {
 					t.Errorf("%s, sent %t: got %s (%v), want %s", name, sent, failure(err), err, want)
 				}

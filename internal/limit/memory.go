@@ -38,8 +38,8 @@ var tiers = [...]struct {
 const (
 	// readInterval is the minimum interval between measurements.
 	readInterval = 10 * time.Millisecond
-	// collectInterval is the minimum interval between garbage collections before a rejection. Without them, a process that
-	// rejects everything would not learn that memory is free again.
+	// collectInterval is the minimum interval between garbage collections before a rejection. Without them, a process
+	// that rejects everything would not learn that memory is free again.
 	collectInterval = time.Second
 	// logInterval is the minimum interval between warnings.
 	logInterval = 10 * time.Second
@@ -113,7 +113,8 @@ func (m *Memory) Admit(t Tier) error {
 		m.log.Warn().Int64("taken", inUse).Int64("limit", m.limit).
 			Msg("memory is low: " + row.what + "; raise limits.memory or the container's limit, or run more processes")
 	}
-	return lowMemory("memory is low (%.0f %% in use), %s: try again later", 100*float64(inUse)/float64(m.limit), row.what)
+	return lowMemory("memory is low (%.0f %% in use), %s: try again later", 100*float64(inUse)/float64(m.limit),
+		row.what)
 }
 
 // due reports whether the time is reached, to one of concurrent callers, and sets the next one.

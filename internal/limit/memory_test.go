@@ -23,7 +23,8 @@ func memory(used int64) *limit.Memory {
 func TestRequestsAreRefusedByTierWhileMemoryIsShort(t *testing.T) {
 	tiers := []limit.Tier{limit.NewSessions, limit.NewStreams, limit.NewCalls}
 	for used, refused := range map[int64]int{
-		0: 0, 849_999: 0, 850_000: 1, 850_001: 1, 919_999: 1, 920_000: 2, 920_001: 2, 969_999: 2, 970_000: 3, 970_001: 3, 2_000_000: 3,
+		0: 0, 849_999: 0, 850_000: 1, 850_001: 1, 919_999: 1, 920_000: 2, 920_001: 2, 969_999: 2, 970_000: 3,
+		970_001: 3, 2_000_000: 3,
 	} {
 		m := memory(used)
 		for i, tier := range tiers {
@@ -98,7 +99,8 @@ func TestShortageOfMemoryIsLogged(t *testing.T) {
 			_ = m.Admit(limit.NewSessions) // is refused each time
 			bridgetest.Pass(20 * time.Millisecond)
 		}
-		if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "raise limits.memory") {
+		if lines := strings.Count(log.String(), "\n"); lines != 2 ||
+			!strings.Contains(log.String(), "raise limits.memory") {
 			t.Errorf("got %d lines of log in 20 s, want 2 that name limits.memory:\n%s", lines, log.String())
 		}
 	})

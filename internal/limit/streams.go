@@ -82,7 +82,8 @@ func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 	}
 	s.owners.Max = s.PerPrincipal
 	if !s.owners.Acquire(p) {
-		return nil, tooManyStreams(bridge.ReasonTooMany, "too many open streams of this caller (limit %d)", s.owners.Max)
+		return nil, tooManyStreams(bridge.ReasonTooMany, "too many open streams of this caller (limit %d)",
+			s.owners.Max)
 	}
 	s.n++
 	return func() {

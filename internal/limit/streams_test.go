@@ -20,7 +20,11 @@ func TestStreamsAreLimited(t *testing.T) {
 		{"one above", &Streams{Max: 3, Reason: "FULL", PerPrincipal: 9}, []*pb.Principal{nil, nil, nil, nil}, "FULL"},
 		{"one below, of one caller", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada}, ""},
 		{"at the limit, of one caller", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada}, ""},
-		{"one above, of one caller", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, ada}, bridge.ReasonTooMany},
+		{
+			"one above, of one caller", &Streams{Max: 9, PerPrincipal: 2},
+			[]*pb.Principal{ada, ada, ada},
+			bridge.ReasonTooMany,
+		},
 		{"other callers", &Streams{Max: 9, PerPrincipal: 2}, []*pb.Principal{ada, ada, bob, bob, nil, nil, nil}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,7 +11,8 @@ const (
 	ConnectionCalls = 1_000
 	// GRPCCalls is the maximum number of calls in flight of all gRPC clients. Others are refused.
 	GRPCCalls = 16_384
-	// UpstreamCalls is the maximum number of calls in flight to an MCP server, and of subscriptions. Others are refused.
+	// UpstreamCalls is the maximum number of calls in flight to an MCP server, and of subscriptions. Others are
+	// refused.
 	UpstreamCalls = 1_024
 	// StopTimeout is the time for a program to exit when it is stopped, before it is killed.
 	StopTimeout = 5 * time.Second

@@ -41,7 +41,8 @@ func TestEveryLimitHasARow(t *testing.T) {
 
 func TestDefaultsReplaceZeros(t *testing.T) {
 	l := Limits{Body: 7}.OrDefaults()
-	if l.Body != 7 || l.Calls != 256 || l.Message != 16<<20 || l.ClientMessage != 4<<20 || l.CallTotal != 15*time.Minute || l.Memory != 0 {
+	if l.Body != 7 || l.Calls != 256 || l.Message != 16<<20 || l.ClientMessage != 4<<20 ||
+		l.CallTotal != 15*time.Minute || l.Memory != 0 {
 		t.Errorf("got %+v, want the defaults, and 7 for Body", l)
 	}
 	if again := l.OrDefaults(); again != l {
@@ -67,7 +68,8 @@ func TestBoundsAreChecked(t *testing.T) {
 				t.Errorf("%s of %d: got %v, want valid %t", r.Field, n, wrong, want)
 			}
 			for _, w := range wrong {
-				if w.Key != r.Key || !strings.HasPrefix(w.What, "cannot be ") || n > 0 && !strings.Contains(w.What, ": ") {
+				if w.Key != r.Key || !strings.HasPrefix(w.What, "cannot be ") || n > 0 &&
+					!strings.Contains(w.What, ": ") {
 					t.Errorf("%s of %d: got %+v, want a message with the key and the reason", r.Field, n, w)
 				}
 			}
@@ -87,7 +89,8 @@ func TestConfigurationPageMatchesTheTable(t *testing.T) {
 		{"Machine", `      limits:  [^\n]*\n`, "        ", `    skipArguments:`, document[Machine]("        ")},
 		{"Pool", `      sessions:  [^\n]*\n`, "        ", `      hangTimeout:`, document[Pool]("        ")},
 	} {
-		at := regexp.MustCompile(`(?m)^` + part.before + `((?:` + part.indent + `[^\n]*\n)*)` + part.after).FindStringSubmatchIndex(got)
+		at := regexp.MustCompile(`(?m)^` + part.before + `((?:` + part.indent + `[^\n]*\n)*)` + part.after).
+			FindStringSubmatchIndex(got)
 		if at == nil {
 			t.Fatalf("%s has no place for %s", page, part.name)
 		}

@@ -107,7 +107,8 @@ var tables = complete(map[reflect.Type][]Row{
 		{Field: "BodyRate", Doc: "bytes of it in a second, after the first 5 s", Default: kib, Bounds: atMost(gib,
 			"no network is so fast")},
 		{
-			Field: "WriteTime", Doc: "in which a client has to read each 256 KiB; one of gRPC only while memory is short",
+			Field:   "WriteTime",
+			Doc:     "in which a client has to read each 256 KiB; one of gRPC only while memory is short",
 			Default: 10 * second, Bounds: between(10*ms, hour,
 				"networks take longer", "whoever reads nothing would keep its memory for as long"),
 		},
@@ -117,8 +118,11 @@ var tables = complete(map[reflect.Type][]Row{
 			"64 MiB is the most")},
 		{Field: "ClientMessage", Doc: "of a gRPC client", Default: 4 * mib, Bounds: atMost(MaxMessage,
 			"64 MiB is the most")},
-		{Field: "JSONDepth", Doc: "how deep values are nested, in any JSON", Default: 256, Bounds: between(16, MaxJSONDepth,
-			"messages of MCP are deeper", "whoever reads JSON needs stack for it")},
+		{
+			Field: "JSONDepth", Doc: "how deep values are nested, in any JSON", Default: 256,
+			Bounds: between(16, MaxJSONDepth,
+				"messages of MCP are deeper", "whoever reads JSON needs stack for it"),
+		},
 		{Field: "JSONMembers", Doc: "of an object", Default: 20_000, Bounds: between(64, MaxJSONMembers,
 			"objects of MCP have more", "their names are remembered, to find one that is there twice")},
 		{Field: "JSONElements", Doc: "of an array", Default: 100_000, Bounds: between(64, MaxJSONElements,

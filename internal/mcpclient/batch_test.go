@@ -17,15 +17,24 @@ import (
 func TestBatchesOfServers(t *testing.T) {
 	const none = `{"jsonrpc":"2.0","method":"notifications/message","params":[]}`
 	batches := map[string]struct{ batch, want string }{
-		"two":                        {`[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},` + said1 + `]`, "hello"},
-		"what is none first":         {`[` + none + `,` + said1 + `]`, "hello"},
-		"what is none last":          {`[` + said1 + `,` + none + `]`, "hello"},
-		"what is not UTF-8":          {"[{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}," + said1 + `]`, "hello"},
-		"a name twice":               {`[{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m"},` + said1 + `]`, "hello"},
-		"what is deep":               {`[` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,` + said1 + `]`, "hello"},
-		"more than a client may":     {`[` + strings.Repeat(none+`,`, 100) + said1 + `]`, "hello"},
-		"more than an array has":     {`[` + strings.Repeat("0,", 100_000) + said1 + `]`, "hello"},
-		"what was to be the answer":  {`[` + none + `,{"jsonrpc":"2.0","id":ID,"result":[]}]`, "answered with what is not MCP"},
+		"two": {
+			`[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},` + said1 + `]`,
+			"hello",
+		},
+		"what is none first": {`[` + none + `,` + said1 + `]`, "hello"},
+		"what is none last":  {`[` + said1 + `,` + none + `]`, "hello"},
+		"what is not UTF-8":  {"[{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}," + said1 + `]`, "hello"},
+		"a name twice":       {`[{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m"},` + said1 + `]`, "hello"},
+		"what is deep": {
+			`[` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,` + said1 + `]`,
+			"hello",
+		},
+		"more than a client may": {`[` + strings.Repeat(none+`,`, 100) + said1 + `]`, "hello"},
+		"more than an array has": {`[` + strings.Repeat("0,", 100_000) + said1 + `]`, "hello"},
+		"what was to be the answer": {
+			`[` + none + `,{"jsonrpc":"2.0","id":ID,"result":[]}]`,
+			"answered with what is not MCP",
+		},
 		"another answer, and nobody": {`[{"jsonrpc":"2.0","id":"x","result":[]},` + said1 + `]`, "hello"},
 	}
 	at := func(answer func(w http.ResponseWriter, batch string)) func(*testing.T, string) *mcpclient.Client {
@@ -49,7 +58,10 @@ func TestBatchesOfServers(t *testing.T) {
 				}
 				return true
 			}}
-			o := mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250326, Limits: limits.Limits{CallTotal: 10 * time.Second}}
+			o := mcpclient.Options{
+				Command: []string{"pipe"}, Revision: bridge.Rev20250326,
+				Limits: limits.Limits{CallTotal: 10 * time.Second},
+			}
 			return run(t, o, func(c *mcpclient.Client) { c.Pipe(s.serve) })
 		},
 		"HTTP+SSE": func(t *testing.T, batch string) *mcpclient.Client {
@@ -72,7 +84,8 @@ func TestBatchesOfServers(t *testing.T) {
 			for name, tt := range batches {
 				c := client(t, tt.batch)
 				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
-				if tt.want == "hello" && err != nil || tt.want != "hello" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				if tt.want == "hello" && err != nil || tt.want != "hello" &&
+					(err == nil || !strings.Contains(err.Error(), tt.want)) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}

@@ -22,7 +22,8 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 	listen, listens := "", make(chan struct{}, 10)
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		note := func(method, more string) {
-			say(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + more + `"_meta":{"io.modelcontextprotocol/subscriptionId":` + listen + `}}}`)
+			say(`{"jsonrpc":"2.0","method":"` + method + `","params":{` + more +
+				`"_meta":{"io.modelcontextprotocol/subscriptionId":` + listen + `}}}`)
 		}
 		switch m.Method {
 		case "server/discover":
@@ -30,7 +31,8 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 		case "subscriptions/listen":
 			listen = string(m.ID)
 			listens <- struct{}{}
-			note("notifications/subscriptions/acknowledged", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://"]},`)
+			note("notifications/subscriptions/acknowledged",
+				`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://"]},`)
 		case "tools/call":
 			for i := range updates {
 				note("notifications/resources/updated", fmt.Sprintf(`"uri":"a://%d",`, i))
@@ -40,13 +42,18 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20260728}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20260728},
+		func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 	ctx, cancel := context.WithCancel(t.Context())
 	changes, done := make(chan *pb.ListenResponse), make(chan struct{})
 	go func() {
 		defer close(done)
 		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-			Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
+			Context: &pb.CallContext{},
+			Notifications: &pb.SubscriptionFilter{
+				ToolsListChanged:      proto.Bool(true),
+				ResourceSubscriptions: []string{"a://"},
+			},
 		}}, func(ctx context.Context, e bridge.Event) error {
 			select {
 			case changes <- e.Change:
@@ -70,7 +77,8 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 				received[updated.GetUri()] = true
 			}
 		case <-limit:
-			t.Fatalf("received the change of the tools: %t, of all resources: %t, of %d resources; listened %d times more",
+			t.Fatalf("received the change of the tools: %t, of all resources: %t, of %d resources; listened %d "+
+				"times more",
 				tools, received["a://"], len(received), len(listens))
 		}
 	}

@@ -193,7 +193,8 @@ func withoutInput(call *bridge.Call, e *pb.InputError) (*bridge.Result, error) {
 		}}, nil
 	}
 	return nil, &bridge.Error{
-		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + why, RPC: &pb.JsonRpcError{Code: codeInternal},
+		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + why,
+		RPC: &pb.JsonRpcError{Code: codeInternal},
 	}
 }
 
@@ -203,7 +204,8 @@ func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 		return
 	}
 	if call.Method.Target != nil {
-		x.header = append(x.header, [2]string{mcphttp.HeaderName, mcphttp.EncodeValue(call.Method.Target(call.Request))})
+		x.header = append(x.header,
+			[2]string{mcphttp.HeaderName, mcphttp.EncodeValue(call.Method.Target(call.Request))})
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok {
 		for _, param := range c.params.of(r.GetName()) {
@@ -276,7 +278,11 @@ func legacyMeta(x *exchange, caller *pb.CallContext) []mcpjson.Member {
 		return nil
 	}
 	meta := []mcpjson.Member{
-		{Name: metaVersion}, {Name: metaCapabilities}, {Name: metaClientInfo}, {Name: metaLogLevel}, {Name: metaProgressToken},
+		{Name: metaVersion},
+		{Name: metaCapabilities},
+		{Name: metaClientInfo},
+		{Name: metaLogLevel},
+		{Name: metaProgressToken},
 	}
 	if caller.GetProgressWanted() {
 		meta[4].Value = []byte(x.id)

@@ -246,7 +246,10 @@ func (c *Client) warnUnread() {
 
 // New returns a Client. It starts nothing.
 func New(o Options) (*Client, error) {
-	c := &Client{o: o.withDefaults(), pace: usualPace, info: o.ClientInfo, unreadWarnings: rate.Sometimes{First: 1, Interval: time.Minute}}
+	c := &Client{
+		o: o.withDefaults(), pace: usualPace, info: o.ClientInfo,
+		unreadWarnings: rate.Sometimes{First: 1, Interval: time.Minute},
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.spawn = make(chan func())
 	c.launch = c.launchChild
@@ -257,8 +260,10 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("server %q: both a command (%s) and a url", o.Name, o.Command[0])
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return nil, fmt.Errorf("server %q: the command's first word is empty", o.Name)
-	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.Limits.CallTotal < 0 || o.Limits.Message < 0 ||
-		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.Limits.LegacyStateTTL < 0 || o.Limits.AnswerTime < 0 ||
+	case o.StartTimeout < 0 || o.StopTimeout < 0 || o.ProbeTimeout < 0 || o.Limits.CallTotal < 0 ||
+		o.Limits.Message < 0 ||
+		o.HangTimeout < 0 || o.MaxCalls < 0 || o.MaxSessions < 0 || o.SessionIdle < 0 || o.Limits.LegacyStateTTL < 0 ||
+		o.Limits.AnswerTime < 0 ||
 		o.Machine.Memory < 0 || o.Machine.Processes < 0 || o.Machine.Files < 0:
 		return nil, fmt.Errorf("server %q: a limit or timeout is negative", o.Name)
 	}
@@ -290,7 +295,8 @@ func New(o Options) (*Client, error) {
 		c.pace.Crashes = 0
 	}
 	c.super = supervise.New[*connection](connector{c}, supervise.Options{
-		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Panics: c.panics, Intervals: &c.pace.Intervals,
+		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Panics: c.panics,
+		Intervals: &c.pace.Intervals,
 	})
 	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
 	c.pending = pendingCalls{c: c, calls: map[string]*pendingCall{}}

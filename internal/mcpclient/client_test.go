@@ -23,7 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// serveEnv makes the test's own program an MCP server on stdio: of a handler of its own, or of the one at the address that it says.
+// serveEnv makes the test's own program an MCP server on stdio: of a handler of its own, or of the one at the address
+// that it says.
 const serveEnv = "MCPCLIENT_TEST_SERVER"
 
 const own = "own"
@@ -84,9 +85,11 @@ func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) 
 	return c
 }
 
-// started starts a client of a program in a bubble, or whose log is looked at. It does not wait for the program. What it returns besides
-// stops the client, and says why it ended.
-func started(t *testing.T, o mcpclient.Options, s *script, prepare ...func(*mcpclient.Client)) (*mcpclient.Client, func() error) {
+// started starts a client of a program in a bubble, or whose log is looked at. It does not wait for the program. What
+// it returns besides stops the client, and says why it ended.
+func started(t *testing.T, o mcpclient.Options, s *script,
+	prepare ...func(*mcpclient.Client),
+) (*mcpclient.Client, func() error) {
 	t.Helper()
 	o.Command = []string{"pipe"}
 	c, err := mcpclient.New(o)
@@ -120,15 +123,16 @@ var chains = []chain{
 		t.Helper()
 		return atURL(t, h, func(*http.Request) bool { return true })
 	}},
-	// An endpoint that knows nothing but HTTP+SSE: messages go where its stream says. What is spoken there is the newest
-	// revision, if nobody says otherwise.
+	// An endpoint that knows nothing but HTTP+SSE: messages go where its stream says. What is spoken there is the
+	// newest revision, if nobody says otherwise.
 	{"HTTP+SSE", map[bridge.Revision]bridge.Revision{
 		bridge.Rev20241105: bridge.Rev20241105, bridge.NoRevision: bridge.LatestLegacy,
 	}, func(t *testing.T, h bridge.Handler) mcpclient.Options {
 		t.Helper()
 		return atURL(t, h, func(r *http.Request) bool { return r.Method != http.MethodPost || r.URL.RawQuery != "" })
 	}},
-	// Programs that share what they serve, as programs with a database do: a caller who can be asked has one of their own.
+	// Programs that share what they serve, as programs with a database do: a caller who can be asked has one of their
+	// own.
 	{"stdio", every(), func(t *testing.T, h bridge.Handler) mcpclient.Options {
 		t.Helper()
 		return mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + shared(t, h)}}
@@ -204,7 +208,10 @@ func TestLaws(t *testing.T) {
 func TestProgram(t *testing.T) {
 	for _, rev := range []bridge.Revision{bridge.NoRevision, bridge.Rev20241105, bridge.Rev20251125} {
 		t.Run(rev.String(), func(t *testing.T) {
-			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: rev})
+			c := run(t, mcpclient.Options{
+				Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+				Revision: rev,
+			})
 			if got := call(t, c, "echo", `{"a":[1e2]}`); got != `{"a":[1e2]}` {
 				t.Errorf("echo says %s", got)
 			}
@@ -223,5 +230,8 @@ func call(t *testing.T, h bridge.Handler, name, args string) string {
 }
 
 func toolCall(name, args string) *bridge.Call {
-	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: &pb.CallContext{}, Name: name, Arguments: []byte(args)}}
+	return &bridge.Call{
+		Method:  bridge.CallTool,
+		Request: &pb.CallToolRequest{Context: &pb.CallContext{}, Name: name, Arguments: []byte(args)},
+	}
 }

@@ -72,10 +72,13 @@ func TestCallsLeakNothing(t *testing.T) {
 func TestNothingIsPostedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var posts atomic.Int64
-		c, err := New(Options{URL: "http://server.test/sse", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
-			posts.Add(1)
-			return nil, context.Canceled
-		})})
+		c, err := New(Options{
+			URL: "http://server.test/sse",
+			Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				posts.Add(1)
+				return nil, context.Canceled
+			}),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +103,8 @@ func TestNothingIsPostedAfterClose(t *testing.T) {
 	})
 }
 
-// answering returns a transport that answers request after request, from the first id on, with what format makes of the response.
+// answering returns a transport that answers request after request, from the first id on, with what format makes of the
+// response.
 func answering(format string) http.RoundTripper {
 	var n atomic.Int64
 	return roundTripper(func(r *http.Request) (*http.Response, error) {

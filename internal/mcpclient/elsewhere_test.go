@@ -18,8 +18,8 @@ import (
 // pinging is an event that is answered by who reads it.
 const pinging = `data: {"jsonrpc":"2.0","id":"p","method":"ping"}` + "\n\n"
 
-// A server that answers on the stream of what is no answer, and keeps that of the request open, keeps nothing of it: not of a call that has
-// its session to itself, nor of what is asked beside a call, nor of one whose stream was cut.
+// A server that answers on the stream of what is no answer, and keeps that of the request open, keeps nothing of it:
+// not of a call that has its session to itself, nor of what is asked beside a call, nor of one whose stream was cut.
 func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		call *bridge.Call
@@ -147,7 +147,8 @@ func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
 // Events that come on the stream of what is no answer, while the response is waited for, are emitted by the goroutine
 // of the call.
 func TestEventsOfOtherStreamsAreEmittedByTheCallsGoroutine(t *testing.T) {
-	const line = `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}` + "\n\n"
+	const line = `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}` +
+		"\n\n"
 	called, shown := make(chan struct{}), make(chan struct{})
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 		if m.Method == "tools/call" {

@@ -53,7 +53,8 @@ func (s *twofold) answer(m *jsonrpc.Message) (line string, begins bridge.Era) {
 
 // modernChange returns a notification of the subscription that ID names.
 func modernChange(method, params string) string {
-	return `{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`
+	return `{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{` + params +
+		`"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`
 }
 
 func (s *twofold) sendBy(era bridge.Era, send func(line string)) {
@@ -78,7 +79,10 @@ func (s *twofold) program() *script {
 
 // RoundTrip implements http.RoundTripper.
 func (s *twofold) RoundTrip(r *http.Request) (*http.Response, error) {
-	res := &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}
+	res := &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody,
+		Request: r,
+	}
 	out, in := io.Pipe()
 	stream := func(era bridge.Era, id []byte) {
 		context.AfterFunc(r.Context(), func() { in.Close() })
@@ -137,10 +141,13 @@ func TestChangesOfBothEras(t *testing.T) {
 		program        string // what is received from two programs
 		endpoint       string // what is received from an endpoint
 	}{
-		"both report":       {all, all, allAcked, "tools a:1", "tools a:1 tools a:1", "tools a:1"},
-		"only modern":       {all, nothing, allAcked, "tools a:1", "tools a:1", "tools a:1"},
-		"only legacy":       {nothing, all, `{}`, "tools a:1", "tools a:1", "tools a:1"},
-		"one kind each":     {all, `{"tools":{},"resources":{"subscribe":true}}`, `{"toolsListChanged":true}`, "tools a:1", "tools a:1", "tools a:1"},
+		"both report": {all, all, allAcked, "tools a:1", "tools a:1 tools a:1", "tools a:1"},
+		"only modern": {all, nothing, allAcked, "tools a:1", "tools a:1", "tools a:1"},
+		"only legacy": {nothing, all, `{}`, "tools a:1", "tools a:1", "tools a:1"},
+		"one kind each": {
+			all, `{"tools":{},"resources":{"subscribe":true}}`, `{"toolsListChanged":true}`,
+			"tools a:1", "tools a:1", "tools a:1",
+		},
 		"modern is without": {nothing, all, "", "tools a:1", "tools a:1", "tools a:1"},
 	} {
 		s := &twofold{can: [bridge.Eras]string{tt.modern, tt.legacy}, acks: tt.acks}
@@ -167,7 +174,8 @@ func TestChangesOfBothEras(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					for era, can := range s.can { // the first legacy caller has the server connected to in that era as well
+					// the first legacy caller has the server connected to in that era as well
+					for era, can := range s.can {
 						d, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{
 							Context: &pb.CallContext{ProtocolVersion: bridge.Era(era).Latest().String()},
 						}}, ignore)
@@ -183,8 +191,11 @@ func TestChangesOfBothEras(t *testing.T) {
 					var acked, got []string
 					work.Go(func() {
 						_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-							Context:       &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()},
-							Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a:1"}},
+							Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()},
+							Notifications: &pb.SubscriptionFilter{
+								ToolsListChanged:      proto.Bool(true),
+								ResourceSubscriptions: []string{"a:1"},
+							},
 						}}, func(_ context.Context, e bridge.Event) error {
 							if ack := e.Change.GetAcknowledged(); ack != nil {
 								acked = changesOf(feed.All(ack.GetNotifications())...)
@@ -217,7 +228,8 @@ func TestChangesOfBothEras(t *testing.T) {
 						reports(bridge.LegacyEra, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 					}
 					if strings.Contains(tt.legacy, "subscribe") {
-						reports(bridge.LegacyEra, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:1"}}`)
+						reports(bridge.LegacyEra,
+							`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:1"}}`)
 					}
 					if !slices.Equal(got, strings.Fields(want)) {
 						t.Errorf("received %q, want %q", got, want)

@@ -40,8 +40,8 @@ func (c *Client) Hasten() {
 	c.pace.Backoff, c.pace.Patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
 }
 
-// Dial makes c trust the servers of roots, and ask soon whether a connection of HTTP/2 still leads somewhere. The answer has as long as a busy
-// machine may take.
+// Dial makes c trust the servers of roots, and ask soon whether a connection of HTTP/2 still leads somewhere. The
+// answer has as long as a busy machine may take.
 func (c *Client) Dial(roots *x509.CertPool) {
 	t := c.http.Transport.(*http.Transport)
 	t.TLSClientConfig = &tls.Config{RootCAs: roots}

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 )
 
-// A server that does not go on after an event may still know the session: the stream begins anew. If it does not know the session either,
-// another one is begun. What runs is answered all the same.
+// A server that does not go on after an event may still know the session: the stream begins anew. If it does not know
+// the session either, another one is begun. What runs is answered all the same.
 func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 	for name, tt := range map[string]struct {
 		call   *bridge.Call
@@ -34,7 +34,8 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 			if tt.call.Context().GetClientCapabilities() != nil {
 				session, sessions = "s2", 2
 			}
-			running, refused, anew, deleted := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan string, 10)
+			running, refused, anew, deleted := make(chan struct{}), make(chan struct{}), make(chan struct{}),
+				make(chan string, 10)
 			f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 				if !strings.Contains(string(m.Params), "slow") {
 					if over := r.Header.Get("Mcp-Session-Id") == session; over != !tt.over {
@@ -109,7 +110,8 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 				t.Fatal("neither does the stream begin anew nor does the session end")
 			}
 			next := toolCall("t", "{}")
-			next.Context().ClientCapabilities, next.Context().Principal = tt.call.Context().GetClientCapabilities(), tt.call.Context().GetPrincipal()
+			next.Context().ClientCapabilities, next.Context().Principal = tt.call.Context().GetClientCapabilities(),
+				tt.call.Context().GetPrincipal()
 			if got := said(t, c, next); got != "hello" {
 				t.Errorf("then got %q", got)
 			}

@@ -78,7 +78,8 @@ func (s *stdio) look(v *hangWatch, now time.Time) error {
 	case v.stopped >= pace.stopped:
 		return errStoppedBySignal
 	case v.silent >= s.p.c.o.HangTimeout:
-		return fmt.Errorf("the program hangs: it has said nothing for %s although calls waited, and does not answer %s", v.silent.Round(time.Second), v.question.method)
+		return fmt.Errorf("the program hangs: it has said nothing for %s although calls waited, and does not answer %s",
+			v.silent.Round(time.Second), v.question.method)
 	}
 	return nil
 }
@@ -97,7 +98,8 @@ func (s *stdio) ask() *exchange {
 	if err != nil {
 		return nil
 	}
-	s.p.c.log.Debug().Str("method", x.method).Msg("a call waits and the server says nothing; it is asked whether it is there")
+	s.p.c.log.Debug().Str("method", x.method).
+		Msg("a call waits and the server says nothing; it is asked whether it is there")
 	s.p.start(x)
 	return x
 }

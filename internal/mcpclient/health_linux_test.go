@@ -17,7 +17,10 @@ func TestStoppedProgramIsRestarted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {
 		t.Run(rev.String(), func(t *testing.T) {
-			c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: rev}, (*mcpclient.Client).Watch)
+			c := run(t, mcpclient.Options{
+				Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+				Revision: rev,
+			}, (*mcpclient.Client).Watch)
 			failed := make(chan error)
 			go func() {
 				_, err := c.Handle(t.Context(), toolCall("wait", `{}`), ignore)
@@ -28,7 +31,8 @@ func TestStoppedProgramIsRestarted(t *testing.T) {
 			}
 			signalChildren(t, syscall.SIGSTOP)
 			e := bridge.AsError(<-failed)
-			if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Cause.Error(), "SIGSTOP") {
+			if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+				!strings.Contains(e.Cause.Error(), "SIGSTOP") {
 				t.Errorf("got %v: %v", e, e.Cause)
 			}
 			if got := call(t, c, "echo", `{}`); got != "{}" {

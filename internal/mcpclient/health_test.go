@@ -13,8 +13,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A program that is silent while a call waits is asked whether it is there: once, until it answers. It is started again only if it says
-// nothing at all for as long as it may, and not if it does one thing at a time, or prints what it does, or waits for its caller.
+// A program that is silent while a call waits is asked whether it is there: once, until it answers. It is started again
+// only if it says nothing at all for as long as it may, and not if it does one thing at a time, or prints what it does,
+// or waits for its caller.
 func TestSilentPrograms(t *testing.T) {
 	const longest = 15 * time.Minute // of a call
 	for name, tt := range map[string]struct {
@@ -26,15 +27,18 @@ func TestSilentPrograms(t *testing.T) {
 		fails  bool
 		asked  string
 	}{
-		"one thing at a time":      {hang: longest, works: longest - time.Second, asked: "once"},
-		"below the default":        {works: 58 * time.Second, asked: "once"},
-		"above the default":        {works: 61 * time.Second, fails: true, asked: "once"},
-		"many things at a time":    {works: longest - time.Second, beside: true, asked: "often"},
-		"quick":                    {works: 1900 * time.Millisecond, asked: "never"},
-		"below the limit":          {hang: time.Minute, works: 58 * time.Second, asked: "once"},
-		"above the limit":          {hang: time.Minute, works: 61 * time.Second, fails: true, asked: "once"},
-		"a limit, and it answers":  {hang: time.Minute, works: 10 * time.Minute, beside: true, asked: "often"},
-		"a limit, and it prints":   {hang: time.Minute, works: 10 * time.Minute, prints: 50 * time.Second, asked: "once"},
+		"one thing at a time":     {hang: longest, works: longest - time.Second, asked: "once"},
+		"below the default":       {works: 58 * time.Second, asked: "once"},
+		"above the default":       {works: 61 * time.Second, fails: true, asked: "once"},
+		"many things at a time":   {works: longest - time.Second, beside: true, asked: "often"},
+		"quick":                   {works: 1900 * time.Millisecond, asked: "never"},
+		"below the limit":         {hang: time.Minute, works: 58 * time.Second, asked: "once"},
+		"above the limit":         {hang: time.Minute, works: 61 * time.Second, fails: true, asked: "once"},
+		"a limit, and it answers": {hang: time.Minute, works: 10 * time.Minute, beside: true, asked: "often"},
+		"a limit, and it prints": {
+			hang: time.Minute, works: 10 * time.Minute, prints: 50 * time.Second,
+			asked: "once",
+		},
 		"a limit, and a slow user": {hang: time.Minute, works: 4 * time.Minute, asks: true, asked: "never"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +91,8 @@ func TestSilentPrograms(t *testing.T) {
 				}
 				if tt.fails {
 					e := bridge.AsError(err)
-					if e == nil || e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+					if e == nil || e.Failure.GetReason() != "BACKEND_CRASHED" ||
+						e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
 						!strings.Contains(e.Cause.Error(), "it has said nothing for 1m0s") {
 						t.Errorf("got %v", err)
 					}
@@ -126,7 +131,8 @@ func TestProgramStartWithoutFreeDescriptors(t *testing.T) {
 			return true
 		}}
 		var starved atomic.Bool
-		c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125}, s, func(c *mcpclient.Client) { c.Starve(starved.Load) })
+		c, end := started(t, mcpclient.Options{Revision: bridge.Rev20251125}, s,
+			func(c *mcpclient.Client) { c.Starve(starved.Load) })
 		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}

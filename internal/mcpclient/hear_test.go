@@ -22,8 +22,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The stream of what is no answer is taken up after its last event, also when that came on an earlier one, and not before the server
-// wants it.
+// The stream of what is no answer is taken up after its last event, also when that came on an earlier one, and not
+// before the server wants it.
 func TestStandaloneStreamIsResumed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const wait = 500 * time.Millisecond
@@ -61,9 +61,12 @@ func TestStandaloneStreamIsResumed(t *testing.T) {
 	changes, done := make(chan *pb.ListenResponse, 10), make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
-			ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"},
-		}}}, func(_ context.Context, e bridge.Event) error {
+		_, _ = c.Handle(ctx, &bridge.Call{
+			Method: bridge.Listen,
+			Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
+				ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"},
+			}},
+		}, func(_ context.Context, e bridge.Event) error {
 			changes <- e.Change
 			return nil
 		})
@@ -87,7 +90,8 @@ func TestStandaloneStreamIsResumed(t *testing.T) {
 	}
 }
 
-// That a list has changed is told whichever process of a program says it; of resources the first one tells, which is subscribed to.
+// That a list has changed is told whichever process of a program says it; of resources the first one tells, which is
+// subscribed to.
 func TestChangesOfSeveralProcesses(t *testing.T) {
 	var starts atomic.Int64
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -95,7 +99,8 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 			switch m.Method {
 			case "initialize":
-				say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
+				say(strings.Replace(initialized, `{"tools":{}}`,
+					`{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
 			case "resources/subscribe":
 				subscribed = true
 				say(pong)
@@ -122,10 +127,14 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 		go func() {
 			defer close(done)
 			_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-				Context:       asking("", "", "a").Context(),
-				Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
+				Context: asking("", "", "a").Context(),
+				Notifications: &pb.SubscriptionFilter{
+					ToolsListChanged:      proto.Bool(true),
+					ResourceSubscriptions: []string{"a://"},
+				},
 			}}, func(_ context.Context, e bridge.Event) error {
-				told = append(told, strings.TrimPrefix(fmt.Sprintf("%T", e.Change.GetEvent()), "*mcpbridgev1.ListenResponse_"))
+				told = append(told, strings.TrimPrefix(fmt.Sprintf("%T", e.Change.GetEvent()),
+					"*mcpbridgev1.ListenResponse_"))
 				return nil
 			})
 		}()
@@ -190,7 +199,8 @@ func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 	})
 }
 
-// A program that did not survive server/discover is never sent it again, also when it is found anew because it did not begin.
+// A program that did not survive server/discover is never sent it again, also when it is found anew because it did not
+// begin.
 func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 	discovers := 0
 	s := &script{}

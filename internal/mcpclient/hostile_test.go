@@ -116,7 +116,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case m.Method == "server/discover" && f.discover != nil:
 		f.discover(w, &m)
 	case m.Method == "server/discover" && f.modern:
-		result(w, &m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+can+`,"ttlMs":0,"cacheScope":"private"}`)
+		result(w, &m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+can+
+			`,"ttlMs":0,"cacheScope":"private"}`)
 	case m.Method == "initialize" && f.noInitialize:
 		w.WriteHeader(http.StatusBadRequest)
 	case m.Method == "server/discover":
@@ -218,17 +219,20 @@ func TestInvalidServerResponses(t *testing.T) {
 		"a redirection of what was done": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/done", http.StatusSeeOther)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/done, which is not followed",
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS",
+			"/done, which is not followed",
 		},
 		"a redirection": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/moved", http.StatusFound)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS",
+			"/moved, which is not followed",
 		},
 		"a redirection for good": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/moved", http.StatusMovedPermanently)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS", "/moved, which is not followed",
+			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS",
+			"/moved, which is not followed",
 		},
 		"a redirection of a redirection": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
@@ -262,7 +266,8 @@ func TestInvalidServerResponses(t *testing.T) {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "text/html")
 				_, _ = io.WriteString(w, "<p>hello")
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `"text/html": it must be JSON or an event stream`,
+			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED",
+			`"text/html": it must be JSON or an event stream`,
 		},
 		"another id": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
@@ -323,12 +328,14 @@ func TestInvalidServerResponses(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusInternalServerError)
 				_, _ = io.WriteString(w, `{"error":"`+strings.Repeat("long ", 1000)+`"}`)
-			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", `failed the call: the server answered with 500 Internal Server Error: {"error":"long `,
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+			`failed the call: the server answered with 500 Internal Server Error: {"error":"long `,
 		},
 		"a status that says nothing of the call": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusUnprocessableEntity)
-			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "failed the call: the server answered with 422 Unprocessable Entity: oh;",
+			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+			"failed the call: the server answered with 422 Unprocessable Entity: oh;",
 		},
 		"too many requests": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -340,7 +347,8 @@ func TestInvalidServerResponses(t *testing.T) {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusUnauthorized)
 			},
-			codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED", "Give it credentials",
+			codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
+			"Give it credentials",
 		},
 		"not you": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -360,7 +368,8 @@ func TestInvalidServerResponses(t *testing.T) {
 			c := run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{Message: 1 << 20}}, quick)
 			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
 			e := bridge.AsError(err)
-			if e.Code != tt.code || e.Failure.GetOutcome() != tt.outcome || e.Failure.GetReason() != tt.reason || !strings.Contains(e.Message, tt.text) {
+			if e.Code != tt.code || e.Failure.GetOutcome() != tt.outcome || e.Failure.GetReason() != tt.reason ||
+				!strings.Contains(e.Message, tt.text) {
 				t.Errorf("got %v %v: %v", e.Code, e.Failure, e)
 			}
 			f.answer = func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) }
@@ -378,10 +387,23 @@ func TestInvalidEntriesAreDropped(t *testing.T) {
 		request           bridge.Request
 		result, bad, want string // what is bad is the first of that
 	}{
-		{bridge.ListTools, &pb.ListToolsRequest{}, `{"nextCursor":"n","tools":[%s,{"name":"good","inputSchema":{"type":"object"}},[]]}`, `{"name":5}`, "good"},
-		{bridge.ListPrompts, &pb.ListPromptsRequest{}, `{"prompts":[{"name":"good"},%s],"nextCursor":"n"}`, `{"title":"no name"}`, "good"},
-		{bridge.ListResources, &pb.ListResourcesRequest{}, `{"resources":[%s,{"uri":"a:good","name":"x"}],"nextCursor":"n"}`, `{"uri":"a:b","name":"x","size":"big"}`, "a:good"},
-		{bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{}, `{"resourceTemplates":[%s,{"uriTemplate":"a:{good}","name":"x"}],"nextCursor":"n"}`, `null`, "a:{good}"},
+		{
+			bridge.ListTools, &pb.ListToolsRequest{},
+			`{"nextCursor":"n","tools":[%s,{"name":"good","inputSchema":{"type":"object"}},[]]}`, `{"name":5}`, "good",
+		},
+		{
+			bridge.ListPrompts, &pb.ListPromptsRequest{}, `{"prompts":[{"name":"good"},%s],"nextCursor":"n"}`,
+			`{"title":"no name"}`, "good",
+		},
+		{
+			bridge.ListResources, &pb.ListResourcesRequest{},
+			`{"resources":[%s,{"uri":"a:good","name":"x"}],"nextCursor":"n"}`, `{"uri":"a:b","name":"x","size":"big"}`,
+			"a:good",
+		},
+		{
+			bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{},
+			`{"resourceTemplates":[%s,{"uriTemplate":"a:{good}","name":"x"}],"nextCursor":"n"}`, `null`, "a:{good}",
+		},
 	} {
 		f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 			result(w, m, fmt.Sprintf(tt.result, tt.bad))
@@ -403,10 +425,12 @@ func TestInvalidEntriesAreDropped(t *testing.T) {
 			continue
 		}
 		got, err := mcpjson.Append(nil, res.Complete, bridge.LatestLegacy)
-		if err != nil || !strings.Contains(string(got), strconv.Quote(tt.want)) || !strings.Contains(string(got), `"nextCursor":"n"`) {
+		if err != nil || !strings.Contains(string(got), strconv.Quote(tt.want)) ||
+			!strings.Contains(string(got), `"nextCursor":"n"`) {
 			t.Errorf("%s: got %s %v", tt.method.Name, got, err)
 		}
-		if said := <-log; !strings.Contains(said, strconv.Quote(tt.bad)) || !strings.Contains(said, "entries of "+tt.method.Name) {
+		if said := <-log; !strings.Contains(said, strconv.Quote(tt.bad)) ||
+			!strings.Contains(said, "entries of "+tt.method.Name) {
 			t.Errorf("%s: the log says %s", tt.method.Name, said)
 		}
 	}
@@ -436,14 +460,16 @@ func TestCredentialsAreSentOnlyToTheirServer(t *testing.T) {
 			})
 			c := run(t, mcpclient.Options{URL: f.URL, Header: header}, quick)
 			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
-			if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REDIRECTS" || strings.Contains(e.Message, "secret") {
+			if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REDIRECTS" ||
+				strings.Contains(e.Message, "secret") {
 				t.Errorf("%d: got %v", status, err)
 			}
 		}
 	})
 	t.Run("by an endpoint", func(t *testing.T) {
 		for _, endpoint := range []string{
-			other.URL + "/post", "//" + strings.TrimPrefix(other.URL, "http://") + "/post", "javascript:alert(1)", "file:///etc/passwd",
+			other.URL + "/post", "//" + strings.TrimPrefix(other.URL, "http://") + "/post", "javascript:alert(1)",
+			"file:///etc/passwd",
 			"http://me:you@" + strings.TrimPrefix(other.URL, "http://"), strings.Repeat("x", 1<<20),
 		} {
 			f := newFake(t, false, nil)
@@ -485,7 +511,9 @@ func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 			stream(w)
 			token := rawjson.Get(m.Meta, "progressToken")
 			for i := 0; r.Context().Err() == nil; i++ {
-				if _, err := fmt.Fprintf(w, ": still there\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i); err != nil {
+				if _, err := fmt.Fprintf(w,
+					": still there\n\ndata: "+`{"jsonrpc":"2.0","method":"notifications/progress",`+
+						`"params":{"progressToken":%s,"progress":%d}}`+"\n\n", token, i); err != nil {
 					return
 				}
 				_ = http.NewResponseController(w).Flush()
@@ -505,7 +533,8 @@ func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 			steps++
 			return nil
 		})
-		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || steps == 0 {
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
+			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || steps == 0 {
 			t.Errorf("after %d steps: %v", steps, err)
 		}
 		<-ended
@@ -526,7 +555,8 @@ func TestOnlyReadOnlyCallsAreRetried(t *testing.T) {
 			result(w, m, `{"content":[{"type":"text","text":"again"}],"tools":[]}`)
 		})
 		c := run(t, mcpclient.Options{URL: f.URL}, quick)
-		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil); err != nil || n.Load() != 2 {
+		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
+			nil); err != nil || n.Load() != 2 {
 			t.Errorf("after %d attempts: %v", n.Load(), err)
 		}
 		n.Store(0)
@@ -543,8 +573,9 @@ func TestOnlyReadOnlyCallsAreRetried(t *testing.T) {
 	}
 }
 
-// A server may do the work and then answer with a status that refuses it. The call is not made again, and nobody says that it was not
-// executed; except that 404 with a session is proof, and the call is repeated once. Lists are made again.
+// A server may do the work and then answer with a status that refuses it. The call is not made again, and nobody says
+// that it was not executed; except that 404 with a session is proof, and the call is repeated once. Lists are made
+// again.
 func TestRejectionDoesNotProveThatNothingWasExecuted(t *testing.T) {
 	refusals := map[string]func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message){
 		"JSON": func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -584,14 +615,18 @@ func TestRejectionDoesNotProveThatNothingWasExecuted(t *testing.T) {
 				}
 				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 				e := bridge.AsError(err)
-				answered := name == "JSON" && (kind == "modern" || kind == "no session") // it is a JSON-RPC error, for which nobody else is meant
+				// it is a JSON-RPC error, for which nobody else is meant
+				answered := name == "JSON" && (kind == "modern" || kind == "no session")
 				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != outcome) != answered {
 					t.Errorf("executed %d times: %v %v", n, e.Failure, err)
 				}
-				if (name == "422" || name == "500") && !strings.Contains(e.Message, "the server answered with "+name) || strings.Contains(e.Message, "lost") {
+				if (name == "422" || name == "500") && !strings.Contains(e.Message, "the server answered with "+name) ||
+					strings.Contains(e.Message, "lost") {
 					t.Errorf("says %v", err)
 				}
-				if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, ignore); (err == nil) == answered {
+				if _, err := c.Handle(t.Context(),
+					&bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
+					ignore); (err == nil) == answered {
 					t.Errorf("a list, after %d attempts: %v", lists.Load(), err)
 				}
 			})
@@ -669,8 +704,8 @@ func TestExpiredSessionIsReplaced(t *testing.T) {
 	}
 }
 
-// A server that was started anew knows none of the sessions that a caller had. That costs a call one attempt, however many they were, and
-// whatever of it meets the old one.
+// A server that was started anew knows none of the sessions that a caller had. That costs a call one attempt, however
+// many they were, and whatever of it meets the old one.
 func TestAllExpiredSessionsAreReplaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		capabilities string
@@ -754,8 +789,8 @@ func TestOneRejectionDoesNotAffectOtherSessions(t *testing.T) {
 	}
 }
 
-// A server of HTTP+SSE that refuses a message by 404 answers others on its stream all the same, and whoever calls next begins another
-// session.
+// A server of HTTP+SSE that refuses a message by 404 answers others on its stream all the same, and whoever calls next
+// begins another session.
 func TestOneRejectionEndsNoStream(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusGone} {
 		waiting, refused := make(chan struct{}), make(chan struct{})
@@ -913,7 +948,10 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 					}
 					<-r.Context().Done()
 				}
-				f := &fake{modern: kind == "HTTP/2", answer: answer, cancelled: make(chan struct{}, 100), told: make(chan struct{}, 100)}
+				f := &fake{
+					modern: kind == "HTTP/2", answer: answer, cancelled: make(chan struct{}, 100),
+					told: make(chan struct{}, 100),
+				}
 				var serve http.Handler = f
 				if kind == "HTTP+SSE" {
 					serve = sseServer(answer)
@@ -930,16 +968,20 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 				f.Start()
 				t.Cleanup(f.Close)
 				hold, free := context.WithCancel(t.Context())
-				transport := &http.Transport{Protocols: f.Config.Protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-					conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-					held, closed := context.WithCancel(hold)
-					return late{conn, held, closed}, err
-				}}
+				transport := &http.Transport{
+					Protocols: f.Config.Protocols,
+					DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+						conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+						held, closed := context.WithCancel(hold)
+						return late{conn, held, closed}, err
+					},
+				}
 				t.Cleanup(transport.CloseIdleConnections)
 				c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
 				_, err := c.Handle(ctx, asking("t", `{"x":"`+strings.Repeat("x", size)+`the end"}`, "ada"), ignore)
 				free()
-				if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || calls.Load() != 1 {
+				if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+					calls.Load() != 1 {
 					t.Errorf("executed %d times: %v %v", calls.Load(), e.Failure, err)
 				}
 			})
@@ -980,15 +1022,18 @@ func TestCallsReportedAsNotSentAreNotSent(t *testing.T) {
 			hold, free := context.WithCancel(t.Context())
 			closed, closes := context.WithCancel(t.Context())
 			var slow atomic.Bool
-			transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if !slow.CompareAndSwap(true, false) {
-					return new(net.Dialer).DialContext(ctx, network, addr)
-				}
-				cancel()
-				<-hold.Done()
-				conn, err := net.Dial(network, addr)
-				return dialled{conn, closes}, err
-			}}
+			transport := &http.Transport{
+				DisableKeepAlives: true,
+				DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if !slow.CompareAndSwap(true, false) {
+						return new(net.Dialer).DialContext(ctx, network, addr)
+					}
+					cancel()
+					<-hold.Done()
+					conn, err := net.Dial(network, addr)
+					return dialled{conn, closes}, err
+				},
+			}
 			c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
 			call(t, c, "t", "{}") // now there is a session
 			calls.Store(0)
@@ -1027,9 +1072,12 @@ func (c torn) Write(b []byte) (int, error) {
 // A call whose end has not left is made again: its server cannot have executed it.
 func TestUnsentCallsAreRetried(t *testing.T) {
 	for _, modern := range []bool{false, true} { // and over HTTP/2
-		f := &fake{modern: modern, cancelled: make(chan struct{}, 100), answer: func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
-			result(w, m, hello)
-		}}
+		f := &fake{
+			modern: modern, cancelled: make(chan struct{}, 100),
+			answer: func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
+				result(w, m, hello)
+			},
+		}
 		f.Server = httptest.NewUnstartedServer(f)
 		f.Config.Protocols = new(http.Protocols)
 		f.Config.Protocols.SetHTTP1(!modern)
@@ -1037,13 +1085,17 @@ func TestUnsentCallsAreRetried(t *testing.T) {
 		f.Start()
 		t.Cleanup(f.Close)
 		var once atomic.Bool
-		transport := &http.Transport{Protocols: f.Config.Protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return torn{conn, &once}, err
-		}}
+		transport := &http.Transport{
+			Protocols: f.Config.Protocols,
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return torn{conn, &once}, err
+			},
+		}
 		t.Cleanup(transport.CloseIdleConnections)
 		c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
-		if got := call(t, c, "t", `{"x":"`+strings.Repeat("x", 100<<10)+`the end"}`); got != "hello" || f.count("tools/call") != 1 {
+		if got := call(t, c, "t", `{"x":"`+strings.Repeat("x", 100<<10)+`the end"}`); got != "hello" ||
+			f.count("tools/call") != 1 {
 			t.Errorf("modern %v: got %q, executed %d times", modern, got, f.count("tools/call"))
 		}
 	}
@@ -1116,14 +1168,15 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 			return true
 		}}).serve(ctx, in, out)
 	}
-	bubble(t, mcpclient.Options{Log: zerolog.New(zerolog.SyncWriter(&log))}, serve, func(t *testing.T, c *mcpclient.Client) {
-		t.Helper()
-		for range 3 {
-			if got := said(t, c, toolCall("t", "{}")); got != "hello" {
-				t.Errorf("got %s", got)
+	bubble(t, mcpclient.Options{Log: zerolog.New(zerolog.SyncWriter(&log))}, serve,
+		func(t *testing.T, c *mcpclient.Client) {
+			t.Helper()
+			for range 3 {
+				if got := said(t, c, toolCall("t", "{}")); got != "hello" {
+					t.Errorf("got %s", got)
+				}
 			}
-		}
-	})
+		})
 	if n := strings.Count(log.String(), "server is not reading responses"); n != 1 {
 		t.Errorf("it is said %d times", n)
 	}
@@ -1131,7 +1184,10 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 
 // When to come back is the server's word, if it is one.
 func TestRetryAfterOfOverloadedServers(t *testing.T) {
-	for says, want := range map[string]int64{"": -1, "0": 0, "30": 30_000, "2147483647": 2_147_483_647_000, "2147483648": -1, "-5": -1, "x": -1, "Wed, 21 Oct 2015 07:28:00 GMT": -1} {
+	for says, want := range map[string]int64{
+		"": -1, "0": 0, "30": 30_000, "2147483647": 2_147_483_647_000,
+		"2147483648": -1, "-5": -1, "x": -1, "Wed, 21 Oct 2015 07:28:00 GMT": -1,
+	} {
 		f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 			w.Header().Set("Retry-After", says)
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -1179,7 +1235,8 @@ func TestPanicsOfStreamsEndTheirCalls(t *testing.T) {
 	})
 	c := run(t, mcpclient.Options{URL: f.URL, Transport: broken{}}, quick)
 	_, err := c.Handle(t.Context(), asking("t", `{}`, "ada"), ignore) // who can be asked does not read it himself
-	if e := bridge.AsError(err); e.Failure.GetReason() != "INTERNAL" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+	if e := bridge.AsError(err); e.Failure.GetReason() != "INTERNAL" ||
+		e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
 		t.Errorf("%v %v", e.Failure, err)
 	}
 }

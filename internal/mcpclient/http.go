@@ -48,8 +48,9 @@ const maxRedirects = 1
 func newHTTPClient(t http.RoundTripper) *http.Client {
 	if t == nil {
 		t = &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            nonblock.Dial((&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext),
+			Proxy: http.ProxyFromEnvironment,
+			DialContext: nonblock.Dial((&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).
+				DialContext),
 			ForceAttemptHTTP2:      true,
 			HTTP2:                  mcphttp.HTTP2Config(),
 			MaxIdleConnsPerHost:    256,
@@ -190,7 +191,9 @@ func (w *streamable) request(ctx context.Context, method string, body []byte) (*
 }
 
 // request returns an HTTP request with the headers of all requests.
-func (c *Client) request(ctx context.Context, method string, to *url.URL, body []byte, more func(http.Header)) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, method string, to *url.URL, body []byte,
+	more func(http.Header),
+) (*http.Request, error) {
 	var r io.Reader
 	if body != nil {
 		r = bytes.NewReader(body)
@@ -320,7 +323,8 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 			w.session = res.Header.Get(mcphttp.HeaderSession)
 		}
 		w.message(x, res, data)
-	case res.StatusCode == http.StatusOK || res.StatusCode == http.StatusAccepted || res.StatusCode == http.StatusNoContent:
+	case res.StatusCode == http.StatusOK || res.StatusCode == http.StatusAccepted ||
+		res.StatusCode == http.StatusNoContent:
 		x.fail(w.misbehaved("answered a request with %s and %q: it must be JSON or an event stream", res.Status, media))
 	default:
 		x.fail(w.status(res, textOf(res)))

@@ -203,7 +203,8 @@ func (p *peer) fits(waiting, size int) bool { return waiting < maxAsks && size <
 // asksTooMuch rejects a request above these limits.
 func (p *peer) asksTooMuch(m *jsonrpc.Message) {
 	p.answerError(m.ID, codeInternal, fmt.Sprintf(
-		"%s: too much is asked at once: %d requests of together %d bytes can wait for their answers; ask again when some are answered",
+		"%s: too much is asked at once: %d requests of together %d bytes can wait for their answers; ask again "+
+			"when some are answered",
 		m.Method, maxAsks, p.c.o.Limits.Message))
 }
 
@@ -250,7 +251,8 @@ func (p *peer) ignored(what string, m *jsonrpc.Message) {
 	}
 	p.mu.Unlock()
 	if !quiet {
-		p.c.log.Debug().Str("method", rawjson.Shorten(m.Method)).Bytes("id", m.ID).Msg("ignored " + what + " of the server")
+		p.c.log.Debug().Str("method", rawjson.Shorten(m.Method)).Bytes("id", m.ID).
+			Msg("ignored " + what + " of the server")
 	}
 }
 

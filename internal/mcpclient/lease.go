@@ -90,7 +90,9 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 }
 
 // await waits until there may be room for a session of the owner. It waits until limit for a program that ends.
-func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.Timer, limit time.Time, owner string) error {
+func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.Timer, limit time.Time,
+	owner string,
+) error {
 	select {
 	case <-changed:
 	case <-timer.C:

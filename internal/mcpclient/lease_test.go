@@ -28,8 +28,8 @@ import (
 // question is what a server asks in the middle of a call.
 const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
 
-// A curious server is a program of 2025-11-25 whose tool "ask" asks before it answers. It counts how many of it there are, how many there
-// were at most, and how often it was started.
+// A curious server is a program of 2025-11-25 whose tool "ask" asks before it answers. It counts how many of it there
+// are, how many there were at most, and how often it was started.
 type curious struct {
 	lingers              time.Duration // how long it takes to end when it is told to
 	programs, most, ever atomic.Int64
@@ -63,7 +63,9 @@ func (s *curious) serve(ctx context.Context, in io.Reader, out io.Writer) {
 }
 
 // bubble runs f in a bubble with a client of a program.
-func bubble(t *testing.T, o mcpclient.Options, serve func(context.Context, io.Reader, io.Writer), f func(t *testing.T, c *mcpclient.Client)) {
+func bubble(t *testing.T, o mcpclient.Options, serve func(context.Context, io.Reader, io.Writer),
+	f func(t *testing.T, c *mcpclient.Client),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o.Command, o.Revision = []string{"pipe"}, bridge.Rev20251125
@@ -87,7 +89,8 @@ func bubble(t *testing.T, o mcpclient.Options, serve func(context.Context, io.Re
 	})
 }
 
-// As many callers as there may be sessions can be asked at a time. The next waits for a moment, and is then told that it was not executed.
+// As many callers as there may be sessions can be asked at a time. The next waits for a moment, and is then told that
+// it was not executed.
 func TestSessionLimit(t *testing.T) {
 	for set, most := range map[int]int{0: 32, 1: 1, 10: 10} {
 		s := &curious{}
@@ -105,7 +108,8 @@ func TestSessionLimit(t *testing.T) {
 			began := time.Now()
 			_, err := c.Handle(t.Context(), ask, ignore)
 			e := bridge.AsError(err)
-			if e.Code != codes.ResourceExhausted || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || time.Since(began) != 10*time.Second {
+			if e.Code != codes.ResourceExhausted || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+				time.Since(began) != 10*time.Second {
 				t.Errorf("one above %d, after %v: %v", most, time.Since(began), err)
 			}
 			if n := s.programs.Load(); n != int64(most)+1 {
@@ -127,8 +131,8 @@ func TestSessionLimit(t *testing.T) {
 	}
 }
 
-// However slowly programs end, and whether callers come one after the other or at once, there are no more than there may be, besides the
-// one for those who can do nothing. Who does not get one is told that the call was not executed.
+// However slowly programs end, and whether callers come one after the other or at once, there are no more than there
+// may be, besides the one for those who can do nothing. Who does not get one is told that the call was not executed.
 func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 	for _, most := range []int{1, 2, 5} {
 		for _, lingers := range []time.Duration{0, time.Millisecond, 5 * time.Second, time.Minute} {
@@ -142,7 +146,8 @@ func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 					right := err == nil
 					if !right {
 						e := bridge.AsError(err)
-						right = took >= 10*time.Second && e.Code == codes.ResourceExhausted && e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+						right = took >= 10*time.Second && e.Code == codes.ResourceExhausted &&
+							e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
 					}
 					if !right || took > limit {
 						t.Errorf("%d programs that take %v to end, after %v: %v %v", most, lingers, took, res, err)
@@ -193,8 +198,8 @@ func TestOneProgramIsStoppedPerWaitingCaller(t *testing.T) {
 	})
 }
 
-// Calls that wait for answers of one caller keep half of the sessions from others, and no more: the rest they keep for as long as nobody else
-// has waited for one.
+// Calls that wait for answers of one caller keep half of the sessions from others, and no more: the rest they keep for
+// as long as nobody else has waited for one.
 func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 	for _, most := range []int{1, 2, 5} {
 		bubble(t, mcpclient.Options{MaxSessions: most}, (&curious{}).serve, func(t *testing.T, c *mcpclient.Client) {
@@ -209,7 +214,8 @@ func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 			for {
 				began := time.Now()
 				res, err := c.Handle(t.Context(), asking("ask", `{}`, "ben"), ignore)
-				if waited := time.Since(began); waited < 10*time.Second { // a session that begins takes some time as well
+				// a session that begins takes some time as well
+				if waited := time.Since(began); waited < 10*time.Second {
 					t.Fatalf("waited %v: %v %v", waited, res, err)
 				}
 				if err != nil {
@@ -240,7 +246,8 @@ func TestCallersWaitForBusySessions(t *testing.T) {
 		}
 		ask := asking("ask", `{}`, "a")
 		open := needs(t, c, ask)
-		if _, err := c.Handle(t.Context(), asking("t", `{}`, "b"), ignore); bridge.AsError(err).Code != codes.ResourceExhausted {
+		if _, err := c.Handle(t.Context(), asking("t", `{}`, "b"), ignore); bridge.AsError(err).
+			Code != codes.ResourceExhausted {
 			t.Errorf("another caller: %v", err)
 		}
 		if got := said(t, c, ask.Retry(answers(open, `{}`), open.RequestState)); got != "hello" {
@@ -318,18 +325,19 @@ func TestInputResponseTimeout(t *testing.T) {
 	for set, life := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
 		for _, late := range []time.Duration{-time.Nanosecond, 0, time.Nanosecond} {
 			s := &curious{}
-			bubble(t, mcpclient.Options{Limits: limits.Limits{LegacyStateTTL: set}, MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
-				t.Helper()
-				ask := asking("ask", `{}`, "a")
-				n := needs(t, c, ask)
-				time.Sleep(life + late) //nolint:forbidigo // by the bubble's clock
-				if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
-					t.Errorf("%v and %v later: %s", life, late, got)
-				}
-				if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
-					t.Errorf("another caller: %s", got)
-				}
-			})
+			bubble(t, mcpclient.Options{Limits: limits.Limits{LegacyStateTTL: set}, MaxSessions: 1}, s.serve,
+				func(t *testing.T, c *mcpclient.Client) {
+					t.Helper()
+					ask := asking("ask", `{}`, "a")
+					n := needs(t, c, ask)
+					time.Sleep(life + late) //nolint:forbidigo // by the bubble's clock
+					if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
+						t.Errorf("%v and %v later: %s", life, late, got)
+					}
+					if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
+						t.Errorf("another caller: %s", got)
+					}
+				})
 		}
 	}
 }
@@ -343,23 +351,29 @@ func TestLegacyCallerMayReportNoAnswer(t *testing.T) {
 	} {
 		for _, late := range []time.Duration{0, time.Nanosecond} {
 			s := &curious{}
-			bubble(t, mcpclient.Options{Limits: limits.Limits{AnswerTime: c.ask, LegacyStateTTL: c.park}}, s.serve, func(t *testing.T, client *mcpclient.Client) {
-				t.Helper()
-				ask := asking("ask", `{}`, "a")
-				ask.Context().ProtocolVersion = bridge.Rev20250618.String()
-				n := needs(t, client, ask)
-				time.Sleep(c.life + late) //nolint:forbidigo // by the bubble's clock
-				if got := said(t, client, ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
-					t.Errorf("%v, %v later: %s", c, late, got)
-				}
-			})
+			bubble(t, mcpclient.Options{Limits: limits.Limits{AnswerTime: c.ask, LegacyStateTTL: c.park}}, s.serve,
+				func(t *testing.T, client *mcpclient.Client) {
+					t.Helper()
+					ask := asking("ask", `{}`, "a")
+					ask.Context().ProtocolVersion = bridge.Rev20250618.String()
+					n := needs(t, client, ask)
+					time.Sleep(c.life + late) //nolint:forbidigo // by the bubble's clock
+					if got := said(t, client,
+						ask.Retry(answers(n, `{}`), n.RequestState)); (got == "hello") != (late <= 0) {
+						t.Errorf("%v, %v later: %s", c, late, got)
+					}
+				})
 		}
 	}
 }
 
-// A call that is made again because its program was lost may have been executed the first time, although it ends before it is sent the second.
+// A call that is made again because its program was lost may have been executed the first time, although it ends before
+// it is sent the second.
 func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
-	for lost, want := range map[bool]pb.CallFailure_Outcome{false: pb.CallFailure_OUTCOME_NOT_EXECUTED, true: pb.CallFailure_OUTCOME_UNKNOWN} {
+	for lost, want := range map[bool]pb.CallFailure_Outcome{
+		false: pb.CallFailure_OUTCOME_NOT_EXECUTED,
+		true:  pb.CallFailure_OUTCOME_UNKNOWN,
+	} {
 		programs := 0 // the first is for those who can do nothing
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 			programs++
@@ -379,7 +393,10 @@ func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			cc := &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}}
-			_, err := c.Handle(ctx, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Context: cc, Uri: "a:b"}}, ignore)
+			_, err := c.Handle(ctx, &bridge.Call{
+				Method:  bridge.ReadResource,
+				Request: &pb.ReadResourceRequest{Context: cc, Uri: "a:b"},
+			}, ignore)
 			if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != want {
 				t.Errorf("lost before: %t: %v, %v", lost, err, e.Failure)
 			}
@@ -387,13 +404,15 @@ func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 	}
 }
 
-// accounted reports whether an error says what became of the call, or that it was a mistake to make it, as with a state that came too late.
+// accounted reports whether an error says what became of the call, or that it was a mistake to make it, as with a state
+// that came too late.
 func accounted(err error) bool {
 	e := bridge.AsError(err)
 	return e.Code == codes.InvalidArgument || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNSPECIFIED
 }
 
-// Whatever callers do, in whatever order, and whichever programs die: a program is one caller's, every call ends, and says what became of it.
+// Whatever callers do, in whatever order, and whichever programs die: a program is one caller's, every call ends, and
+// says what became of it.
 func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 	for n := range 8 {
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -425,7 +444,10 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 				return true
 			}}).serve(ctx, in, out)
 		}
-		o := mcpclient.Options{MaxSessions: 1 + n%4, SessionIdle: 20 * time.Second, Limits: limits.Limits{LegacyStateTTL: 10 * time.Second}}
+		o := mcpclient.Options{
+			MaxSessions: 1 + n%4, SessionIdle: 20 * time.Second,
+			Limits: limits.Limits{LegacyStateTTL: 10 * time.Second},
+		}
 		bubble(t, o, serve, func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
 			upTo := func(most time.Duration) <-chan time.Time { return time.After(rand.N(most)) }
@@ -439,7 +461,8 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 						res, err := c.Handle(ctx, call, ignore)
 						if err == nil && res.InputRequired != nil && rand.IntN(4) > 0 {
 							<-upTo(12 * time.Second)
-							_, err = c.Handle(ctx, call.Retry(answers(res.InputRequired, `{}`), res.InputRequired.RequestState), ignore)
+							_, err = c.Handle(ctx, call.Retry(answers(res.InputRequired, `{}`),
+								res.InputRequired.RequestState), ignore)
 						}
 						cancel()
 						if err != nil && !accounted(err) {
@@ -454,7 +477,8 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 	}
 }
 
-// A program that takes longer to start than its callers wait goes on starting, and is there for who comes next: once, however many leave.
+// A program that takes longer to start than its callers wait goes on starting, and is there for who comes next: once,
+// however many leave.
 func TestSlowStartSucceeds(t *testing.T) {
 	for _, takes := range []time.Duration{6 * time.Second, 29 * time.Second} {
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -471,7 +495,8 @@ func TestSlowStartSucceeds(t *testing.T) {
 		}}
 		bubble(t, mcpclient.Options{}, s.serve, func(t *testing.T, c *mcpclient.Client) {
 			t.Helper()
-			r, err := router.New([]router.Route{{Name: "slow", Handler: c}, {Name: "other", Handler: bridgetest.New()}}, router.Options{})
+			r, err := router.New([]router.Route{{Name: "slow", Handler: c}, {Name: "other", Handler: bridgetest.New()}},
+				router.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -483,18 +508,21 @@ func TestSlowStartSucceeds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				found = slices.ContainsFunc(res.Complete.(*pb.ListToolsResponse).GetTools(), func(tool *pb.Tool) bool { return tool.GetName() == "slow_t" })
+				found = slices.ContainsFunc(res.Complete.(*pb.ListToolsResponse).GetTools(),
+					func(tool *pb.Tool) bool { return tool.GetName() == "slow_t" })
 				bridgetest.Pass(time.Second)
 			}
 			if took := time.Since(began); !found || took > takes+5*time.Second || s.starts.Load() != 2 {
-				t.Errorf("a program that takes %v: found after %v: %t; started %d times, want 2", takes, took, found, s.starts.Load())
+				t.Errorf("a program that takes %v: found after %v: %t; started %d times, want 2", takes, took, found,
+					s.starts.Load())
 			}
 		})
 	}
 }
 
-// An opening that nobody waits for any more keeps its room from others for no longer than a session at work does: then it ends, and whoever
-// waits has the room. That is so each time, and leaves nothing, also when the client ends meanwhile.
+// An opening that nobody waits for any more keeps its room from others for no longer than a session at work does: then
+// it ends, and whoever waits has the room. That is so each time, and leaves nothing, also when the client ends
+// meanwhile.
 func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 	var most, programs, ever atomic.Int64
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -528,31 +556,37 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 		leave := func(who string) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			if _, err := c.Handle(ctx, asking("t", `{}`, who), ignore); bridge.AsError(err).Code != codes.DeadlineExceeded {
+			if _, err := c.Handle(ctx, asking("t", `{}`, who), ignore); bridge.AsError(err).
+				Code != codes.DeadlineExceeded {
 				t.Errorf("%s: %v", who, err)
 			}
 		}
 		leave("ada")
 		began := time.Now()
-		if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" || time.Since(began) != 20*time.Second || ever.Load() != 2 {
-			t.Errorf("who comes back, after %v: %s; %d programs were started, want 2", time.Since(began), got, ever.Load())
+		if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" || time.Since(began) != 20*time.Second ||
+			ever.Load() != 2 {
+			t.Errorf("who comes back, after %v: %s; %d programs were started, want 2", time.Since(began), got,
+				ever.Load())
 		}
 		for n := range 5 {
 			leave(fmt.Sprint("early ", n))
 			began := time.Now()
-			if got := said(t, c, asking("t", `{}`, fmt.Sprint("late ", n))); got != "hello" || time.Since(began) > 40*time.Second {
+			if got := said(t, c, asking("t", `{}`, fmt.Sprint("late ", n))); got != "hello" ||
+				time.Since(began) > 40*time.Second {
 				t.Errorf("another caller, after %v: %s", time.Since(began), got)
 			}
 			synctest.Wait()
 			if total, ending := c.Room(); total != 1 || ending != 0 || programs.Load() != 2 {
-				t.Errorf("%d sessions count, of which %d end, and there are %d programs", total, ending, programs.Load())
+				t.Errorf("%d sessions count, of which %d end, and there are %d programs", total, ending,
+					programs.Load())
 			}
 		}
 		if most.Load() != 2 {
 			t.Errorf("%d programs, want one and another at most", most.Load())
 		}
 		leave("ada")
-		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // when that opening has yet to end, and everything does
+		// when that opening has yet to end, and everything does
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
 		if res, err := c.Handle(ctx, asking("t", `{}`, "ben"), ignore); err == nil || programs.Load() != 2 {
 			t.Errorf("while an opening ends: %v %v; there are %d programs", res, err, programs.Load())

@@ -77,7 +77,9 @@ func ownerOf(call *bridge.Call) string {
 }
 
 // startLegacy returns the exchange of a call. The caller must send it.
-func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *bridge.Call, emit bridge.Emit) (*exchange, error) {
+func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *bridge.Call,
+	emit bridge.Emit,
+) (*exchange, error) {
 	if p.logs {
 		if err := p.setLevel(ctx, call.Context().GetLogLevel()); err != nil {
 			return nil, err
@@ -180,7 +182,8 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	for _, a := range x.asks {
 		msg, err := answer(a, answers[a.req.GetKey()], x.p.rev())
 		if err != nil {
-			c.log.Debug().Err(err).Str("key", a.req.GetKey()).Msg("an answer is missing or cannot be told; it is asked for again")
+			c.log.Debug().Err(err).Str("key", a.req.GetKey()).
+				Msg("an answer is missing or cannot be told; it is asked for again")
 			open = append(open, a)
 			continue
 		}
@@ -204,7 +207,8 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
 			c.leave(x, false)
-			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)} // it cannot be retried: its state is used
+			// it cannot be retried: its state is used
+			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)}
 		}
 		x.p.start(x)
 	}

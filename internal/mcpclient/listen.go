@@ -170,7 +170,8 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	if msg.Error != nil {
 		return nil, bridge.FromJSONRPC(msg.Error, p.rev(), bridge.Listen)
 	}
-	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}}) // some end before the acknowledgment
+	// some end before the acknowledgment
+	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}})
 	out := &pb.ListenResult{}
 	if err := mcpjson.Unmarshal(msg.Result, out, p.rev()); err != nil {
 		return nil, s.c.misbehaved("answered %s with what is not its result: %v", bridge.Listen.Name, err)

@@ -21,7 +21,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A publisher is a program that answers what it is asked about resources when it is let, and notes what it is subscribed to.
+// A publisher is a program that answers what it is asked about resources when it is let, and notes what it is
+// subscribed to.
 type publisher struct {
 	mu   sync.Mutex
 	told map[string]bool // the resources of which it tells
@@ -42,7 +43,8 @@ func (p *publisher) serve() *script {
 			say(strings.Replace(initialized, `{"tools":{}}`, `{"resources":{"subscribe":true}}`, 1))
 		case "resources/subscribe", "resources/unsubscribe":
 			if p.holds {
-				p.held = append(p.held, slices.Concat([]byte(m.Method+" "), m.ID, []byte(" "), rawjson.Get(m.Params, "uri")))
+				p.held = append(p.held, slices.Concat([]byte(m.Method+" "), m.ID, []byte(" "),
+					rawjson.Get(m.Params, "uri")))
 				break
 			}
 			p.told[string(rawjson.Get(m.Params, "uri"))] = m.Method == "resources/subscribe"
@@ -137,7 +139,8 @@ func (r *reader) to() string {
 	return strings.Join(r.acked, " ")
 }
 
-// Who is told that it listens to a resource is told when that changes, whatever others do at the time who listen to it, too.
+// Who is told that it listens to a resource is told when that changes, whatever others do at the time who listen to it,
+// too.
 func TestSubscribersReceiveChanges(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, c *mcpclient.Client, p *publisher) *reader{
 		"the first is refused": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
@@ -274,7 +277,8 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 					defer close(done)
 					_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 						Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{
-							ToolsListChanged: proto.Bool(true), ResourcesListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a:1"},
+							ToolsListChanged: proto.Bool(true), ResourcesListChanged: proto.Bool(true),
+							ResourceSubscriptions: []string{"a:1"},
 						},
 					}}, func(_ context.Context, e bridge.Event) error {
 						switch {

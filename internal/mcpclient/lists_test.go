@@ -16,7 +16,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A program that has other tools for clients that can do more is seen by each as it is for it, also while lists are kept.
+// A program that has other tools for clients that can do more is seen by each as it is for it, also while lists are
+// kept.
 func TestListsDependOnClientCapabilities(t *testing.T) {
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		name := "plain"
@@ -26,9 +27,11 @@ func TestListsDependOnClientCapabilities(t *testing.T) {
 				if rawjson.Get(rawjson.Get(m.Params, "capabilities"), "elicitation") != nil {
 					name = "asking"
 				}
-				say(strings.Replace(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1), `"tools":{}`, `"tools":{"listChanged":true}`, 1))
+				say(strings.Replace(strings.Replace(initialized, "2024-11-05", "2025-11-25", 1), `"tools":{}`,
+					`"tools":{"listChanged":true}`, 1))
 			case "tools/list":
-				say(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"` + name + `","inputSchema":{"type":"object"}}]}}`)
+				say(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"` + name +
+					`","inputSchema":{"type":"object"}}]}}`)
 			}
 			return true
 		}}).serve(ctx, in, out)
@@ -36,23 +39,34 @@ func TestListsDependOnClientCapabilities(t *testing.T) {
 	bubble(t, mcpclient.Options{}, serve, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
 		h := catalog.New(c, catalog.Options{})
-		listen := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}}}
+		listen := &bridge.Call{
+			Method:  bridge.Listen,
+			Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}},
+		}
 		acknowledged := make(chan bridge.Event, 1)
 		ctx, leave := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, _ = h.Handle(ctx, listen, func(_ context.Context, e bridge.Event) error { acknowledged <- e; return nil })
+			_, _ = h.Handle(ctx, listen,
+				func(_ context.Context, e bridge.Event) error { acknowledged <- e; return nil })
 		}()
 		<-acknowledged
 		for range 2 {
-			for want, can := range map[string]*pb.ClientCapabilities{"plain": nil, "asking": {Elicitation: &pb.ElicitationCapability{}}} {
-				list := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: &pb.CallContext{ClientCapabilities: can}}}
+			for want, can := range map[string]*pb.ClientCapabilities{
+				"plain":  nil,
+				"asking": {Elicitation: &pb.ElicitationCapability{}},
+			} {
+				list := &bridge.Call{
+					Method:  bridge.ListTools,
+					Request: &pb.ListToolsRequest{Context: &pb.CallContext{ClientCapabilities: can}},
+				}
 				res, err := h.Handle(ctx, list, ignore)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if tools := res.Complete.(*pb.ListToolsResponse).GetTools(); len(tools) != 1 || tools[0].GetName() != want {
+				if tools := res.Complete.(*pb.ListToolsResponse).GetTools(); len(tools) != 1 ||
+					tools[0].GetName() != want {
 					t.Errorf("who should see %s sees %v", want, tools)
 				}
 			}

@@ -17,8 +17,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// What a program logs is shown to the only call that runs, but not while the program may still work at one that was given up: until it
-// answers that, or no call takes as long.
+// What a program logs is shown to the only call that runs, but not while the program may still work at one that was
+// given up: until it answers that, or no call takes as long.
 func TestLogOfCanceledCalls(t *testing.T) {
 	for name, many := range map[string]int{"one": 1, "more than are told apart": 1100} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestLogOfCanceledCalls(t *testing.T) {
 					slow = nil
 					say(said1)
 				default:
-					say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`, said1)
+					say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
+						said1)
 				}
 				return true
 			}}
@@ -91,15 +92,16 @@ func TestLogOfCanceledCalls(t *testing.T) {
 					want[2] = 0 // which of them were answered is not known
 				}
 				if fmt.Sprint(shown) != fmt.Sprint(want) {
-					t.Errorf("ben is shown %v lines, want %v: before, while ada's call may run, when it is answered, and later; and so again", shown, want)
+					t.Errorf("ben is shown %v lines, want %v: before, while ada's call may run, when it is "+
+						"answered, and later; and so again", shown, want)
 				}
 			})
 		})
 	}
 }
 
-// Whoever has given up a call is shown what the program logs, though that may be of the call: it is theirs. Others are not, and neither are
-// callers of whom nothing is known, who may be others.
+// Whoever has given up a call is shown what the program logs, though that may be of the call: it is theirs. Others are
+// not, and neither are callers of whom nothing is known, who may be others.
 func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 	for _, tt := range []struct {
 		gives, looks, sessions string
@@ -127,7 +129,8 @@ func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 			case strings.Contains(string(m.Params), "slow"):
 				begun <- struct{}{}
 			default:
-				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`, said1)
+				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
+					said1)
 			}
 			return true
 		}}
@@ -171,8 +174,9 @@ func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 	}
 }
 
-// Who is behind a gateway that has given up a call may still work at it, and so may a server whose call ended because its caller takes no more:
-// what is logged on the stream of what is no answer is not shown to another caller then. A call that the server itself has ended is over.
+// Who is behind a gateway that has given up a call may still work at it, and so may a server whose call ended because
+// its caller takes no more: what is logged on the stream of what is no answer is not shown to another caller then. A
+// call that the server itself has ended is over.
 func TestLogOfFailedCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int // of the first call; 0: its caller takes no log message
@@ -248,14 +252,16 @@ func TestUndeclaredLogMessages(t *testing.T) {
 			say(initialized)
 		case "tools/call":
 			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a row"}}`,
-				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"a failure"}}`, said1)
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"a failure"}}`,
+				said1)
 		case "logging/setLevel":
 			t.Error("it is sent a level")
 			say(pong)
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125},
+		func(c *mcpclient.Client) { c.Pipe(s.serve) })
 	res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
 	if err != nil {
 		t.Fatal(err)

@@ -56,29 +56,30 @@ func TestEventsOfAPendingCall(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			parked, read := make(chan struct{}), make(chan struct{})
-			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
-				var id string
-				return func(m *jsonrpc.Message, say func(...string)) {
-					switch {
-					case m.Method == "tools/call":
-						id = string(m.ID)
-						say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
-							`"params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
-						go func() {
-							<-parked
-							for i := range tt.said {
-								say(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
-									`"params":{"progressToken":ID,"progress":%d,"message":%q}}`, i, tt.message)))
-							}
-							say(`{"jsonrpc":"2.0","id":"read","method":"ping"}`)
-						}()
-					case m.IsResponse() && string(m.ID) == `"read"`:
-						close(read)
-					case m.IsResponse():
-						say(strings.Replace(said1, "ID", id, 1))
+			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+				func(int64) func(*jsonrpc.Message, func(...string)) {
+					var id string
+					return func(m *jsonrpc.Message, say func(...string)) {
+						switch {
+						case m.Method == "tools/call":
+							id = string(m.ID)
+							say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
+								`"params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
+							go func() {
+								<-parked
+								for i := range tt.said {
+									say(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
+										`"params":{"progressToken":ID,"progress":%d,"message":%q}}`, i, tt.message)))
+								}
+								say(`{"jsonrpc":"2.0","id":"read","method":"ping"}`)
+							}()
+						case m.IsResponse() && string(m.ID) == `"read"`:
+							close(read)
+						case m.IsResponse():
+							say(strings.Replace(said1, "ID", id, 1))
+						}
 					}
-				}
-			})
+				})
 			ask := asking("t", `{}`, "a")
 			ask.Context().ProgressWanted = true
 			n := needs(t, c, ask)
@@ -87,7 +88,8 @@ func TestEventsOfAPendingCall(t *testing.T) {
 			<-read
 			checkKept(t, before)
 			told := 0
-			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), func(context.Context, bridge.Event) error { told++; return nil })
+			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState),
+				func(context.Context, bridge.Event) error { told++; return nil })
 			if err != nil || res.Complete == nil || told != tt.told {
 				t.Errorf("%v %v, and progress was told %d times", res, err, told)
 			}
@@ -97,23 +99,25 @@ func TestEventsOfAPendingCall(t *testing.T) {
 
 // What is asked when a session begins waits for a call, and then for its caller.
 func TestInputRequestsDoNotRetainTheirMessage(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute}, func(me int64) func(*jsonrpc.Message, func(...string)) {
-		return func(m *jsonrpc.Message, say func(...string)) {
-			switch {
-			case m.Method == "notifications/initialized" && me > 1:
-				for i := range 32 {
-					say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)))
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute},
+		func(me int64) func(*jsonrpc.Message, func(...string)) {
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch {
+				case m.Method == "notifications/initialized" && me > 1:
+					for i := range 32 {
+						say(padded(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)))
+					}
+				case m.Method == "tools/call":
+					say(said1)
 				}
-			case m.Method == "tools/call":
-				say(said1)
 			}
-		}
-	})
+		})
 	before := heap()
 	ask := asking("t", `{}`, "a")
 	n := needs(t, c, ask)
 	checkKept(t, before)
-	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.RequestState)); got != "hello" || len(n.GetInputRequests()) != 32 {
+	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.RequestState)); got != "hello" ||
+		len(n.GetInputRequests()) != 32 {
 		t.Errorf("asked for %d things, and got %q", len(n.GetInputRequests()), got)
 	}
 }
@@ -121,17 +125,19 @@ func TestInputRequestsDoNotRetainTheirMessage(t *testing.T) {
 // Lists are kept by who asks for them, and by what they say.
 func TestListsDoNotRetainTheirMessage(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
-		return func(m *jsonrpc.Message, say func(...string)) {
-			if m.Method == "tools/list" {
-				say(padded(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`))
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+		func(int64) func(*jsonrpc.Message, func(...string)) {
+			return func(m *jsonrpc.Message, say func(...string)) {
+				if m.Method == "tools/list" {
+					say(padded(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}`))
+				}
 			}
-		}
-	})
+		})
 	before := heap()
 	var lists []*bridge.Result
 	for range many {
-		res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, ignore)
+		res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
+			ignore)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,14 +147,15 @@ func TestListsDoNotRetainTheirMessage(t *testing.T) {
 	runtime.KeepAlive(lists)
 }
 
-// changing returns a client of a program that says something, by which things change, when its tool is called; and what somebody is told
-// who listens to a:// and the tools, and waits until each change is taken.
+// changing returns a client of a program that says something, by which things change, when its tool is called; and what
+// somebody is told who listens to a:// and the tools, and waits until each change is taken.
 func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, <-chan *pb.ListenResponse) {
 	t.Helper()
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
 		case "initialize":
-			say(strings.Replace(initialized, `{"tools":{}}`, `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
+			say(strings.Replace(initialized, `{"tools":{}}`,
+				`{"tools":{"listChanged":true},"resources":{"subscribe":true}}`, 1))
 		case "resources/subscribe", "resources/unsubscribe":
 			say(pong)
 		case "tools/call":
@@ -157,13 +164,17 @@ func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, 
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618},
+		func(c *mcpclient.Client) { c.Pipe(s.serve) })
 	changes, done := make(chan *pb.ListenResponse), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(done)
 		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-			Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"}},
+			Notifications: &pb.SubscriptionFilter{
+				ToolsListChanged:      proto.Bool(true),
+				ResourceSubscriptions: []string{"a://"},
+			},
 		}}, func(ctx context.Context, e bridge.Event) error {
 			select {
 			case changes <- e.Change:
@@ -214,7 +225,8 @@ func TestTooManyChanges(t *testing.T) {
 				return
 			}
 			for i := range tt.changes {
-				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + fmt.Sprintf(tt.uri, i) + `"}}`)
+				say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` +
+					fmt.Sprintf(tt.uri, i) + `"}}`)
 			}
 		})
 		call(t, c, "t", "{}")

@@ -24,7 +24,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// How an endpoint takes server/discover tells of which era it is (2026-07-28: basic/versioning, backward compatibility).
+// How an endpoint takes server/discover tells of which era it is (2026-07-28: basic/versioning, backward
+// compatibility).
 func TestProbeOfEndpoints(t *testing.T) {
 	refuse := func(status int, body string) func(w http.ResponseWriter, m *jsonrpc.Message) {
 		return func(w http.ResponseWriter, m *jsonrpc.Message) {
@@ -39,19 +40,23 @@ func TestProbeOfEndpoints(t *testing.T) {
 		discover func(w http.ResponseWriter, m *jsonrpc.Message)
 		legacy   bool
 	}{
-		"400 and nothing":              {refuse(400, ""), true},
-		"404 and nothing":              {refuse(404, ""), true},
-		"405 and nothing":              {refuse(405, ""), true},
-		"406 and nothing":              {refuse(406, ""), true},
-		"400 and a page":               {refuse(400, "<p>"), true},
-		"400 and no session":           {refuse(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}`), true},
-		"200 and no method":            {refuse(200, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no method"}}`), true},
-		"200 and something else":       {refuse(200, `{"jsonrpc":"2.0","id":ID,"result":{"tools":[]}}`), true},
-		"202":                          {refuse(202, ""), true},
-		"400 and older revisions":      {refuse(400, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25","2025-06-18"]}}}`), true},
-		"silence":                      {func(http.ResponseWriter, *jsonrpc.Message) { time.Sleep(300 * time.Millisecond) }, true}, //nolint:forbidigo // a server that is silent
-		"it":                           {refuse(200, discoveredHTTP), false},
-		"no method, and no initialize": {refuse(404, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no method"}}`), false},
+		"400 and nothing": {refuse(400, ""), true},
+		"404 and nothing": {refuse(404, ""), true},
+		"405 and nothing": {refuse(405, ""), true},
+		"406 and nothing": {refuse(406, ""), true},
+		"400 and a page":  {refuse(400, "<p>"), true},
+		"400 and no session": {refuse(400,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}`), true},
+		"200 and no method": {refuse(200,
+			`{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no method"}}`), true},
+		"200 and something else": {refuse(200, `{"jsonrpc":"2.0","id":ID,"result":{"tools":[]}}`), true},
+		"202":                    {refuse(202, ""), true},
+		"400 and older revisions": {refuse(400,
+			`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25","2025-06-18"]}}}`), true},
+		"silence": {func(http.ResponseWriter, *jsonrpc.Message) { time.Sleep(300 * time.Millisecond) }, true}, //nolint:forbidigo // a server that is silent
+		"it":      {refuse(200, discoveredHTTP), false},
+		"no method, and no initialize": {refuse(404,
+			`{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no method"}}`), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, !tt.legacy, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -149,12 +154,18 @@ func TestModernRequests(t *testing.T) {
 	tool := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 		Context: &pb.CallContext{
 			ProtocolVersion: "2025-06-18", LogLevel: pb.LogLevel_LOG_LEVEL_WARNING, ProgressWanted: true,
-			ClientInfo:         &pb.Implementation{Name: "who", Version: "2"},
-			ClientCapabilities: &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}, Roots: &pb.RootsCapability{ListChanged: proto.Bool(true)}, Extensions: `{"io.modelcontextprotocol/tasks":{},"x/y":{}}`},
-			Meta:               `{"progressToken":"theirs","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"traceparent":"00-1"}`,
+			ClientInfo: &pb.Implementation{Name: "who", Version: "2"},
+			ClientCapabilities: &pb.ClientCapabilities{
+				Sampling:   &pb.SamplingCapability{},
+				Roots:      &pb.RootsCapability{ListChanged: proto.Bool(true)},
+				Extensions: `{"io.modelcontextprotocol/tasks":{},"x/y":{}}`,
+			},
+			Meta: `{"progressToken":"theirs","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"traceparent":"00-1"}`,
 		},
 		Name: "gr\u00fc\u00df", Arguments: []byte(`{"a":1e2}`), RequestState: []byte("st\u00e4te"),
-		InputResponses: map[string]*pb.InputResponse{"k": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: "decline"}}}},
+		InputResponses: map[string]*pb.InputResponse{
+			"k": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: "decline"}}},
+		},
 	}}
 	res, err := c.Handle(t.Context(), tool, ignore)
 	if err != nil {
@@ -167,7 +178,8 @@ func TestModernRequests(t *testing.T) {
 	want := `{"_meta":{"traceparent":"00-1","io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{"sampling":{},"roots":{},"extensions":{"x/y":{}}},` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"who","version":"2"},"io.modelcontextprotocol/logLevel":"warning","progressToken":` + token + `},` +
-		"\"name\":\"gr\u00fc\u00df\",\"arguments\":{\"a\":1e2},\"inputResponses\":{\"k\":{\"action\":\"decline\"}},\"requestState\":\"st\u00e4te\"}"
+		"\"name\":\"gr\u00fc\u00df\",\"arguments\":{\"a\":1e2}," +
+		"\"inputResponses\":{\"k\":{\"action\":\"decline\"}},\"requestState\":\"st\u00e4te\"}"
 	if diff := cmp.Diff(want, string(params)); diff != "" {
 		t.Error(diff)
 	}
@@ -178,8 +190,9 @@ func TestModernRequests(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(map[string]string{
-		"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "Mcp-Protocol-Version": "2026-07-28",
-		"Mcp-Method": "tools/call", "Mcp-Name": "=?base64?Z3LDvMOf?=",
+		"Accept": "application/json, text/event-stream", "Content-Type": "application/json",
+		"Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           "tools/call", "Mcp-Name": "=?base64?Z3LDvMOf?=",
 	}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -187,17 +200,21 @@ func TestModernRequests(t *testing.T) {
 		call *bridge.Call
 		name string
 	}{
-		{&bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "file:///a b"}}, "file:///a b"},
+		{
+			&bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "file:///a b"}},
+			"file:///a b",
+		},
 		{&bridge.Call{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Name: " p"}}, "=?base64?IHA=?="},
 	} {
-		if _, err := c.Handle(t.Context(), tt.call, ignore); err != nil || header.Get("Mcp-Name") != tt.name || header.Get("Mcp-Method") != tt.call.Method.Name {
+		if _, err := c.Handle(t.Context(), tt.call, ignore); err != nil || header.Get("Mcp-Name") != tt.name ||
+			header.Get("Mcp-Method") != tt.call.Method.Name {
 			t.Errorf("%v: %v", header, err)
 		}
 	}
 }
 
-// Arguments that a tool's schema says so of are repeated in headers. Who has not read the schema is told so, reads it, and
-// calls again; a tool whose schema is wrong there is not shown.
+// Arguments that a tool's schema says so of are repeated in headers. Who has not read the schema is told so, reads it,
+// and calls again; a tool whose schema is wrong there is not shown.
 func TestParamHeaders(t *testing.T) {
 	calls, lists := 0, 0
 	f := newFake(t, true, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -217,11 +234,16 @@ func TestParamHeaders(t *testing.T) {
 				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"no header"}}`, m.ID)
 				return
 			}
-			result(w, m, `{"content":[{"type":"text","text":"`+strings.Join([]string{r.Header.Get("Mcp-Param-S"), r.Header.Get("Mcp-Param-N"), fmt.Sprint(r.Header["Mcp-Param-Z"])}, " ")+`"}]}`)
+			result(w, m, `{"content":[{"type":"text","text":"`+
+				strings.Join([]string{
+					r.Header.Get("Mcp-Param-S"), r.Header.Get("Mcp-Param-N"),
+					fmt.Sprint(r.Header["Mcp-Param-Z"]),
+				}, " ")+`"}]}`)
 		}
 	})
 	c := run(t, mcpclient.Options{URL: f.URL}, quick)
-	if got := call(t, c, "t", `{"s":" \u00fc","n":4.2e1,"z":null}`); got != "=?base64?IMO8?= 42 []" || calls != 2 || lists != 2 {
+	if got := call(t, c, "t", `{"s":" \u00fc","n":4.2e1,"z":null}`); got != "=?base64?IMO8?= 42 []" || calls != 2 ||
+		lists != 2 {
 		t.Errorf("%q after %d calls, %d lists", got, calls, lists)
 	}
 	if got := call(t, c, "t", `{"s":"a","z":false}`); got != "a  [false]" || calls != 3 || lists != 2 {
@@ -232,7 +254,8 @@ func TestParamHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := res.Complete.(*pb.ListToolsResponse)
-	if len(page.GetTools()) != 1 || page.GetTools()[0].GetName() != "plain" || page.NextCursor == nil || *page.NextCursor != "" {
+	if len(page.GetTools()) != 1 || page.GetTools()[0].GetName() != "plain" || page.NextCursor == nil ||
+		*page.NextCursor != "" {
 		t.Errorf("got %v", page)
 	}
 	// It is not the headers: the error is the caller's.
@@ -260,13 +283,30 @@ func TestModernErrors(t *testing.T) {
 		rpc    *pb.JsonRpcError
 	}{
 		{
-			400, `{"code":-32021,"message":"m","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}`, toolCall("t", "{}"),
-			codes.FailedPrecondition, &pb.JsonRpcError{Code: -32021, Message: proto.String("m"), Data: `{"requiredCapabilities":{"elicitation":{"url":{}}}}`},
+			400, `{"code":-32021,"message":"m","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}`,
+			toolCall("t", "{}"),
+			codes.FailedPrecondition,
+			&pb.JsonRpcError{
+				Code: -32021, Message: proto.String("m"),
+				Data: `{"requiredCapabilities":{"elicitation":{"url":{}}}}`,
+			},
 		},
-		{200, `{"code":-32602,"message":"m"}`, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "a"}}, codes.NotFound, nil},
-		{200, `{"code":-32002,"message":"m"}`, &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "a"}}, codes.NotFound, nil},
-		{404, `{"code":-32601,"message":"m"}`, toolCall("t", "{}"), codes.Unimplemented, &pb.JsonRpcError{Code: -32601, Message: proto.String("m")}},
-		{500, `{"code":-32603,"message":"m"}`, toolCall("t", "{}"), codes.Unknown, &pb.JsonRpcError{Code: -32603, Message: proto.String("m")}},
+		{
+			200, `{"code":-32602,"message":"m"}`,
+			&bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "a"}}, codes.NotFound, nil,
+		},
+		{
+			200, `{"code":-32002,"message":"m"}`,
+			&bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "a"}}, codes.NotFound, nil,
+		},
+		{
+			404, `{"code":-32601,"message":"m"}`, toolCall("t", "{}"), codes.Unimplemented,
+			&pb.JsonRpcError{Code: -32601, Message: proto.String("m")},
+		},
+		{
+			500, `{"code":-32603,"message":"m"}`, toolCall("t", "{}"), codes.Unknown,
+			&pb.JsonRpcError{Code: -32603, Message: proto.String("m")},
+		},
 	} {
 		status, body = tt.status, tt.body
 		_, err := c.Handle(t.Context(), tt.call, ignore)
@@ -276,8 +316,8 @@ func TestModernErrors(t *testing.T) {
 	}
 }
 
-// An error that answers the call is the server's answer by 401 and 403, too: nobody knows what it did before. If the response asks for
-// credentials or answers nothing, it did nothing.
+// An error that answers the call is the server's answer by 401 and 403, too: nobody knows what it did before. If the
+// response asks for credentials or answers nothing, it did nothing.
 func TestOutcomeOfDeniedCalls(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		for status, reason := range map[int]string{401: "UPSTREAM_UNAUTHENTICATED", 403: "UPSTREAM_FORBIDDEN"} {
@@ -305,7 +345,8 @@ func TestOutcomeOfDeniedCalls(t *testing.T) {
 				e := bridge.AsError(err)
 				told := e.RPC.GetCode() == -32000 && e.Message == "not this file"
 				if e.Failure.GetReason() != tt.reason || told != (tt.reason == "") {
-					t.Errorf("modern %t: %d with %q and the id %q: %v %v", modern, status, tt.challenge, tt.id, e.Failure, e)
+					t.Errorf("modern %t: %d with %q and the id %q: %v %v", modern, status, tt.challenge, tt.id,
+						e.Failure, e)
 				}
 			}
 		}
@@ -348,8 +389,8 @@ func TestServerThatRequiresCredentials(t *testing.T) {
 	}
 }
 
-// A server that was replaced by one of the other era is found again, by the first call that it does not take. That is made again if it
-// may be.
+// A server that was replaced by one of the other era is found again, by the first call that it does not take. That is
+// made again if it may be.
 func TestEraIsProbedAgain(t *testing.T) {
 	f := newFake(t, true, nil)
 	f.answer = func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -362,7 +403,8 @@ func TestEraIsProbedAgain(t *testing.T) {
 	c := run(t, mcpclient.Options{URL: f.URL}, quick)
 	for _, f.modern = range []bool{true, false, true} {
 		f.noInitialize = f.modern
-		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListPrompts, Request: &pb.ListPromptsRequest{}}, ignore); err != nil {
+		if _, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ListPrompts, Request: &pb.ListPromptsRequest{}},
+			ignore); err != nil {
 			t.Errorf("modern %v: %v", f.modern, err)
 		}
 		if got := call(t, c, "t", "{}"); got != "hello" {
@@ -400,9 +442,13 @@ func TestListenResumesAfterReconnecting(t *testing.T) {
 			changes := make(chan *pb.ListenResponse, 10)
 			done := make(chan error)
 			go func() {
-				_, err := c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
-					ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"a://"},
-				}}}, func(_ context.Context, e bridge.Event) error {
+				_, err := c.Handle(ctx, &bridge.Call{
+					Method: bridge.Listen,
+					Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
+						ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(true),
+						ResourceSubscriptions: []string{"a://"},
+					}},
+				}, func(_ context.Context, e bridge.Event) error {
 					changes <- e.Change
 					return nil
 				})
@@ -427,7 +473,8 @@ func TestListenResumesAfterReconnecting(t *testing.T) {
 	}
 }
 
-// A caller that has no answer to what a server of 2026-07-28 asks cannot tell it so. The call ends with the reason, in words.
+// A caller that has no answer to what a server of 2026-07-28 asks cannot tell it so. The call ends with the reason, in
+// words.
 func TestInputWithoutAnswer(t *testing.T) {
 	var calls atomic.Int64
 	f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
@@ -446,9 +493,13 @@ func TestInputWithoutAnswer(t *testing.T) {
 	if !tool.GetIsError() || tool.GetContent()[0].GetText().GetText() != "this needs a form that cannot be shown" {
 		t.Errorf("a tool returns %v", tool)
 	}
-	prompt := &bridge.Call{Method: bridge.GetPrompt, Request: &pb.GetPromptRequest{Context: &pb.CallContext{}, Name: "p"}}
+	prompt := &bridge.Call{
+		Method:  bridge.GetPrompt,
+		Request: &pb.GetPromptRequest{Context: &pb.CallContext{}, Name: "p"},
+	}
 	_, err = c.Handle(t.Context(), prompt.Retry(none, []byte("s")), ignore)
-	if e := bridge.AsError(err); e.Code != codes.FailedPrecondition || !strings.Contains(e.Message, "this needs a form") {
+	if e := bridge.AsError(err); e.Code != codes.FailedPrecondition ||
+		!strings.Contains(e.Message, "this needs a form") {
 		t.Errorf("a prompt fails with %v", err)
 	}
 	if n := calls.Load(); n != 0 {

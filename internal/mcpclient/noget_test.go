@@ -12,7 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 )
 
-// Many servers of the legacy era have nothing to GET, and say so by 404. That is no reason to begin the session again and again.
+// Many servers of the legacy era have nothing to GET, and say so by 404. That is no reason to begin the session again
+// and again.
 func TestServersWithoutAStandaloneStream(t *testing.T) {
 	for _, status := range []int{400, 404, 405, 406, 410, 501} {
 		f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) })
@@ -29,8 +30,8 @@ func TestServersWithoutAStandaloneStream(t *testing.T) {
 	}
 }
 
-// A server that ends the stream of a call each time with an id and no answer, and wants us back at once, is not asked as fast as it
-// can be.
+// A server that ends the stream of a call each time with an id and no answer, and wants us back at once, is not asked
+// as fast as it can be.
 func TestStreamResumptionBacksOff(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {

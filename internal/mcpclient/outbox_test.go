@@ -2,10 +2,11 @@ package mcpclient
 
 import "testing"
 
-// A request that waits when the server is lost is not sent any more, for its caller makes it again, and none whose caller was told that it
-// was not; what has no answer still is.
+// A request that waits when the server is lost is not sent any more, for its caller makes it again, and none whose
+// caller was told that it was not; what has no answer still is.
 func TestQueuedCallsAreNotSentAfterDisconnect(t *testing.T) {
-	gone, here := &peer{shutdown: shutdown{gone: make(chan struct{})}}, &peer{shutdown: shutdown{gone: make(chan struct{})}}
+	gone, here := &peer{shutdown: shutdown{gone: make(chan struct{})}},
+		&peer{shutdown: shutdown{gone: make(chan struct{})}}
 	close(gone.gone)
 	left := &exchange{p: here}
 	if left.sent.settle() {

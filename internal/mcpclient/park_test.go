@@ -37,7 +37,10 @@ import (
 // asking is a caller who can be asked.
 func asking(name, args, subject string) *bridge.Call {
 	c := toolCall(name, args)
-	c.Context().ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}, Roots: &pb.RootsCapability{}}
+	c.Context().ClientCapabilities = &pb.ClientCapabilities{
+		Elicitation: &pb.ElicitationCapability{},
+		Roots:       &pb.RootsCapability{},
+	}
 	c.Context().Principal = &pb.Principal{Subject: subject, Issuer: "i"}
 	return c
 }
@@ -90,7 +93,10 @@ func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
 	t.Helper()
 	t.Run("program", func(t *testing.T) {
-		each(t, run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: bridge.Rev20251125, MaxSessions: 4}))
+		each(t, run(t, mcpclient.Options{
+			Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+			Revision: bridge.Rev20251125, MaxSessions: 4,
+		}))
 	})
 	t.Run("http", func(t *testing.T) {
 		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
@@ -114,11 +120,13 @@ func TestResponsesReachTheirCall(t *testing.T) {
 		}
 		wg.Wait()
 		for i := callers - 1; i >= 0; i-- {
-			states[i] = needs(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)), states[i].RequestState))
+			states[i] = needs(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"name":"n%d"}`, i)),
+				states[i].RequestState))
 		}
 		for i := range callers {
 			want := fmt.Sprintf(`name={"name":"n%d"} {"yes":"%d"}`, i, i)
-			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)), states[i].RequestState)); got != want {
+			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)),
+				states[i].RequestState)); got != want {
 				t.Errorf("caller %d is told %q, want %q", i, got, want)
 			}
 		}
@@ -141,7 +149,9 @@ func TestStateIsValidForOneCall(t *testing.T) {
 			"a state too long": ask.Retry(reply, make([]byte, 1<<20)),
 		} {
 			_, err := c.Handle(t.Context(), other, ignore)
-			if e := bridge.AsError(err); e.Code != codes.InvalidArgument || !strings.Contains(e.Message, "may have been executed: make it again, without the state, only if that does no harm") {
+			if e := bridge.AsError(err); e.Code != codes.InvalidArgument ||
+				!strings.Contains(e.Message,
+					"may have been executed: make it again, without the state, only if that does no harm") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -152,7 +162,8 @@ func TestStateIsValidForOneCall(t *testing.T) {
 		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
 			t.Errorf("used twice: %v", err)
 		}
-		if got := said(t, c, ask.Retry(answers(next, `{"yes":"y"}`), next.RequestState)); !strings.Contains(got, `{"name":"A"}`) {
+		if got := said(t, c, ask.Retry(answers(next, `{"yes":"y"}`), next.RequestState)); !strings.Contains(got,
+			`{"name":"A"}`) {
 			t.Errorf("%s", got)
 		}
 	})
@@ -183,9 +194,11 @@ func TestStateCanBeUsedOnce(t *testing.T) {
 	})
 }
 
-// programs makes a client of programs that begin sessions of its revision, answer pings, and do besides what do says, which is called
-// for each program that is started, with its number.
-func programs(t *testing.T, o mcpclient.Options, do func(me int64) func(m *jsonrpc.Message, say func(lines ...string))) *mcpclient.Client {
+// programs makes a client of programs that begin sessions of its revision, answer pings, and do besides what do says,
+// which is called for each program that is started, with its number.
+func programs(t *testing.T, o mcpclient.Options,
+	do func(me int64) func(m *jsonrpc.Message, say func(lines ...string)),
+) *mcpclient.Client {
 	t.Helper()
 	o.Command = []string{"pipe"}
 	var started atomic.Int64
@@ -209,13 +222,14 @@ func programs(t *testing.T, o mcpclient.Options, do func(me int64) func(m *jsonr
 
 // A session is one caller's: what a server remembers in it is not used for somebody else.
 func TestSessionsAreNotShared(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 2}, func(me int64) func(*jsonrpc.Message, func(...string)) {
-		return func(m *jsonrpc.Message, say func(...string)) {
-			if m.Method == "tools/call" {
-				say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 2},
+		func(me int64) func(*jsonrpc.Message, func(...string)) {
+			return func(m *jsonrpc.Message, say func(...string)) {
+				if m.Method == "tools/call" {
+					say(strings.Replace(said1, "hello", strconv.FormatInt(me, 10), 1))
+				}
 			}
-		}
-	})
+		})
 	for i, tt := range []struct{ caller, program string }{
 		{"a", "2"}, {"a", "2"}, {"b", "3"}, {"a", "2"}, {"b", "3"}, {"c", "4"}, {"b", "3"}, {"a", "5"},
 	} {
@@ -228,30 +242,33 @@ func TestSessionsAreNotShared(t *testing.T) {
 	}
 }
 
-// rooted makes a client of programs that ask for the roots when a session begins, and say in their answers which program it is and what it
-// was told.
+// rooted makes a client of programs that ask for the roots when a session begins, and say in their answers which
+// program it is and what it was told.
 func rooted(t *testing.T) *mcpclient.Client {
 	t.Helper()
-	return programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 4}, func(me int64) func(*jsonrpc.Message, func(...string)) {
-		told := "nothing"
-		return func(m *jsonrpc.Message, say func(...string)) {
-			switch {
-			case m.Method == "notifications/initialized" && me > 1: // the first one is for those who cannot be asked
-				say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
-			case m.Method == "" && string(m.ID) == `"r"`:
-				told = string(m.Result)
-			case m.Method == "tools/call":
-				say(strings.Replace(said1, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", told)), 1))
+	return programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 4},
+		func(me int64) func(*jsonrpc.Message, func(...string)) {
+			told := "nothing"
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch {
+				case m.Method == "notifications/initialized" && me > 1: // the first is for callers without input
+					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+				case m.Method == "" && string(m.ID) == `"r"`:
+					told = string(m.Result)
+				case m.Method == "tools/call":
+					say(strings.Replace(said1, `"hello"`, strconv.Quote(fmt.Sprint(me, " ", told)), 1))
+				}
 			}
-		}
-	})
+		})
 }
 
 // roots answers that the caller has one root.
 func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
 	out := map[string]*pb.InputResponse{}
 	for _, q := range needs.GetInputRequests() {
-		out[q.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: uri}}}}}
+		out[q.GetKey()] = &pb.InputResponse{
+			Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: uri}}}},
+		}
 	}
 	return out
 }
@@ -275,17 +292,18 @@ func TestEarlyRootsRequestIsAnsweredByTheCaller(t *testing.T) {
 
 // What a server takes back before anybody was asked, nobody is asked: by the same id, however that is written.
 func TestCanceledRootsRequestIsNotForwarded(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
-		return func(m *jsonrpc.Message, say func(...string)) {
-			switch {
-			case m.Method == "notifications/initialized" && me > 1:
-				say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
-					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0072"}}`)
-			case m.Method == "tools/call":
-				say(said1)
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+		func(me int64) func(*jsonrpc.Message, func(...string)) {
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch {
+				case m.Method == "notifications/initialized" && me > 1:
+					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`,
+						`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0072"}}`)
+				case m.Method == "tools/call":
+					say(said1)
+				}
 			}
-		}
-	})
+		})
 	if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" {
 		t.Errorf("got %s", got)
 	}
@@ -294,20 +312,21 @@ func TestCanceledRootsRequestIsNotForwarded(t *testing.T) {
 // A server that is slow to read its roots, and takes some time to look at them, has done so when the call comes.
 func TestRootsAreReadBeforeTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(me int64) func(*jsonrpc.Message, func(...string)) {
-			var takenIn atomic.Bool
-			return func(m *jsonrpc.Message, say func(...string)) {
-				switch {
-				case m.Method == "notifications/initialized" && me > 1:
-					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
-				case m.Method == "" && string(m.ID) == `"r"`:
-					time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
-					time.AfterFunc(50*time.Millisecond, func() { takenIn.Store(true) })
-				case m.Method == "tools/call":
-					say(strings.Replace(said1, "hello", strconv.FormatBool(takenIn.Load()), 1))
+		c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+			func(me int64) func(*jsonrpc.Message, func(...string)) {
+				var takenIn atomic.Bool
+				return func(m *jsonrpc.Message, say func(...string)) {
+					switch {
+					case m.Method == "notifications/initialized" && me > 1:
+						say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+					case m.Method == "" && string(m.ID) == `"r"`:
+						time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
+						time.AfterFunc(50*time.Millisecond, func() { takenIn.Store(true) })
+					case m.Method == "tools/call":
+						say(strings.Replace(said1, "hello", strconv.FormatBool(takenIn.Load()), 1))
+					}
 				}
-			}
-		})
+			})
 		call := asking("t", `{}`, "ada")
 		n := needs(t, c, call)
 		if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.RequestState)); got != "true" {
@@ -316,29 +335,31 @@ func TestRootsAreReadBeforeTheCall(t *testing.T) {
 	})
 }
 
-// What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told that there are no
-// roots would not ask again.
+// What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told
+// that there are no roots would not ask again.
 func TestUnreadRootsAreRequestedInTheNextCall(t *testing.T) {
-	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618}, func(int64) func(*jsonrpc.Message, func(...string)) {
-		told := "nothing"
-		return func(m *jsonrpc.Message, say func(...string)) {
-			switch {
-			case m.Method == "" && string(m.ID) == `"r"`:
-				told = string(m.Result)
-			case m.Method == "tools/call":
-				if told == "nothing" {
-					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
+		func(int64) func(*jsonrpc.Message, func(...string)) {
+			told := "nothing"
+			return func(m *jsonrpc.Message, say func(...string)) {
+				switch {
+				case m.Method == "" && string(m.ID) == `"r"`:
+					told = string(m.Result)
+				case m.Method == "tools/call":
+					if told == "nothing" {
+						say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+					}
+					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
 				}
-				say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
 			}
-		}
-	})
+		})
 	if got := said(t, c, asking("t", `{}`, "ada")); got != "nothing" {
 		t.Errorf("the first call: %s", got)
 	}
 	call := asking("t", `{}`, "ada")
 	n := needs(t, c, call)
-	if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.RequestState)); got != `{"roots":[{"uri":"file:///ada"}]}` {
+	if got := said(t, c, call.Retry(roots(n, "file:///ada"),
+		n.RequestState)); got != `{"roots":[{"uri":"file:///ada"}]}` {
 		t.Errorf("the next call: %s", got)
 	}
 }
@@ -347,17 +368,18 @@ func TestUnreadRootsAreRequestedInTheNextCall(t *testing.T) {
 func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 	clients := map[bridge.Revision]*mcpclient.Client{}
 	for _, rev := range []bridge.Revision{bridge.Rev20250618, bridge.Rev20251125} {
-		clients[rev] = programs(t, mcpclient.Options{Revision: rev}, func(int64) func(*jsonrpc.Message, func(...string)) {
-			told := ""
-			return func(m *jsonrpc.Message, say func(...string)) {
-				switch m.Method {
-				case "initialize":
-					told = string(rawjson.Get(m.Params, "capabilities"))
-				case "tools/call":
-					say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+		clients[rev] = programs(t, mcpclient.Options{Revision: rev},
+			func(int64) func(*jsonrpc.Message, func(...string)) {
+				told := ""
+				return func(m *jsonrpc.Message, say func(...string)) {
+					switch m.Method {
+					case "initialize":
+						told = string(rawjson.Get(m.Params, "capabilities"))
+					case "tools/call":
+						say(strings.Replace(said1, `"hello"`, strconv.Quote(told), 1))
+					}
 				}
-			}
-		})
+			})
 	}
 	elicits := func(form, url *pb.Capability) *pb.ClientCapabilities {
 		return &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Form: form, Url: url}}
@@ -368,7 +390,10 @@ func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 		want string
 	}{
 		{bridge.Rev20251125, nil, "{}"},
-		{bridge.Rev20251125, &pb.ClientCapabilities{Extensions: `{"io.modelcontextprotocol/ui":{}}`}, `{"extensions":{"io.modelcontextprotocol/ui":{}}}`},
+		{
+			bridge.Rev20251125, &pb.ClientCapabilities{Extensions: `{"io.modelcontextprotocol/ui":{}}`},
+			`{"extensions":{"io.modelcontextprotocol/ui":{}}}`,
+		},
 		{bridge.Rev20251125, &pb.ClientCapabilities{Experimental: `{"x":{}}`}, `{"experimental":{"x":{}}}`},
 		{bridge.Rev20251125, &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}, `{"roots":{}}`},
 		{bridge.Rev20251125, nil, "{}"},
@@ -394,7 +419,8 @@ func TestCapabilitiesAreNotSharedBetweenCallers(t *testing.T) {
 		call.Session = session
 		res, err := c.Handle(t.Context(), call, ignore)
 		if err == nil && res.InputRequired != nil {
-			res, err = c.Handle(t.Context(), call.Retry(roots(res.InputRequired, root), res.InputRequired.RequestState), ignore)
+			res, err = c.Handle(t.Context(), call.Retry(roots(res.InputRequired, root), res.InputRequired.RequestState),
+				ignore)
 		}
 		if err != nil || res.Complete == nil {
 			t.Fatalf("%v %v", res, err)
@@ -431,21 +457,30 @@ func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 			case *pb.InputRequest_Elicit:
 				all[key] = answers(n, `{"a":"b"}`)[key]
 			case *pb.InputRequest_CreateMessage:
-				all[key] = &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
-					Role: "assistant", Model: "m", Content: bridgetest.Text("4").GetContent(),
-				}}}
+				all[key] = &pb.InputResponse{
+					Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
+						Role: "assistant", Model: "m", Content: bridgetest.Text("4").GetContent(),
+					}},
+				}
 			case *pb.InputRequest_ListRoots:
-				all[key] = &pb.InputResponse{Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}}}}
+				all[key] = &pb.InputResponse{
+					Response: &pb.InputResponse_ListRoots{
+						ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}},
+					},
+				}
 			}
 		}
 		one := slices.Sorted(maps.Keys(all))[1]
 		wrong := maps.Clone(all)
 		wrong[one] = &pb.InputResponse{} // no answer at all
 		rest := needs(t, c, many.Retry(wrong, n.RequestState))
-		if got := keys(rest); len(got) != 1 || got[0] != one || !slices.ContainsFunc(n.GetInputRequests(), func(q *pb.InputRequest) bool { return proto.Equal(q, rest.GetInputRequests()[0]) }) {
+		if got := keys(rest); len(got) != 1 || got[0] != one ||
+			!slices.ContainsFunc(n.GetInputRequests(),
+				func(q *pb.InputRequest) bool { return proto.Equal(q, rest.GetInputRequests()[0]) }) {
 			t.Fatalf("asked for %v", got)
 		}
-		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]}, rest.RequestState)); got != `form={"a":"b"} model=4 roots=1` {
+		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]},
+			rest.RequestState)); got != `form={"a":"b"} model=4 roots=1` {
 			t.Errorf("%s", got)
 		}
 	})
@@ -459,7 +494,12 @@ func TestReportedNoAnswerCompletesTheInput(t *testing.T) {
 		n := needs(t, c, why)
 		reply := map[string]*pb.InputResponse{}
 		for _, q := range n.GetInputRequests() {
-			reply[q.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_Error{Error: &pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "no"}}}
+			reply[q.GetKey()] = &pb.InputResponse{
+				Response: &pb.InputResponse_Error{Error: &pb.InputError{
+					Reason:  pb.InputError_REASON_REFUSED,
+					Message: "no",
+				}},
+			}
 		}
 		if got := said(t, c, why.Retry(reply, n.RequestState)); got != "REASON_REFUSED -1 no" {
 			t.Errorf("%s", got)
@@ -467,7 +507,8 @@ func TestReportedNoAnswerCompletesTheInput(t *testing.T) {
 	})
 }
 
-// A call whose server does not get the answer to what it has asked ends, and says so: the server may wait for the answer for ever.
+// A call whose server does not get the answer to what it has asked ends, and says so: the server may wait for the
+// answer for ever.
 func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
 		for _, tt := range []struct {
@@ -507,13 +548,18 @@ func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 					http.Error(w, "no", tt.status)
 				}))
 				t.Cleanup(f.Close)
-				c := run(t, mcpclient.Options{URL: f.URL + "/?key=secret", Limits: limits.Limits{CallTotal: 10 * time.Second}, ProbeTimeout: 50 * time.Millisecond})
+				c := run(t, mcpclient.Options{
+					URL:    f.URL + "/?key=secret",
+					Limits: limits.Limits{CallTotal: 10 * time.Second}, ProbeTimeout: 50 * time.Millisecond,
+				})
 				ask := asking("ask", `{}`, "a")
 				n := needs(t, c, ask)
 				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
 				e := bridge.AsError(err)
-				if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
-					!strings.Contains(e.Message, "was not told the answer to what it asked: ") || !strings.Contains(e.Message, tt.want) || strings.Contains(e.Message, "secret") {
+				if e.Failure.GetReason() != "BACKEND_CRASHED" ||
+					e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+					!strings.Contains(e.Message, "was not told the answer to what it asked: ") ||
+					!strings.Contains(e.Message, tt.want) || strings.Contains(e.Message, "secret") {
 					t.Errorf("%v %v", e.Failure, err)
 				}
 			})
@@ -554,7 +600,8 @@ func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A server that has got an answer may take its time to say so, as it does whose only thread is at work. One that cannot be reached has not.
+// A server that has got an answer may take its time to say so, as it does whose only thread is at work. One that cannot
+// be reached has not.
 func TestResponsesMayBeReadSlowly(t *testing.T) {
 	for _, got := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -574,7 +621,8 @@ func TestResponsesMayBeReadSlowly(t *testing.T) {
 						case <-time.After(time.Minute):
 						case <-r.Context().Done():
 						}
-						_, _ = io.WriteString(in, "data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
+						_, _ = io.WriteString(in,
+							"data: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
 					}()
 					context.AfterFunc(r.Context(), func() { in.Close() })
 					return out
@@ -589,7 +637,8 @@ func TestResponsesMayBeReadSlowly(t *testing.T) {
 				}
 				return nil
 			})
-			c, err := mcpclient.New(mcpclient.Options{URL: "http://server/", Transport: transport, Revision: bridge.Rev20251125})
+			c, err := mcpclient.New(
+				mcpclient.Options{URL: "http://server/", Transport: transport, Revision: bridge.Rev20251125})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -633,7 +682,9 @@ func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 	n := needs(t, c, call)
 	_, err := c.Handle(t.Context(), call.Retry(roots(n, "file:///ada"), n.RequestState), ignore)
 	e := bridge.AsError(err)
-	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "was not told the answer to what it asked: the network is down; the call was not executed") {
+	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+		!strings.Contains(e.Message,
+			"was not told the answer to what it asked: the network is down; the call was not executed") {
 		t.Errorf("%v %v", e.Failure, err)
 	}
 }
@@ -661,7 +712,8 @@ func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 		n := needs(t, c, ask)
 		synctest.Wait() // until the pings have come: before that there is room
 		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
-		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || !strings.Contains(e.Message, "256 messages wait") {
+		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+			!strings.Contains(e.Message, "256 messages wait") {
 			t.Errorf("%v %v", e.Failure, err)
 		}
 	})
@@ -672,7 +724,10 @@ func TestPendingCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
 		var gone sync.WaitGroup
-		c, err := mcpclient.New(mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20251125, MaxSessions: 1, Log: zerolog.Nop()})
+		c, err := mcpclient.New(mcpclient.Options{
+			Command: []string{"pipe"}, Revision: bridge.Rev20251125,
+			MaxSessions: 1, Log: zerolog.Nop(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -693,7 +748,8 @@ func TestPendingCallsEnd(t *testing.T) {
 		n := needs(t, c, ask)
 		// The only session is taken.
 		_, err = c.Handle(t.Context(), asking("echo", `{}`, "b"), ignore)
-		if e := bridge.AsError(err); e.Failure.GetReason() != "OVERLOADED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		if e := bridge.AsError(err); e.Failure.GetReason() != "OVERLOADED" ||
+			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
 			t.Errorf("got %v", err)
 		}
 		// Who cannot be asked does not need one.

@@ -363,7 +363,8 @@ func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.M
 // less severe; the bridge drops messages that are less severe than a caller's level.
 func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 	p.mu.Lock()
-	enough := level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || p.level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && p.level <= level
+	enough := level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || p.level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED &&
+		p.level <= level
 	if !enough && (p.wanted == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || level < p.wanted) {
 		p.wanted = level
 	}
@@ -377,7 +378,8 @@ func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 		return err
 	}
 	if msg.Error != nil {
-		p.c.log.Debug().Str("error", rawjson.ShortenTo(msg.Error.GetMessage(), 500)).Msg("the server does not take a log level")
+		p.c.log.Debug().Str("error", rawjson.ShortenTo(msg.Error.GetMessage(), 500)).
+			Msg("the server does not take a log level")
 	}
 	p.mu.Lock()
 	p.level = level
@@ -395,7 +397,8 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	return fmt.Sprintf("%s: the server answers with error %d: %s", r.method, r.rpc.GetCode(), rawjson.ShortenTo(r.rpc.GetMessage(), 500))
+	return fmt.Sprintf("%s: the server answers with error %d: %s", r.method, r.rpc.GetCode(),
+		rawjson.ShortenTo(r.rpc.GetMessage(), 500))
 }
 
 // isModern reports whether only a modern server returns this error.

@@ -28,7 +28,8 @@ type pendingCall struct {
 
 // unknownState is the error of a state without a call. It does not reveal the reason, because the caller is not
 // authenticated as the owner.
-const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or the bridge was started anew. " +
+const unknownState = "the state is not known: it was used already, came too late, or belongs to another call, or " +
+	"the bridge was started anew. " +
 	"The call may have been executed: make it again, without the state, only if that does no harm"
 
 // comesBack is the maximum time after which a legacy client's front reports a missing response.
@@ -73,7 +74,8 @@ func (l *pendingCalls) take(call *bridge.Call) *exchange {
 // sweep cancels the expired calls.
 func (l *pendingCalls) sweep(now time.Time) {
 	for _, held := range l.remove(func(p *pendingCall) bool { return now.After(p.until) }) {
-		l.c.log.Info().Str("method", held.x.method).Msg("a call waited too long for its caller to answer, and is given up")
+		l.c.log.Info().Str("method", held.x.method).
+			Msg("a call waited too long for its caller to answer, and is given up")
 		l.c.leave(held.x, false)
 	}
 }
@@ -99,7 +101,8 @@ func (l *pendingCalls) makeRoom(but string) bool {
 	if held == nil {
 		return false
 	}
-	l.c.log.Info().Str("method", held.x.method).Msg("a call that waits for its caller to answer is given up: its caller has too many, and others none")
+	l.c.log.Info().Str("method", held.x.method).
+		Msg("a call that waits for its caller to answer is given up: its caller has too many, and others none")
 	l.c.leave(held.x, false)
 	return true
 }

@@ -190,7 +190,9 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 // a server of both eras sends both. After an error there is the same time as before, and the rest of the start timeout
 // if only a modern server returns this error. Unknown means that the response to server/discover was that the method
 // does not exist.
-func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize func(context.Context) (*connection, error)) (l *connection, unknown bool, err error) {
+func (c *Client) late(ctx context.Context, p *peer, first *exchange,
+	initialize func(context.Context) (*connection, error),
+) (l *connection, unknown bool, err error) {
 	trying, stop := context.WithCancel(ctx)
 	defer stop()
 	waiting, enough := context.WithCancel(ctx)
@@ -238,7 +240,8 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		return nil, false, err
 	case c.url == nil && !refusesInitialize(failed):
 		// A server of both eras that has read initialize may serve the connection in the legacy era from then on.
-		c.log.Info().Msg("the server is started again in 2026-07-28: it took longer than the probe's timeout to answer server/discover, and was sent initialize")
+		c.log.Info().Msg("the server is started again in 2026-07-28: it took longer than the probe's timeout to " +
+			"answer server/discover, and was sent initialize")
 		p.close()
 		if p, err = c.dial(ctx, era{}); err != nil {
 			return nil, false, err
@@ -251,7 +254,8 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange, initialize 
 		l, err = c.beginModern(ctx, p)
 		return l, false, err
 	}
-	return c.modernConnection(p, l.known.Load()), false, nil // connect again: initialize has changed the state of the connection
+	// connect again: initialize has changed the state of the connection
+	return c.modernConnection(p, l.known.Load()), false, nil
 }
 
 // startDiscover sends server/discover.
@@ -452,7 +456,8 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern 
 		msg, err := x.await(limited)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			l, modern, err := c.late(ctx, p, x, func(ctx context.Context) (*connection, error) { return c.initializeHTTP(ctx, false) })
+			l, modern, err := c.late(ctx, p, x,
+				func(ctx context.Context) (*connection, error) { return c.initializeHTTP(ctx, false) })
 			p.end(x)
 			if modern && l == nil && ctx.Err() == nil {
 				return nil, true, nil

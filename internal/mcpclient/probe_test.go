@@ -38,21 +38,54 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 		starts               int64         // of the program; 0: 1
 		fails                string        // or why nothing is
 	}{
-		"modern, and slower than the probe":   {discover: says{5 * second, discovered}, initialize: says{4 * second, modernOnly}, rev: "2026-07-28"},
-		"modern, and silent about the other":  {discover: says{5 * second, discovered}, rev: "2026-07-28", starts: 2},
-		"modern only, and far slower":         {discover: says{25 * second, discovered}, initialize: says{4 * second, modernOnly}, rev: "2026-07-28"},
-		"modern only, without saying so":      {discover: says{5 * second, discovered}, initialize: says{4 * second, unknown}, rev: "2026-07-28"},
-		"of both eras":                        {discover: says{7 * second, discovered}, initialize: says{7*second - 200*time.Millisecond, initialized}, rev: "2026-07-28", starts: 2},
-		"of both, and given time by default":  {discover: says{9 * second, discovered}, initialize: says{0, initialized}, timeout: -1, rev: "2026-07-28"},
-		"of both, and one is far slower":      {discover: says{9 * second, discovered}, initialize: says{4 * second, initialized}, rev: "2024-11-05"},
-		"modern, slow, and given time":        {discover: says{9 * second, discovered}, initialize: says{0, initialized}, timeout: 10 * second, rev: "2026-07-28"},
-		"legacy, and silent about the other":  {initialize: says{20 * second, initialized}, rev: "2024-11-05"},
-		"legacy, and late about both":         {discover: says{5 * second, unknown}, initialize: says{8 * second, initialized}, rev: "2024-11-05"},
-		"legacy, and slow to know the other":  {discover: says{8 * second, wrong}, initialize: says{5 * second, initialized}, rev: "2024-11-05"},
-		"none, as it says":                    {initialize: says{4 * second, wrong}, fails: "not today"},
-		"none, and modern as it says":         {initialize: says{4 * second, modernOnly}, fails: "-32022"},
-		"none, as it says nothing":            {fails: "neither server/discover nor initialize was answered"},
-		"of a revision that nobody speaks":    {discover: says{5 * second, strings.Replace(modernOnly, "2026-07-28", "2031-01-01", 1)}, initialize: says{20 * second, initialized}, fails: "none of our revisions"},
+		"modern, and slower than the probe": {
+			discover:   says{5 * second, discovered},
+			initialize: says{4 * second, modernOnly}, rev: "2026-07-28",
+		},
+		"modern, and silent about the other": {discover: says{5 * second, discovered}, rev: "2026-07-28", starts: 2},
+		"modern only, and far slower": {
+			discover:   says{25 * second, discovered},
+			initialize: says{4 * second, modernOnly}, rev: "2026-07-28",
+		},
+		"modern only, without saying so": {
+			discover:   says{5 * second, discovered},
+			initialize: says{4 * second, unknown}, rev: "2026-07-28",
+		},
+		"of both eras": {
+			discover:   says{7 * second, discovered},
+			initialize: says{7*second - 200*time.Millisecond, initialized}, rev: "2026-07-28", starts: 2,
+		},
+		"of both, and given time by default": {
+			discover:   says{9 * second, discovered},
+			initialize: says{0, initialized}, timeout: -1, rev: "2026-07-28",
+		},
+		"of both, and one is far slower": {
+			discover:   says{9 * second, discovered},
+			initialize: says{4 * second, initialized}, rev: "2024-11-05",
+		},
+		"modern, slow, and given time": {
+			discover:   says{9 * second, discovered},
+			initialize: says{0, initialized}, timeout: 10 * second, rev: "2026-07-28",
+		},
+		"legacy, and silent about the other": {initialize: says{20 * second, initialized}, rev: "2024-11-05"},
+		"legacy, and late about both": {
+			discover:   says{5 * second, unknown},
+			initialize: says{8 * second, initialized}, rev: "2024-11-05",
+		},
+		"legacy, and slow to know the other": {
+			discover:   says{8 * second, wrong},
+			initialize: says{5 * second, initialized}, rev: "2024-11-05",
+		},
+		"none, as it says":            {initialize: says{4 * second, wrong}, fails: "not today"},
+		"none, and modern as it says": {initialize: says{4 * second, modernOnly}, fails: "-32022"},
+		"none, as it says nothing":    {fails: "neither server/discover nor initialize was answered"},
+		"of a revision that nobody speaks": {
+			discover: says{
+				5 * second,
+				strings.Replace(modernOnly, "2026-07-28", "2031-01-01", 1),
+			}, initialize: says{20 * second, initialized},
+			fails: "none of our revisions",
+		},
 		"modern, and does not know itself so": {discover: says{5 * second, modernOnly}, fails: "-32022"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,9 +149,12 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 		discover   bool // whether it is answered at all
 		legacy     bool
 	}{
-		"modern":                        {"", 0, true, false},
-		"modern only":                   {modernOnly, http.StatusBadRequest, true, false},
-		"modern only, by its headers":   {strings.Replace(modernOnly, "-32022", "-32020", 1), http.StatusBadRequest, true, false},
+		"modern":      {"", 0, true, false},
+		"modern only": {modernOnly, http.StatusBadRequest, true, false},
+		"modern only, by its headers": {
+			strings.Replace(modernOnly, "-32022", "-32020", 1), http.StatusBadRequest,
+			true, false,
+		},
 		"legacy and silent about other": {initialized, http.StatusOK, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -104,8 +104,8 @@ func until(r *http.Request) io.ReadCloser {
 	return out
 }
 
-// A server that wants us back after some time, and is not there then or does not take us yet, is asked again after that time: what it said
-// last holds (2025-11-25: basic/transports, sending messages).
+// A server that wants us back after some time, and is not there then or does not take us yet, is asked again after that
+// time: what it said last holds (2025-11-25: basic/transports, sending messages).
 func TestStreamsResumeAfterTheServersRetryTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		retry  string
@@ -134,7 +134,8 @@ func TestStreamsResumeAfterTheServersRetryTime(t *testing.T) {
 				case r.Header.Get("Last-Event-Id") == "":
 					return http.StatusMethodNotAllowed, nil
 				case s.asked() > tt.times:
-					return http.StatusOK, io.NopCloser(strings.NewReader("data: " + string(jsonrpc.AppendResult(nil, id, []byte(hello))) + "\n\n"))
+					return http.StatusOK, io.NopCloser(
+						strings.NewReader("data: " + string(jsonrpc.AppendResult(nil, id, []byte(hello))) + "\n\n"))
 				case tt.status == http.StatusOK:
 					return tt.status, http.NoBody
 				}
@@ -151,8 +152,8 @@ func TestStreamsResumeAfterTheServersRetryTime(t *testing.T) {
 	}
 }
 
-// A server that had a stream of what is no answer, and then refuses it for an hour, is asked for it all the while, but not often; who
-// listens is told that everything may have changed.
+// A server that had a stream of what is no answer, and then refuses it for an hour, is asked for it all the while, but
+// not often; who listens is told that everything may have changed.
 func TestLostStreamMayReturn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		session string
@@ -171,7 +172,10 @@ func TestLostStreamMayReturn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var since time.Time
-			s := &restless{session: tt.session, serverless: func(*http.Request, *jsonrpc.Message) io.ReadCloser { return nil }}
+			s := &restless{
+				session:    tt.session,
+				serverless: func(*http.Request, *jsonrpc.Message) io.ReadCloser { return nil },
+			}
 			s.get = func(r *http.Request) (int, io.ReadCloser) {
 				switch n := s.asked(); {
 				case n == 1:
@@ -190,7 +194,8 @@ func TestLostStreamMayReturn(t *testing.T) {
 				go func() {
 					defer close(done)
 					_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-						Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
+						Context:       &pb.CallContext{},
+						Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
 					}}, func(_ context.Context, e bridge.Event) error {
 						told <- e.Change
 						return nil
@@ -199,7 +204,8 @@ func TestLostStreamMayReturn(t *testing.T) {
 				<-told
 				select {
 				case change := <-told:
-					if took := time.Since(since); change.GetToolsListChanged() == nil || took < time.Hour || took > time.Hour+31*time.Second {
+					if took := time.Since(since); change.GetToolsListChanged() == nil || took < time.Hour ||
+						took > time.Hour+31*time.Second {
 						t.Errorf("told %v after %v", change, took)
 					}
 				case <-time.After(2 * time.Hour):
@@ -216,13 +222,17 @@ func TestLostStreamMayReturn(t *testing.T) {
 	}
 }
 
-// A server that does not take us yet does not say that an event is forgotten: it is asked again for what came after it, and nothing is missed.
-// The TypeScript and Go SDKs answer 409 to Last-Event-ID for as long as they take the old stream for open.
+// A server that does not take us yet does not say that an event is forgotten: it is asked again for what came after it,
+// and nothing is missed. The TypeScript and Go SDKs answer 409 to Last-Event-ID for as long as they take the old stream
+// for open.
 func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 	for _, status := range []int{401, 403, 409, 429, 503} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			var last []string
-			s := &restless{session: "s1", serverless: func(*http.Request, *jsonrpc.Message) io.ReadCloser { return nil }}
+			s := &restless{
+				session:    "s1",
+				serverless: func(*http.Request, *jsonrpc.Message) io.ReadCloser { return nil },
+			}
 			s.get = func(r *http.Request) (int, io.ReadCloser) {
 				last = append(last, r.Header.Get("Last-Event-Id"))
 				switch s.asked() {
@@ -231,7 +241,9 @@ func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 				case 2, 3, 4:
 					return status, nil
 				case 5:
-					return http.StatusOK, io.NopCloser(strings.NewReader(`data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n\n"))
+					return http.StatusOK, io.NopCloser(
+						strings.NewReader(`data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` +
+							"\n\n"))
 				}
 				return http.StatusOK, until(r)
 			}
@@ -241,7 +253,8 @@ func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-					Context: &pb.CallContext{}, Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
+					Context:       &pb.CallContext{},
+					Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
 				}}, func(_ context.Context, e bridge.Event) error {
 					told = append(told, fmt.Sprintf("%T", e.Change.GetEvent()))
 					return nil
@@ -250,7 +263,10 @@ func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 				if want := []string{"", "1", "1", "1", "1", "1"}; !slices.Equal(last, want) {
 					t.Errorf("the stream was to go on after %q, want %q", last, want)
 				}
-				if want := []string{"*mcpbridgev1.ListenResponse_Acknowledged", "*mcpbridgev1.ListenResponse_ToolsListChanged"}; !slices.Equal(told, want) {
+				if want := []string{
+					"*mcpbridgev1.ListenResponse_Acknowledged",
+					"*mcpbridgev1.ListenResponse_ToolsListChanged",
+				}; !slices.Equal(told, want) {
 					t.Errorf("told %q, want %q", told, want)
 				}
 				s.checkGaps(t, 100*time.Millisecond)

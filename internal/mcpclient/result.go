@@ -46,7 +46,8 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 
 // lists are the results whose invalid entries are dropped, with the members that have the entries.
 var lists = map[*bridge.Method]string{
-	bridge.ListTools: "tools", bridge.ListPrompts: "prompts", bridge.ListResources: "resources", bridge.ListResourceTemplates: "resourceTemplates",
+	bridge.ListTools: "tools", bridge.ListPrompts: "prompts", bridge.ListResources: "resources",
+	bridge.ListResourceTemplates: "resourceTemplates",
 }
 
 // cleanList returns the result of a list without invalid entries. The first of them is logged.
@@ -68,7 +69,8 @@ func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision)
 		for text := range rawjson.Elements(value) {
 			if err := mcpjson.Unmarshal(text, list.NewElement().Message().Interface(), rev); err != nil {
 				if bad++; bad == 1 {
-					c.log.Warn().Str("entry", rawjson.Shorten(text)).AnErr("why", err).Msg("entries of " + m.Name + " cannot be read, and are left out: this is the first")
+					c.log.Warn().Str("entry", rawjson.Shorten(text)).AnErr("why", err).
+						Msg("entries of " + m.Name + " cannot be read, and are left out: this is the first")
 				}
 				continue
 			}
@@ -85,7 +87,8 @@ func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision)
 // readOther reads a result that is not complete.
 func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Revision) (*bridge.Result, error) {
 	if string(kind) != `"input_required"` || !m.MayRequireInput {
-		return nil, c.misbehaved("answered %s with the resultType %s, which is not known", m.Name, rawjson.Shorten(kind))
+		return nil, c.misbehaved("answered %s with the resultType %s, which is not known", m.Name,
+			rawjson.Shorten(kind))
 	}
 	needs := &pb.InputRequired{}
 	if err := mcpjson.Unmarshal(result, needs, rev); err != nil {
@@ -122,7 +125,8 @@ func withoutHop(meta string) string {
 
 // misbehaved returns the error of a response that violates the protocol.
 func (c *Client) misbehaved(format string, args ...any) error {
-	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
+	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		"server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
 }
 
 // crashed returns the error of a call whose server was lost after the call had been sent, or responded with a status

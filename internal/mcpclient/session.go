@@ -121,7 +121,8 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	name, _ := rawjson.String(rawjson.Get(result, "protocolVersion"))
 	rev, ok := bridge.ParseRevision(name)
 	if !ok || rev.Modern() {
-		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can negotiate", rawjson.ShortenTo(name, 50))
+		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can "+
+			"negotiate", rawjson.ShortenTo(name, 50))
 	}
 	d := &pb.DiscoverResponse{}
 	if err := mcpjson.Unmarshal(result, d, rev); err != nil {
@@ -131,7 +132,8 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	if err := mcpjson.Unmarshal(rawjson.Get(result, "serverInfo"), d.ServerInfo, rev); err != nil {
 		d.ServerInfo = nil // a server without valid serverInfo is accepted
 	}
-	if can := d.GetCapabilities(); !rev.DeclaresCompletions() && (can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
+	if can := d.GetCapabilities(); !rev.DeclaresCompletions() &&
+		(can.GetPrompts() != nil || can.GetResources() != nil) && can.Completions == nil {
 		can.Completions = &pb.Capability{} // servers of 2024-11-05 do not declare completions
 	}
 	d.Meta = withoutHop(d.GetMeta())

@@ -19,7 +19,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A relay passes connections on to an address. Those that it has when it is told to be silent stay open, and nothing comes through them any more.
+// A relay passes connections on to an address. Those that it has when it is told to be silent stay open, and nothing
+// comes through them any more.
 type relay struct {
 	net.Listener
 	to      string
@@ -79,7 +80,8 @@ func (s *silenced) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// A connection of HTTP/2 on which nothing comes any more is given up: the call that is on it may have been executed, and the next has another one.
+// A connection of HTTP/2 on which nothing comes any more is given up: the call that is on it may have been executed,
+// and the next has another one.
 func TestDeadConnectionIsClosed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()

@@ -46,7 +46,8 @@ func (c *Client) dialSSE(ctx context.Context, p *peer) error {
 // connect opens the stream and reads its first event.
 func (w *sse2024) connect() (*eventReader, io.Closer, error) {
 	c := w.p.c
-	req, err := c.request(w.ctx, http.MethodGet, c.url, nil, func(h http.Header) { h.Set("Accept", mcphttp.EventStream) })
+	req, err := c.request(w.ctx, http.MethodGet, c.url, nil,
+		func(h http.Header) { h.Set("Accept", mcphttp.EventStream) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,7 +58,8 @@ func (w *sse2024) connect() (*eventReader, io.Closer, error) {
 	media := mediaOf(res)
 	if res.StatusCode != http.StatusOK || media != mcphttp.EventStream {
 		_ = res.Body.Close()
-		return nil, nil, fmt.Errorf("GET is answered with %s and %q: HTTP+SSE begins with an event stream", res.Status, media)
+		return nil, nil, fmt.Errorf("GET is answered with %s and %q: HTTP+SSE begins with an event stream", res.Status,
+			media)
 	}
 	events := newEventReader(res.Body, c.o.Limits.Message)
 	first, err := events.next()
@@ -77,7 +79,8 @@ const maxEndpoint = 8 << 10
 // endpointOf returns the URL in the first event. It must have the server's origin, because messages carry credentials.
 func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
 	if e.name != "endpoint" {
-		return nil, fmt.Errorf("the event stream begins with %q: HTTP+SSE begins with endpoint", rawjson.ShortenTo(e.name, 40))
+		return nil, fmt.Errorf("the event stream begins with %q: HTTP+SSE begins with endpoint",
+			rawjson.ShortenTo(e.name, 40))
 	}
 	if len(e.data) > maxEndpoint {
 		return nil, errors.New("the endpoint is too long to be a URL")
@@ -87,7 +90,8 @@ func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
 		return nil, errors.New("the endpoint is no URL")
 	}
 	if !sameOrigin(u, server) || u.User != nil {
-		return nil, fmt.Errorf("the endpoint is at %s://%s: it must be where the event stream is", rawjson.ShortenTo(u.Scheme, 20), rawjson.ShortenTo(u.Host, 200))
+		return nil, fmt.Errorf("the endpoint is at %s://%s: it must be where the event stream is",
+			rawjson.ShortenTo(u.Scheme, 20), rawjson.ShortenTo(u.Host, 200))
 	}
 	return u, nil
 }

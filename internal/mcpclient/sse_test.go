@@ -37,20 +37,25 @@ func readEvents(r io.Reader, most int) (events []read, retry time.Duration, err 
 
 func TestEvents(t *testing.T) {
 	for in, want := range map[string][]read{
-		"":                                               nil,
-		"data: a":                                        nil, // it has no end
-		"data: a\n\n":                                    {{"", "", "a", true}},
-		"data:a\r\n\r\ndata:  b\n\n":                     {{"", "", "a", true}, {"", "", " b", true}},
-		"data: a\r\rdata: b\r\n\rdata: c\n\r":            {{"", "", "a", true}, {"", "", "b", true}, {"", "", "c", true}},
-		"data: a\ndata: b\ndata\n\n":                     {{"", "", "a\nb\n", true}},
-		": c\n\n\n: d\ndata: a\n: e\n\n":                 {{"", "", "a", true}},
-		"id: 1\ndata:\n\n":                               {{"", "1", "", true}},
-		"id: 1\n\nid\n\n":                                {{"", "1", "", false}, {"", "", "", false}},
-		"id: a\x00b\ndata: x\n\n":                        {{"", "", "x", true}},
-		"event: endpoint\ndata: /p?a=b:c\n\n":            {{"endpoint", "", "/p?a=b:c", true}},
-		"what: is\nthis\ndata: x\n\n":                    {{"", "", "x", true}},
-		"\uFEFFdata: a\n\n":                              {{"", "", "a", true}},
-		"\uFEFF\uFEFFdata: a\n\ndata: b\n\n":             {{"", "", "b", true}}, // one of them is part of a name that there is not
+		"":                           nil,
+		"data: a":                    nil, // it has no end
+		"data: a\n\n":                {{"", "", "a", true}},
+		"data:a\r\n\r\ndata:  b\n\n": {{"", "", "a", true}, {"", "", " b", true}},
+		"data: a\r\rdata: b\r\n\rdata: c\n\r": {
+			{"", "", "a", true},
+			{"", "", "b", true},
+			{"", "", "c", true},
+		},
+		"data: a\ndata: b\ndata\n\n":          {{"", "", "a\nb\n", true}},
+		": c\n\n\n: d\ndata: a\n: e\n\n":      {{"", "", "a", true}},
+		"id: 1\ndata:\n\n":                    {{"", "1", "", true}},
+		"id: 1\n\nid\n\n":                     {{"", "1", "", false}, {"", "", "", false}},
+		"id: a\x00b\ndata: x\n\n":             {{"", "", "x", true}},
+		"event: endpoint\ndata: /p?a=b:c\n\n": {{"endpoint", "", "/p?a=b:c", true}},
+		"what: is\nthis\ndata: x\n\n":         {{"", "", "x", true}},
+		"\uFEFFdata: a\n\n":                   {{"", "", "a", true}},
+		// one of them is part of a name that there is not
+		"\uFEFF\uFEFFdata: a\n\ndata: b\n\n":             {{"", "", "b", true}},
 		"data: a\n\n\uFEFFdata: b\n\n":                   {{"", "", "a", true}}, // the same
 		"data: " + strings.Repeat("long", 5000) + "\n\n": {{"", "", strings.Repeat("long", 5000), true}},
 		"id: 1\n\nid: " + strings.Repeat("x", maxEventID) + "\n\nid: " + strings.Repeat("x", maxEventID+1) + "\n\n": {
@@ -73,8 +78,12 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	for n, tooLong := range map[int]bool{99: false, 100: false, 101: true, 357: true, 10_000: true} {
-		for _, in := range []string{"data: " + strings.Repeat("x", n) + "\n\n", "data: " + strings.Repeat("x", n-50) + "\ndata: " + strings.Repeat("x", 49) + "\n\n"} {
-			if got, _, err := readEvents(strings.NewReader(in), 100); errors.Is(err, errTooLarge) != tooLong || (len(got) > 0) == tooLong {
+		for _, in := range []string{
+			"data: " + strings.Repeat("x", n) + "\n\n",
+			"data: " + strings.Repeat("x", n-50) + "\ndata: " + strings.Repeat("x", 49) + "\n\n",
+		} {
+			if got, _, err := readEvents(strings.NewReader(in), 100); errors.Is(err, errTooLarge) != tooLong ||
+				(len(got) > 0) == tooLong {
 				t.Errorf("%d bytes: %d events, %v", n, len(got), err)
 			}
 		}
@@ -104,7 +113,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// FuzzWrittenEvents writes an event as the bridge does, and has it read as the standard says (HTML, 9.2.6), and by ourselves.
+// FuzzWrittenEvents writes an event as the bridge does, and has it read as the standard says (HTML, 9.2.6), and by
+// ourselves.
 func FuzzWrittenEvents(f *testing.F) {
 	f.Add("1-0", "", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 	f.Add("", "endpoint", []byte(`/mcp?sessionId=a:b`))

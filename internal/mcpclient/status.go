@@ -68,20 +68,27 @@ func (w *streamable) status(res *http.Response, text string) error {
 	switch code := res.StatusCode; {
 	case code == http.StatusUnauthorized:
 		return bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
-			"server %q does not know who we are (%s); the call was not executed. Give it credentials", c.o.Name, res.Status)
+			"server %q does not know who we are (%s); the call was not executed. Give it credentials", c.o.Name,
+			res.Status)
 	case code == http.StatusForbidden:
 		return bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN",
 			"server %q does not let us do that (%s); the call was not executed", c.o.Name, res.Status)
 	case code == http.StatusNotFound && w.session != "":
 		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, forgot: true, renew: true}
 	case code >= 300 && code < 400:
-		outcome := pb.CallFailure_OUTCOME_UNKNOWN // a server may execute a POST and then redirect, mostly with 303, earlier also with 301 and 302 (RFC 9110, 15.4)
+		// a server may execute a POST and then redirect, mostly with 303, earlier also with 301 and 302 (RFC 9110,
+		// 15.4)
+		outcome := pb.CallFailure_OUTCOME_UNKNOWN
 		if code == http.StatusTemporaryRedirect || code == http.StatusPermanentRedirect {
 			outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED // the same request must be sent elsewhere
 		}
 		return bridge.Failed(codes.FailedPrecondition, outcome, "UPSTREAM_REDIRECTS",
-			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url", c.o.Name, locationOf(res))
-	case slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusGone, http.StatusUnsupportedMediaType}, code):
+			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url",
+			c.o.Name, locationOf(res))
+	case slices.Contains([]int{
+		http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusNotAcceptable, http.StatusGone, http.StatusUnsupportedMediaType,
+	}, code):
 		return &lost{err: err, refused: true, renew: true}
 	case code == http.StatusRequestEntityTooLarge:
 		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
@@ -89,7 +96,8 @@ func (w *streamable) status(res *http.Response, text string) error {
 	case code == http.StatusTooManyRequests:
 		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED",
 			"server %q has too much to do (%s); the call was not executed", c.o.Name, res.Status)
-		if after, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil { // a date would depend on another clock
+		// a date would depend on another clock
+		if after, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil {
 			e.Failure.RetryAfterMs = proto.Int64(int64(after) * 1_000)
 		}
 		return e

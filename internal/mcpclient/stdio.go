@@ -130,7 +130,8 @@ func (c *Client) notStarted(err error) error {
 	if unheld, ok := errors.AsType[*child.LimitError](err); ok {
 		fix = unheld.Fix
 	}
-	return fmt.Errorf("server %q did not start: %w\n  command: %s\n  what to do: %s", c.o.Name, err, child.Quote(c.o.Command), fix)
+	return fmt.Errorf("server %q did not start: %w\n  command: %s\n  what to do: %s", c.o.Name, err,
+		child.Quote(c.o.Command), fix)
 }
 
 // lastWords describes how a program ended, with its last output.
@@ -217,7 +218,8 @@ func (t *trash) add(line []byte, err error) (full bool) {
 	t.since++
 	if !full && now.Sub(t.at) >= trashEvery {
 		t.at = now
-		t.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).AnErr("why", err).Int("lines", t.since).Int("total", t.count).
+		t.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).AnErr("why", err).Int("lines", t.since).
+			Int("total", t.count).
 			Msg("the server prints what is not MCP; it is ignored")
 		t.since = 0
 	}
@@ -240,7 +242,8 @@ func cancelled(x *exchange) []byte {
 	if x.method == methodInitialize {
 		return nil
 	}
-	return jsonrpc.AppendNotification(nil, notifyCancelled, []byte(`{"requestId":`+x.id+`,"reason":"the caller does not want the answer any more"}`))
+	return jsonrpc.AppendNotification(nil, notifyCancelled,
+		[]byte(`{"requestId":`+x.id+`,"reason":"the caller does not want the answer any more"}`))
 }
 
 func (s *stdio) notify(_ context.Context, msg []byte) error {

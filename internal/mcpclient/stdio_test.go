@@ -29,8 +29,8 @@ import (
 
 // A script is a program on stdio that does what its test says.
 type script struct {
-	// on says what is printed on a request or notification, by its method, or its default by "". ID stands for the id. It
-	// returns false to end the program.
+	// on says what is printed on a request or notification, by its method, or its default by "". ID stands for the id.
+	// It returns false to end the program.
 	on func(m *jsonrpc.Message, say func(lines ...string)) bool
 	// starts is how often it was started.
 	starts atomic.Int64
@@ -83,7 +83,10 @@ func TestProbeOfPrograms(t *testing.T) {
 		"says nothing":   {func(func(...string)) bool { return true }, 1, true},
 		"dies of it":     {func(func(...string)) bool { return false }, 2, true},
 		"prints a stack": {func(say func(...string)) bool { say("Traceback", "  File"); return false }, 2, true},
-		"echoes":         {func(say func(...string)) bool { say(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true }, 1, true},
+		"echoes": {
+			func(say func(...string)) bool { say(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true },
+			1, true,
+		},
 		"speaks older revisions only": {func(say func(...string)) bool {
 			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
 			return true
@@ -107,7 +110,8 @@ func TestProbeOfPrograms(t *testing.T) {
 				}
 				return true
 			}}
-			c := run(t, mcpclient.Options{Command: []string{"pipe"}, ProbeTimeout: 100 * time.Millisecond}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+			c := run(t, mcpclient.Options{Command: []string{"pipe"}, ProbeTimeout: 100 * time.Millisecond},
+				func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 			if got := call(t, c, "t", "{}"); got != "hello" {
 				t.Errorf("got %q", got)
 			}
@@ -118,9 +122,13 @@ func TestProbeOfPrograms(t *testing.T) {
 	}
 }
 
-// A server of 2024-11-05 cannot declare completions. Those who can only ask what is offered find them all the same, where there may be some.
+// A server of 2024-11-05 cannot declare completions. Those who can only ask what is offered find them all the same,
+// where there may be some.
 func TestUndeclarableCompletions(t *testing.T) {
-	for capabilities, offered := range map[string]bool{`{"prompts":{}}`: true, `{"resources":{}}`: true, `{"tools":{}}`: false} {
+	for capabilities, offered := range map[string]bool{
+		`{"prompts":{}}`: true, `{"resources":{}}`: true,
+		`{"tools":{}}`: false,
+	} {
 		t.Run(capabilities, func(t *testing.T) {
 			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 				switch m.Method {
@@ -131,22 +139,28 @@ func TestUndeclarableCompletions(t *testing.T) {
 				}
 				return true
 			}}
-			c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
-			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105},
+				func(c *mcpclient.Client) { c.Pipe(s.serve) })
+			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}},
+				ignore)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := bridge.Complete.SupportedBy(res.Complete.(*pb.DiscoverResponse).GetCapabilities()); got != offered {
+			if got := bridge.Complete.SupportedBy(res.Complete.(*pb.DiscoverResponse).
+				GetCapabilities()); got != offered {
 				t.Errorf("completions are offered: %t, want %t", got, offered)
 			}
 			res, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.Complete, Request: &pb.CompleteRequest{
-				Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
-				Argument:  &pb.CompletionArgument{Name: "city", Value: "B"},
+				Reference: &pb.CompletionReference{
+					Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}},
+				},
+				Argument: &pb.CompletionArgument{Name: "city", Value: "B"},
 			}}, ignore)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := res.Complete.(*pb.CompleteResponse).GetCompletion().GetValues(); len(got) != 1 || got[0] != "Bern" {
+			if got := res.Complete.(*pb.CompleteResponse).GetCompletion().GetValues(); len(got) != 1 ||
+				got[0] != "Bern" {
 				t.Errorf("completed to %q", got)
 			}
 		})
@@ -162,7 +176,8 @@ func TestInvalidLinesOfPrograms(t *testing.T) {
 		case "tools/call":
 			switch name := string(m.Params); {
 			case strings.Contains(name, "noisy"):
-				say("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000), `{"jsonrpc":"2.0","id":99,"result":{}}`, said1, said1)
+				say("[]", "{}", "null", `{"jsonrpc":"2.0"}`, "\xff\xfe", strings.Repeat("x", 100_000),
+					`{"jsonrpc":"2.0","id":99,"result":{}}`, said1, said1)
 			case strings.Contains(name, "twice"):
 				say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`)
 			case strings.Contains(name, "list"):
@@ -173,13 +188,15 @@ func TestInvalidLinesOfPrograms(t *testing.T) {
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105},
+		func(c *mcpclient.Client) { c.Pipe(s.serve) })
 	if got := call(t, c, "noisy", "{}"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
 	for _, name := range []string{"twice", "list", "bytes"} {
 		_, err := c.Handle(t.Context(), toolCall(name, "{}"), ignore)
-		if e := bridge.AsError(err); e.Code != codes.Internal || !strings.Contains(e.Message, "answered with what is not MCP") {
+		if e := bridge.AsError(err); e.Code != codes.Internal ||
+			!strings.Contains(e.Message, "answered with what is not MCP") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -188,8 +205,8 @@ func TestInvalidLinesOfPrograms(t *testing.T) {
 	}
 }
 
-// A program that prints 1,000 lines a minute that are not MCP is used all the same. One that prints one more is started again: what
-// runs there ends and says that it may have been executed, and one warning says what to do.
+// A program that prints 1,000 lines a minute that are not MCP is used all the same. One that prints one more is started
+// again: what runs there ends and says that it may have been executed, and one warning says what to do.
 func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lines  int
@@ -224,13 +241,17 @@ func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 					return true
 				}}
 				var log bytes.Buffer
-				c, end := started(t, mcpclient.Options{Revision: bridge.Rev20241105, HangTimeout: 2 * time.Minute, Log: zerolog.New(&log)}, s)
+				c, end := started(t, mcpclient.Options{
+					Revision: bridge.Rev20241105, HangTimeout: 2 * time.Minute,
+					Log: zerolog.New(&log),
+				}, s)
 				_, err := c.Handle(t.Context(), toolCall("babble", "{}"), ignore)
 				e, _ := errors.AsType[*bridge.Error](err)
 				switch {
 				case tt.starts == 1 && err != nil:
 					t.Errorf("got %v", err)
-				case tt.starts == 2 && (e == nil || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || e.Failure.GetReason() != "BACKEND_CRASHED"):
+				case tt.starts == 2 && (e == nil || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+					e.Failure.GetReason() != "BACKEND_CRASHED"):
 					t.Errorf("got %v, want BACKEND_CRASHED and outcome unknown", err)
 				}
 				if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != tt.starts {
@@ -302,9 +323,13 @@ func TestLineLengthLimit(t *testing.T) {
 			}
 			return true
 		}}
-		c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Limits: limits.Limits{Message: most}}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+		c := run(t, mcpclient.Options{
+			Command: []string{"pipe"}, Revision: bridge.Rev20241105,
+			Limits: limits.Limits{Message: most},
+		}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
-		if tooLong := err != nil && bridge.AsError(err).Failure.GetReason() == "RESPONSE_TOO_LARGE"; tooLong != (length > most) || err != nil && !tooLong {
+		if tooLong := err != nil && bridge.AsError(err).
+			Failure.GetReason() == "RESPONSE_TOO_LARGE"; tooLong != (length > most) || err != nil && !tooLong {
 			t.Errorf("%d bytes: %v", length, err)
 		}
 	}
@@ -323,7 +348,10 @@ func TestLongLine(t *testing.T) {
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105, Limits: limits.Limits{Message: 1 << 20}}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
+	c := run(t, mcpclient.Options{
+		Command: []string{"pipe"}, Revision: bridge.Rev20241105,
+		Limits: limits.Limits{Message: 1 << 20},
+	}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 	_, err := c.Handle(t.Context(), toolCall("long", "{}"), ignore)
 	if e := bridge.AsError(err); e.Code != codes.ResourceExhausted || e.Failure.GetReason() != "RESPONSE_TOO_LARGE" {
 		t.Errorf("got %v", err)
@@ -354,7 +382,8 @@ func TestInputRequestThatNobodyCanAnswer(t *testing.T) {
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20241105},
+		func(c *mcpclient.Client) { c.Pipe(s.serve) })
 	if got := call(t, c, "t", "{}"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
@@ -373,7 +402,8 @@ func TestInputRequestThatNobodyCanAnswer(t *testing.T) {
 
 // A server that asks too much at once is told so, and its caller is asked what fits.
 func TestTooManyInputRequests(t *testing.T) {
-	form := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("m", 20<<10) + `","requestedSchema":{"type":"object","properties":{}}}`
+	form := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("m", 20<<10) +
+		`","requestedSchema":{"type":"object","properties":{}}}`
 	for what, tt := range map[string]struct {
 		when, ask string
 		asks, fit int
@@ -381,12 +411,18 @@ func TestTooManyInputRequests(t *testing.T) {
 		"too many in a call":             {"tools/call", `"method":"roots/list"`, 100, 32},
 		"too many when a session begins": {"notifications/initialized", `"method":"roots/list"`, 100, 32},
 		"too long in a call":             {"tools/call", form, 10, 3},
-		"too long when a session begins": {"notifications/initialized", `"method":"roots/list","params":{"_meta":{"m":"` + strings.Repeat("m", 20<<10) + `"}}`, 10, 3},
+		"too long when a session begins": {
+			"notifications/initialized",
+			`"method":"roots/list","params":{"_meta":{"m":"` + strings.Repeat("m", 20<<10) + `"}}`, 10, 3,
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // all that is asked comes before the call is parked
 				answered := make(chan string, tt.asks)
-				c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, Limits: limits.Limits{Message: 64 << 10}}, func(me int64) func(*jsonrpc.Message, func(...string)) {
+				c := programs(t, mcpclient.Options{
+					Revision: bridge.Rev20250618,
+					Limits:   limits.Limits{Message: 64 << 10},
+				}, func(me int64) func(*jsonrpc.Message, func(...string)) {
 					return func(m *jsonrpc.Message, say func(...string)) {
 						switch {
 						case m.Method == tt.when && me > 1:
@@ -403,7 +439,8 @@ func TestTooManyInputRequests(t *testing.T) {
 					t.Fatalf("asked for %d things, want %d", got, tt.fit)
 				}
 				for i := tt.fit; i < tt.asks; i++ {
-					if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) || !strings.Contains(got, "too much is asked at once") {
+					if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) ||
+						!strings.Contains(got, "too much is asked at once") {
 						t.Fatalf("answered %s, want %s", got, want)
 					}
 				}
@@ -414,7 +451,10 @@ func TestTooManyInputRequests(t *testing.T) {
 
 // A program that ends is started again. What it was doing is unknown, and what waited for its caller is lost.
 func TestProgramIsRestarted(t *testing.T) {
-	c := run(t, mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own}, Revision: bridge.Rev20251125})
+	c := run(t, mcpclient.Options{
+		Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
+		Revision: bridge.Rev20251125,
+	})
 	ask := asking("ask", `{}`, "a")
 	n := needs(t, c, ask)
 	failed := make(chan error)
@@ -426,7 +466,8 @@ func TestProgramIsRestarted(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	killChildren(t)
-	if e := bridge.AsError(<-failed); e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+	if e := bridge.AsError(<-failed); e.Failure.GetReason() != "BACKEND_CRASHED" ||
+		e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
 		t.Errorf("got %v", e)
 	}
 	_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
@@ -454,9 +495,11 @@ func TestProgramThatExitsAfterOneCall(t *testing.T) {
 		}
 		return true
 	}}
-	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618}, func(c *mcpclient.Client) { c.Pipe(s.serve) })
+	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618},
+		func(c *mcpclient.Client) { c.Pipe(s.serve) })
 	_, err := c.Handle(t.Context(), asking("t", `{}`, "a"), ignore)
-	if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || !strings.Contains(e.Message, "without elicitation") {
+	if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+		!strings.Contains(e.Message, "without elicitation") {
 		t.Errorf("got %v", err)
 	}
 	if got := call(t, c, "t", `{}`); got != "hello" || programs.Load() != 2 {
@@ -499,14 +542,33 @@ func TestProgramsThatFailToStart(t *testing.T) {
 		probe   time.Duration
 		want    []string
 	}{
-		"is not there": {[]string{"no-such-program"}, 0, []string{`there is no program "no-such-program" in PATH`, "what to do: install it"}},
-		"ends":         {[]string{"sh", "-c", "echo cannot find it >&2; exit 3"}, 0, []string{"exit status 3", "cannot find it", "command: sh -c"}},
-		"is silent":    {[]string{"sleep", "100"}, 3 * time.Second, []string{"neither server/discover nor initialize was answered within 2s"}},
-		"says hello":   {[]string{"sh", "-c", "echo hello; exec sleep 100"}, 100 * time.Millisecond, []string{"answered within 2s", "stdout, where only MCP belongs:\n    hello"}},
+		"is not there": {
+			[]string{"no-such-program"},
+			0,
+			[]string{`there is no program "no-such-program" in PATH`, "what to do: install it"},
+		},
+		"ends": {
+			[]string{"sh", "-c", "echo cannot find it >&2; exit 3"},
+			0,
+			[]string{"exit status 3", "cannot find it", "command: sh -c"},
+		},
+		"is silent": {
+			[]string{"sleep", "100"},
+			3 * time.Second,
+			[]string{"neither server/discover nor initialize was answered within 2s"},
+		},
+		"says hello": {
+			[]string{"sh", "-c", "echo hello; exec sleep 100"},
+			100 * time.Millisecond,
+			[]string{"answered within 2s", "stdout, where only MCP belongs:\n    hello"},
+		},
 		"is no server": {[]string{"cat"}, 100 * time.Millisecond, []string{"initialize"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := mcpclient.New(mcpclient.Options{Command: tt.command, StartTimeout: 2 * time.Second, ProbeTimeout: tt.probe, StopTimeout: time.Second, Log: zerolog.Nop()})
+			c, err := mcpclient.New(mcpclient.Options{
+				Command: tt.command, StartTimeout: 2 * time.Second,
+				ProbeTimeout: tt.probe, StopTimeout: time.Second, Log: zerolog.Nop(),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -519,9 +581,13 @@ func TestProgramsThatFailToStart(t *testing.T) {
 			if e := c.Ready(t.Context()); e == nil || e.Error() != err.Error() {
 				t.Errorf("Ready: %v", e)
 			}
-			for _, call := range []*bridge.Call{{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, {Method: bridge.Listen, Request: &pb.ListenRequest{}}} {
+			for _, call := range []*bridge.Call{
+				{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
+				{Method: bridge.Listen, Request: &pb.ListenRequest{}},
+			} {
 				_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error { return nil })
-				if want := "did not start; the call was not executed"; err == nil || !strings.Contains(err.Error(), want) {
+				if want := "did not start; the call was not executed"; err == nil ||
+					!strings.Contains(err.Error(), want) {
 					t.Errorf("%v: got %v, want %q in it", call.Method, err, want)
 				}
 			}
@@ -529,8 +595,8 @@ func TestProgramsThatFailToStart(t *testing.T) {
 	}
 }
 
-// A server of the modern era is asked again what it is when what it said is no longer true, and if it does not say, that is
-// still what it is.
+// A server of the modern era is asked again what it is when what it said is no longer true, and if it does not say,
+// that is still what it is.
 func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
@@ -540,7 +606,8 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 			}
 			switch n := asked.Add(1); n {
 			case 1, 2:
-				say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`"ttlMs":120000,"instructions":"%d","capabilities"`, n), 1))
+				say(strings.Replace(discovered, `"capabilities"`,
+					fmt.Sprintf(`"ttlMs":120000,"instructions":"%d","capabilities"`, n), 1))
 			case 3:
 				say(unknown)
 			}
@@ -553,9 +620,17 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 		for _, tt := range []struct {
 			after time.Duration
 			says  string
-		}{{0, "1"}, {time.Minute, "1"}, {time.Minute + time.Second, "2"}, {3 * time.Minute, "2"}, {0, "2"}, {2 * time.Minute, "2"}} {
+		}{
+			{0, "1"},
+			{time.Minute, "1"},
+			{time.Minute + time.Second, "2"},
+			{3 * time.Minute, "2"},
+			{0, "2"},
+			{2 * time.Minute, "2"},
+		} {
 			time.Sleep(tt.after) //nolint:forbidigo // by the bubble's clock
-			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
+			res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}},
+				ignore)
 			if err != nil || res.Complete.(*pb.DiscoverResponse).GetInstructions() != tt.says {
 				t.Errorf("after %v: %v %v", tt.after, res, err)
 			}
@@ -577,9 +652,14 @@ func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 		left  int64
 	}
 	for ttl, looks := range map[string][]look{
-		`"ttlMs":0,`:       {{0, "2", 0}, {0, "3", 0}},
-		`"ttlMs":-1,`:      {{0, "2", -1}},
-		`"ttlMs":1000,`:    {{0, "1", 1000}, {400 * time.Millisecond, "1", 600}, {599 * time.Millisecond, "1", 1}, {time.Millisecond, "2", 1000}},
+		`"ttlMs":0,`:  {{0, "2", 0}, {0, "3", 0}},
+		`"ttlMs":-1,`: {{0, "2", -1}},
+		`"ttlMs":1000,`: {
+			{0, "1", 1000},
+			{400 * time.Millisecond, "1", 600},
+			{599 * time.Millisecond, "1", 1},
+			{time.Millisecond, "2", 1000},
+		},
 		`"ttlMs":7200000,`: {{time.Hour - time.Millisecond, "1", 3600001}, {time.Millisecond, "2", 7200000}},
 		"":                 {{time.Minute - time.Millisecond, "1", 0}, {time.Millisecond, "2", 0}},
 	} {
@@ -588,7 +668,8 @@ func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 				if m.Method == "server/discover" {
 					asked++
-					say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`%s"instructions":"%d","capabilities"`, ttl, asked), 1))
+					say(strings.Replace(discovered, `"capabilities"`,
+						fmt.Sprintf(`%s"instructions":"%d","capabilities"`, ttl, asked), 1))
 				}
 				return true
 			}}
@@ -630,7 +711,8 @@ func TestNextCallerRepeatsAFailedDiscover(t *testing.T) {
 	serve := (&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		if m.Method == "server/discover" {
 			if asked++; asked != 2 {
-				say(strings.Replace(discovered, `"capabilities"`, fmt.Sprintf(`"ttlMs":1000,"instructions":"%d","capabilities"`, asked), 1))
+				say(strings.Replace(discovered, `"capabilities"`,
+					fmt.Sprintf(`"ttlMs":1000,"instructions":"%d","capabilities"`, asked), 1))
 			}
 		}
 		return true
@@ -668,25 +750,33 @@ func TestCloseWithUnresponsiveServers(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Run("program", func(t *testing.T) {
 		c := run(t, mcpclient.Options{
-			Command:     []string{"sh", "-c", `trap "" TERM; read a; printf '%s\n' '` + strings.Replace(initialized, "ID", "1", 1) + `'; while :; do sleep 1; done`},
+			Command: []string{"sh", "-c", `trap "" TERM; read a; printf '%s\n' '` +
+				strings.Replace(initialized, "ID", "1", 1) + `'; while :; do sleep 1; done`},
 			StopTimeout: 100 * time.Millisecond, Revision: bridge.Rev20241105,
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // in which the writing begins, however busy the machine is
+		// in which the writing begins, however busy the machine is
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		// More than the pipe has room for, so that not even the writing ends.
 		_, err := c.Handle(ctx, toolCall("t", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`), ignore)
-		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
+			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
 			t.Errorf("got %v", err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err = c.Handle(ctx, toolCall("t", `{}`), ignore)
-		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
+			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
 			t.Errorf("got %v %v", err, e.Failure)
 		}
 	})
 	t.Run("http", func(t *testing.T) {
-		f := newFake(t, false, func(_ http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) { <-r.Context().Done() })
+		f := newFake(t, false, func(_ http.ResponseWriter, r *http.Request,
+			_ *jsonrpc.Message,
+		) {
+			<-r.Context().Done()
+		})
 		inner := f.Config.Handler
 		f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost {
@@ -708,7 +798,8 @@ func TestCloseWithUnresponsiveServers(t *testing.T) {
 // What a server says of an error is told, and in the log, as far as anybody reads it.
 func TestLongErrorsAreTruncated(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
-		fails := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-7,"data":[1],"message":"no` + strings.Repeat("\\r\\n", 1<<18) + `"}}`
+		fails := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-7,"data":[1],"message":"no` +
+			strings.Repeat("\\r\\n", 1<<18) + `"}}`
 		switch m.Method {
 		case "initialize":
 			say(strings.Replace(initialized, `"capabilities":{`, `"capabilities":{"logging":{},`, 1))
@@ -722,7 +813,8 @@ func TestLongErrorsAreTruncated(t *testing.T) {
 	r := toolCall("t", "{}")
 	r.Request.(*pb.CallToolRequest).Context = &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG}
 	_, err := c.Handle(t.Context(), r, ignore)
-	if e := bridge.AsError(err).RPC; e.GetCode() != -7 || e.GetData() != "[1]" || !strings.HasPrefix(e.GetMessage(), "no\r\n") || len(e.GetMessage()) > 8<<10 {
+	if e := bridge.AsError(err).RPC; e.GetCode() != -7 || e.GetData() != "[1]" ||
+		!strings.HasPrefix(e.GetMessage(), "no\r\n") || len(e.GetMessage()) > 8<<10 {
 		t.Errorf("%d bytes: %.300v", len(e.GetMessage()), err)
 	}
 	if err := end(); err != nil {

@@ -53,7 +53,8 @@ func (s *stream) read() {
 		if wait < 0 || tries > 1 { // one that is not there, or said nothing, may need longer
 			wait = max(wait, min(time.Duration(tries)*100*time.Millisecond, time.Second))
 		}
-		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second)) // a server that repeatedly asks for an immediate return
+		// a server that repeatedly asks for an immediate return
+		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second))
 		if !sleep(x.ctx, wait) {
 			return
 		}
@@ -102,7 +103,8 @@ func (s *stream) resume() error {
 	if res.StatusCode != http.StatusOK || mediaOf(res) != mcphttp.EventStream {
 		res.Body.Close()
 		// A server that has not noticed the end of the stream may respond with 409.
-		s.fatal = res.StatusCode < 500 && res.StatusCode != http.StatusConflict && res.StatusCode != http.StatusTooManyRequests
+		s.fatal = res.StatusCode < 500 && res.StatusCode != http.StatusConflict &&
+			res.StatusCode != http.StatusTooManyRequests
 		return fmt.Errorf("the stream cannot be resumed: %s", res.Status)
 	}
 	s.from(res)
@@ -182,7 +184,8 @@ func (w *streamable) unrelated() {
 			}
 		}
 		if r != nil && retry >= 0 {
-			delay = max(10*time.Millisecond, min(time.Duration(times)*10*time.Millisecond, time.Second)) // as in stream.read
+			// as in stream.read
+			delay = max(10*time.Millisecond, min(time.Duration(times)*10*time.Millisecond, time.Second))
 		} else {
 			if time.Since(began) > 10*time.Second {
 				delay = 100 * time.Millisecond
@@ -207,7 +210,8 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 	switch {
 	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
 		return nil, nil //nolint:nilnil // the caller tries again
-	case last != "" && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict}, res.StatusCode):
+	case last != "" && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict},
+		res.StatusCode):
 		return nil, nil //nolint:nilnil // nothing is said of the event: servers answer 409 while they take the old stream for open
 	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
 		return nil, errEventForgotten // the session may still be known

@@ -23,7 +23,8 @@ func TestChunkedRequestsCloseTheConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: "+addr+"\r\n"+headers+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+		_, _ = io.WriteString(c,
+			"POST / HTTP/1.1\r\nHost: "+addr+"\r\n"+headers+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 		in := bufio.NewReader(c)
 		res, err := http.ReadResponse(in, nil)
 		if err != nil || res.StatusCode != http.StatusOK || !res.Close {

@@ -56,7 +56,8 @@ func FuzzParam(f *testing.F) {
 			}
 			return
 		}
-		if err := p.Check(arguments, []string{value}); err != nil && !strings.Contains(err.Error(), "a header cannot represent") {
+		if err := p.Check(arguments, []string{value}); err != nil &&
+			!strings.Contains(err.Error(), "a header cannot represent") {
 			t.Fatalf("%s has Value %q, and Check of it: got %v, want no error", arguments, value, err)
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {

@@ -122,13 +122,15 @@ func TestHostAndOriginAreChecked(t *testing.T) {
 				t.Errorf("%s Host %q Origin %q: got %s, admitted %t, want %d",
 					method, c.host, c.origin, res.Status, g.seen > before, want)
 			}
-			if got := res.Header.Get("Access-Control-Allow-Origin"); c.status == 200 && got != c.origin || c.status != 200 && got != "" {
+			if got := res.Header.Get("Access-Control-Allow-Origin"); c.status == 200 && got != c.origin ||
+				c.status != 200 && got != "" {
 				t.Errorf("%s Origin %q: got allowed origin %q", method, c.origin, got)
 			}
 			if got := res.Header.Get("Allow"); (got == "POST, GET, DELETE") != (want == 204) {
 				t.Errorf("%s: got Allow %q with status %d", method, got, res.StatusCode)
 			}
-			if body, err := io.ReadAll(res.Body); err != nil || want == 403 && !strings.Contains(string(body), `"code":-32600`) {
+			if body, err := io.ReadAll(res.Body); err != nil || want == 403 &&
+				!strings.Contains(string(body), `"code":-32600`) {
 				t.Errorf("%s: got %s, %v, want code -32600", method, body, err)
 			}
 		}
@@ -143,7 +145,8 @@ func TestCrossSiteRequestsAreRefused(t *testing.T) {
 			t.Errorf("%s: got %s, want %d", site, res.Status, status)
 		}
 	}
-	if res := g.do(http.MethodPost, "Sec-Fetch-Site", "cross-site", "Origin", "http://localhost:6274"); res.StatusCode != 200 {
+	if res := g.do(http.MethodPost, "Sec-Fetch-Site", "cross-site", "Origin",
+		"http://localhost:6274"); res.StatusCode != 200 {
 		t.Errorf("a page of this machine: got %s, want 200", res.Status)
 	}
 }
@@ -165,7 +168,10 @@ func TestHeaderFieldsAreLimited(t *testing.T) {
 
 func TestAddressesAreAcceptedAsHosts(t *testing.T) {
 	g := newGuarded(t, &mcphttp.Guard{Addresses: true})
-	for host, status := range map[string]int{"10.0.0.1": 200, "10.0.0.1:9090": 200, "[fd00::1]:9090": 200, "evil.example.com": 403, "127.1": 403} {
+	for host, status := range map[string]int{
+		"10.0.0.1": 200, "10.0.0.1:9090": 200, "[fd00::1]:9090": 200,
+		"evil.example.com": 403, "127.1": 403,
+	} {
 		if res := g.do(http.MethodGet, "Host", host); res.StatusCode != status {
 			t.Errorf("%s: got %s, want %d", host, res.Status, status)
 		}
@@ -177,16 +183,18 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, method := range []string{"POST", "GET", "PUT"} {
 		t.Run(method, func(t *testing.T) {
-			srv := httptest.NewServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				t.Error("got an admitted request, want none")
-			})))
+			srv := httptest.NewServer(
+				admitted(&mcphttp.Guard{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					t.Error("got an admitted request, want none")
+				})))
 			t.Cleanup(srv.Close)
 			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if _, err := c.Write([]byte(method + " / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n{")); err != nil {
+			if _, err := c.Write([]byte(method +
+				" / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n{")); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -202,11 +210,12 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 
 // An HTTP/2 connection stays open after a refusal, because it also has other requests.
 func TestRefusalKeepsTheHTTP2Connection(t *testing.T) {
-	srv := httptest.NewUnstartedServer(admitted(&mcphttp.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/deep" {
-			mcphttp.Refuse(wrapped{w}, http.StatusTeapot, "no")
-		}
-	})))
+	srv := httptest.NewUnstartedServer(
+		admitted(&mcphttp.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/deep" {
+				mcphttp.Refuse(wrapped{w}, http.StatusTeapot, "no")
+			}
+		})))
 	srv.EnableHTTP2 = true
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
@@ -215,7 +224,8 @@ func TestRefusalKeepsTheHTTP2Connection(t *testing.T) {
 		status       int
 	}{{"/", "http://evil.example", 403}, {"/", "", 200}, {"/deep", "", 418}, {"/", "", 200}} {
 		var reused bool
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		ctx := httptrace.WithClientTrace(t.Context(),
+			&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+c.path, strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
@@ -298,7 +308,9 @@ func TestHTTP10RequestsCloseTheConnection(t *testing.T) {
 	}
 	defer c.Close()
 	const hidden = "POST /hidden HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
-	if _, err := io.WriteString(c, "POST / HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"+hidden); err != nil {
+	if _, err := io.WriteString(c,
+		"POST / HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"+
+			hidden); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {

@@ -38,7 +38,10 @@ func TestEncodedValuesDecodeToTheSame(t *testing.T) {
 
 // FuzzDecodeValue decodes any text, and encodes the value again.
 func FuzzDecodeValue(f *testing.F) {
-	for _, s := range []string{"", "echo", "=?base64?ZWNobw==?=", "=?base64?ZWNobw?=", "=?base64??=", "=?base64?/w==?=", "=?BASE64?ZWNobw==?=", "=?base64?DQo=?=", "\xff"} {
+	for _, s := range []string{
+		"", "echo", "=?base64?ZWNobw==?=", "=?base64?ZWNobw?=", "=?base64??=", "=?base64?/w==?=",
+		"=?BASE64?ZWNobw==?=", "=?base64?DQo=?=", "\xff",
+	} {
 		f.Add(s)
 	}
 	fuzzing.Run(f, func(t *testing.T, s string) {

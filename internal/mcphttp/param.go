@@ -127,7 +127,8 @@ func (f *paramFinder) schema(schema []byte, at string, path []string, reachable 
 				f.schema(inner, step(at, string(name)), nil, false)
 			}
 		case "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "additionalProperties",
-			"unevaluatedProperties", "propertyNames", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contentSchema":
+			"unevaluatedProperties", "propertyNames", "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
+			"contentSchema":
 			f.schema(value, at, nil, false)
 			i := 0
 			for inner := range rawjson.Elements(value) {
@@ -147,7 +148,8 @@ func (f *paramFinder) annotation(schema, header []byte, at string, path []string
 	case !reachable || len(path) == 0:
 		f.add(at, "only a property that nothing but properties leads to can have one")
 	case typ != "string" && typ != "integer" && typ != "boolean":
-		f.add(at, "only a string, an integer or a boolean can be in a header") // U-21: a list of types and none are neither
+		// U-21: a list of types and none are neither
+		f.add(at, "only a string, an integer or a boolean can be in a header")
 	case f.seen[strings.ToLower(name)]:
 		f.add(at, "another property has the header %q already", rawjson.Shorten(name))
 	default:
@@ -185,7 +187,8 @@ func (p Param) Check(arguments []byte, values []string) error {
 		return nil
 	case rawjson.IsObject(value) || rawjson.IsArray(value):
 		if len(values) > 0 {
-			return fmt.Errorf("the header %s cannot match the argument %s, which is not a single value", p.Header, p.name())
+			return fmt.Errorf("the header %s cannot match the argument %s, which is not a single value", p.Header,
+				p.name())
 		}
 		return nil // the tool's schema rejects it
 	case len(values) == 0:
@@ -211,7 +214,8 @@ func (p Param) compare(value []byte, header string) error {
 	} else {
 		n, ok := number(text)
 		if !ok || n.IsInt() && n.Num().CmpAbs(big.NewInt(maxExact)) > 0 {
-			return fmt.Errorf("the argument %s is a number that a header cannot represent: %s", p.name(), rawjson.Shorten(text))
+			return fmt.Errorf("the argument %s is a number that a header cannot represent: %s", p.name(),
+				rawjson.Shorten(text))
 		}
 		m, ok := number(said)
 		same = ok && n.Cmp(m) == 0

@@ -23,7 +23,9 @@ func TestParamsOfSchemas(t *testing.T) {
 			name:   "in the order of the schema, also of nested objects",
 			schema: `{"properties":{"z":{"type":"string","x-mcp-header":"Z"},"o":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},"b":{"x-mcp-header":"B","type":"boolean"}}}`,
 			want: []mcphttp.Param{
-				{"Mcp-Param-Z", []string{"z"}, "string"}, {"Mcp-Param-N", []string{"o", "n"}, "integer"}, {"Mcp-Param-B", []string{"b"}, "boolean"},
+				{"Mcp-Param-Z", []string{"z"}, "string"},
+				{"Mcp-Param-N", []string{"o", "n"}, "integer"},
+				{"Mcp-Param-B", []string{"b"}, "boolean"},
 			},
 		},
 		{
@@ -31,7 +33,10 @@ func TestParamsOfSchemas(t *testing.T) {
 			schema: `{"properties":{"x-mcp-header":{"type":"string","x-mcp-header":"H"}}}`,
 			want:   []mcphttp.Param{{"Mcp-Param-H", []string{"x-mcp-header"}, "string"}},
 		},
-		{name: "values that are not schemas are skipped", schema: `{"default":{"x-mcp-header":""},"enum":[{"x-mcp-header":1}],"properties":{"a":{"const":{"x-mcp-header":2}}}}`},
+		{
+			name:   "values that are not schemas are skipped",
+			schema: `{"default":{"x-mcp-header":""},"enum":[{"x-mcp-header":1}],"properties":{"a":{"const":{"x-mcp-header":2}}}}`,
+		},
 		{
 			name:   "the name of the annotation may have escapes",
 			schema: `{"properties":{"a":{"type":"number","\u0078-mcp-h\u0065ader":"A"}}}`,
@@ -197,7 +202,8 @@ func valid(text []byte) bool { return rawjson.Check(text) == nil }
 func TestParamValuesMatchTheirArguments(t *testing.T) {
 	const arguments = `{"s":" ü","e":"","q":"=?base64?x?=","n":-7,"f":4.2e1,"big":9007199254740991,"b":true,"null":null,"list":[1],"o":{"in":"x"}}`
 	for path, want := range map[string]string{
-		"s": "=?base64?IMO8?=", "e": "", "q": "=?base64?PT9iYXNlNjQ/eD89?=", "n": "-7", "f": "42", "big": "9007199254740991", "b": "true", "o.in": "x",
+		"s": "=?base64?IMO8?=", "e": "", "q": "=?base64?PT9iYXNlNjQ/eD89?=", "n": "-7", "f": "42",
+		"big": "9007199254740991", "b": "true", "o.in": "x",
 		"null": "none", "list": "none", "o": "none", "nosuch": "none", "s.in": "none",
 	} {
 		p := mcphttp.Param{Header: "Mcp-Param-X", Path: strings.Split(path, ".")}

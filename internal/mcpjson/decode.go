@@ -152,7 +152,8 @@ func (u *union) choose(data []byte) (*field, error) {
 		for i, f := range u.fields {
 			names[i] = f.tagValue
 		}
-		return nil, at(fmt.Errorf("unknown value %s, known are %s", rawjson.Shorten(tag), strings.Join(names, ", ")), u.tag)
+		return nil, at(fmt.Errorf("unknown value %s, known are %s", rawjson.Shorten(tag), strings.Join(names, ", ")),
+			u.tag)
 	}
 	return f, nil
 }
@@ -295,7 +296,8 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 		}
 		n, ok := f.enum.numbers[string(name)]
 		if !ok {
-			return protoreflect.Value{}, fmt.Errorf("unknown value %s, known are %s", rawjson.Shorten(data), f.enum.list)
+			return protoreflect.Value{},
+				fmt.Errorf("unknown value %s, known are %s", rawjson.Shorten(data), f.enum.list)
 		}
 		return protoreflect.ValueOfEnum(n), nil
 	}

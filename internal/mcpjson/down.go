@@ -152,7 +152,8 @@ func downAnnotations(a *pb.Annotations, rev bridge.Revision) (*pb.Annotations, e
 		return a, nil
 	}
 	a = bridge.ShallowCopy(a)
-	a.Audience = slices.DeleteFunc(slices.Clone(a.GetAudience()), func(role string) bool { return downRole(role, rev) != nil })
+	a.Audience = slices.DeleteFunc(slices.Clone(a.GetAudience()),
+		func(role string) bool { return downRole(role, rev) != nil })
 	return a, nil
 }
 

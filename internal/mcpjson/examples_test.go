@@ -30,12 +30,15 @@ func as[M any, P interface {
 
 // messages are the messages for params and results, by method.
 var messages = map[string]struct{ params, result func() proto.Message }{
-	"server/discover":                          {as[pb.DiscoverRequest](), as[pb.DiscoverResponse]()},
-	"initialize":                               {as[pb.ListChanged](), as[pb.DiscoverResponse]()},
-	"tools/list":                               {as[pb.ListToolsRequest](), as[pb.ListToolsResponse]()},
-	"tools/call":                               {as[pb.CallToolRequest](), as[pb.CallToolResult]()},
-	"resources/list":                           {as[pb.ListResourcesRequest](), as[pb.ListResourcesResponse]()},
-	"resources/templates/list":                 {as[pb.ListResourceTemplatesRequest](), as[pb.ListResourceTemplatesResponse]()},
+	"server/discover": {as[pb.DiscoverRequest](), as[pb.DiscoverResponse]()},
+	"initialize":      {as[pb.ListChanged](), as[pb.DiscoverResponse]()},
+	"tools/list":      {as[pb.ListToolsRequest](), as[pb.ListToolsResponse]()},
+	"tools/call":      {as[pb.CallToolRequest](), as[pb.CallToolResult]()},
+	"resources/list":  {as[pb.ListResourcesRequest](), as[pb.ListResourcesResponse]()},
+	"resources/templates/list": {
+		as[pb.ListResourceTemplatesRequest](),
+		as[pb.ListResourceTemplatesResponse](),
+	},
 	"resources/read":                           {as[pb.ReadResourceRequest](), as[pb.ReadResourceResult]()},
 	"prompts/list":                             {as[pb.ListPromptsRequest](), as[pb.ListPromptsResponse]()},
 	"prompts/get":                              {as[pb.GetPromptRequest](), as[pb.GetPromptResult]()},
@@ -57,11 +60,13 @@ var messages = map[string]struct{ params, result func() proto.Message }{
 // JSON-RPC.
 var definitions = map[string]func() proto.Message{
 	"AudioContent": as[pb.ContentBlock](), "ImageContent": as[pb.ContentBlock](), "TextContent": as[pb.ContentBlock](),
-	"EmbeddedResource": as[pb.ContentBlock](), "ResourceLink": as[pb.ContentBlock](), "ToolUseContent": as[pb.ContentBlock](),
+	"EmbeddedResource": as[pb.ContentBlock](), "ResourceLink": as[pb.ContentBlock](),
+	"ToolUseContent":    as[pb.ContentBlock](),
 	"ToolResultContent": as[pb.ContentBlock](), "BlobResourceContents": as[pb.ResourceContents](),
 	"TextResourceContents": as[pb.ResourceContents](), "ClientCapabilities": as[pb.ClientCapabilities](),
 	"ServerCapabilities": as[pb.ServerCapabilities](), "ModelPreferences": as[pb.ModelPreferences](),
-	"Resource": as[pb.Resource](), "Root": as[pb.Root](), "SamplingMessage": as[pb.SamplingMessage](), "Tool": as[pb.Tool](),
+	"Resource": as[pb.Resource](), "Root": as[pb.Root](), "SamplingMessage": as[pb.SamplingMessage](),
+	"Tool":                  as[pb.Tool](),
 	"CallToolRequestParams": as[pb.CallToolRequest](), "CallToolResult": as[pb.CallToolResult](),
 	"CompleteRequestParams": as[pb.CompleteRequest](), "CompleteResult": as[pb.CompleteResponse](),
 	"CreateMessageRequest": as[pb.InputRequest](), "CreateMessageRequestParams": as[pb.CreateMessageRequest](),
@@ -70,13 +75,15 @@ var definitions = map[string]func() proto.Message{
 	"ElicitRequestURLParams": as[pb.ElicitRequest](), "ElicitResult": as[pb.ElicitResult](),
 	"GetPromptRequestParams": as[pb.GetPromptRequest](), "GetPromptResult": as[pb.GetPromptResult](),
 	"InputRequiredResult": as[pb.InputRequired](), "InputResponses": as[pb.CallToolRequest](),
-	"ListPromptsResult": as[pb.ListPromptsResponse](), "ListResourceTemplatesResult": as[pb.ListResourceTemplatesResponse](),
-	"ListResourcesResult": as[pb.ListResourcesResponse](), "ListRootsRequest": as[pb.InputRequest](),
+	"ListPromptsResult":           as[pb.ListPromptsResponse](),
+	"ListResourceTemplatesResult": as[pb.ListResourceTemplatesResponse](),
+	"ListResourcesResult":         as[pb.ListResourcesResponse](), "ListRootsRequest": as[pb.InputRequest](),
 	"ListRootsResult": as[pb.ListRootsResult](), "ListToolsResult": as[pb.ListToolsResponse](),
 	"LoggingMessageNotificationParams": as[pb.LogMessage](), "PaginatedRequestParams": as[pb.ListToolsRequest](),
 	"ProgressNotificationParams": as[pb.Progress](), "ReadResourceResult": as[pb.ReadResourceResult](),
 	"ResourceUpdatedNotificationParams": as[pb.ResourceUpdated](), "SubscriptionsListenResult": as[pb.ListenResult](),
-	"ParseError": as[pb.JsonRpcError](), "InternalError": as[pb.JsonRpcError](), "InvalidParamsError": as[pb.JsonRpcError](),
+	"ParseError": as[pb.JsonRpcError](), "InternalError": as[pb.JsonRpcError](),
+	"InvalidParamsError":  as[pb.JsonRpcError](),
 	"MethodNotFoundError": as[pb.JsonRpcError](),
 }
 
@@ -140,7 +147,8 @@ func methodOf(definition string) string {
 	}[definition]
 }
 
-// roundTripMessage takes a whole message of JSON-RPC through Parse, its params or result through the contract, and back.
+// roundTripMessage takes a whole message of JSON-RPC through Parse, its params or result through the contract, and
+// back.
 func roundTripMessage(t *testing.T, data []byte, method string, rev bridge.Revision) {
 	t.Helper()
 	msg, err := jsonrpc.Parse(data, limits.Defaults())

@@ -43,7 +43,8 @@ func fill(m protoreflect.Message, depth int) {
 				if fd.Message() != nil {
 					fill(v.Message(), depth+1)
 					if key := fd.Message().Fields().ByName("key"); key != nil {
-						v.Message().Set(key, protoreflect.ValueOfString([]string{"b", "a"}[i])) // in an order that sorting changes
+						// in an order that sorting changes
+						v.Message().Set(key, protoreflect.ValueOfString([]string{"b", "a"}[i]))
 					}
 				} else {
 					v = some(fd)

@@ -30,7 +30,8 @@ var kinds = func() []protoreflect.MessageDescriptor {
 	return all
 }()
 
-// noJSON are those that are never JSON: their numbers have no form there, and newField says that to read them would panic.
+// noJSON are those that are never JSON: their numbers have no form there, and newField says that to read them would
+// panic.
 var noJSON = []protoreflect.MessageDescriptor{
 	(*pb.BackendLimits)(nil).ProtoReflect().Descriptor(), (*pb.VerifiedCaller)(nil).ProtoReflect().Descriptor(),
 }
@@ -39,8 +40,8 @@ func kindOf(m proto.Message) uint8 {
 	return uint8(slices.Index(kinds, m.ProtoReflect().Descriptor()))
 }
 
-// FuzzRoundTrip reads JSON as a message of a revision. If that goes well, what is written is JSON in a line; and reading and
-// writing that again is the same, also for an older revision.
+// FuzzRoundTrip reads JSON as a message of a revision. If that goes well, what is written is JSON in a line; and
+// reading and writing that again is the same, also for an older revision.
 func FuzzRoundTrip(f *testing.F) {
 	paths, _ := filepath.Glob("testdata/examples/*/*.json")
 	for _, path := range paths {
@@ -75,8 +76,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzAnswers writes what a backend may send as JSON of every revision: it cannot be written, or it is JSON in a line that is read
-// again as the same.
+// FuzzAnswers writes what a backend may send as JSON of every revision: it cannot be written, or it is JSON in a line
+// that is read again as the same.
 func FuzzAnswers(f *testing.F) {
 	for _, path := range must(filepath.Glob("testdata/examples/*/*.json")) {
 		newMessage := definitions[filepath.Base(filepath.Dir(path))]
@@ -119,8 +120,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// stable fails unless a message that can be written is written as JSON in a line, and what is read from that is written in
-// the same way.
+// stable fails unless a message that can be written is written as JSON in a line, and what is read from that is written
+// in the same way.
 func stable(t *testing.T, m proto.Message, rev bridge.Revision) {
 	t.Helper()
 	before := onWire(m)

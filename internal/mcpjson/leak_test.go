@@ -68,8 +68,8 @@ func (s *schema) check(t *testing.T, definition string, text []byte) {
 	}
 }
 
-// leaks returns the members of a value that its definition does not have. The schemas are open, so that validation alone
-// does not find them.
+// leaks returns the members of a value that its definition does not have. The schemas are open, so that validation
+// alone does not find them.
 func (s *schema) leaks(definition, value any, path string) []string {
 	d, ok := definition.(map[string]any)
 	if !ok {
@@ -127,7 +127,8 @@ func (s *schema) leaks(definition, value any, path string) []string {
 // tolerated reports whether a member is meant to be where the schema does not have it.
 func tolerated(path string) bool {
 	switch path {
-	case "ClientCapabilities.extensions", "ServerCapabilities.extensions", "InitializeResult.capabilities.extensions": // in use before
+	case "ClientCapabilities.extensions", "ServerCapabilities.extensions", // in use before
+		"InitializeResult.capabilities.extensions":
 		return true
 	case "ElicitResult._meta", "ListRootsResult._meta", "CreateMessageResult._meta": // 2026-07-28: what the client said
 		return true
@@ -194,8 +195,9 @@ func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 		"ListToolsResult": full(&pb.ListToolsResponse{}), "CallToolResult": toolResult,
 		"ListResourcesResult":         full(&pb.ListResourcesResponse{}),
 		"ListResourceTemplatesResult": full(&pb.ListResourceTemplatesResponse{}),
-		"ReadResourceResult":          full(&pb.ReadResourceResult{}), "ListPromptsResult": full(&pb.ListPromptsResponse{}),
-		"GetPromptResult": prompt, "CompleteResult": full(&pb.CompleteResponse{}),
+		"ReadResourceResult":          full(&pb.ReadResourceResult{}),
+		"ListPromptsResult":           full(&pb.ListPromptsResponse{}),
+		"GetPromptResult":             prompt, "CompleteResult": full(&pb.CompleteResponse{}),
 		"CreateMessageResult": full(&pb.CreateMessageResult{}), "ElicitResult": full(&pb.ElicitResult{}),
 		"ListRootsResult": full(&pb.ListRootsResult{}), "InitializeResult": full(&pb.DiscoverResponse{}),
 		"DiscoverResult": full(&pb.DiscoverResponse{}), "Implementation": full(&pb.Implementation{}),
@@ -238,7 +240,8 @@ func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 					t.Error("Append changed the message")
 				}
 				if definition == "InitializeResult" { // the front writes the rest
-					out = fmt.Appendf(nil, `{"protocolVersion":%q,"serverInfo":{"name":"s","version":"1"},%s`, rev, out[1:])
+					out = fmt.Appendf(nil, `{"protocolVersion":%q,"serverInfo":{"name":"s","version":"1"},%s`, rev,
+						out[1:])
 				}
 				s.check(t, definition, out)
 				again := m.ProtoReflect().New().Interface()

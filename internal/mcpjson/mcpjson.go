@@ -57,8 +57,8 @@ func Unmarshal(data []byte, m proto.Message, rev bridge.Revision) error {
 	return d.message(data, m.ProtoReflect(), p, "")
 }
 
-// Clone returns a deep copy of a message that keeps no text alive which the message was read from. With proto.Clone, the
-// copy has the same strings.
+// Clone returns a deep copy of a message that keeps no text alive which the message was read from. With proto.Clone,
+// the copy has the same strings.
 func Clone[M proto.Message](m M) M {
 	if !m.ProtoReflect().IsValid() {
 		return m // nil

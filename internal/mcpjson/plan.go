@@ -76,7 +76,8 @@ type field struct {
 	// oneof is the oneof of which at most one field may be set.
 	oneof protoreflect.OneofDescriptor
 	bit   uint64
-	// fieldRow has the name, and whether the field is required and always written by the rules for fields without a row.
+	// fieldRow has the name, and whether the field is required and always written by the rules for fields without a
+	// row.
 	fieldRow
 }
 

@@ -27,21 +27,38 @@ func TestReadRaw(t *testing.T) {
 				`{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"x"},{"type":"video"}]}`)}}},
 		},
 		{
-			name: "known input request", want: inputRequired(&pb.InputRequest{Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}}),
-			m: inputRequired(&pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"roots/list","params":{}}`}}),
+			name: "known input request",
+			want: inputRequired(&pb.InputRequest{
+				Request: &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}},
+			}),
+			m: inputRequired(&pb.InputRequest{
+				Request: &pb.InputRequest_Raw{Raw: `{"method":"roots/list","params":{}}`},
+			}),
 		},
 		{
-			name: "known answer", want: answered(&pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: "decline"}}}),
+			name: "known answer", want: answered(
+				&pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: "decline"}}}),
 			m: answered(&pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"action":"decline"}`}}),
 		},
 		{
-			name: "known reference", m: &pb.CompletionReference{Reference: &pb.CompletionReference_Raw{Raw: `{"type":"ref/prompt","name":"p"}`}},
-			want: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}}},
+			name: "known reference",
+			m: &pb.CompletionReference{
+				Reference: &pb.CompletionReference_Raw{Raw: `{"type":"ref/prompt","name":"p"}`},
+			},
+			want: &pb.CompletionReference{
+				Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "p"}},
+			},
 		},
 		{name: "array", m: rawBlock(`[]`), err: `must be a JSON object, not []`},
 		{name: "empty", m: rawBlock(``), err: `must be a JSON object, not `},
-		{name: "duplicate name", m: rawBlock(`{"type":"a","type":"b"}`), err: `is not strict JSON: byte 12: duplicate name "type"`},
-		{name: "no type", m: &pb.CallToolResult{Content: []*pb.ContentBlock{rawBlock(`{}`)}}, err: `content[0]: member "type" is missing`},
+		{
+			name: "duplicate name", m: rawBlock(`{"type":"a","type":"b"}`),
+			err: `is not strict JSON: byte 12: duplicate name "type"`,
+		},
+		{
+			name: "no type", m: &pb.CallToolResult{Content: []*pb.ContentBlock{rawBlock(`{}`)}},
+			err: `content[0]: member "type" is missing`,
+		},
 		{name: "invalid content", m: rawBlock(`{"type":"text","text":1}`), err: `text: must be a string, not 1`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

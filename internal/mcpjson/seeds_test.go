@@ -9,10 +9,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// The examples in the pages of older revisions, each with the method it belongs to. One is left out: an early draft had an
-// action "reject", and no revision does.
+// The examples in the pages of older revisions, each with the method it belongs to. One is left out: an early draft had
+// an action "reject", and no revision does.
 func TestExamplesOfOlderRevisionsRoundTrip(t *testing.T) {
-	for rev, n := range map[bridge.Revision]int{bridge.Rev20241105: 35, bridge.Rev20250618: 15, bridge.Rev20251125: 35} {
+	for rev, n := range map[bridge.Revision]int{
+		bridge.Rev20241105: 35, bridge.Rev20250618: 15,
+		bridge.Rev20251125: 35,
+	} {
 		data, err := os.ReadFile("testdata/seeds/" + rev.String() + ".json")
 		if err != nil {
 			t.Fatal(err)

@@ -115,7 +115,8 @@ func TestEveryFieldOfJSONTextIsListed(t *testing.T) {
 				fd := md.Fields().ByName(protoreflect.Name(m[1]))
 				holds, _ := HoldsJSON(fd)
 				if says := strings.Contains(strings.ReplaceAll(comment, "JSON-RPC", ""), "JSON"); says != holds {
-					t.Errorf("%s: listed as JSON text: %t; its comment has the word JSON: %t", fd.FullName(), holds, says)
+					t.Errorf("%s: listed as JSON text: %t; its comment has the word JSON: %t", fd.FullName(), holds,
+						says)
 				}
 				if holds {
 					listed++

@@ -38,7 +38,10 @@ func BenchmarkCall(b *testing.B) {
 			h    header
 		}{
 			"modern": {body, h},
-			"legacy": {call("1", "echo", args, ""), header{"Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25"}},
+			"legacy": {
+				call("1", "echo", args, ""),
+				header{"Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25"},
+			},
 		} {
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
 				r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", nil)

@@ -50,7 +50,8 @@ type conn struct {
 
 func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	c := &conn{
-		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls), id: rand.Text(),
+		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls),
+		id:     rand.Text(),
 		errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.closing())
@@ -144,7 +145,9 @@ func (b *connBatch) finish(_ head, msg []byte) {
 }
 
 // errBatch is the error for an array where only a single message is allowed.
-var errBatch = &jsonrpc.Error{RPC: invalidRequest("a JSON array of messages is only for revisions before 2025-06-18: send one message at a time")}
+var errBatch = &jsonrpc.Error{
+	RPC: invalidRequest("a JSON array of messages is only for revisions before 2025-06-18: send one message at a time"),
+}
 
 const (
 	// errorEvery is the minimum interval between error responses to invalid messages, after errorBurst of them. No
@@ -417,7 +420,8 @@ func (c *conn) early(msg *jsonrpc.Message, out sink) {
 		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "HTTP+SSE has no %s: send initialize", msg.Method))
 	case bridge.MethodByName(msg.Method) == bridge.Discover:
 		x := &exchange{s: c.s, rev: bridge.Rev20260728, id: msg.ID, out: out}
-		x.refuse(bridge.Discover, invalidMeta("params._meta has no %q: every request says the revision it is of", metaVersion))
+		x.refuse(bridge.Discover,
+			invalidMeta("params._meta has no %q: every request says the revision it is of", metaVersion))
 	default:
 		c.refuse(msg, out, "send initialize first, or say the revision in params._meta: "+metaVersion)
 	}

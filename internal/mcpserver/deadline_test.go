@@ -21,10 +21,13 @@ import (
 const modernBody = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,` +
 	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-var modernHeader = http.Header{mcphttp.HeaderVersion: {"2026-07-28"}, mcphttp.HeaderMethod: {"tools/call"}, mcphttp.HeaderName: {"x"}}
+var modernHeader = http.Header{
+	mcphttp.HeaderVersion: {"2026-07-28"}, mcphttp.HeaderMethod: {"tools/call"},
+	mcphttp.HeaderName: {"x"},
+}
 
-// A stream may say nothing for longer than a client may take to read, and it goes on, and ends as it should: over HTTP/2, too, where many share
-// a connection.
+// A stream may say nothing for longer than a client may take to read, and it goes on, and ends as it should: over
+// HTTP/2, too, where many share a connection.
 func TestIdleStreams(t *testing.T) {
 	const silence = 55 * time.Second
 	h := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -47,9 +50,20 @@ func TestIdleStreams(t *testing.T) {
 		poll         time.Duration
 		says         string // in the end; nothing if it is cut to come back to
 	}{
-		"a call of 2026-07-28":       {http.MethodPost, modernBody, modernHeader, 0, `"result"`},
-		"a call of a session":        {http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1}}}`, http.Header{}, 0, `"result"`},
-		"a call to come back for":    {http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`, http.Header{}, 30 * time.Second, "id: "},
+		"a call of 2026-07-28": {http.MethodPost, modernBody, modernHeader, 0, `"result"`},
+		"a call of a session": {
+			http.MethodPost,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1}}}`,
+			http.Header{},
+			0, `"result"`,
+		},
+		"a call to come back for": {
+			http.MethodPost,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`,
+			http.Header{},
+			30 * time.Second,
+			"id: ",
+		},
 		"the stream of what changes": {http.MethodGet, "", http.Header{}, 0, `"notifications/tools/list_changed"`},
 	} {
 		for _, major := range []int{1, 2} {
@@ -109,14 +123,16 @@ func TestHTTP2ClientThatDoesNotReadIsDisconnected(t *testing.T) {
 			return talker(ctx, call, emit)
 		}
 		text := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.Repeat("x", size)}}}
-		return &bridge.Result{Complete: &pb.CallToolResult{Content: []*pb.ContentBlock{text}}}, emit(ctx, bridge.Event{Progress: &pb.Progress{}})
+		return &bridge.Result{Complete: &pb.CallToolResult{Content: []*pb.ContentBlock{text}}},
+			emit(ctx, bridge.Event{Progress: &pb.Progress{}})
 	})
 	for pause, whole := range map[time.Duration]bool{10*time.Second - 1: true, 10*time.Second + 1: false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(h, Options{})
 			defer s.Close()
 			client := overHTTP(t, s, 2)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(modernBody))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp",
+				strings.NewReader(modernBody))
 			if err != nil {
 				t.Fatal(err)
 			}

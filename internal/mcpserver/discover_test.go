@@ -27,7 +27,8 @@ func (m *moody) Handle(context.Context, *bridge.Call, bridge.Emit) (*bridge.Resu
 }
 
 func TestOverloadDoesNotChangeTheEra(t *testing.T) {
-	overloaded := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded, "too many calls")
+	overloaded := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+		"too many calls")
 	gone := bridge.Errorf(codes.Unavailable, "the backend has ended")
 	synctest.Test(t, func(t *testing.T) {
 		h := &moody{err: overloaded}
@@ -61,15 +62,20 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 // Extensions and _meta reach clients of all revisions, except for tasks, which the bridge does not have.
 func TestExtensionsReachOldClients(t *testing.T) {
 	d := &known{DiscoverResponse: &pb.DiscoverResponse{
-		Capabilities: &pb.ServerCapabilities{Extensions: `{"io.modelcontextprotocol/ui":{"a":1},"io.modelcontextprotocol/tasks":{}}`},
-		Meta:         `{"example.com/build":7}`,
+		Capabilities: &pb.ServerCapabilities{
+			Extensions: `{"io.modelcontextprotocol/ui":{"a":1},"io.modelcontextprotocol/tasks":{}}`,
+		},
+		Meta: `{"example.com/build":7}`,
 	}}
 	for _, rev := range bridge.Revisions()[:4] {
 		got, err := (&Server{opts: Options{}.withDefaults()}).initializeResult(d, rev)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{`"extensions":{"io.modelcontextprotocol/ui":{"a":1}}`, `"_meta":{"example.com/build":7}`} {
+		for _, want := range []string{
+			`"extensions":{"io.modelcontextprotocol/ui":{"a":1}}`,
+			`"_meta":{"example.com/build":7}`,
+		} {
 			if !strings.Contains(string(got), want) {
 				t.Errorf("%s: %s lacks %s", rev, got, want)
 			}

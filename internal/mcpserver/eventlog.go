@@ -3,7 +3,12 @@ package mcpserver
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // An eventLog has the events of a legacy stream. The handler of the request appends to it; HTTP responses copy from it.
@@ -284,4 +289,68 @@ func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 			return nil, false
 		}
 	}
+}
+
+// resumable returns the stream of an event id, and the event's number. It returns nil if events after it were dropped.
+func (ss *session) resumable(event string) (*eventLog, int) {
+	id, number, _ := strings.Cut(strings.TrimPrefix(event, ss.tag), "-")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 {
+		return nil, 0
+	}
+	ss.mu.Lock()
+	l := ss.logs[id]
+	ss.mu.Unlock()
+	if l == nil || event != l.eventID(n) || !l.has(n) {
+		return nil, 0
+	}
+	return l, n
+}
+
+// forgotten returns the error for an event whose successors were dropped. The call may be in flight or have ended.
+func forgotten(event string) *pb.JsonRpcError {
+	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) +
+		" is not known any more; its call may have been executed: " +
+		"make it again only if doing it twice does no harm")
+	e.Data = `{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}` // of the call, not of this request
+	return e
+}
+
+// newLog starts a stream that the client can resume.
+func (ss *session) newLog() *eventLog {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.lastLog++
+	return ss.addLog(strconv.Itoa(ss.lastLog))
+}
+
+// addLog starts a stream with the given id. The caller holds mu.
+func (ss *session) addLog(id string) *eventLog {
+	l := newEventLog(id, &ss.replay, &ss.s.opts.Sessions.replay)
+	l.tag = ss.tag
+	ss.logs[id] = l
+	ss.order = append(ss.order, id)
+	for len(ss.order) > maxLogs {
+		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
+		if i < 0 {
+			break // the remaining ones belong to calls in flight, whose number is limited
+		}
+		ss.logs[ss.order[i]].drop()
+		delete(ss.logs, ss.order[i])
+		ss.order = slices.Delete(ss.order, i, i+1)
+	}
+	return l
+}
+
+// unrelated is the id of the standalone stream, which a GET opens.
+const unrelated = "0"
+
+// unrelatedLog returns the standalone stream.
+func (ss *session) unrelatedLog() *eventLog {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if l := ss.logs[unrelated]; l != nil {
+		return l
+	}
+	return ss.addLog(unrelated)
 }

@@ -6,7 +6,8 @@ import (
 	"weak"
 )
 
-// What a log has forgotten takes no memory any more, however many events it once had, and who has been given it has it still.
+// What a log has forgotten takes no memory any more, however many events it once had, and who has been given it has it
+// still.
 func TestExpiredEventsFreeTheirMemory(t *testing.T) {
 	l := newEventLog("1", &replay{most: 1 << 20}, &replay{most: usual.Replay})
 	reader := l.take()

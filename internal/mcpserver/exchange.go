@@ -65,7 +65,8 @@ func (x *exchange) broke(e *bridge.Error) {
 func (x *exchange) begin(msg *jsonrpc.Message) error {
 	if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {
 		if !jsonrpc.IsID(token, &x.s.opts.Limits) {
-			return bridge.Errorf(codes.InvalidArgument, "_meta.progressToken is %s: it must be a string or an integer of at most %d bytes",
+			return bridge.Errorf(codes.InvalidArgument,
+				"_meta.progressToken is %s: it must be a string or an integer of at most %d bytes",
 				rawjson.Shorten(token), x.s.opts.Limits.ID)
 		}
 		x.token = token
@@ -113,7 +114,8 @@ func (x *exchange) tellLeftOut() error {
 
 // tellProgress sends progress if the client requested it and it increases, as MCP requires.
 func (x *exchange) tellProgress(p *pb.Progress) error {
-	if x.token == nil || math.IsNaN(p.GetProgress()) || p.GetProgress() <= x.progress || math.IsInf(p.GetProgress(), 0) {
+	if x.token == nil || math.IsNaN(p.GetProgress()) || p.GetProgress() <= x.progress ||
+		math.IsInf(p.GetProgress(), 0) {
 		return nil
 	}
 	x.progress = p.GetProgress()
@@ -126,7 +128,8 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 
 	rest, err := x.s.encode(nil, p, x.rev)
 	if err != nil {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
 	}
 	params := append([]byte(`{"`+metaProgressToken+`":`), x.token...)
 	params = append(append(params, ','), rest[1:]...) // progress itself is always a member
@@ -136,7 +139,8 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 func (x *exchange) notify(method string, params proto.Message) error {
 	data, err := x.s.encode(nil, params, x.rev)
 	if err != nil {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "%s: the backend's event cannot be written as MCP: %w", method, err)
+		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"%s: the backend's event cannot be written as MCP: %w", method, err)
 	}
 	return x.out.send(jsonrpc.AppendNotification(nil, method, data))
 }
@@ -210,7 +214,8 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	if !e.Public() {
 		log = x.s.log.Error()
 	}
-	log.Str("method", name).Stringer("revision", x.rev).Bytes("id", x.id).Stringer("code", e.Code).Err(err).Msg("call failed")
+	log.Str("method", name).Stringer("revision", x.rev).Bytes("id", x.id).Stringer("code", e.Code).Err(err).
+		Msg("call failed")
 	rpc := e.Redacted().JSONRPC(x.rev, m)
 	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
 	executed := e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED
@@ -306,7 +311,8 @@ func cutOff(cause, err error) error {
 		reason = "SHUTTING_DOWN"
 	}
 	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
-		return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, "the call was ended: %w; it was not executed", cause)
+		return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
+			"the call was ended: %w; it was not executed", cause)
 	}
 	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, reason,
 		"the call was ended: %w; whether it was executed is not known", cause)

@@ -103,7 +103,10 @@ type stream struct {
 
 func read(t *testing.T, res *http.Response) *stream {
 	t.Helper()
-	return &stream{t: t, r: bufio.NewReader(res.Body), json: strings.HasPrefix(res.Header.Get("Content-Type"), "application/json")}
+	return &stream{
+		t: t, r: bufio.NewReader(res.Body),
+		json: strings.HasPrefix(res.Header.Get("Content-Type"), "application/json"),
+	}
 }
 
 // event returns the next event, or false at the end.
@@ -217,7 +220,8 @@ type client struct {
 
 func (f *front) initialize(rev, caps string) *client {
 	f.Helper()
-	res := f.post(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+rev+`","capabilities":`+caps+
+	res := f.post(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+rev+
+		`","capabilities":`+caps+
 		`,"clientInfo":{"name":"old","version":"1"}}}`, nil)
 	if res.StatusCode != 200 {
 		f.Fatalf("initialize: %s %s", res.Status, read(f.T, res).rest())
@@ -254,7 +258,8 @@ func (c *client) get(ctx context.Context, last string) *http.Response {
 // openSSE opens the event stream of HTTP+SSE, and returns it and where to send messages.
 func (f *front) openSSE(ctx context.Context, h ...string) (*stream, string) {
 	f.Helper()
-	s := read(f.T, f.do(ctx, http.MethodGet, f.url, "", append(header{"Accept", "", "Accept", "text/event-stream"}, h...)))
+	s := read(f.T, f.do(ctx, http.MethodGet, f.url, "",
+		append(header{"Accept", "", "Accept", "text/event-stream"}, h...)))
 	e, ok := s.event()
 	if !ok || e.name != "endpoint" || !strings.HasPrefix(e.data, "/mcp?") {
 		f.Fatalf("the stream begins with %+v", e)

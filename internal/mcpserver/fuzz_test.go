@@ -21,9 +21,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// FuzzLines reads lines of any bytes, which come in any pieces: what is no longer than may be is read whole, and nothing else is.
+// FuzzLines reads lines of any bytes, which come in any pieces: what is no longer than may be is read whole, and
+// nothing else is.
 func FuzzLines(f *testing.F) {
-	for _, s := range []string{"", "a\nb\n", "\r\n \r\na\r\n", "\v", "no end", "\n\n\n", "0123456789012345678901234567890123456789\nshort\n", "0123456789012345\n01234567890123456\n"} {
+	for _, s := range []string{
+		"", "a\nb\n", "\r\n \r\na\r\n", "\v", "no end", "\n\n\n",
+		"0123456789012345678901234567890123456789\nshort\n", "0123456789012345\n01234567890123456\n",
+	} {
 		f.Add([]byte(s))
 	}
 	const most = 32
@@ -62,7 +66,10 @@ func FuzzLines(f *testing.F) {
 
 // FuzzLastEventID looks for streams by what clients say: only the exact id of an event that is there finds one.
 func FuzzLastEventID(f *testing.F) {
-	for _, s := range []string{"", "1-0", "1-2", "1-3", "1-00", "1-+0", "01-1", "1-1 ", "1-0x1", "\u0031-1", "1--1", "1-99999999999999999999", "2-0", "-", "1-0-0"} {
+	for _, s := range []string{
+		"", "1-0", "1-2", "1-3", "1-00", "1-+0", "01-1", "1-1 ", "1-0x1", "\u0031-1", "1--1",
+		"1-99999999999999999999", "2-0", "-", "1-0-0",
+	} {
 		f.Add(s)
 	}
 	log := newEventLog("1", &replay{most: 1 << 20}, &replay{most: 1 << 20})
@@ -90,8 +97,8 @@ var messages = []string{
 	`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"Name":"x","name":"y"}}`,
 }
 
-// FuzzMessages reads any bytes as a request of every revision: what can be read means the same as text, and is written and read
-// again as the same call.
+// FuzzMessages reads any bytes as a request of every revision: what can be read means the same as text, and is written
+// and read again as the same call.
 func FuzzMessages(f *testing.F) {
 	for _, m := range messages {
 		f.Add([]byte(m))
@@ -167,7 +174,8 @@ func equalValues(a, b any) bool {
 // targets are the members of params that Mcp-Name says, by method (2026-07-28: streamable-http, standard headers).
 var targets = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-// headersSay says, as plainly as can be, whether the headers of a request say what its body does: every one of them once, and the same.
+// headersSay says, as plainly as can be, whether the headers of a request say what its body does: every one of them
+// once, and the same.
 func headersSay(header http.Header, body []byte) bool {
 	v, err := fuzzing.Value(body)
 	if err != nil {
@@ -177,7 +185,10 @@ func headersSay(header http.Header, body []byte) bool {
 	params, _ := message["params"].(map[string]any)
 	meta, _ := params["_meta"].(map[string]any)
 	method, _ := message["method"].(string)
-	want := map[string]any{"Mcp-Protocol-Version": meta["io.modelcontextprotocol/protocolVersion"], "Mcp-Method": method}
+	want := map[string]any{
+		"Mcp-Protocol-Version": meta["io.modelcontextprotocol/protocolVersion"],
+		"Mcp-Method":           method,
+	}
 	if target := targets[method]; target != "" {
 		want["Mcp-Name"] = params[target]
 	}
@@ -190,7 +201,8 @@ func headersSay(header http.Header, body []byte) bool {
 		if strings.ContainsFunc(said, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
 			return false // it has to be encoded
 		}
-		if inner, ok := strings.CutPrefix(said, "=?base64?"); ok && name == "Mcp-Name" && strings.HasSuffix(inner, "?=") {
+		if inner, ok := strings.CutPrefix(said, "=?base64?"); ok && name == "Mcp-Name" &&
+			strings.HasSuffix(inner, "?=") {
 			text, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(inner, "?="))
 			if err != nil {
 				return false
@@ -207,11 +219,17 @@ func headersSay(header http.Header, body []byte) bool {
 // FuzzHeaders holds what is decided about the headers of a modern request against a slow and plain reading of them.
 func FuzzHeaders(f *testing.F) {
 	const good = "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: tools/call\nMcp-Name: echo\n"
-	for _, h := range []string{good, good + "mcp-name: secret\n", "Mcp-Name: =?base64?ZWNobw==?=\nMCP-METHOD: tools/call\nmcp-protocol-version:2026-07-28", "Mcp_Name: echo\n", "Mcp-Name: ECHO\n", ""} {
+	for _, h := range []string{
+		good, good + "mcp-name: secret\n",
+		"Mcp-Name: =?base64?ZWNobw==?=\nMCP-METHOD: tools/call\nmcp-protocol-version:2026-07-28", "Mcp_Name: echo\n",
+		"Mcp-Name: ECHO\n", "",
+	} {
 		f.Add([]byte(messages[0]), h)
 	}
-	f.Add([]byte(messages[1]), "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: resources/read\nMcp-Name: =?base64?YTrDqQ==?=\n")
-	f.Add([]byte(messages[2]), "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: prompts/get\nMcp-Name: =?base64?PT9iYXNlNjQ/eD89?=\n")
+	f.Add([]byte(messages[1]),
+		"Mcp-Protocol-Version: 2026-07-28\nMcp-Method: resources/read\nMcp-Name: =?base64?YTrDqQ==?=\n")
+	f.Add([]byte(messages[2]),
+		"Mcp-Protocol-Version: 2026-07-28\nMcp-Method: prompts/get\nMcp-Name: =?base64?PT9iYXNlNjQ/eD89?=\n")
 	s := &Server{}
 	fuzzing.Run(f, func(t *testing.T, body []byte, lines string) {
 		msg, err := jsonrpc.Parse(body, limits.Defaults())
@@ -241,7 +259,8 @@ func FuzzHeaders(f *testing.F) {
 // A discarding is a sink for what nobody reads.
 type discarding struct{ sink }
 
-// FuzzInitialize reads what a client of the legacy era may begin with: a session of a revision that there is, or an error.
+// FuzzInitialize reads what a client of the legacy era may begin with: a session of a revision that there is, or an
+// error.
 func FuzzInitialize(f *testing.F) {
 	f.Add([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{"tools":{}},"roots":{"listChanged":true}},"clientInfo":{"name":"x","version":"1","icons":[{"src":"a:b"}]}}`))
 	f.Add([]byte(`{"protocolVersion":"2099-01-01","capabilities":{"experimental":{"a":{}}},"clientInfo":{"name":"","version":""}}`))
@@ -251,7 +270,9 @@ func FuzzInitialize(f *testing.F) {
 	}), Options{})
 	defer s.Close()
 	fuzzing.Run(f, func(t *testing.T, params []byte) {
-		msg, err := jsonrpc.Parse(append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`), params...), '}'), limits.Defaults())
+		msg, err := jsonrpc.Parse(
+			append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`), params...), '}'),
+			limits.Defaults())
 		if err != nil {
 			return
 		}

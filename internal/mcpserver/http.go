@@ -71,7 +71,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case sse: // also a client that tries server/discover first, and falls back to initialize
 		s.postSSE(w, r, body)
-	case msg.Method == "initialize" && msg.IsRequest() && s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
+	case msg.Method == "initialize" && msg.IsRequest() &&
+		s.session(r.Header.Get(mcphttp.HeaderSession), s.origin(r)) == nil:
 		s.postInitialize(w, r, &msg)
 	default:
 		ss, out := s.legacyReply(w, r, &msg)
@@ -163,7 +164,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, b
 	}
 	if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		mcphttp.Refuse(w, http.StatusRequestEntityTooLarge,
-			"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+" bytes: send less, or raise the bridge's limit")
+			"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+
+				" bytes: send less, or raise the bridge's limit")
 	} else {
 		s.refuseBody(w, err)
 	}
@@ -206,7 +208,8 @@ func checkMedia(r *http.Request) (status int, why string) {
 		return http.StatusUnsupportedMediaType, "Content-Type must be " + mcphttp.JSON
 	}
 	if enc := strings.Join(h["Content-Encoding"], ", "); enc != "" && !strings.EqualFold(enc, "identity") {
-		return http.StatusUnsupportedMediaType, "Content-Encoding " + strconv.Quote(enc) + " is not supported: send the body as it is"
+		return http.StatusUnsupportedMediaType,
+			"Content-Encoding " + strconv.Quote(enc) + " is not supported: send the body as it is"
 	}
 	if !ofSSE(r) && (len(h["Accept"]) == 0 || !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream)) {
 		return http.StatusBadRequest, "Accept must have both " + mcphttp.JSON + " and " + mcphttp.EventStream
@@ -272,7 +275,8 @@ func weighsNothing(params string) bool {
 // call: since 2026-07-28 a header has its method. Before that, a short message may be the response or cancellation that
 // a call waits for; calls are then rejected by the handler.
 func (s *Server) short(r *http.Request) error {
-	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce && bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
+	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce &&
+		bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
 		return nil
 	}
 	return s.opts.Memory.Admit(limit.NewCalls)
@@ -325,7 +329,8 @@ type timedBody struct {
 
 // wait returns the deadline for more data, which depends on the number of received bytes.
 func (b *timedBody) wait() error {
-	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate), b.opts.Limits.BodyTime)
+	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate),
+		b.opts.Limits.BodyTime)
 	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
@@ -347,8 +352,10 @@ func (b *timedBody) Read(p []byte) (int, error) {
 // refuseBody responds to a request whose body could not be read.
 func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		mcphttp.Refuse(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not come in time: begin to send it at once, at %d bytes a second or more after 5 s, and end within %s",
-			s.opts.Limits.BodyRate, s.opts.Limits.BodyTime))
+		mcphttp.Refuse(w, http.StatusRequestTimeout,
+			fmt.Sprintf("the body did not come in time: begin to send it at once, at %d bytes a second or more "+
+				"after 5 s, and end within %s",
+				s.opts.Limits.BodyRate, s.opts.Limits.BodyTime))
 		return
 	}
 	mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
@@ -359,8 +366,9 @@ func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Header.Get("Expect") == "" {
 		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(s.opts.Limits.BodyTime))                // it fails without a connection
-		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, int64(s.opts.Limits.Body))) // a client that does not send it does not need the response either
+		_ = rc.SetReadDeadline(time.Now().Add(s.opts.Limits.BodyTime)) // it fails without a connection
+		// a client that does not send it does not need the response either
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, int64(s.opts.Limits.Body)))
 		_ = rc.SetReadDeadline(time.Time{})
 	}
 	refuseFull(w, err)
@@ -420,7 +428,8 @@ const (
 func (s *Server) modernReply(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *reply {
 	switch {
 	case msg.IsResponse():
-		refuse(w, http.StatusBadRequest, "since 2026-07-28 clients send no responses: make the request again with inputResponses")
+		refuse(w, http.StatusBadRequest,
+			"since 2026-07-28 clients send no responses: make the request again with inputResponses")
 	case msg.IsNotification() && bridge.MethodByName(msg.Method) != nil:
 		refuse(w, http.StatusBadRequest, msg.Method+" without an id is no request: give it one")
 	case msg.IsNotification():
@@ -507,18 +516,21 @@ func (ss *session) reply(w http.ResponseWriter) *reply {
 func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	id := r.Header.Get(mcphttp.HeaderSession)
 	if id == "" {
-		refuse(w, http.StatusBadRequest, "there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
+		refuse(w, http.StatusBadRequest,
+			"there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
 		return nil
 	}
 	ss := s.session(id, s.origin(r))
 	if ss == nil {
-		refuse(w, http.StatusNotFound, "there is no such session: it has ended, or the bridge has restarted; send initialize again")
+		refuse(w, http.StatusNotFound,
+			"there is no such session: it has ended, or the bridge has restarted; send initialize again")
 		return nil
 	}
 	// Any supported revision is accepted (2025-06-18: basic/transports, protocol version header): some clients send
 	// their latest one. The session's own revision applies nevertheless, and modern requests do not get here.
 	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
-		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+", and the session's revision is "+ss.rev.String()+": send that one")
+		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+
+			", and the session's revision is "+ss.rev.String()+": send that one")
 		return nil
 	}
 	return ss
@@ -592,37 +604,14 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 	ss.lastUnrelated(w, r, &end, l, n+1)
 }
 
-// resumable returns the stream of an event id, and the event's number. It returns nil if events after it were dropped.
-func (ss *session) resumable(event string) (*eventLog, int) {
-	id, number, _ := strings.Cut(strings.TrimPrefix(event, ss.tag), "-")
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 0 {
-		return nil, 0
-	}
-	ss.mu.Lock()
-	l := ss.logs[id]
-	ss.mu.Unlock()
-	if l == nil || event != l.eventID(n) || !l.has(n) {
-		return nil, 0
-	}
-	return l, n
-}
-
-// forgotten returns the error for an event whose successors were dropped. The call may be in flight or have ended.
-func forgotten(event string) *pb.JsonRpcError {
-	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) + " is not known any more; its call may have been executed: " +
-		"make it again only if doing it twice does no harm")
-	e.Data = `{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}` // of the call, not of this request
-	return e
-}
-
 // openUnrelated opens the standalone stream. There is at most one: a message is sent on exactly one stream (2025-03-26
 // to 2025-11-25: basic/transports, multiple connections).
 func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *ending) {
 	l := ss.unrelatedLog()
 	unplug := ss.plugIfVacant(r.Context(), l.push)
 	if unplug == nil {
-		refuse(w, http.StatusConflict, "this session has such a stream: end it first, or go on with it by Last-Event-ID")
+		refuse(w, http.StatusConflict,
+			"this session has such a stream: end it first, or go on with it by Last-Event-ID")
 		return
 	}
 	end.add(unplug)

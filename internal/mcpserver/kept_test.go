@@ -32,7 +32,8 @@ func TestSessionDoesNotRetainItsMessage(t *testing.T) {
 	s := New(bridgetest.New(), Options{})
 	defer s.Close()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","pad":%q,"params":{"protocolVersion":"2025-11-25",`+
-		`"capabilities":{"experimental":{"x":{}}},"clientInfo":{"name":"c","version":"1","x":1}}}`, strings.Repeat("x", long))
+		`"capabilities":{"experimental":{"x":{}}},"clientInfo":{"name":"c","version":"1","x":1}}}`,
+		strings.Repeat("x", long))
 	begin := func() {
 		if res := sent(t, s, "", body); res.StatusCode != http.StatusOK {
 			t.Fatal(res.Status)
@@ -49,8 +50,8 @@ func TestSessionDoesNotRetainItsMessage(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// A stream of changes keeps nothing of the request for it, and takes no memory from the bodies of others, whether or not the request said
-// how long it is.
+// A stream of changes keeps nothing of the request for it, and takes no memory from the bodies of others, whether or
+// not the request said how long it is.
 func TestStreamDoesNotRetainItsMessage(t *testing.T) {
 	const n, long = 32, 100 << 10
 	for major := 1; major <= 2; major++ {
@@ -64,7 +65,8 @@ func TestStreamDoesNotRetainItsMessage(t *testing.T) {
 				client := overHTTP(t, s, major)
 				body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","pad":%q,"params":{`+
 					`"notifications":{"toolsListChanged":true},"_meta":{"progressToken":"t","io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-					`"io.modelcontextprotocol/clientCapabilities":{"experimental":{"x":{}}}}}}`, strings.Repeat("x", long))
+					`"io.modelcontextprotocol/clientCapabilities":{"experimental":{"x":{}}}}}}`,
+					strings.Repeat("x", long))
 				open := func() {
 					t.Helper()
 					var from io.Reader = strings.NewReader(body)

@@ -30,7 +30,9 @@ func newWorker() *worker { return &worker{make(chan struct{}), make(chan string,
 func (w *worker) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	switch call.Method {
 	case bridge.Discover:
-		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}}}, nil
+		return &bridge.Result{Complete: &pb.DiscoverResponse{
+			Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}},
+		}}, nil
 	case bridge.CallTool:
 	default:
 		return &bridge.Result{Complete: call.Method.NewResult()}, nil
@@ -176,7 +178,8 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		defer s.Close()
 		o := openOld(t, s)
 		o.send(202, workBody)
-		o.send(202, strings.NewReplacer(`"id":2`, `"id":3`, `"progressToken":"t"`, `"progressToken":3`).Replace(workBody))
+		o.send(202, strings.NewReplacer(`"id":2`, `"id":3`, `"progressToken":"t"`, `"progressToken":3`).
+			Replace(workBody))
 		o.drop()
 		pass(time.Second)
 		h.letGo <- struct{}{}
@@ -186,7 +189,10 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		}
 		close(h.letGo)
 		synctest.Wait()
-		for _, want := range []string{"begins", "begins", "ends, told with error: <nil>", "ends, told with error: <nil>", ""} {
+		for _, want := range []string{
+			"begins", "begins", "ends, told with error: <nil>",
+			"ends, told with error: <nil>", "",
+		} {
 			if note := h.next(); note != want {
 				t.Errorf("a call %q, want %q", note, want)
 			}
@@ -213,7 +219,8 @@ func TestACallWithoutStreamCanBeCancelled(t *testing.T) {
 		o.drop()
 		pass(sseGrace / 2)
 		o.send(202, cancelBody)
-		if first, then := h.next(), h.next(); first != "begins" || then != "is cancelled: the client cancelled the request" || s.count() != 0 {
+		if first, then := h.next(), h.next(); first != "begins" ||
+			then != "is cancelled: the client cancelled the request" || s.count() != 0 {
 			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
 		}
 		if len(o.said) > 0 {
@@ -241,7 +248,8 @@ func TestShutdownDoesNotWaitForDisconnectedClients(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)
 		}
-		if first, then := h.next(), h.next(); first != "begins" || then != "is cancelled: the bridge is shutting down" || s.count() != 0 {
+		if first, then := h.next(), h.next(); first != "begins" ||
+			then != "is cancelled: the bridge is shutting down" || s.count() != 0 {
 			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
 		}
 	})
@@ -251,13 +259,14 @@ func TestShutdownDoesNotWaitForDisconnectedClients(t *testing.T) {
 func TestUnsentCallsAtShutdown(t *testing.T) {
 	for begun, outcome := range map[bool]string{false: "not_executed", true: "unknown"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-				if call.Method != bridge.CallTool {
-					return newWorker().Handle(ctx, call, nil)
-				}
-				<-ctx.Done()
-				return nil, bridge.Canceled(ctx, begun)
-			}), Options{})
+			s := New(bridge.HandlerFunc(
+				func(ctx context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+					if call.Method != bridge.CallTool {
+						return newWorker().Handle(ctx, call, nil)
+					}
+					<-ctx.Done()
+					return nil, bridge.Canceled(ctx, begun)
+				}), Options{})
 			id := beginSession(t, s)
 			sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			want := `"data":{"reason":"SHUTTING_DOWN","outcome":"` + outcome + `"}`
@@ -287,11 +296,13 @@ func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.R
 		return sent(t, s, session, workBody)
 	}
 	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
 	for name, value := range map[string]string{
-		"Content-Type": mcphttp.JSON, "Accept": mcphttp.JSON + ", " + mcphttp.EventStream, "Mcp-Protocol-Version": "2026-07-28",
-		"Mcp-Method": "tools/call", "Mcp-Name": "x",
+		"Content-Type": mcphttp.JSON, "Accept": mcphttp.JSON + ", " + mcphttp.EventStream,
+		"Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           "tools/call", "Mcp-Name": "x",
 	} {
 		r.Header.Set(name, value)
 	}

@@ -60,7 +60,8 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, from origin) *bridge.Call {
 	err := x.begin(msg)
 	if err == nil && strings.HasPrefix(msg.Method, "notifications/") {
-		err = bridge.Errorf(codes.Unimplemented, "%s is a notification: send it without an id", rawjson.Shorten(msg.Method))
+		err = bridge.Errorf(codes.Unimplemented, "%s is a notification: send it without an id",
+			rawjson.Shorten(msg.Method))
 	}
 	if err == nil {
 		err = ss.awaitReady(ctx, msg.Method)
@@ -83,7 +84,8 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	}
 	m := bridge.MethodByName(msg.Method)
 	if m == nil || !ss.rev.Within(m.Since, bridge.NoRevision) {
-		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method), ss.rev))
+		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method),
+			ss.rev))
 		return nil
 	}
 	err = offered(ss.is, m)
@@ -152,8 +154,9 @@ func (ss *session) subscribe(msg *jsonrpc.Message) error {
 	}
 	told, err := ss.listen()
 	if err == nil && !slices.Contains(told.GetResourceSubscriptions(), uri) {
-		err = bridge.Errorf(codes.InvalidArgument, "%s: the backend does not tell when %q changes, if it has it: take a URI that "+
-			"resources/list has, or read the resource again when it is needed", msg.Method, rawjson.Shorten(uri))
+		err = bridge.Errorf(codes.InvalidArgument,
+			"%s: the backend does not tell when %q changes, if it has it: take a URI that "+
+				"resources/list has, or read the resource again when it is needed", msg.Method, rawjson.Shorten(uri))
 	}
 	if err != nil {
 		ss.unlisten(uri)

@@ -24,36 +24,44 @@ var legacyRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-1
 const clientCaps = `{"elicitation":{},"sampling":{},"roots":{}}`
 
 func call(id, tool, args, meta string) string {
-	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + args + `,"_meta":{` + meta + `}}}`
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` +
+		args + `,"_meta":{` + meta + `}}}`
 }
 
-// What says in the modern era that a client lacks something is a code that the legacy era does not know: its models are told in
-// words. Clients of the modern era get it as it is.
+// What says in the modern era that a client lacks something is a code that the legacy era does not know: its models are
+// told in words. Clients of the modern era get it as it is.
 func TestMissingCapabilityErrorFollowsTheEra(t *testing.T) {
 	for data, needs := range map[string]string{
-		`{"requiredCapabilities":{"elicitation":{"form":{}}}}`:           "an answer from the user (elicitation)",
-		`{"requiredCapabilities":{"elicitation":{"url":{}},"roots":{}}}`: "a web page to be opened for the user (elicitation, url mode) and the client's folders (roots)",
-		`{"requiredCapabilities":{"sampling":{"tools":{}}}}`:             "an answer from the model with tools (sampling.tools)",
-		`{"requiredCapabilities":{"extensions":{"com.example/x":{}}}}`:   "the extension com.example/x",
-		`{"requiredCapabilities":7}`:                                     "something unknown",
-		`[]`:                                                             "something unknown",
+		`{"requiredCapabilities":{"elicitation":{"form":{}}}}`: "an answer from the user (elicitation)",
+		`{"requiredCapabilities":{"elicitation":{"url":{}},"roots":{}}}`: "a web page to be opened for the user " +
+			"(elicitation, url mode) and the client's folders (roots)",
+		`{"requiredCapabilities":{"sampling":{"tools":{}}}}`: "an answer from the model with tools " +
+			"(sampling.tools)",
+		`{"requiredCapabilities":{"extensions":{"com.example/x":{}}}}`: "the extension com.example/x",
+		`{"requiredCapabilities":7}`:                                   "something unknown",
+		`[]`:                                                           "something unknown",
 	} {
 		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
-			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if call.Method == bridge.Discover {
-					return h.Handle(ctx, call, emit)
-				}
-				code, message := int64(bridge.CodeMissingCapability), "no"
-				return nil, bridge.FromJSONRPC(&pb.JsonRpcError{Code: code, Message: &message, Data: data}, bridge.Rev20260728, call.Method)
-			})
+			return bridge.HandlerFunc(
+				func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if call.Method == bridge.Discover {
+						return h.Handle(ctx, call, emit)
+					}
+					code, message := int64(bridge.CodeMissingCapability), "no"
+					return nil, bridge.FromJSONRPC(&pb.JsonRpcError{Code: code, Message: &message, Data: data},
+						bridge.Rev20260728, call.Method)
+				})
 		})
-		says := "This needs " + needs + ", which this client does not support. Ask the user directly, or use another client."
+		says := "This needs " + needs +
+			", which this client does not support. Ask the user directly, or use another client."
 		for _, rev := range legacyRevisions {
 			c := f.initialize(rev, `{}`)
-			want(t, read(t, c.send(call("1", "t", "{}", ""))).next(), "result.isError", "true", "result.content.0.text", `"`+says+`"`)
+			want(t, read(t, c.send(call("1", "t", "{}", ""))).next(), "result.isError", "true", "result.content.0.text",
+				`"`+says+`"`)
 			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"p"}}`)).next(),
 				"error.code", "-32603", "error.message", `"prompts/get: `+says+`"`, "error.data", "null")
-			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)).next(), "error.code", "-32603", "error.message", `"tools/list: `+says+`"`)
+			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)).next(), "error.code", "-32603",
+				"error.message", `"tools/list: `+says+`"`)
 		}
 		status, msgs := f.callModern("t", "", noCaps, "")
 		if want(t, msgs[0], "error.code", "-32021", "error.message", `"no"`, "error.data", data); status != 400 {
@@ -135,7 +143,10 @@ func TestSessionRules(t *testing.T) {
 		{"a revision that is none", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "newest"}, 400},
 		{"a revision that is empty", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", " "}, 400},
 		{"two sessions", header{"Mcp-Session-Id", c.id, "Mcp-Session-Id", "x"}, 400},
-		{"two revisions", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18", "MCP-Protocol-Version", "2025-11-25"}, 400},
+		{"two revisions", header{
+			"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18", "MCP-Protocol-Version",
+			"2025-11-25",
+		}, 400},
 		{"two names, which it does not need", header{"Mcp-Session-Id", c.id, "Mcp-Name", "a", "Mcp-Name", "a"}, 400},
 		{"two of what nobody knows", header{"Mcp-Session-Id", c.id, "Mcp-Param-X", "a", "Mcp-Param-X", "b"}, 400},
 		{"no session", header{"MCP-Protocol-Version", "2025-06-18"}, 400},
@@ -222,7 +233,8 @@ func TestResumeOfAnUnknownStream(t *testing.T) {
 	s := read(t, c.send(call("1", "count", "{}", `"progressToken":"t"`)))
 	s.rest()
 	other := f.initialize("2025-11-25", clientCaps)
-	read(t, other.send(call("1", "count", "{}", `"progressToken":"t"`))).rest() // so that it has streams with the same numbers
+	// so that it has streams with the same numbers
+	read(t, other.send(call("1", "count", "{}", `"progressToken":"t"`))).rest()
 	if res := other.get(t.Context(), s.last); res.StatusCode != 400 {
 		t.Errorf("another session's event: %s", res.Status)
 	}
@@ -236,7 +248,8 @@ func TestResumeOfAnUnknownStream(t *testing.T) {
 			t.Errorf("the session afterwards: %s", res.Status)
 		}
 	}
-	if res := f.do(t.Context(), "GET", f.url, "", append(c.headers(), "Last-Event-ID", "1-1", "Last-Event-ID", "1-2")); res.StatusCode != 400 {
+	if res := f.do(t.Context(), "GET", f.url, "",
+		append(c.headers(), "Last-Event-ID", "1-1", "Last-Event-ID", "1-2")); res.StatusCode != 400 {
 		t.Errorf("two events: %s", res.Status)
 	}
 }
@@ -254,12 +267,14 @@ func TestEveryRequestOfABatchIsAnswered(t *testing.T) {
 			p := fmt.Sprint(i, ".")
 			seen[get(t, msgs, p+"id")+" "+get(t, msgs, p+"error.code")] = true
 		}
-		if diff := cmp.Diff(map[string]bool{"1 null": true, `"2" null`: true, "3 -32601": true, "4 -32600": true}, seen); diff != "" {
+		if diff := cmp.Diff(map[string]bool{"1 null": true, `"2" null`: true, "3 -32601": true, "4 -32600": true},
+			seen); diff != "" {
 			t.Errorf("%s in %s", diff, msgs)
 		}
 		// With notifications before the responses, they come as events.
 		ids := map[string]bool{}
-		for _, m := range read(t, c.send(`[`+call("1", "count", "{}", `"progressToken":"t"`)+`,`+call("2", "echo", "{}", "")+`]`)).rest() {
+		for _, m := range read(t,
+			c.send(`[`+call("1", "count", "{}", `"progressToken":"t"`)+`,`+call("2", "echo", "{}", "")+`]`)).rest() {
 			if get(t, m, "method") == "null" {
 				ids[get(t, m, "id")] = true
 			}

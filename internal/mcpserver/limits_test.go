@@ -18,7 +18,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A session may have 16 streams that were opened by GET, or as many as is said. Here each goes on with a call that runs.
+// A session may have 16 streams that were opened by GET, or as many as is said. Here each goes on with a call that
+// runs.
 func TestStreamsOfASessionAtTheirLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for most, o := range map[int]mcpserver.Options{16: {}, 2: {Limits: limits.Limits{SessionStreams: 2}}} {
@@ -64,10 +65,12 @@ func TestSubscriptionsAboveTheLimitAreRejected(t *testing.T) {
 	for n := range feed.MaxURIs/feed.MaxURI + 1 {
 		uris = append(uris, uri(n))
 	}
-	body, h := modern(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`, noCaps)
+	body, h := modern(1, "subscriptions/listen",
+		`"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`, noCaps)
 	results := map[int]*http.Response{400: f.post(body, h)}
 	for n, u := range uris {
-		results[200] = c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%s}}`, 100+n, u))
+		results[200] = c.send(fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%s}}`, 100+n, u))
 	}
 	for status, res := range results {
 		if res.StatusCode != status || res.Header.Get("Retry-After") != "" {
@@ -94,7 +97,8 @@ func TestInitializeSizeLimit(t *testing.T) {
 			if i == len(forms)-1 {
 				pad, refused = `"pad":"`+strings.Repeat("x", 4*most)+`",`, false
 			}
-			body := `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25",` + fmt.Sprintf(form, pad) + `}}`
+			body := `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+				fmt.Sprintf(form, pad) + `}}`
 			p := newPipe(t, mcpserver.Options{})
 			p.say(body)
 			s, url := f.openSSE(t.Context())
@@ -116,17 +120,18 @@ func TestInitializeSizeLimit(t *testing.T) {
 	}
 }
 
-// A backend learns of 100 icons of a client, with the sizes they come in, in 64 KiB together with all else. Who has more is served, and
-// has none.
+// A backend learns of 100 icons of a client, with the sizes they come in, in 64 KiB together with all else. Who has
+// more is served, and has none.
 func TestClientIconLimit(t *testing.T) {
 	icons := make(chan int, 1)
 	f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
-		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			if call.Method == bridge.CallTool {
-				icons <- len(call.Context().GetClientInfo().GetIcons())
-			}
-			return h.Handle(ctx, call, emit)
-		})
+		return bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if call.Method == bridge.CallTool {
+					icons <- len(call.Context().GetClientInfo().GetIcons())
+				}
+				return h.Handle(ctx, call, emit)
+			})
 	})
 	for name, c := range map[string]struct {
 		form string // of which there are some, with this between them
@@ -139,8 +144,11 @@ func TestClientIconLimit(t *testing.T) {
 		"a long": {`{"src":"%s"}`, "x", 64<<10 - len(`{}{"name":"c","version":"1","icons":[{"src":""}]}`), 1},
 	} {
 		for over := -1; over <= 1; over++ {
-			res := f.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},`+
-				`"clientInfo":{"name":"c","version":"1","icons":[`+c.form+`]}}}`, strings.Repeat(c.with, c.most+over)), nil)
+			res := f.post(fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},`+
+					`"clientInfo":{"name":"c","version":"1","icons":[`+c.form+`]}}}`,
+				strings.Repeat(c.with, c.most+over)),
+				nil)
 			session := header{"Mcp-Session-Id", res.Header.Get("Mcp-Session-Id")}
 			want(t, read(t, res).next(), "error", "null")
 			f.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, session)
@@ -164,7 +172,8 @@ func TestListenRequestLimit(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for _, form := range []string{`"pad":"%s","method"`, `"method"`} {
 		for over := -1; over <= 1; over++ {
-			body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps+`,"pad":"%s"`)
+			body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`,
+				noCaps+`,"pad":"%s"`)
 			if form != `"method"` {
 				body, h = modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
 				body = strings.Replace(body, `"method"`, form, 1)
@@ -194,8 +203,8 @@ func TestListenRequestLimit(t *testing.T) {
 	}
 }
 
-// All clients together subscribe to as many resources as one may, of URIs that are no longer in JSON, and not to one more, or to a longer
-// one. What somebody has subscribed to already costs nothing.
+// All clients together subscribe to as many resources as one may, of URIs that are no longer in JSON, and not to one
+// more, or to a longer one. What somebody has subscribed to already costs nothing.
 func TestSubscriptionLimitOfAllClients(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	uris := func(what string, n int) (all []string) {
@@ -210,7 +219,10 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 		has  []string                  // another client
 		more func(over int) []string
 	}{
-		"resources": {func(client int) []string { return uris(fmt.Sprint(client, "-"), feed.MaxSubscriptions) }, uris("a", feed.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) }},
+		"resources": {
+			func(client int) []string { return uris(fmt.Sprint(client, "-"), feed.MaxSubscriptions) },
+			uris("a", feed.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) },
+		},
 		"bytes": {
 			func(client int) (all []string) {
 				for i := range feed.MaxURIs / feed.MaxURI {
@@ -232,12 +244,15 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				body, h := modern(1, "subscriptions/listen", `"notifications":{"resourceSubscriptions":`+string(quoted)+`}`, noCaps)
+				body, h := modern(1, "subscriptions/listen",
+					`"notifications":{"resourceSubscriptions":`+string(quoted)+`}`, noCaps)
 				return read(t, f.post(body, h)).next()
 			}
 			session := f.initialize("2025-11-25", clientCaps)
 			said := func(method, uri string) string {
-				return read(t, session.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).next()
+				return read(t, session.send(
+					fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).
+					next()
 			}
 			for client := range feed.MaxTogether - 1 {
 				want(t, listen(c.rest(client)), "method", `"notifications/subscriptions/acknowledged"`)
@@ -256,7 +271,8 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 				want(t, said("unsubscribe", uri), "error", "null")
 			}
 			if msg := listen(more); over > 0 {
-				want(t, msg, "error.code", "-32603", "error.data.reason", `"TOO_MANY"`, "error.data.outcome", `"not_executed"`)
+				want(t, msg, "error.code", "-32603", "error.data.reason", `"TOO_MANY"`, "error.data.outcome",
+					`"not_executed"`)
 			} else {
 				want(t, msg, "method", `"notifications/subscriptions/acknowledged"`)
 			}
@@ -271,12 +287,15 @@ func TestJSONLimitsArePerServer(t *testing.T) {
 	for depth, l := range map[int]limits.Limits{20: {JSONDepth: 20}, 256: {}} {
 		result := 0
 		f := newFrontOf(t, mcpserver.Options{Limits: l}, func(h bridge.Handler) bridge.Handler {
-			return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if c.Method == bridge.CallTool {
-					return &bridge.Result{Complete: &pb.CallToolResult{StructuredContent: []byte(deep(result))}}, nil
-				}
-				return h.Handle(ctx, c, emit)
-			})
+			return bridge.HandlerFunc(
+				func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if c.Method == bridge.CallTool {
+						return &bridge.Result{Complete: &pb.CallToolResult{
+							StructuredContent: []byte(deep(result)),
+						}}, nil
+					}
+					return h.Handle(ctx, c, emit)
+				})
 		})
 		send := func(args int) string {
 			body, h := modern(1, "tools/call", `"name":"x","arguments":`+deep(args), noCaps, "Mcp-Name", "x")

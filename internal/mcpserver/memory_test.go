@@ -58,15 +58,40 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 		status       int  // otherwise
 	}{
 		{name: "a session", from: 850, method: "POST", body: initializeBody, status: 200},
-		{name: "a session of HTTP+SSE", from: 850, method: "GET", header: header{"Accept", "", "Accept", "text/event-stream"}, status: 200},
-		{name: "a stream of a session", from: 920, method: "GET", header: header{"Accept", "", "Accept", "text/event-stream"}, of: true, status: 200},
-		{name: "a stream of 2026-07-28", from: 920, method: "POST", body: listenBody, header: listenHeader, status: 200},
+		{
+			name: "a session of HTTP+SSE", from: 850, method: "GET",
+			header: header{"Accept", "", "Accept", "text/event-stream"}, status: 200,
+		},
+		{
+			name: "a stream of a session", from: 920, method: "GET",
+			header: header{"Accept", "", "Accept", "text/event-stream"}, of: true, status: 200,
+		},
+		{
+			name: "a stream of 2026-07-28", from: 920, method: "POST", body: listenBody, header: listenHeader,
+			status: 200,
+		},
 		{name: "a call of 2026-07-28", from: 970, method: "POST", body: listBody, header: listHeader, status: 200},
-		{name: "a call of a session", from: 970, method: "POST", body: `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, of: true, status: 200},
-		{name: "a long call of a session", from: 970, method: "POST", body: `{"jsonrpc":"2.0","id":9,"method":"tools/list"}` + long, of: true, status: 200},
-		{name: "a cancellation", from: 10_000, method: "POST", body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, of: true, status: 202},
-		{name: "an answer", from: 10_000, method: "POST", body: `{"jsonrpc":"2.0","id":"1","result":{}}`, of: true, status: 202},
-		{name: "a ping", from: 10_000, method: "POST", body: `{"jsonrpc":"2.0","id":10,"method":"ping"}`, of: true, status: 200},
+		{
+			name: "a call of a session", from: 970, method: "POST", body: `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`,
+			of: true, status: 200,
+		},
+		{
+			name: "a long call of a session", from: 970, method: "POST",
+			body: `{"jsonrpc":"2.0","id":9,"method":"tools/list"}` + long, of: true, status: 200,
+		},
+		{
+			name: "a cancellation", from: 10_000, method: "POST",
+			body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, of: true,
+			status: 202,
+		},
+		{
+			name: "an answer", from: 10_000, method: "POST", body: `{"jsonrpc":"2.0","id":"1","result":{}}`, of: true,
+			status: 202,
+		},
+		{
+			name: "a ping", from: 10_000, method: "POST", body: `{"jsonrpc":"2.0","id":10,"method":"ping"}`, of: true,
+			status: 200,
+		},
 		{name: "the end of a session", from: 10_000, method: "DELETE", of: true, status: 204},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -93,7 +118,8 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 					continue
 				}
 				text, _ := io.ReadAll(res.Body) // what is missing shows
-				if !strings.Contains(string(text), `"jsonrpc":"2.0"`) || !strings.Contains(string(text), "memory is low") || res.Header.Get("Retry-After") != "1" {
+				if !strings.Contains(string(text), `"jsonrpc":"2.0"`) ||
+					!strings.Contains(string(text), "memory is low") || res.Header.Get("Retry-After") != "1" {
 					t.Errorf("%s, %v", text, res.Header)
 				}
 			}
@@ -136,7 +162,10 @@ func TestLongBodiesAreBounded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+				req.Header = http.Header{
+					"Content-Type": {"application/json"},
+					"Accept":       {"application/json, text/event-stream"},
+				}
 				res, err := f.c.Do(req)
 				if err != nil {
 					t.Fatal(err)

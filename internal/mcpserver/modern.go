@@ -36,7 +36,8 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		return
 	}
 	if d.GetCapabilities().GetLogging() == nil {
-		call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server without declared logging sends no log messages
+		// a server without declared logging sends no log messages
+		call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_UNSPECIFIED
 	}
 	round, err := s.seal.Open(call)
 	if err != nil {
@@ -60,7 +61,8 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		x.fail(call.Method, x.about(call, err))
 	case res.InputRequired != nil:
 		// The client receives the input requests, and the sealed state.
-		needs, err := s.seal.Seal(call, withoutContext(res.InputRequired, call.Context().GetClientCapabilities(), x.rev), round+1)
+		needs, err := s.seal.Seal(call,
+			withoutContext(res.InputRequired, call.Context().GetClientCapabilities(), x.rev), round+1)
 		x.finish(call.Method, needs, err, d.serverInfo())
 	default:
 		x.finish(call.Method, res.Complete, nil, d.serverInfo())
@@ -69,7 +71,9 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 
 // modernCall returns the call of a request, and the declaration of the handler. It returns nil if it has responded to
 // the request, or the request was canceled.
-func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Message, from origin) (*bridge.Call, *known) {
+func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Message,
+	from origin,
+) (*bridge.Call, *known) {
 	if err := x.begin(msg); err != nil {
 		x.refuse(nil, err)
 		return nil, nil
@@ -136,18 +140,21 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 			return 0, err
 		}
 		if said != body {
-			return 0, bridge.HeaderMismatch("%s is %q and params._meta says %q: they must be the same", mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
+			return 0, bridge.HeaderMismatch("%s is %q and params._meta says %q: they must be the same",
+				mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
 		}
 	}
 	rev, ok := bridge.ParseRevision(body)
 	if !ok || !rev.Modern() {
 		return 0, &bridge.Error{
-			Code: codes.InvalidArgument, Message: "unsupported protocol version " + strconv.Quote(rawjson.Shorten(body)),
-			RPC: &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(rawjson.Shorten(body))},
+			Code:    codes.InvalidArgument,
+			Message: "unsupported protocol version " + strconv.Quote(rawjson.Shorten(body)),
+			RPC:     &pb.JsonRpcError{Code: codeUnsupportedVersion, Data: supportedVersions(rawjson.Shorten(body))},
 		}
 	}
 	if !rawjson.IsObject(rawjson.Get(meta, metaCapabilities)) {
-		return 0, invalidMeta("params._meta has no %q: every request says what the client can do, if only {}", metaCapabilities)
+		return 0, invalidMeta("params._meta has no %q: every request says what the client can do, if only {}",
+			metaCapabilities)
 	}
 	return rev, nil
 }
@@ -190,7 +197,8 @@ func checkMethodHeader(header http.Header, method string) error {
 		return err
 	}
 	if said != method {
-		return bridge.HeaderMismatch("%s is %q and the body's method is %q: they must be the same, in the same case", mcphttp.HeaderMethod, rawjson.Shorten(said), rawjson.Shorten(method))
+		return bridge.HeaderMismatch("%s is %q and the body's method is %q: they must be the same, in the same case",
+			mcphttp.HeaderMethod, rawjson.Shorten(said), rawjson.Shorten(method))
 	}
 	return nil
 }
@@ -205,10 +213,12 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	}
 	name, ok := mcphttp.DecodeValue(said)
 	if !ok {
-		return bridge.HeaderMismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName, rawjson.Shorten(said))
+		return bridge.HeaderMismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName,
+			rawjson.Shorten(said))
 	}
 	if want := call.Method.Target(call.Request); name != want {
-		return bridge.HeaderMismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName, rawjson.Shorten(name), rawjson.Shorten(want))
+		return bridge.HeaderMismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName,
+			rawjson.Shorten(name), rawjson.Shorten(want))
 	}
 	return nil
 }
@@ -274,8 +284,10 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 	if said := call.Context(); said != nil {
 		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // modernCall has checked modern clients
 	}
-	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 && !rawjson.IsObject(r.GetArguments()) {
-		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name, rawjson.Shorten(r.GetArguments()))
+	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 &&
+		!rawjson.IsObject(r.GetArguments()) {
+		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params.arguments is %s: it must be an object", m.Name,
+			rawjson.Shorten(r.GetArguments()))
 	}
 	return call, nil
 }
@@ -294,7 +306,8 @@ func parseLevel(raw []byte) (pb.LogLevel, error) {
 	level := levels[name]
 	if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
 		return 0, bridge.Errorf(codes.InvalidArgument,
-			"the level is %s: it must be debug, info, notice, warning, error, critical, alert or emergency", rawjson.Shorten(raw))
+			"the level is %s: it must be debug, info, notice, warning, error, critical, alert or emergency",
+			rawjson.Shorten(raw))
 	}
 	return level, nil
 }

@@ -21,28 +21,30 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A server that does not declare logging sends no log messages, whatever its backend does (LG-1), and the backend is told that nobody
-// wants any.
+// A server that does not declare logging sends no log messages, whatever its backend does (LG-1), and the backend is
+// told that nobody wants any.
 func TestUndeclaredLogsAreNotSent(t *testing.T) {
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
-		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			if level := call.Context().GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
-				t.Errorf("%s wants logs: %s", call.Method.Name, level)
-			}
-			res, err := next.Handle(ctx, call, emit)
-			if call.Method != bridge.Discover || err != nil {
-				return res, err
-			}
-			d := proto.CloneOf(res.Complete.(*pb.DiscoverResponse))
-			d.Capabilities.Logging = nil
-			return &bridge.Result{Complete: d}, nil
-		})
+		return bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if level := call.Context().GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
+					t.Errorf("%s wants logs: %s", call.Method.Name, level)
+				}
+				res, err := next.Handle(ctx, call, emit)
+				if call.Method != bridge.Discover || err != nil {
+					return res, err
+				}
+				d := proto.CloneOf(res.Complete.(*pb.DiscoverResponse))
+				d.Capabilities.Logging = nil
+				return &bridge.Result{Complete: d}, nil
+			})
 	})
 	if _, msgs := f.callModern("count", "", noCaps+`,"io.modelcontextprotocol/logLevel":"debug"`, ""); len(msgs) != 1 {
 		t.Errorf("modern: %q", msgs)
 	}
 	for _, rev := range legacyRevisions {
-		if first := read(t, f.initialize(rev, "{}").send(call("1", "count", "{}", ""))).next(); get(t, first, "id") != "1" {
+		if first := read(t, f.initialize(rev, "{}").send(call("1", "count", "{}", ""))).
+			next(); get(t, first, "id") != "1" {
 			t.Errorf("%s: %s", rev, first)
 		}
 	}
@@ -64,11 +66,13 @@ func TestModernReplicasWithTheSameKeyShareState(t *testing.T) {
 	a := newFront(t, mcpserver.Options{StateKeys: [][32]byte{key}})
 	b := newFront(t, mcpserver.Options{StateKeys: [][32]byte{other, key}})
 	_, msgs := a.callModern("ask", "", allCaps, `,"inputResponses":{"name":{"action":"accept","content":{}}}`)
-	_, msgs = b.callModern("ask", "", allCaps, `,"requestState":`+get(t, msgs[0], "result.requestState")+`,"inputResponses":{"right":{"action":"decline"}}`)
+	_, msgs = b.callModern("ask", "", allCaps,
+		`,"requestState":`+get(t, msgs[0], "result.requestState")+`,"inputResponses":{"right":{"action":"decline"}}`)
 	want(t, msgs[0], "result.resultType", `"complete"`)
 }
 
-// What a header cannot have is refused although the body has it as well: another server on the way may have read something else.
+// What a header cannot have is refused although the body has it as well: another server on the way may have read
+// something else.
 func TestModernNamesThatDoNotFitAHeader(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for said, code := range map[string]string{"test://\u00e9": "-32020", "=?base64?dGVzdDovL8Op?=": "-32602"} {
@@ -80,15 +84,20 @@ func TestModernNamesThatDoNotFitAHeader(t *testing.T) {
 	}
 }
 
-// What a backend answers is about the call: no code by which the transport speaks of the request, and no HTTP status but 200.
+// What a backend answers is about the call: no code by which the transport speaks of the request, and no HTTP status
+// but 200.
 func TestBackendsCannotSendTransportErrors(t *testing.T) {
 	exactly := func(code int64) proto.Message {
 		return &pb.JsonRpcError{Code: code, Message: proto.String("mine"), Data: `{"supported":["2024-11-05"]}`}
 	}
 	busy := func(reason string) proto.Message {
-		return &pb.CallFailure{Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: reason, RetryAfterMs: proto.Int64(7)}
+		return &pb.CallFailure{
+			Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: reason,
+			RetryAfterMs: proto.Int64(7),
+		}
 	}
-	const theirs, overloaded = `{"supported":["2024-11-05"]}`, `{"outcome":"not_executed","reason":"BACKEND_OVERLOADED","retryAfterMs":7}`
+	const theirs, overloaded = `{"supported":["2024-11-05"]}`,
+		`{"outcome":"not_executed","reason":"BACKEND_OVERLOADED","retryAfterMs":7}`
 	for _, c := range []struct {
 		says proto.Message
 		data string
@@ -107,18 +116,20 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 		}
 		fails := func(only *bridge.Method) *front {
 			return newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
-				return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-					if call.Method == only {
-						return nil, bridge.FromStatus(answer)
-					}
-					return h.Handle(ctx, call, emit)
-				})
+				return bridge.HandlerFunc(
+					func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+						if call.Method == only {
+							return nil, bridge.FromStatus(answer)
+						}
+						return h.Handle(ctx, call, emit)
+					})
 			})
 		}
 		f := fails(bridge.CallTool)
 		told := func(who string, status int, msg string) {
 			t.Helper()
-			if want(t, msg, "error.code", "-32603", "error.message", `"mine"`, "error.data", c.data); status != http.StatusOK {
+			if want(t, msg, "error.code", "-32603", "error.message", `"mine"`, "error.data",
+				c.data); status != http.StatusOK {
 				t.Errorf("%v, %s: status %d", c.says, who, status)
 			}
 		}
@@ -128,14 +139,15 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 			res := f.initialize(rev, "{}").send(call("1", "t", "{}", ""))
 			told(rev, res.StatusCode, read(t, res).next())
 		}
-		res := fails(bridge.Discover).post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
-			`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
+		res := fails(bridge.Discover).
+			post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+				`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
 		told("initialize", res.StatusCode, read(t, res).next())
 	}
 }
 
-// A code that a backend wants is told in the revisions that do not reserve it for something else, or for nothing yet (2026-07-28:
-// basic/index, error codes).
+// A code that a backend wants is told in the revisions that do not reserve it for something else, or for nothing yet
+// (2026-07-28: basic/index, error codes).
 func TestErrorCodesFollowTheRevision(t *testing.T) {
 	for _, c := range []struct{ code, legacy, modern int64 }{
 		{-7, -7, -7},
@@ -150,25 +162,31 @@ func TestErrorCodesFollowTheRevision(t *testing.T) {
 		{-32601, -32601, -32601},
 		{-32602, -32602, -32602},
 	} {
-		e := &bridge.Error{Code: codes.Unknown, RPC: &pb.JsonRpcError{Code: c.code, Message: proto.String("mine"), Data: `[1]`}}
+		e := &bridge.Error{
+			Code: codes.Unknown,
+			RPC:  &pb.JsonRpcError{Code: c.code, Message: proto.String("mine"), Data: `[1]`},
+		}
 		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
-			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if call.Method == bridge.ReadResource {
-					return nil, e
-				}
-				return h.Handle(ctx, call, emit)
-			})
+			return bridge.HandlerFunc(
+				func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if call.Method == bridge.ReadResource {
+						return nil, e
+					}
+					return h.Handle(ctx, call, emit)
+				})
 		})
 		told := func(who, msg string, code int64) {
 			t.Helper()
-			if diff := cmp.Diff(fmt.Sprintf(`{"code":%d,"data":[1],"message":"mine"}`, code), get(t, msg, "error")); diff != "" {
+			if diff := cmp.Diff(fmt.Sprintf(`{"code":%d,"data":[1],"message":"mine"}`, code),
+				get(t, msg, "error")); diff != "" {
 				t.Errorf("%d, %s: %s", c.code, who, diff)
 			}
 		}
 		body, h := modern(1, "resources/read", `"uri":"test://a"`, noCaps, "Mcp-Name", "test://a")
 		told("modern", read(t, f.post(body, h)).next(), c.modern)
 		for _, rev := range legacyRevisions {
-			res := f.initialize(rev, "{}").send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://a"}}`)
+			res := f.initialize(rev, "{}").
+				send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://a"}}`)
 			told(rev, read(t, res).next(), c.legacy)
 		}
 	}
@@ -194,8 +212,8 @@ func TestModernListenersShareOneListenOfTheBackend(t *testing.T) {
 	cancel()
 }
 
-// What headers must say is in the list of tools. When the backend does not tell it, no call is made of which it is not known that its headers
-// say what its arguments say, and the others are.
+// What headers must say is in the list of tools. When the backend does not tell it, no call is made of which it is not
+// known that its headers say what its arguments say, and the others are.
 func TestModernHeadersWithoutAToolList(t *testing.T) {
 	for _, c := range []struct {
 		why   error
@@ -204,34 +222,53 @@ func TestModernHeadersWithoutAToolList(t *testing.T) {
 		h     header
 		want  string // in the answer
 	}{
-		{errors.New("oh"), false, `{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
-		{errors.New("oh"), false, `{"region":"eu"}`, header{"mcp-param-region", "eu"}, `because tools/list failed (internal error; the bridge's log says more); the call was not executed`},
+		{
+			errors.New("oh"), false, `{"region":"eu"}`,
+			header{"Mcp-Param-Region", "us"},
+			`"reason":"BACKEND_FAILED","outcome":"not_executed"`,
+		},
+		{
+			errors.New("oh"), false, `{"region":"eu"}`,
+			header{"mcp-param-region", "eu"},
+			`because tools/list failed (internal error; the bridge's log says more); the call was not executed`,
+		},
 		{errors.New("oh"), false, `{"region":"eu"}`, nil, `"text":"{\"region\":\"eu\"}"`},
 		{errors.New("oh"), true, `{"region":"eu"}`, header{"Mcp-Param-Region", "eu"}, `"text":"{\"region\":\"eu\"}"`},
-		{errors.New("oh"), true, `{"region":"eu"}`, header{"Mcp-Param-Region", "us"}, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
+		{
+			errors.New("oh"), true, `{"region":"eu"}`,
+			header{"Mcp-Param-Region", "us"},
+			`"reason":"BACKEND_FAILED","outcome":"not_executed"`,
+		},
 		{errors.New("oh"), true, `{"region":"eu"}`, nil, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
 		{
-			bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "tools/list was cut"), false, `{"region":"eu"}`,
+			bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "tools/list was cut"),
+			false, `{"region":"eu"}`,
 			header{"Mcp-Param-Region", "us"},
 			`(tools/list was cut); the call was not executed","data":{"reason":"DEADLINE","outcome":"not_executed"}`,
 		},
 		{
-			bridge.FromJSONRPC(&pb.JsonRpcError{Code: -32000, Message: proto.String("the tools are being moved")}, bridge.Rev20260728, bridge.ListTools), false,
+			bridge.FromJSONRPC(&pb.JsonRpcError{Code: -32000, Message: proto.String("the tools are being moved")},
+				bridge.Rev20260728, bridge.ListTools), false,
 			`{"region":"eu"}`,
 			header{"Mcp-Param-Region", "us"},
 			`"outcome":"not_executed"`,
 		},
-		{bridge.Errorf(codes.Unimplemented, "no list"), false, `{"region":"eu"}`, header{"Mcp-Param-Region", "is not ours"}, `"text":"{\"region\":\"eu\"}"`},
+		{
+			bridge.Errorf(codes.Unimplemented, "no list"), false, `{"region":"eu"}`,
+			header{"Mcp-Param-Region", "is not ours"},
+			`"text":"{\"region\":\"eu\"}"`,
+		},
 	} {
 		var fails atomic.Bool
 		fails.Store(!c.known)
 		f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
-			return catalog.New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if call.Method == bridge.ListTools && fails.Load() {
-					return nil, c.why
-				}
-				return next.Handle(ctx, call, emit)
-			}), catalog.Options{})
+			return catalog.New(bridge.HandlerFunc(
+				func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if call.Method == bridge.ListTools && fails.Load() {
+						return nil, c.why
+					}
+					return next.Handle(ctx, call, emit)
+				}), catalog.Options{})
 		})
 		if c.known {
 			f.callModern("echo", `{}`, noCaps, "")
@@ -244,26 +281,34 @@ func TestModernHeadersWithoutAToolList(t *testing.T) {
 	}
 }
 
-// What headers must say is in the list that the caller itself sees: one that may see more, or can do more, is another, whoever called
-// a moment ago.
+// What headers must say is in the list that the caller itself sees: one that may see more, or can do more, is another,
+// whoever called a moment ago.
 func TestModernHeadersUseTheCallersOwnTools(t *testing.T) {
 	for name, more := range map[string]struct {
 		sees func(*pb.CallContext) bool
 		caps string
 		h    header
 	}{
-		"scopes":       {func(c *pb.CallContext) bool { return len(c.GetPrincipal().GetScopes()) > 0 }, noCaps, header{"X-Test-Scope", "wide"}},
-		"capabilities": {func(c *pb.CallContext) bool { return c.GetClientCapabilities().GetElicitation() != nil }, allCaps, nil},
+		"scopes": {
+			func(c *pb.CallContext) bool { return len(c.GetPrincipal().GetScopes()) > 0 }, noCaps,
+			header{"X-Test-Scope", "wide"},
+		},
+		"capabilities": {
+			func(c *pb.CallContext) bool { return c.GetClientCapabilities().GetElicitation() != nil },
+			allCaps, nil,
+		},
 	} {
 		f := newFrontOf(t, mcpserver.Options{Principal: byHeader}, func(next bridge.Handler) bridge.Handler {
-			return catalog.New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if call.Method == bridge.ListTools && !more.sees(call.Context()) {
-					return &bridge.Result{Complete: &pb.ListToolsResponse{}}, nil
-				}
-				return next.Handle(ctx, call, emit)
-			}), catalog.Options{})
+			return catalog.New(bridge.HandlerFunc(
+				func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if call.Method == bridge.ListTools && !more.sees(call.Context()) {
+						return &bridge.Result{Complete: &pb.ListToolsResponse{}}, nil
+					}
+					return next.Handle(ctx, call, emit)
+				}), catalog.Options{})
 		})
-		body, h := modern(1, "tools/call", `"name":"who","arguments":{}`, noCaps, "Mcp-Name", "who", "X-Test-Who", "ada")
+		body, h := modern(1, "tools/call", `"name":"who","arguments":{}`, noCaps, "Mcp-Name", "who", "X-Test-Who",
+			"ada")
 		if res := f.post(body, h); res.StatusCode != http.StatusOK {
 			t.Fatal(res.Status)
 		}
@@ -302,7 +347,10 @@ func TestListenersAreIndependent(t *testing.T) {
 	want(t, s.next(), "method", `"notifications/tools/list_changed"`)
 	cancel()
 	// What is too much for a message to the backend is refused to whom it comes from.
-	for _, uris := range []string{`"` + strings.Repeat("x", 8<<10+1) + `"`, strings.Repeat(`"`+strings.Repeat("x", 8<<10)+`",`, 8) + `"y"`} {
+	for _, uris := range []string{
+		`"` + strings.Repeat("x", 8<<10+1) + `"`,
+		strings.Repeat(`"`+strings.Repeat("x", 8<<10)+`",`, 8) + `"y"`,
+	} {
 		body, h = modern(3, "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+uris+`]}`, noCaps)
 		if msg := read(t, f.post(body, h)).next(); get(t, msg, "error.code") == "null" {
 			t.Errorf("%d bytes: %.100s", len(uris), msg)

@@ -13,18 +13,20 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Before a call the backend is asked what it is. If that fails, it is told of the call that it was not executed, and not of the question
-// that this is unknown.
+// Before a call the backend is asked what it is. If that fails, it is told of the call that it was not executed, and
+// not of the question that this is unknown.
 func TestCallsWithoutDiscover(t *testing.T) {
 	called := false
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
-		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			if call.Method == bridge.Discover {
-				return nil, bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "server/discover was cut")
-			}
-			called = called || call.Method == bridge.CallTool
-			return next.Handle(ctx, call, emit)
-		})
+		return bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if call.Method == bridge.Discover {
+					return nil, bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE",
+						"server/discover was cut")
+				}
+				called = called || call.Method == bridge.CallTool
+				return next.Handle(ctx, call, emit)
+			})
 	})
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 	for method, want := range map[string]string{
@@ -35,7 +37,8 @@ func TestCallsWithoutDiscover(t *testing.T) {
 		if method == "tools/call" {
 			h = append(h, "Mcp-Name", "t")
 		}
-		body, err := io.ReadAll(f.post(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"name":"t",`+meta+`}}`, h).Body)
+		body, err := io.ReadAll(
+			f.post(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"name":"t",`+meta+`}}`, h).Body)
 		if err != nil || !strings.Contains(string(body), want) {
 			t.Errorf("%s: %s %v", method, body, err)
 		}

@@ -68,7 +68,8 @@ func (s *Server) unpassable(h http.Header) string {
 	for _, name := range s.opts.PassHeaders {
 		for _, v := range h.Values(name) {
 			if !utf8.ValidString(v) {
-				return name + " is " + strconv.Quote(rawjson.Shorten(v)) + ", which is no UTF-8: backends are told it as text"
+				return name + " is " + strconv.Quote(rawjson.Shorten(v)) +
+					", which is no UTF-8: backends are told it as text"
 			}
 		}
 	}

@@ -74,7 +74,8 @@ func (s *sampler) summary() *pb.LogMessage {
 	}
 	l := &pb.LogMessage{
 		Level: s.worst, Logger: proto.String("mcpbridge"),
-		Data: fmt.Sprintf(`"%d log messages were left out: of a call, %d are told, and then %d a second"`, s.leftOut, logBurst, time.Second/logEvery),
+		Data: fmt.Sprintf(`"%d log messages were left out: of a call, %d are told, and then %d a second"`, s.leftOut,
+			logBurst, time.Second/logEvery),
 	}
 	s.leftOut, s.worst = 0, 0
 	s.rate.happens(time.Now())

@@ -94,7 +94,10 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 				defer s.Close()
 				out := &recorder{}
 				x := s.newExchange(rev, &jsonrpc.Message{ID: []byte("1")}, out)
-				emit := x.emit(&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_INFO}}})
+				emit := x.emit(&bridge.Call{
+					Method:  bridge.CallTool,
+					Request: &pb.CallToolRequest{Context: &pb.CallContext{LogLevel: pb.LogLevel_LOG_LEVEL_INFO}},
+				})
 				for i := range c.n {
 					l := &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Data: `"x"`}
 					if i == c.n-1 {
@@ -117,8 +120,10 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 					}
 					told++
 				}
-				if told+missed != c.n || told+notes > c.told || told+notes < c.told-1 || notes > c.notes || notes < c.notes-1 || level != "critical" {
-					t.Errorf("%s, %s: %d are told and %d are not, which is said %d times, at last as %s", c.name, rev, told, missed, notes, level)
+				if told+missed != c.n || told+notes > c.told || told+notes < c.told-1 || notes > c.notes ||
+					notes < c.notes-1 || level != "critical" {
+					t.Errorf("%s, %s: %d are told and %d are not, which is said %d times, at last as %s", c.name, rev,
+						told, missed, notes, level)
 				}
 				if last := out.msgs[len(out.msgs)-1]; !strings.Contains(last, `"result"`) {
 					t.Errorf("%s, %s: the last is %.100s", c.name, rev, last)
@@ -132,7 +137,9 @@ func TestProgressTextIsBounded(t *testing.T) {
 	for _, n := range []int{maxProgressText - 1, maxProgressText, maxProgressText + 1} {
 		var got string
 		p := newPacer(func(pr *pb.Progress) error { got = pr.GetMessage(); return nil })
-		if err := p.tell(&pb.Progress{Message: proto.String(strings.Repeat("é", n/2) + strings.Repeat("x", n%2))}); err != nil {
+		if err := p.tell(&pb.Progress{
+			Message: proto.String(strings.Repeat("é", n/2) + strings.Repeat("x", n%2)),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if len(got) != min(n, maxProgressText) || !utf8.ValidString(got) {

@@ -25,7 +25,9 @@ func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.R
 	switch call.Method {
 	case bridge.Discover:
 		yes := proto.Bool(true)
-		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: yes}}}}, nil
+		return &bridge.Result{Complete: &pb.DiscoverResponse{
+			Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: yes}},
+		}}, nil
 	case bridge.CallTool:
 		for i := range 2 {
 			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
@@ -35,7 +37,9 @@ func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.R
 		return &bridge.Result{Complete: &pb.CallToolResult{}}, nil
 	}
 	filter := call.Request.(*pb.ListenRequest).GetNotifications()
-	acknowledged := &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: filter}}}
+	acknowledged := &pb.ListenResponse{
+		Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: filter}},
+	}
 	for _, change := range append([]*pb.ListenResponse{acknowledged}, feed.All(filter)...) {
 		if err := emit(ctx, bridge.Event{Change: change}); err != nil {
 			return nil, err
@@ -46,7 +50,8 @@ func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.R
 	return nil, ctx.Err()
 }
 
-// An unread is a connection within the process, on which nothing is sent that is not read. It says when its server has closed it.
+// An unread is a connection within the process, on which nothing is sent that is not read. It says when its server has
+// closed it.
 type unread struct {
 	net.Conn
 
@@ -73,22 +78,30 @@ func connect(t *testing.T, s *Server, request string) (client net.Conn, in *bufi
 	return client, bufio.NewReader(client), c.closed
 }
 
-// A client has 10 s to read what is written to it, be it an answer, an event of a call, or a change. What it does not read by then it does
-// not get, and its connection is closed.
+// A client has 10 s to read what is written to it, be it an answer, an event of a call, or a change. What it does not
+// read by then it does not get, and its connection is closed.
 func TestWriteTimeoutOfSlowClients(t *testing.T) {
 	const patience = 10 * time.Second
 	request := func(method, name, params, meta string) string {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"%s","params":{%s"_meta":{%s"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, method, params, meta)
-		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"+
-			"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: %s\r\n%sContent-Length: %d\r\n\r\n%s", method, name, len(body), body)
+		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, "+
+			"text/event-stream\r\nContent-Type: application/json\r\n"+
+			"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: %s\r\n%sContent-Length: %d\r\n\r\n%s", method, name,
+			len(body), body)
 	}
 	for name, c := range map[string]struct {
 		request, last string
 		events        int // that are read at once
 	}{
-		"an answer":          {request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, ""), `"result"`, 0},
-		"an event of a call": {request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, `"progressToken":1,`), `"result"`, 1},
-		"a change":           {request("subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`, ""), `"notifications/tools/list_changed"`, 1},
+		"an answer": {request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, ""), `"result"`, 0},
+		"an event of a call": {
+			request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, `"progressToken":1,`),
+			`"result"`, 1,
+		},
+		"a change": {
+			request("subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`, ""),
+			`"notifications/tools/list_changed"`, 1,
+		},
 	} {
 		for _, pause := range []time.Duration{patience - 1, patience + 1} {
 			synctest.Test(t, func(t *testing.T) {
@@ -148,7 +161,8 @@ func TestBufferOfAnUnreadStreamIsFreedAtOnce(t *testing.T) {
 		defer server.Close()
 		began, out := time.Now(), &taken{Conn: server}
 		for n := range 5 {
-			if err := writeStream(out, []byte("data: x\n\n"), 10*time.Second); err == nil || time.Since(began) != 10*time.Second {
+			if err := writeStream(out, []byte("data: x\n\n"), 10*time.Second); err == nil ||
+				time.Since(began) != 10*time.Second {
 				t.Errorf("message %d: %v after %v", n+1, err, time.Since(began))
 			}
 		}
@@ -167,7 +181,8 @@ func TestSlowSteadyClientReceivesEverything(t *testing.T) {
 			for range events {
 				l.push(bytes.Repeat([]byte("x"), size/events))
 			}
-			client, in, _ := connect(t, s, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: "+id+"\r\n\r\n")
+			client, in, _ := connect(t, s,
+				"GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: "+id+"\r\n\r\n")
 			res, err := http.ReadResponse(in, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -24,23 +24,55 @@ func TestInvalidPosts(t *testing.T) {
 		h          header
 		status     int
 	}{
-		{"JSON with a charset", body, header{"Content-Type", "", "Content-Type", "application/json; charset=UTF-8"}, 200},
+		{
+			"JSON with a charset", body,
+			header{"Content-Type", "", "Content-Type", "application/json; charset=UTF-8"},
+			200,
+		},
 		{"another charset", body, header{"Content-Type", "", "Content-Type", "application/json; charset=latin1"}, 415},
 		{"text", body, header{"Content-Type", "", "Content-Type", "text/plain"}, 415},
-		{"JSON with a letter that is like an i", body, header{"Content-Type", "", "Content-Type", "appl\u0130cation/json"}, 415},
+		{
+			"JSON with a letter that is like an i", body,
+			header{"Content-Type", "", "Content-Type", "appl\u0130cation/json"},
+			415,
+		},
 		{"no type", body, header{"Content-Type", ""}, 415},
 		{"compressed", body, header{"Content-Encoding", "gzip"}, 415},
-		{"compressed, says the second of two", body, header{"Content-Encoding", "identity", "Content-Encoding", "gzip"}, 415},
+		{
+			"compressed, says the second of two", body,
+			header{"Content-Encoding", "identity", "Content-Encoding", "gzip"},
+			415,
+		},
 		{"accepts all", body, header{"Accept", "", "Accept", "*/*"}, 200},
 		{"accepts classes", body, header{"Accept", "", "Accept", "text/*;q=0.5, application/*"}, 200},
 		{"accepts anything", body, header{"Accept", ""}, 400},
-		{"accepts in two headers", body, header{"Accept", "", "Accept", "application/json", "Accept", "text/event-stream"}, 200},
+		{
+			"accepts in two headers", body,
+			header{"Accept", "", "Accept", "application/json", "Accept", "text/event-stream"},
+			200,
+		},
 		{"accepts no stream", body, header{"Accept", "", "Accept", "application/json"}, 400},
-		{"accepts JSON less than others", body, header{"Accept", "", "Accept", "*/*;q=0, application/json;q=0.5, text/*;q=0, text/event-stream"}, 200},
-		{"accepts JSON in another form only", body, header{"Accept", "", "Accept", "application/json;a=b;q=0, application/json, text/event-stream"}, 200},
+		{
+			"accepts JSON less than others", body,
+			header{"Accept", "", "Accept", "*/*;q=0, application/json;q=0.5, text/*;q=0, text/event-stream"},
+			200,
+		},
+		{
+			"accepts JSON in another form only", body,
+			header{"Accept", "", "Accept", "application/json;a=b;q=0, application/json, text/event-stream"},
+			200,
+		},
 		{"weighs JSON with 0", body, header{"Accept", "", "Accept", "*/*, application/json; q=0"}, 400},
-		{"weighs JSON with 0.0", body, header{"Accept", "", "Accept", "application/json;Q = 0.000, text/event-stream"}, 400},
-		{"weighs JSON with 0 behind a parameter", body, header{"Accept", "", "Accept", "application/json;charset=utf-8;q=0, text/event-stream"}, 400},
+		{
+			"weighs JSON with 0.0", body,
+			header{"Accept", "", "Accept", "application/json;Q = 0.000, text/event-stream"},
+			400,
+		},
+		{
+			"weighs JSON with 0 behind a parameter", body,
+			header{"Accept", "", "Accept", "application/json;charset=utf-8;q=0, text/event-stream"},
+			400,
+		},
 		{"weighs JSON with next to nothing", body, header{"Accept", "", "Accept", "*/*;q=0.001"}, 200},
 		{"accepts no JSON", body, header{"Accept", "", "Accept", "text/event-stream"}, 400},
 		{"below the limit", pad(999), nil, 200},
@@ -66,7 +98,8 @@ func TestInvalidHeadersAreNotForwarded(t *testing.T) {
 				results = append(results, c.post(call("1", "echo", "{}", ""), append(c.headers(), more...)))
 			}
 			for _, res := range results {
-				if msg := read(t, res).next(); res.StatusCode != status || status == 200 && get(t, msg, "result") == "null" {
+				if msg := read(t, res).next(); res.StatusCode != status || status == 200 &&
+					get(t, msg, "result") == "null" {
 					t.Errorf("%q: %s, %s", value, res.Status, msg)
 				}
 			}
@@ -83,7 +116,8 @@ func TestGETBodyLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFront(t, mcpserver.Options{})
 	for n, status := range map[int]int{4095: 404, 4096: 404, 4097: 400} { // there is no such session
-		res := f.do(t.Context(), http.MethodGet, f.url, strings.Repeat(" ", n), header{"Accept", "text/event-stream", "Mcp-Session-Id", "x"})
+		res := f.do(t.Context(), http.MethodGet, f.url, strings.Repeat(" ", n),
+			header{"Accept", "text/event-stream", "Mcp-Session-Id", "x"})
 		if res.StatusCode != status {
 			t.Errorf("%d bytes: %s", n, res.Status)
 		}
@@ -99,7 +133,8 @@ func TestUnsentBodiesAreNotAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: 1001\r\n\r\n{", addr)
+	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: "+
+		"application/json\r\nContent-Length: 1001\r\n\r\n{", addr)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +160,8 @@ func TestResponsesAreNotBufferedForIdleReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := call("1", "echo", `{"x":"`+strings.Repeat("x", 32<<20)+`"}`, "")
-	fmt.Fprintf(silent, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
+	fmt.Fprintf(silent, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, "+
+		"text/event-stream\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
 		addr, c.id, len(body), body)
 	for f.h.Calls.Of("echo") == 0 {
 		runtime.Gosched() // the call has begun soon after its last byte

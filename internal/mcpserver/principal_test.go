@@ -19,7 +19,10 @@ import (
 // byHeader takes everybody for who they say they are, as if somebody had checked it.
 func byHeader(r *http.Request) *pb.Principal {
 	if who := r.Header.Get("X-Test-Who"); who != "" {
-		return &pb.Principal{Issuer: "https://issuer.example.com", Subject: who, Scopes: r.Header.Values("X-Test-Scope")}
+		return &pb.Principal{
+			Issuer: "https://issuer.example.com", Subject: who,
+			Scopes: r.Header.Values("X-Test-Scope"),
+		}
 	}
 	return nil
 }
@@ -37,7 +40,8 @@ func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 		t.Helper()
 		a, errA := io.ReadAll(foreign.Body)
 		b, errB := io.ReadAll(missing.Body)
-		if errA != nil || errB != nil || foreign.StatusCode != http.StatusNotFound || foreign.StatusCode != missing.StatusCode || string(a) != string(b) {
+		if errA != nil || errB != nil || foreign.StatusCode != http.StatusNotFound ||
+			foreign.StatusCode != missing.StatusCode || string(a) != string(b) {
 			t.Errorf("%s: %s %s, and for what is not there %s %s", name, foreign.Status, a, missing.Status, b)
 		}
 	}
@@ -46,10 +50,13 @@ func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 		if method == http.MethodPost {
 			body = call("2", "echo", "{}", "")
 		}
-		same(method, f.do(t.Context(), method, f.url, body, as("bob", own)), f.do(t.Context(), method, f.url, body, as("bob", unknown)))
-		same(method+" by nobody", f.do(t.Context(), method, f.url, body, own), f.do(t.Context(), method, f.url, body, unknown))
+		same(method, f.do(t.Context(), method, f.url, body, as("bob", own)),
+			f.do(t.Context(), method, f.url, body, as("bob", unknown)))
+		same(method+" by nobody", f.do(t.Context(), method, f.url, body, own),
+			f.do(t.Context(), method, f.url, body, unknown))
 	}
-	same("HTTP+SSE", f.do(t.Context(), http.MethodPost, sse, begin, header{"X-Test-Who", "bob"}), f.do(t.Context(), http.MethodPost, sse+"x", begin, header{"X-Test-Who", "bob"}))
+	same("HTTP+SSE", f.do(t.Context(), http.MethodPost, sse, begin, header{"X-Test-Who", "bob"}),
+		f.do(t.Context(), http.MethodPost, sse+"x", begin, header{"X-Test-Who", "bob"}))
 	if res := f.post(call("3", "echo", `{"a":1}`, ""), as("ada", own)); res.StatusCode != 200 {
 		t.Errorf("the owner: %s", res.Status)
 	}
@@ -73,7 +80,10 @@ func TestStreamsResumeOnlyForTheirPrincipal(t *testing.T) {
 }
 
 func TestSessionsPerPrincipalAreLimited(t *testing.T) {
-	f := newFront(t, mcpserver.Options{Principal: byHeader, Sessions: mcpserver.NewSessions(limits.Limits{SessionsPerCaller: 2})})
+	f := newFront(t, mcpserver.Options{
+		Principal: byHeader,
+		Sessions:  mcpserver.NewSessions(limits.Limits{SessionsPerCaller: 2}),
+	})
 	begin := func(who string) *http.Response {
 		return f.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
 			header{"X-Test-Who", who})
@@ -95,7 +105,10 @@ func TestSessionsPerPrincipalAreLimited(t *testing.T) {
 
 // A caller who may not call a tool is told over HTTP what it lacks, in both eras, and the tool is not called.
 func TestMissingScopesAreReported(t *testing.T) {
-	o := mcpserver.Options{Principal: byHeader, Challenge: func(scopes []string) string { return "Bearer scope=" + strings.Join(scopes, "+") }}
+	o := mcpserver.Options{
+		Principal: byHeader,
+		Challenge: func(scopes []string) string { return "Bearer scope=" + strings.Join(scopes, "+") },
+	}
 	f := newFrontOf(t, o, func(h bridge.Handler) bridge.Handler {
 		return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 			if c.Method == bridge.CallTool && !slices.Contains(c.Context().GetPrincipal().GetScopes(), "admin") {
@@ -106,7 +119,10 @@ func TestMissingScopesAreReported(t *testing.T) {
 	})
 	c := f.initialize("2025-11-25", clientCaps)
 	body, h := modern(1, "tools/call", `"name":"echo","arguments":{}`, noCaps, "Mcp-Name", "echo")
-	for name, res := range map[string]*http.Response{"modern": f.post(body, h), "legacy": c.send(call("1", "echo", "{}", ""))} {
+	for name, res := range map[string]*http.Response{
+		"modern": f.post(body, h),
+		"legacy": c.send(call("1", "echo", "{}", "")),
+	} {
 		if got := res.Header.Get("WWW-Authenticate"); res.StatusCode != 403 || got != "Bearer scope=mcp+admin" {
 			t.Errorf("%s: %s, %s", name, res.Status, got)
 		}

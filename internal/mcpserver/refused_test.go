@@ -14,7 +14,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A choosy handler acknowledges no resource whose URI it does not know, though it tells of all. It says what it is asked to listen to.
+// A choosy handler acknowledges no resource whose URI it does not know, though it tells of all. It says what it is
+// asked to listen to.
 type choosy struct {
 	bridge.Handler
 
@@ -33,15 +34,16 @@ func (h *choosy) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		h.asked <- ack.GetNotifications().GetResourceSubscriptions()
 		f := proto.CloneOf(ack.GetNotifications())
-		f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool { return uri == h.unknown })
+		f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions,
+			func(uri string) bool { return uri == h.unknown })
 		return emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 			Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f},
 		}}})
 	})
 }
 
-// What the backend does not tell of, nobody is told that it is: a modern client by what is acknowledged, a legacy one by an error. Then it
-// is not listened to (2026-07-28: basic/patterns/subscriptions).
+// What the backend does not tell of, nobody is told that it is: a modern client by what is acknowledged, a legacy one
+// by an error. Then it is not listened to (2026-07-28: basic/patterns/subscriptions).
 func TestUnsupportedSubscriptions(t *testing.T) {
 	h := &choosy{unknown: "test:gone", asked: make(chan []string, 10)}
 	asked := func(want ...string) {
@@ -62,16 +64,19 @@ func TestUnsupportedSubscriptions(t *testing.T) {
 	old := f.initialize("2025-11-25", clientCaps)
 	asked()
 	subscribe := func(uri string) string {
-		return read(t, old.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`)).next()
+		return read(t, old.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`)).
+			next()
 	}
-	want(t, subscribe("test:gone"), "error.code", "-32602", "error.message", `"resources/subscribe: the backend does not tell when \"test:gone\" changes, `+
-		`if it has it: take a URI that resources/list has, or read the resource again when it is needed"`)
+	want(t, subscribe("test:gone"), "error.code", "-32602", "error.message",
+		`"resources/subscribe: the backend does not tell when \"test:gone\" changes, `+
+			`if it has it: take a URI that resources/list has, or read the resource again when it is needed"`)
 	asked("test:gone")
 	asked()
 	want(t, subscribe("test:b"), "error", "null")
 	asked("test:b")
 
-	body, head := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test:a","test:gone"]}`, noCaps)
+	body, head := modern(1, "subscriptions/listen",
+		`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test:a","test:gone"]}`, noCaps)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := read(t, f.do(ctx, http.MethodPost, f.url, body, head))

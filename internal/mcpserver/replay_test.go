@@ -43,7 +43,8 @@ func TestEventLogDropsTheOldest(t *testing.T) {
 	}
 }
 
-// Logs that have ended go before one that somebody may still read, the first that ended first, whichever session they are of.
+// Logs that have ended go before one that somebody may still read, the first that ended first, whichever session they
+// are of.
 func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
 	process := &replay{most: 300}
 	sessions := []*replay{{most: 200}, {most: 200}, {most: 200}}
@@ -54,7 +55,8 @@ func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
 		logs = append(logs, l)
 	}
 	logs[2].push(make([]byte, 100))
-	if logs[0].has(-1) || !logs[1].has(-1) || !logs[2].has(-1) || process.size.Load() != 300 || sessions[0].size.Load() != 0 {
+	if logs[0].has(-1) || !logs[1].has(-1) || !logs[2].has(-1) || process.size.Load() != 300 ||
+		sessions[0].size.Load() != 0 {
 		t.Errorf("kept: %v %v %v, %d bytes", logs[0].has(-1), logs[1].has(-1), logs[2].has(-1), process.size.Load())
 	}
 	for _, l := range logs {
@@ -112,7 +114,10 @@ func TestEventLogLimitIsConfigurable(t *testing.T) {
 	defer s.Close()
 	// ended returns what a call left that ended, in a session of its own, with an answer of so many bytes.
 	ended := func(size int) (*session, *eventLog) {
-		ss, _, err := s.initialize(t.Context(), &jsonrpc.Message{Params: []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)}, origin{})
+		ss, _, err := s.initialize(t.Context(),
+			&jsonrpc.Message{Params: []byte(
+				`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)},
+			origin{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +143,8 @@ func TestEventLogLimitIsConfigurable(t *testing.T) {
 	}
 }
 
-// Whoever waits for an answer is given it, however long it is, with what was said just before. Then, or if nobody waits, it is kept
-// unless it is too long.
+// Whoever waits for an answer is given it, however long it is, with what was said just before. Then, or if nobody
+// waits, it is kept unless it is too long.
 func TestResponseReachesAWaitingReader(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for _, waits := range []bool{true, false} {
@@ -153,13 +158,16 @@ func TestResponseReachesAWaitingReader(t *testing.T) {
 			l.push([]byte("p"))
 			l.append(make([]byte, usual.SessionReplay-1-primingSize+over), true)
 			if waits {
-				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 || len(events[1]) != usual.SessionReplay-1-primingSize+over {
+				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 ||
+					len(events[1]) != usual.SessionReplay-1-primingSize+over {
 					t.Errorf("%+d: %d events are given", over, len(events))
 				}
 				leave()
 			}
-			if kept := l.has(-1); kept != (over <= 0) || int(session.size.Load()) > usual.SessionReplay || process.size.Load() != session.size.Load() {
-				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept, session.size.Load(), process.size.Load())
+			if kept := l.has(-1); kept != (over <= 0) || int(session.size.Load()) > usual.SessionReplay ||
+				process.size.Load() != session.size.Load() {
+				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept,
+					session.size.Load(), process.size.Load())
 			}
 		}
 	}
@@ -172,7 +180,8 @@ func TestPrimingEventsAreBounded(t *testing.T) {
 	for n := 1; n <= 1001; n++ {
 		l.push(nil)
 		if kept := l.has(-1); kept != (n <= 1000) || process.size.Load() != session.size.Load() {
-			t.Errorf("%d: all are kept: %t, %d bytes are counted, and %d", n, kept, session.size.Load(), process.size.Load())
+			t.Errorf("%d: all are kept: %t, %d bytes are counted, and %d", n, kept, session.size.Load(),
+				process.size.Load())
 		}
 	}
 	l.drop()
@@ -194,7 +203,8 @@ func TestResponseIsKeptUntilItIsSent(t *testing.T) {
 	}
 	other.push(make([]byte, 60))
 	if l.has(-1) || session.size.Load() != 60 || process.size.Load() != 60 || session.ended.Len() != 0 {
-		t.Errorf("then it is kept: %t, %d bytes are counted, and %d", l.has(-1), session.size.Load(), process.size.Load())
+		t.Errorf("then it is kept: %t, %d bytes are counted, and %d", l.has(-1), session.size.Load(),
+			process.size.Load())
 	}
 }
 
@@ -238,13 +248,14 @@ func TestMessagesAfterASessionAreDropped(t *testing.T) {
 			number = n
 		}
 		if l.has(number-1) || s.opts.Sessions.replay.size.Load() != 0 || s.opts.Sessions.replay.ended.Len() != 0 {
-			t.Errorf("it is kept: %t, %d bytes are counted, %d logs are listed", l.has(number-1), s.opts.Sessions.replay.size.Load(), s.opts.Sessions.replay.ended.Len())
+			t.Errorf("it is kept: %t, %d bytes are counted, %d logs are listed", l.has(number-1),
+				s.opts.Sessions.replay.size.Load(), s.opts.Sessions.replay.ended.Len())
 		}
 	}
 }
 
-// However many calls a session has at a time, each is answered, and the stream of what belongs to none of them goes on. Of those that have
-// ended, the last can be come back to.
+// However many calls a session has at a time, each is answered, and the stream of what belongs to none of them goes on.
+// Of those that have ended, the last can be come back to.
 func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
@@ -259,7 +270,8 @@ func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 		for n := range s.opts.Limits.SessionCalls {
 			wg.Go(func() {
 				body := strings.Replace(workBody, `"id":2`, `"id":`+strconv.Itoa(n), 1)
-				res := sent(t, s, id, strings.Replace(body, `"progressToken":"t"`, `"progressToken":`+strconv.Itoa(n), 1))
+				res := sent(t, s, id, strings.Replace(body, `"progressToken":"t"`, `"progressToken":`+strconv.Itoa(n),
+					1))
 				if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), "it went well") {
 					t.Errorf("call %d is answered %s %q", n, res.Status, body)
 				}
@@ -269,7 +281,8 @@ func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 		close(h.letGo)
 		wg.Wait()
 		if changes.ended() || ss.unrelatedLog() != changes || len(ss.logs) != len(ss.order) {
-			t.Errorf("the stream of changes has ended: %t; %d streams, %d in order", changes.ended(), len(ss.logs), len(ss.order))
+			t.Errorf("the stream of changes has ended: %t; %d streams, %d in order", changes.ended(), len(ss.logs),
+				len(ss.order))
 		}
 		ss.newLog()
 		if len(ss.logs) != maxLogs {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// Answers are written into memory that earlier ones were in. Many at a time, of every size and some read by nobody, are those
-// to their own requests.
+// Answers are written into memory that earlier ones were in. Many at a time, of every size and some read by nobody, are
+// those to their own requests.
 func TestResponsesAreNotShared(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	var callers sync.WaitGroup
@@ -22,7 +22,8 @@ func TestResponsesAreNotShared(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
 			for n := range 40 {
 				text := strings.Repeat(fmt.Sprintf("%d of %d ", n, i), 1+random.IntN(1<<random.IntN(16)))
-				body, h := modern(n, "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`, noCaps, "Mcp-Name", "echo")
+				body, h := modern(n, "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`, noCaps, "Mcp-Name",
+					"echo")
 				res := f.do(t.Context(), http.MethodPost, f.url, body, h)
 				if random.IntN(8) == 0 {
 					res.Body.Close()

@@ -13,27 +13,33 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An answer that is too long to be kept reaches the client that has come back for it, and waits. Who comes back for it once more is told
-// that it may have been executed.
+// An answer that is too long to be kept reaches the client that has come back for it, and waits. Who comes back for it
+// once more is told that it may have been executed.
 func TestLongResponsesSurviveAResume(t *testing.T) {
 	const length = 5 << 20
 	goOn := make(chan struct{})
 	f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
-		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			if call.Method != bridge.CallTool {
-				return h.Handle(ctx, call, emit)
-			}
-			for i := range 3 {
-				if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
-					return nil, err
+		return bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if call.Method != bridge.CallTool {
+					return h.Handle(ctx, call, emit)
 				}
-				if i < 2 {
-					<-goOn
+				for i := range 3 {
+					if err := emit(ctx, bridge.Event{Progress: &pb.Progress{Progress: float64(i)}}); err != nil {
+						return nil, err
+					}
+					if i < 2 {
+						<-goOn
+					}
 				}
-			}
-			block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.Repeat("x", length)}}}
-			return &bridge.Result{Complete: &pb.CallToolResult{Content: []*pb.ContentBlock{block}, IsError: proto.Bool(false)}}, nil
-		})
+				block := &pb.ContentBlock{
+					Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.Repeat("x", length)}},
+				}
+				return &bridge.Result{Complete: &pb.CallToolResult{
+					Content: []*pb.ContentBlock{block},
+					IsError: proto.Bool(false),
+				}}, nil
+			})
 	})
 	for _, rev := range []string{"2025-03-26", "2025-11-25"} {
 		c := f.initialize(rev, clientCaps)

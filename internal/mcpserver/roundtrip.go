@@ -60,7 +60,8 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 	answers, reason := ss.cannotAny(res.InputRequired)
 	switch {
 	case reason == "":
-		t.asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).GetInputRequests(), rand.Text)
+		t.asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).
+			GetInputRequests(), rand.Text)
 		if t.answers, err = ss.askAll(ctx, t.x, t.asked); err != nil {
 			return nil, err
 		}
@@ -110,7 +111,8 @@ func onceBegun(call *bridge.Call, err error) error {
 		return err
 	}
 	b := bridge.Failed(e.Code, pb.CallFailure_OUTCOME_UNKNOWN, e.Failure.GetReason(),
-		"%s was begun, and could not go on when what it asked was answered; whether it was executed is not known", call.Method.Name)
+		"%s was begun, and could not go on when what it asked was answered; whether it was executed is not known",
+		call.Method.Name)
 	b.Cause = err
 	return b
 }
@@ -123,7 +125,8 @@ func unasked(call *bridge.Call, what string) (proto.Message, error) {
 		return toolError(reason), nil
 	}
 	return nil, &bridge.Error{
-		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + reason, RPC: &pb.JsonRpcError{Code: codeInternal},
+		Code: codes.FailedPrecondition, Message: call.Method.Name + ": " + reason,
+		RPC: &pb.JsonRpcError{Code: codeInternal},
 	}
 }
 
@@ -135,7 +138,8 @@ func lacking(e *bridge.Error) string {
 	}
 	required := &pb.ClientCapabilities{}
 	if data := rawjson.AsBytes(e.RPC.GetData()); rawjson.Check(data) == nil {
-		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728) // unreadable ones are ignored
+		// unreadable ones are ignored
+		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728)
 	}
 	return inWords(required) + notSupported
 }
@@ -163,7 +167,8 @@ func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*p
 	for _, req := range needs.GetInputRequests() {
 		if why := ss.cannot(req); why != "" {
 			reason = why
-			unsupported[req.GetKey()] = failed(&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
+			unsupported[req.GetKey()] = failed(
+				&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
 		}
 	}
 	return unsupported, reason
@@ -209,7 +214,9 @@ type question struct {
 }
 
 // askAll sends all input requests to the client concurrently, and returns the responses by the same keys.
-func (ss *session) askAll(ctx context.Context, x *exchange, reqs []*pb.InputRequest) (map[string]*pb.InputResponse, error) {
+func (ss *session) askAll(ctx context.Context, x *exchange,
+	reqs []*pb.InputRequest,
+) (map[string]*pb.InputResponse, error) {
 	timeout := time.NewTimer(ss.s.opts.Limits.AnswerTime)
 	defer timeout.Stop()
 	var open []question
@@ -225,7 +232,8 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs []*pb.InputRequ
 		open = append(open, q)
 		msg, err := ss.s.askMessage(q.id, q.req, ss.rev)
 		if err != nil {
-			return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", req.GetKey(), err)
+			return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", req.GetKey(),
+				err)
 		}
 		if err := x.out.send(msg); err != nil {
 			return nil, err
@@ -236,7 +244,8 @@ func (ss *session) askAll(ctx context.Context, x *exchange, reqs []*pb.InputRequ
 		case msg := <-q.answer:
 			answers[q.req.GetKey()] = readAnswer(q.req, &msg, ss.rev)
 		case <-timeout.C:
-			return unanswered(answers, open[i:], fmt.Sprintf("the client did not answer within %s", ss.s.opts.Limits.AnswerTime)),
+			return unanswered(answers, open[i:],
+					fmt.Sprintf("the client did not answer within %s", ss.s.opts.Limits.AnswerTime)),
 				withdraw(x, open[i:], "no answer in time")
 		case <-ss.there.Done():
 			if ctx.Err() == nil {
@@ -282,7 +291,10 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 		if e.GetCode() == codeMethodNotFound { // whatever its capabilities
 			reason = pb.InputError_REASON_UNSUPPORTED
 		}
-		return failed(&pb.InputError{Reason: reason, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(), Data: e.GetData()})
+		return failed(&pb.InputError{
+			Reason: reason, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(),
+			Data: e.GetData(),
+		})
 	}
 	out := &pb.InputResponse{}
 	var to proto.Message
@@ -298,13 +310,18 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 		out.Response, to = &pb.InputResponse_ListRoots{ListRoots: r}, r
 	}
 	if err := mcpjson.Unmarshal(msg.Result, to, rev); err != nil {
-		return failed(&pb.InputError{Reason: pb.InputError_REASON_REFUSED, Message: "the client's answer cannot be read: " + err.Error()})
+		return failed(&pb.InputError{
+			Reason:  pb.InputError_REASON_REFUSED,
+			Message: "the client's answer cannot be read: " + err.Error(),
+		})
 	}
 	return out
 }
 
 // unanswered adds input errors for the requests without a response.
-func unanswered(answers map[string]*pb.InputResponse, questions []question, message string) map[string]*pb.InputResponse {
+func unanswered(answers map[string]*pb.InputResponse, questions []question,
+	message string,
+) map[string]*pb.InputResponse {
 	for _, q := range questions {
 		answers[q.req.GetKey()] = failed(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
 	}

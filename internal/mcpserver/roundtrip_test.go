@@ -11,22 +11,29 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A legacy client makes one call, whatever the bridge makes of it. If the backend is lost while the client is asked, the call has begun,
-// and it is not said that it was not executed. The first time it is.
+// A legacy client makes one call, whatever the bridge makes of it. If the backend is lost while the client is asked,
+// the call has begun, and it is not said that it was not executed. The first time it is.
 func TestStartedCallMayBeExecuted(t *testing.T) {
 	rounds := 0
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
-		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			r, ok := call.Request.(*pb.CallToolRequest)
-			if !ok {
-				return next.Handle(ctx, call, emit)
-			}
-			if rounds++; r.GetName() == "lost" || rounds > 1 {
-				return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, r.GetName(), "it was not executed")
-			}
-			form := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "sure?", RequestedSchema: `{"type":"object","properties":{}}`}}}
-			return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{{Key: "a", Request: &pb.InputRequest_Elicit{Elicit: form}}}}}, nil
-		})
+		return bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				r, ok := call.Request.(*pb.CallToolRequest)
+				if !ok {
+					return next.Handle(ctx, call, emit)
+				}
+				if rounds++; r.GetName() == "lost" || rounds > 1 {
+					return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, r.GetName(),
+						"it was not executed")
+				}
+				form := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+					Message:         "sure?",
+					RequestedSchema: `{"type":"object","properties":{}}`,
+				}}}
+				return &bridge.Result{InputRequired: &pb.InputRequired{
+					InputRequests: []*pb.InputRequest{{Key: "a", Request: &pb.InputRequest_Elicit{Elicit: form}}},
+				}}, nil
+			})
 	})
 	for caps, asked := range map[string]bool{clientCaps: true, "{}": false} {
 		c := f.initialize("2025-11-25", caps)
@@ -44,6 +51,7 @@ func TestStartedCallMayBeExecuted(t *testing.T) {
 				t.Errorf("%s after %d rounds", res.Status, rounds)
 			}
 		}
-		want(t, read(t, c.send(call("1", "lost", "{}", ""))).next(), "error.data", `{"outcome":"not_executed","reason":"lost"}`)
+		want(t, read(t, c.send(call("1", "lost", "{}", ""))).next(), "error.data",
+			`{"outcome":"not_executed","reason":"lost"}`)
 	}
 }

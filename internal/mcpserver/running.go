@@ -23,10 +23,13 @@ var errDuplicateID = errors.New("duplicate id")
 
 // add adds a request, which cancel cancels, until remove. It returns an error if another one has its id or its progress
 // token: the client could not distinguish their messages.
-func (r *running) add(msg *jsonrpc.Message, l *limits.Limits, cancel context.CancelCauseFunc) (remove func(), err error) {
+func (r *running) add(msg *jsonrpc.Message, l *limits.Limits,
+	cancel context.CancelCauseFunc,
+) (remove func(), err error) {
 	id, token := string(jsonrpc.Key(msg.ID)), ""
 	if _, twice := r.cancel[id]; twice {
-		e := bridge.Errorf(codes.InvalidArgument, "id %s is that of a request still being answered: every request needs an id of its own", msg.ID)
+		e := bridge.Errorf(codes.InvalidArgument,
+			"id %s is that of a request still being answered: every request needs an id of its own", msg.ID)
 		e.RPC, e.Cause = invalidRequest(e.Message), errDuplicateID
 		return nil, e
 	}
@@ -34,7 +37,8 @@ func (r *running) add(msg *jsonrpc.Message, l *limits.Limits, cancel context.Can
 		token = string(jsonrpc.Key(raw))
 		if _, twice := r.tokens[token]; twice {
 			e := bridge.Errorf(codes.InvalidArgument,
-				"_meta.progressToken %s is that of a request still being answered: every request needs a token of its own", rawjson.Shorten(raw))
+				"_meta.progressToken %s is that of a request still being answered: every request needs a token of "+
+					"its own", rawjson.Shorten(raw))
 			e.RPC = invalidRequest(e.Message)
 			e.RPC.Code = codeInvalidParams
 			return nil, e

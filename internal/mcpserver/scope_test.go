@@ -18,19 +18,25 @@ func TestCallsCarryTheirSession(t *testing.T) {
 	const legacy = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
 	const begin = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	seen := map[string]bool{}
-	for _, messages := range [][]string{{modern, modern}, {begin, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, legacy, legacy}} {
+	for _, messages := range [][]string{
+		{modern, modern},
+		{begin, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, legacy, legacy},
+	} {
 		for range 2 {
 			var mu sync.Mutex
 			var sessions []string
 			inner := bridgetest.New()
-			client, end := stdioOf(t, bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if call.Method == bridge.ListTools {
-					mu.Lock()
-					sessions = append(sessions, call.Session)
-					mu.Unlock()
-				}
-				return inner.Handle(ctx, call, emit)
-			}), mcpserver.Options{})
+			client, end := stdioOf(t,
+				bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result,
+					error,
+				) {
+					if call.Method == bridge.ListTools {
+						mu.Lock()
+						sessions = append(sessions, call.Session)
+						mu.Unlock()
+					}
+					return inner.Handle(ctx, call, emit)
+				}), mcpserver.Options{})
 			for _, m := range messages {
 				client.say(m)
 				if strings.Contains(m, `"id"`) {

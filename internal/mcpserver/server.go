@@ -231,7 +231,8 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	}
 	k := &known{DiscoverResponse: d, at: now}
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "server/discover: server_info cannot be written as MCP: %w", err)
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"server/discover: server_info cannot be written as MCP: %w", err)
 	}
 	s.known[era].Store(k)
 	if s.opts.Declared != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
@@ -307,7 +308,8 @@ func offered(d *known, m *bridge.Method) error {
 	if m.SupportedBy(d.GetCapabilities()) {
 		return nil
 	}
-	return bridge.Errorf(codes.Unimplemented, "%s: this server does not have it; server/discover or initialize tells its capabilities", m.Name)
+	return bridge.Errorf(codes.Unimplemented,
+		"%s: this server does not have it; server/discover or initialize tells its capabilities", m.Name)
 }
 
 // info returns the server info of d, with a default name.
@@ -365,7 +367,8 @@ func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	return nil
 }
 
-var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w: begin the session elsewhere, or later", lifecycle.ErrClosing)
+var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN",
+	"%w: begin the session elsewhere, or later", lifecycle.ErrClosing)
 
 // endIdle ends the expired sessions.
 func (s *Server) endIdle(now time.Time) {

@@ -99,7 +99,8 @@ const (
 func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from origin) (*session, []byte, error) {
 	asked, ok := rawjson.String(rawjson.Get(msg.Params, "protocolVersion"))
 	if !ok {
-		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.protocolVersion must be a string, such as %q", bridge.LatestLegacy)
+		return nil, nil, bridge.Errorf(codes.InvalidArgument,
+			"initialize: params.protocolVersion must be a string, such as %q", bridge.LatestLegacy)
 	}
 	// For an unknown revision, or one without initialize, the response has a supported one.
 	rev, ok := bridge.ParseRevision(asked)
@@ -115,8 +116,9 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		info = rawjson.Without(info, "icons") // they can be whole images
 	}
 	if size := len(capabilities) + len(info); size > maxIntroduction {
-		return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.capabilities and params.clientInfo have %d bytes together, "+
-			"and at most %d are allowed, icons apart: say less of the client", size, maxIntroduction)
+		return nil, nil, bridge.Errorf(codes.InvalidArgument,
+			"initialize: params.capabilities and params.clientInfo have %d bytes together, "+
+				"and at most %d are allowed, icons apart: say less of the client", size, maxIntroduction)
 	}
 	for _, member := range []struct {
 		name  string
@@ -124,7 +126,8 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		to    proto.Message
 	}{{"capabilities", capabilities, caller.GetClientCapabilities()}, {"clientInfo", info, caller.GetClientInfo()}} {
 		if !rawjson.IsObject(member.value) {
-			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s must be an object", member.name)
+			return nil, nil, bridge.Errorf(codes.InvalidArgument, "initialize: params.%s must be an object",
+				member.name)
 		}
 		// Decoded values refer to the text, and must not retain the whole message.
 		if err := mcpjson.Unmarshal(bytes.Clone(member.value), member.to, rev); err != nil {
@@ -148,9 +151,14 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		return nil, nil, err
 	}
 	ss := &session{
-		s: s, rev: rev, tag: rand.Text()[:6] + ".", scope: rand.Text(), caller: caller, is: d, level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
+		s: s, rev: rev, tag: rand.Text()[:6] + ".", scope: rand.Text(), caller: caller, is: d,
+		level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
 		asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
-		ready: make(chan struct{}), streams: limit.Streams{Max: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams, Reason: bridge.ReasonTooMany}, replay: replay{most: s.opts.Limits.SessionReplay},
+		ready: make(chan struct{}),
+		streams: limit.Streams{
+			Max: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams,
+			Reason: bridge.ReasonTooMany,
+		}, replay: replay{most: s.opts.Limits.SessionReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server without declared logging sends no log messages
@@ -174,12 +182,14 @@ func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error)
 		out, err = s.encode(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev)
 	}
 	if err != nil {
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "initialize: what the backend is cannot be written as MCP: %w", err)
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+			"initialize: what the backend is cannot be written as MCP: %w", err)
 	}
 	if d.Instructions != nil {
 		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())
 	}
-	if meta := rawjson.AsBytes(d.GetMeta()); rawjson.CheckWithin(meta, &s.opts.Limits) == nil && rawjson.IsObject(meta) {
+	if meta := rawjson.AsBytes(d.GetMeta()); rawjson.CheckWithin(meta, &s.opts.Limits) == nil &&
+		rawjson.IsObject(meta) {
 		out = append(append(out, `,"_meta":`...), meta...)
 	}
 	return append(out, '}'), nil
@@ -260,7 +270,8 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ctx.Err() != nil {
-		return nil, nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED", "the session has ended: send initialize again")
+		return nil, nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED",
+			"the session has ended: send initialize again")
 	}
 	if most := ss.s.opts.Limits.SessionCalls; len(ss.running.cancel) >= most {
 		return nil, nil, nil, overload(most)
@@ -335,45 +346,6 @@ func (ss *session) forget(id string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	delete(ss.asked, id)
-}
-
-// newLog starts a stream that the client can resume.
-func (ss *session) newLog() *eventLog {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.lastLog++
-	return ss.addLog(strconv.Itoa(ss.lastLog))
-}
-
-// addLog starts a stream with the given id. The caller holds mu.
-func (ss *session) addLog(id string) *eventLog {
-	l := newEventLog(id, &ss.replay, &ss.s.opts.Sessions.replay)
-	l.tag = ss.tag
-	ss.logs[id] = l
-	ss.order = append(ss.order, id)
-	for len(ss.order) > maxLogs {
-		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
-		if i < 0 {
-			break // the remaining ones belong to calls in flight, whose number is limited
-		}
-		ss.logs[ss.order[i]].drop()
-		delete(ss.logs, ss.order[i])
-		ss.order = slices.Delete(ss.order, i, i+1)
-	}
-	return l
-}
-
-// unrelated is the id of the standalone stream, which a GET opens.
-const unrelated = "0"
-
-// unrelatedLog returns the standalone stream.
-func (ss *session) unrelatedLog() *eventLog {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if l := ss.logs[unrelated]; l != nil {
-		return l
-	}
-	return ss.addLog(unrelated)
 }
 
 // plug sets the function for messages without a request, and sends the pending ones. The returned function unsets it,

@@ -60,7 +60,10 @@ func beginSession(t *testing.T, s *Server) string {
 // Nobody else need come for a session to be over.
 func TestIdleSessionExpires(t *testing.T) {
 	const ttl = 30 * time.Minute // the default
-	for name, body := range map[string]string{"request": pingBody, "notification": `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
+	for name, body := range map[string]string{
+		"request":      pingBody,
+		"notification": `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(&moody{}, Options{})
 			defer s.Close()
@@ -105,13 +108,15 @@ func TestEndedSessionHasNoSubscriptions(t *testing.T) {
 func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
-		s := New(bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			if r, ok := call.Request.(*pb.ListenRequest); ok && len(r.GetNotifications().GetResourceSubscriptions()) > 0 {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return h.Handle(ctx, call, emit)
-		}), Options{})
+		s := New(bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				if r, ok := call.Request.(*pb.ListenRequest); ok &&
+					len(r.GetNotifications().GetResourceSubscriptions()) > 0 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return h.Handle(ctx, call, emit)
+			}), Options{})
 		defer s.Close()
 		id, said := beginSession(t, s), make(chan string, 100)
 		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -166,13 +171,16 @@ func TestSessionWithAStreamDoesNotExpire(t *testing.T) {
 	})
 }
 
-// Sessions that were idle for too long make room for others, of whichever server they are, and what their streams kept is not counted any
-// more.
+// Sessions that were idle for too long make room for others, of whichever server they are, and what their streams kept
+// is not counted any more.
 func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 	for name, most := range map[string]limits.Limits{"of all": {Sessions: 1}, "of a caller": {SessionsPerCaller: 1}} {
 		for over := range 2 {
 			synctest.Test(t, func(t *testing.T) {
-				o := Options{Sessions: NewSessions(most), Limits: limits.Limits{SessionIdle: time.Second}, Principal: anybody}
+				o := Options{
+					Sessions: NewSessions(most), Limits: limits.Limits{SessionIdle: time.Second},
+					Principal: anybody,
+				}
 				s, other := New(&moody{}, o), New(&moody{}, o)
 				defer s.Close()
 				defer other.Close()
@@ -184,8 +192,10 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 				if ok := res.StatusCode == http.StatusOK; ok != (over > 0) {
 					t.Errorf("%s, after %v: %s", name, time.Second+time.Duration(over), res.Status)
 				}
-				if kept := o.Sessions.replay.size.Load(); len(s.sessions)+len(other.sessions) != 1 || (kept == 0) != (over > 0) || (old.ctx.Err() != nil) != (over > 0) {
-					t.Errorf("%s: %d sessions, %d bytes of streams, and the old one has ended: %t", name, len(s.sessions)+len(other.sessions), kept, old.ctx.Err() != nil)
+				if kept := o.Sessions.replay.size.Load(); len(s.sessions)+len(other.sessions) != 1 ||
+					(kept == 0) != (over > 0) || (old.ctx.Err() != nil) != (over > 0) {
+					t.Errorf("%s: %d sessions, %d bytes of streams, and the old one has ended: %t", name,
+						len(s.sessions)+len(other.sessions), kept, old.ctx.Err() != nil)
 				}
 			})
 		}
@@ -195,10 +205,14 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 // anybody has every request made by the same verified caller.
 func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
 
-// While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very many.
+// While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very
+// many.
 func TestRejectionIsCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&moody{}, Options{Sessions: NewSessions(limits.Limits{Sessions: 1}), Limits: limits.Limits{SessionIdle: 2 * time.Second}, Principal: anybody})
+		s := New(&moody{}, Options{
+			Sessions: NewSessions(limits.Limits{Sessions: 1}),
+			Limits:   limits.Limits{SessionIdle: 2 * time.Second}, Principal: anybody,
+		})
 		defer s.Close()
 		beginSession(t, s)
 		for _, c := range []struct {
@@ -219,7 +233,11 @@ func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 	defer s.Close()
 	ss := s.sessions[sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)]
 	// A long one takes its time on the way to those that wait, when there was no stream yet.
-	change := &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: strings.Repeat("x", 900<<10)}}}
+	change := &pb.ListenResponse{
+		Event: &pb.ListenResponse_ResourceUpdated{
+			ResourceUpdated: &pb.ResourceUpdated{Uri: strings.Repeat("x", 900<<10)},
+		},
+	}
 	for range 50 {
 		told, begun := make(chan struct{}, 2), make(chan struct{})
 		var telling sync.WaitGroup
@@ -261,7 +279,8 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 			var requests sync.WaitGroup
 			ask := func(method, uri string) {
 				requests.Go(func() {
-					res := sent(t, s, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"uri":%q}}`, method+uri, method, uri))
+					res := sent(t, s, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"uri":%q}}`,
+						method+uri, method, uri))
 					if body, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(body), `"result":{}`) {
 						t.Errorf("%s of %s: %s, %v", method, uri, body, err)
 					}

@@ -78,7 +78,8 @@ func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
 const (
 	neverReady  = iota // the client has not sent notifications/initialized
 	neverWorked        // it has made no request
-	worked             // it has. Only those of a network with three quarters of all sessions make room, and only for other networks
+	// it has. Only those of a network with three quarters of all sessions make room, and only for other networks
+	worked
 )
 
 // A candidate is a session that could make room.
@@ -122,8 +123,10 @@ func (s *Sessions) makeRoom(from netip.Prefix) {
 		}
 	}
 	if now.Sub(s.told) >= evictEvery {
-		first.s.log.Warn().Int("limit", s.most).Int("ended", s.evicted).Stringer("most_from", first.network).Int("of_them", of[first.network]).
-			Msg("too many sessions: those of clients that have not authenticated and never used them are ended for new ones; " +
+		first.s.log.Warn().Int("limit", s.most).Int("ended", s.evicted).Stringer("most_from", first.network).
+			Int("of_them", of[first.network]).
+			Msg("too many sessions: those of clients that have not authenticated and never used them are ended for " +
+				"new ones; " +
 				"limit at the network who can reach the port, or ask callers for tokens")
 		s.told, s.evicted = now, 0
 	}
@@ -151,7 +154,8 @@ func (s *Sessions) leave(p *pb.Principal) {
 }
 
 func tooManySessions(reason, why string, most int) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, why+": end one of them, or try again later", most)
+	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
+		why+": end one of them, or try again later", most)
 	e.Failure.RetryAfterMs = proto.Int64(sweepFull.Milliseconds())
 	return e
 }

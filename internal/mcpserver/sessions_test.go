@@ -54,7 +54,9 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 					}
 				}
 			},
-			"it is idle, and somebody comes to another server": func(t *testing.T, a, _ *Server, _ *worker, keep func()) func() {
+			"it is idle, and somebody comes to another server": func(t *testing.T, a, _ *Server, _ *worker,
+				keep func(),
+			) func() {
 				t.Helper()
 				beginSession(t, a)
 				return keep
@@ -83,7 +85,9 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				beginSession(t, a)
 				return a.Close
 			},
-			"its server ends, and its stream of HTTP+SSE": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
+			"its server ends, and its stream of HTTP+SSE": func(t *testing.T, a, _ *Server, _ *worker,
+				_ func(),
+			) func() {
 				t.Helper()
 				openOld(t, a)
 				return func() {
@@ -144,8 +148,8 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 	}
 }
 
-// However sessions of several servers begin and end at the same time, there are never more than there may be, and in the end none is
-// counted.
+// However sessions of several servers begin and end at the same time, there are never more than there may be, and in
+// the end none is counted.
 func TestConcurrentSessionStartAndEnd(t *testing.T) {
 	const most = 4
 	all := NewSessions(limits.Limits{Sessions: most})
@@ -204,7 +208,8 @@ func TestConcurrentSessionStartAndEnd(t *testing.T) {
 	}
 }
 
-// What the sessions of several servers keep is not more than may be, and what ended first is forgotten first, whichever server it is of.
+// What the sessions of several servers keep is not more than may be, and what ended first is forgotten first, whichever
+// server it is of.
 func TestServersShareTheEventLogLimit(t *testing.T) {
 	const most = 3000
 	for over := -1; over <= 1; over++ {
@@ -253,16 +258,66 @@ func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 		from  string
 		gone  int // which of them; -1: the new one is refused
 	}{
-		"the oldest":                              {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}}, "10.0.0.2", 0},
-		"one that is not ready":                   {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.2", ""}, {"10.0.0.1", "ready"}}, "10.0.0.2", 2},
-		"one of the address that has most":        {[]begun{{"10.0.0.1", "ready"}, {"10.0.0.2", "ready"}, {"10.0.0.2", "ready"}, {"10.0.0.3", "ready"}}, "10.0.0.4", 1},
-		"one of the network that has most":        {[]begun{{"[2001:db8::1]", "ready"}, {"[2001:db8:1::1]", "ready"}, {"[2001:db8:1::2]", "ready"}, {"10.0.0.3", "used"}}, "10.0.0.4", 1},
-		"one that is not used":                    {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "ready"}, {"10.0.0.1", "used"}}, "10.0.0.2", 2},
-		"none that is used":                       {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}, {"10.0.0.2", "used"}}, "10.0.0.3", -1},
-		"one of an address that has all":          {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}}, "10.0.0.3", 0},
-		"none for an address that has all itself": {[]begun{{"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.1", "used"}, {"10.0.0.2", "used"}}, "10.0.0.1", -1},
-		"none with a stream":                      {[]begun{{"10.0.0.1", "stream"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}, {"10.0.0.1", "ready"}}, "10.0.0.1", 1},
-		"none of verified callers":                {[]begun{{"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}, {"10.0.0.1", "verified"}}, "10.0.0.2", -1},
+		"the oldest": {[]begun{
+			{"10.0.0.1", "ready"},
+			{"10.0.0.1", "ready"},
+			{"10.0.0.1", "ready"},
+			{"10.0.0.1", "ready"},
+		}, "10.0.0.2", 0},
+		"one that is not ready": {[]begun{
+			{"10.0.0.1", "ready"},
+			{"10.0.0.1", "ready"},
+			{"10.0.0.2", ""},
+			{"10.0.0.1", "ready"},
+		}, "10.0.0.2", 2},
+		"one of the address that has most": {[]begun{
+			{"10.0.0.1", "ready"},
+			{"10.0.0.2", "ready"},
+			{"10.0.0.2", "ready"},
+			{"10.0.0.3", "ready"},
+		}, "10.0.0.4", 1},
+		"one of the network that has most": {[]begun{
+			{"[2001:db8::1]", "ready"},
+			{"[2001:db8:1::1]", "ready"},
+			{"[2001:db8:1::2]", "ready"},
+			{"10.0.0.3", "used"},
+		}, "10.0.0.4", 1},
+		"one that is not used": {[]begun{
+			{"10.0.0.1", "used"},
+			{"10.0.0.1", "used"},
+			{"10.0.0.2", "ready"},
+			{"10.0.0.1", "used"},
+		}, "10.0.0.2", 2},
+		"none that is used": {[]begun{
+			{"10.0.0.1", "used"},
+			{"10.0.0.1", "used"},
+			{"10.0.0.2", "used"},
+			{"10.0.0.2", "used"},
+		}, "10.0.0.3", -1},
+		"one of an address that has all": {[]begun{
+			{"10.0.0.1", "used"},
+			{"10.0.0.1", "used"},
+			{"10.0.0.1", "used"},
+			{"10.0.0.2", "used"},
+		}, "10.0.0.3", 0},
+		"none for an address that has all itself": {[]begun{
+			{"10.0.0.1", "used"},
+			{"10.0.0.1", "used"},
+			{"10.0.0.1", "used"},
+			{"10.0.0.2", "used"},
+		}, "10.0.0.1", -1},
+		"none with a stream": {[]begun{
+			{"10.0.0.1", "stream"},
+			{"10.0.0.1", "ready"},
+			{"10.0.0.1", "ready"},
+			{"10.0.0.1", "ready"},
+		}, "10.0.0.1", 1},
+		"none of verified callers": {[]begun{
+			{"10.0.0.1", "verified"},
+			{"10.0.0.1", "verified"},
+			{"10.0.0.1", "verified"},
+			{"10.0.0.1", "verified"},
+		}, "10.0.0.2", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -15,19 +15,21 @@ import (
 func declaring(t *testing.T, extensions string) *front {
 	t.Helper()
 	return newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
-		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			res, err := h.Handle(ctx, call, emit)
-			if d, ok := res.Complete.(*pb.DiscoverResponse); ok {
-				d = proto.CloneOf(d)
-				d.Capabilities.Extensions, d.Capabilities.Experimental = extensions, extensions
-				res = &bridge.Result{Complete: d}
-			}
-			return res, err
-		})
+		return bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				res, err := h.Handle(ctx, call, emit)
+				if d, ok := res.Complete.(*pb.DiscoverResponse); ok {
+					d = proto.CloneOf(d)
+					d.Capabilities.Extensions, d.Capabilities.Experimental = extensions, extensions
+					res = &bridge.Result{Complete: d}
+				}
+				return res, err
+			})
 	})
 }
 
-// What nobody answers is not declared, whatever the backend says: there are no tasks. Other extensions are the backend's.
+// What nobody answers is not declared, whatever the backend says: there are no tasks. Other extensions are the
+// backend's.
 func TestTasksAreNotDeclared(t *testing.T) {
 	for extensions, left := range map[string]string{
 		`{"io.modelcontextprotocol/tasks":{}}`:                         "null",
@@ -36,7 +38,8 @@ func TestTasksAreNotDeclared(t *testing.T) {
 	} {
 		f := declaring(t, extensions)
 		body, h := modern(1, "server/discover", "", noCaps)
-		want(t, read(t, f.post(body, h)).next(), "result.capabilities.extensions", left, "result.capabilities.tools.listChanged", "true")
+		want(t, read(t, f.post(body, h)).next(), "result.capabilities.extensions", left,
+			"result.capabilities.tools.listChanged", "true")
 	}
 }
 

@@ -146,7 +146,8 @@ func (s *Server) left(id string, c *conn) {
 		delete(s.conns, id)
 		s.opts.Sessions.leave(c.principal)
 		s.mu.Unlock()
-		c.close(cmp.Or(context.Cause(s.closing()), errGone)) // the shutdown of the bridge may arrive here before the calls end
+		// the shutdown of the bridge may arrive here before the calls end
+		c.close(cmp.Or(context.Cause(s.closing()), errGone))
 	}
 	grace, over := context.WithTimeout(s.closing(), sseGrace)
 	s.mu.Lock()

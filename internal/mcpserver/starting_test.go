@@ -77,14 +77,16 @@ func stdioOf(t *testing.T, h bridge.Handler, o mcpserver.Options) (client *pipe,
 	}
 }
 
-// However long a backend takes to start, initialize and server/discover are answered within two seconds: by what it declared before, or by all
-// that it may have. Lists and calls wait for it, and what was declared and is not there is empty.
+// However long a backend takes to start, initialize and server/discover are answered within two seconds: by what it
+// declared before, or by all that it may have. Lists and calls wait for it, and what was declared and is not there is
+// empty.
 func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 	const init = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	for name, before := range map[string]*pb.DiscoverResponse{
 		"the first time": nil,
 		"once more": {
-			ServerInfo: &pb.Implementation{Name: "slow", Version: "0"}, Instructions: proto.String("be quick"), TtlMs: proto.Int64(60_000),
+			ServerInfo: &pb.Implementation{Name: "slow", Version: "0"}, Instructions: proto.String("be quick"),
+			TtlMs:        proto.Int64(60_000),
 			Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{}, Prompts: &pb.PromptsCapability{}},
 		},
 	} {
@@ -93,11 +95,15 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				h := &starter{bridgetest.New(), make(chan struct{})}
 				var mu sync.Mutex
 				var declared [bridge.Eras][]string
-				p, end := stdioOf(t, h, mcpserver.Options{Started: h.started, Earlier: [bridge.Eras]*pb.DiscoverResponse{before, before}, Declared: func(era bridge.Era, d *pb.DiscoverResponse) {
-					mu.Lock()
-					defer mu.Unlock()
-					declared[era] = append(declared[era], d.GetInstructions())
-				}})
+				p, end := stdioOf(t, h, mcpserver.Options{
+					Started: h.started,
+					Earlier: [bridge.Eras]*pb.DiscoverResponse{before, before},
+					Declared: func(era bridge.Era, d *pb.DiscoverResponse) {
+						mu.Lock()
+						defer mu.Unlock()
+						declared[era] = append(declared[era], d.GetInstructions())
+					},
+				})
 				defer end()
 				begin := time.Now()
 				p.say(init)
@@ -113,7 +119,8 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 						want(t, second, "result.capabilities."+kind+".listChanged", "true")
 					}
 				} else {
-					want(t, first, "result.instructions", `"be quick"`, "result.serverInfo.version", `"0"`, "result.capabilities.resources", "null")
+					want(t, first, "result.instructions", `"be quick"`, "result.serverInfo.version", `"0"`,
+						"result.capabilities.resources", "null")
 					want(t, second, "result.instructions", `"be quick"`, "result.capabilities.prompts", "{}")
 				}
 				want(t, second, "result.ttlMs", "0")
@@ -163,7 +170,10 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 func TestEachEraReceivesItsDeclaration(t *testing.T) {
 	declares := map[bridge.Era]*pb.ServerCapabilities{
 		bridge.ModernEra: {Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}, Prompts: &pb.PromptsCapability{}},
-		bridge.LegacyEra: {Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{Subscribe: proto.Bool(true)}},
+		bridge.LegacyEra: {
+			Tools:     &pb.ToolsCapability{},
+			Resources: &pb.ResourcesCapability{Subscribe: proto.Bool(true)},
+		},
 	}
 	h := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		return &bridge.Result{Complete: &pb.DiscoverResponse{Capabilities: declares[call.Era()]}}, nil
@@ -212,7 +222,8 @@ func TestCallsWaitingForAnErasConnectionAreAnswered(t *testing.T) {
 	})
 }
 
-// A client that does not read does not keep the server from ending, even if the goroutine that reads is the one that writes to it.
+// A client that does not read does not keep the server from ending, even if the goroutine that reads is the one that
+// writes to it.
 func TestStdioEndsDuringConcurrentWrites(t *testing.T) {
 	for name, line := range map[string]string{
 		"what is no message":  "{",
@@ -222,14 +233,16 @@ func TestStdioEndsDuringConcurrentWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mcpserver.New(bridgetest.New(), mcpserver.Options{Limits: limits.Limits{Line: 150, SessionCalls: 1}})
+				s := mcpserver.New(bridgetest.New(),
+					mcpserver.Options{Limits: limits.Limits{Line: 150, SessionCalls: 1}})
 				inR, inW := io.Pipe()
 				outR, outW := io.Pipe() // nobody reads from it
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- s.ServeStdio(ctx, inR, outW) }()
 				if name == "one call too many" {
-					_, _ = io.WriteString(inW, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"x","capabilities":{}}}`+"\n")
+					_, _ = io.WriteString(inW,
+						`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"x","capabilities":{}}}`+"\n")
 				}
 				go func() { _, _ = io.WriteString(inW, line+"\n") }()
 				synctest.Wait()
@@ -249,7 +262,10 @@ func TestStdioEndsDuringConcurrentWrites(t *testing.T) {
 // What is no request, or is too long, is answered with an error that says that nothing was executed.
 func TestMalformedRequestsReportNotExecuted(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
-	for body, status := range map[string]int{"{": 400, `[]`: 400, `{"jsonrpc":"1.0","id":1,"method":"ping"}`: 400, strings.Repeat(" ", 1001): 413} {
+	for body, status := range map[string]int{
+		"{": 400, `[]`: 400, `{"jsonrpc":"1.0","id":1,"method":"ping"}`: 400,
+		strings.Repeat(" ", 1001): 413,
+	} {
 		res := f.post(body, nil)
 		text, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != status {

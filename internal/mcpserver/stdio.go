@@ -43,7 +43,8 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 			line, err := in.next()
 			switch {
 			case errors.Is(err, errLineTooLong):
-				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.Limits.Line) + " bytes (limits.line): send less, or raise the limit")})
+				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.Limits.Line) +
+					" bytes (limits.line): send less, or raise the limit")})
 			case err != nil:
 				read <- err
 				return

@@ -66,7 +66,8 @@ func (p *pipe) next() string {
 
 func (p *pipe) initialize(rev string) {
 	p.Helper()
-	p.say(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":` + clientCaps + `,"clientInfo":{"name":"old","version":"1"}}}`)
+	p.say(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":` +
+		clientCaps + `,"clientInfo":{"name":"old","version":"1"}}}`)
 	want(p.T, p.next(), "id", `"i"`, "result.protocolVersion", `"`+rev+`"`)
 	p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
@@ -143,7 +144,8 @@ func TestStdioSurvivesInvalidLines(t *testing.T) {
 		want(t, m, "error.code", c.code)
 	}
 	p.say("")
-	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + strings.Repeat(" ", 4095-len(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) + "\r")
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}` +
+		strings.Repeat(" ", 4095-len(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) + "\r")
 	want(t, p.next(), "id", "1", "result", "{}")
 }
 
@@ -203,11 +205,12 @@ func TestStdioEndsDuringACall(t *testing.T) {
 // A request that is cancelled while the backend is not known yet gets no answer, as any other.
 func TestStdioCancellationBeforeTheBackendIsReady(t *testing.T) {
 	asked := make(chan struct{})
-	s := mcpserver.New(bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-		close(asked)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}), mcpserver.Options{})
+	s := mcpserver.New(bridge.HandlerFunc(
+		func(ctx context.Context, _ *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+			close(asked)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}), mcpserver.Options{})
 	defer s.Close()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()

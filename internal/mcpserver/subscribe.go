@@ -63,7 +63,8 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		done()
 	}
 	x.id, x.token = bytes.Clone(x.id), bytes.Clone(x.token)
-	*msg = jsonrpc.Message{ID: x.id} // the message is kept for as long as the subscription, without the rest of its text
+	// the message is kept for as long as the subscription, without the rest of its text
+	*msg = jsonrpc.Message{ID: x.id}
 	acknowledged, err := s.notification(feed.Acknowledgment(honoured), x.rev, x.subscription())
 	if err == nil {
 		err = hold(ctx, x.out, acknowledged, func(ctx context.Context) {

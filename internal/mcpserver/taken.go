@@ -209,7 +209,9 @@ func (e *ending) run() {
 
 // last responds to a request with a stream that f writes, until f returns. If the connection can be hijacked, that may
 // be after last returns; then it also calls the functions at the end.
-func (s *Server) last(w http.ResponseWriter, r *http.Request, end *ending, f func(ctx context.Context, w http.ResponseWriter)) {
+func (s *Server) last(w http.ResponseWriter, r *http.Request, end *ending,
+	f func(ctx context.Context, w http.ResponseWriter),
+) {
 	if beginStream(w, s.opts.Limits.WriteTime) != nil {
 		return
 	}

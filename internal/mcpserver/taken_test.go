@@ -36,7 +36,8 @@ var waiting = map[string]func(*front) *stream{
 	},
 	"HTTP+SSE": func(f *front) *stream {
 		s, url := f.openSSE(f.Context())
-		f.do(f.Context(), http.MethodPost, url, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`, nil)
+		f.do(f.Context(), http.MethodPost, url,
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`, nil)
 		want(f.T, s.next(), "id", "1")
 		f.do(f.Context(), http.MethodPost, url, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
 		return s
@@ -57,7 +58,8 @@ func TestStreamsOverEveryHTTP(t *testing.T) {
 		for name, open := range waiting {
 			t.Run(over.name+", "+name, func(t *testing.T) {
 				f := &front{T: t, h: bridgetest.New()}
-				f.s = mcpserver.New(f.h, mcpserver.Options{Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)})
+				f.s = mcpserver.New(f.h,
+					mcpserver.Options{Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)})
 				var taken atomic.Bool
 				srv := httptest.NewUnstartedServer(f.s)
 				srv.EnableHTTP2 = over.http
@@ -86,8 +88,10 @@ func TestStreamsOverEveryHTTP(t *testing.T) {
 				}
 				<-closed
 				reused := false
-				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
-				if res := f.do(ctx, http.MethodPut, f.url, "", nil); res.StatusCode != http.StatusMethodNotAllowed || !reused {
+				ctx := httptrace.WithClientTrace(t.Context(),
+					&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+				if res := f.do(ctx, http.MethodPut, f.url, "", nil); res.StatusCode != http.StatusMethodNotAllowed ||
+					!reused {
 					t.Errorf("afterwards: %s, on the same connection: %v", res.Status, reused)
 				}
 				if taken.Load() != over.taken {
@@ -114,12 +118,14 @@ func (f *front) listenRaw(more string) *raw {
 	if err != nil {
 		f.Fatal(err)
 	}
-	body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://a"]}`, noCaps)
+	body, h := modern(1, "subscriptions/listen",
+		`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://a"]}`, noCaps)
 	var head strings.Builder
 	for i := 0; i < len(h); i += 2 {
 		head.WriteString(h[i] + ": " + h[i+1] + "\r\n")
 	}
-	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s%s",
+	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\nContent-Type: "+
+		"application/json\r\n%sContent-Length: %d\r\n\r\n%s%s",
 		addr, head.String(), len(body), body, more)
 	r := bufio.NewReader(c)
 	res, err := http.ReadResponse(r, nil)
@@ -169,7 +175,8 @@ func TestStreamEndsWhenItsClientDisconnects(t *testing.T) {
 	}
 }
 
-// What a client sends behind the request of a stream is answered when the stream is over, be it sent before or after that.
+// What a client sends behind the request of a stream is answered when the stream is over, be it sent before or after
+// that.
 func TestConnectionIsReusedAfterAStream(t *testing.T) {
 	const next = "PUT /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 	for name, send := range map[string]func(*front) (c *raw, later string){
@@ -227,7 +234,8 @@ func TestAStreamOfHTTP10(t *testing.T) {
 		t.Fatal(err)
 	}
 	session := f.initialize("2025-11-25", clientCaps)
-	fmt.Fprintf(c, "GET /mcp HTTP/1.0\r\nHost: %s\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", addr, session.id)
+	fmt.Fprintf(c, "GET /mcp HTTP/1.0\r\nHost: %s\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\n\r\n", addr,
+		session.id)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)

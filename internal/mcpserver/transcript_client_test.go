@@ -67,9 +67,10 @@ func newConversation(t *testing.T, o mcpserver.Options, b *backend, client map[s
 	}
 	o.Lifecycle = lifecycle.New()
 	c := &conversation{
-		t: t, life: o.Lifecycle, server: mcpserver.New(handler, o), backend: b, revision: client["revision"], capabilities: client["capabilities"],
-		names: names{text: map[string]string{}, name: map[string]string{}},
-		shown: []string{"Mcp-Session-Id", "Retry-After", "Allow"},
+		t: t, life: o.Lifecycle, server: mcpserver.New(handler, o), backend: b, revision: client["revision"],
+		capabilities: client["capabilities"],
+		names:        names{text: map[string]string{}, name: map[string]string{}},
+		shown:        []string{"Mcp-Session-Id", "Retry-After", "Allow"},
 	}
 	t.Cleanup(c.server.Close)
 	if c.capabilities == "" {
@@ -183,7 +184,8 @@ func (c *conversation) initialize() {
 		synctest.Wait()
 		post = "POST /mcp?sessionId=" + c.names.text[c.newest("$session")]
 	}
-	begin := `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + c.revision + `","capabilities":` +
+	begin := `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + c.revision +
+		`","capabilities":` +
 		c.capabilities + `,"clientInfo":{"name":"client","version":"1"}}}`
 	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	for _, message := range []string{begin, ready} {
@@ -217,7 +219,8 @@ func (c *conversation) newest(name string) string {
 	return newest
 }
 
-// complete reports whether the lines are all of what the client sends: in HTTP, up to the body, or a request without one.
+// complete reports whether the lines are all of what the client sends: in HTTP, up to the body, or a request without
+// one.
 func (c *conversation) complete(lines []string) bool {
 	last := lines[len(lines)-1]
 	return c.stdin != nil || len(lines) > 1 && !isHeader(last)
@@ -352,7 +355,8 @@ func (c *conversation) exchange(label string) *exchange {
 	return last
 }
 
-// news returns what has been said and done since the last time: by the server, on one exchange after the other, and in the backend.
+// news returns what has been said and done since the last time: by the server, on one exchange after the other, and in
+// the backend.
 func (c *conversation) news() []string {
 	var all []string
 	for _, x := range c.exchanges {

@@ -89,7 +89,8 @@ func playFile(t *testing.T, path string) {
 		return
 	}
 	if diff := cmp.Diff(string(conversation.Data), got); diff != "" {
-		t.Errorf("the conversation differs (-file +server); to accept it: go test ./internal/mcpserver -run TestTranscripts -update\n%s", diff)
+		t.Errorf("the conversation differs (-file +server); to accept it: go test ./internal/mcpserver -run "+
+			"TestTranscripts -update\n%s", diff)
 	}
 }
 
@@ -142,7 +143,8 @@ type backend struct {
 	results map[string]string
 }
 
-// scriptedBackend reads lines of the form "method: result" or "method name: result": of a tool, prompt, resource, or page.
+// scriptedBackend reads lines of the form "method: result" or "method name: result": of a tool, prompt, resource, or
+// page.
 func scriptedBackend(t *testing.T, text string) *backend {
 	t.Helper()
 	return &backend{bridgetest.New(), settings(t, text)}
@@ -211,15 +213,26 @@ var incidents = []incident{
 		bridgetest.Pass(d)
 	}},
 	{regexp.MustCompile(`^the client closes stdin$`), func(c *conversation, _ string) { c.stdin.Close() }},
-	{regexp.MustCompile(`^the client disconnects(?: (\S+))?$`), func(c *conversation, label string) { c.exchange(label).cancel() }},
+	{
+		regexp.MustCompile(`^the client disconnects(?: (\S+))?$`),
+		func(c *conversation, label string) { c.exchange(label).cancel() },
+	},
 	{regexp.MustCompile(`^another client opens a session$`), func(c *conversation, _ string) { c.initialize() }},
-	{regexp.MustCompile(`^the backend adds the tool (\S+)$`), func(c *conversation, name string) { c.backend.Add(name) }},
-	{regexp.MustCompile(`^the backend removes the tool (\S+)$`), func(c *conversation, name string) { c.backend.Remove(name) }},
+	{
+		regexp.MustCompile(`^the backend adds the tool (\S+)$`),
+		func(c *conversation, name string) { c.backend.Add(name) },
+	},
+	{
+		regexp.MustCompile(`^the backend removes the tool (\S+)$`),
+		func(c *conversation, name string) { c.backend.Remove(name) },
+	},
 	{regexp.MustCompile(`^the backend updates (\S+)$`), func(c *conversation, uri string) { c.backend.Update(uri) }},
 	{regexp.MustCompile(`^the backend restarts$`), func(c *conversation, _ string) { c.backend.Drop() }},
 	{regexp.MustCompile(`^the user completes the elicitation (\S+)$`), func(c *conversation, id string) {
 		completed := &pb.ElicitationCompleted{ElicitationId: c.names.expand(id)}
-		c.backend.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: completed}})
+		c.backend.Tell(&pb.ListenResponse{
+			Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: completed},
+		})
 	}},
 	{regexp.MustCompile(`^the server drains$`), func(c *conversation, _ string) { c.life.Advance(lifecycle.Draining) }},
 }
@@ -326,7 +339,8 @@ type names struct {
 }
 
 var (
-	randomText = regexp.MustCompile(`(?i)(?:(session|elicitation)Id"?[=:]"?|mcp-(session)-id: |"request(state)":")([A-Za-z0-9+/_=-]{26,})`)
+	randomText = regexp.MustCompile(
+		`(?i)(?:(session|elicitation)Id"?[=:]"?|mcp-(session)-id: |"request(state)":")([A-Za-z0-9+/_=-]{26,})`)
 	eventTag   = regexp.MustCompile(`^(id: )([A-Z2-7]{6})\.`)
 	nameInText = regexp.MustCompile(`\$[a-zA-Z]+[0-9]*`)
 )

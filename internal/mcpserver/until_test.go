@@ -46,7 +46,11 @@ func (h changing) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	for err == nil {
 		select {
 		case <-h.changes:
-			err = emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}})
+			err = emit(ctx, bridge.Event{
+				Change: &pb.ListenResponse{
+					Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}},
+				},
+			})
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -102,7 +106,8 @@ func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 		"GET": {http.MethodGet, "", ""},
 		"subscriptions/listen": {
 			http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` +
-				`"_meta":{"` + metaVersion + `":"2026-07-28","` + metaCapabilities + `":{}}}}`, `"resultType":"complete"`,
+				`"_meta":{"` + metaVersion + `":"2026-07-28","` + metaCapabilities + `":{}}}}`,
+			`"resultType":"complete"`,
 		},
 	} {
 		testAging(t, func(a *aging) {
@@ -139,8 +144,8 @@ func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 	}
 }
 
-// A stream of HTTP+SSE is a session: it lasts for as long as its client sends messages with tokens that are good, and the calls that have
-// begun are answered when they are not any more.
+// A stream of HTTP+SSE is a session: it lasts for as long as its client sends messages with tokens that are good, and
+// the calls that have begun are answered when they are not any more.
 func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)
@@ -167,8 +172,8 @@ func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 	})
 }
 
-// While a call is answered for which the stream has outlived its token, a message with a new one has the client told again what changes,
-// and that it may have changed meanwhile.
+// While a call is answered for which the stream has outlived its token, a message with a new one has the client told
+// again what changes, and that it may have changed meanwhile.
 func TestHTTPSSESessionSurvivesALateToken(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)

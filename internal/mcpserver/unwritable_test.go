@@ -9,7 +9,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A result that cannot be told was executed. A question that cannot be told was asked on the way, and nobody knows how far that went.
+// A result that cannot be told was executed. A question that cannot be told was asked on the way, and nobody knows how
+// far that went.
 func TestUnwritableResponses(t *testing.T) {
 	for _, c := range []struct {
 		res  *bridge.Result
@@ -19,12 +20,13 @@ func TestUnwritableResponses(t *testing.T) {
 		{&bridge.Result{InputRequired: &pb.InputRequired{InputRequests: []*pb.InputRequest{{Key: "a"}}}}, `"unknown"`},
 	} {
 		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
-			return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-				if call.Method == bridge.CallTool {
-					return c.res, nil
-				}
-				return h.Handle(ctx, call, emit)
-			})
+			return bridge.HandlerFunc(
+				func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+					if call.Method == bridge.CallTool {
+						return c.res, nil
+					}
+					return h.Handle(ctx, call, emit)
+				})
 		})
 		_, msgs := f.callModern("echo", "", noCaps, "")
 		want(t, msgs[0], "error.data.outcome", c.want)

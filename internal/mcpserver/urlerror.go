@@ -26,7 +26,8 @@ func visits(err error) []*pb.InputRequest {
 	for raw := range rawjson.Elements(rawjson.Get(data, "elicitations")) {
 		r := &pb.ElicitRequest{}
 		id := func(p *pb.InputRequest) bool { return p.GetKey() == r.GetUrl().GetElicitationId() }
-		if mcpjson.Unmarshal(raw, r, bridge.LatestLegacy) == nil && r.GetUrl().GetElicitationId() != "" && !slices.ContainsFunc(pages, id) {
+		if mcpjson.Unmarshal(raw, r, bridge.LatestLegacy) == nil && r.GetUrl().GetElicitationId() != "" &&
+			!slices.ContainsFunc(pages, id) {
 			pages = append(pages, &pb.InputRequest{
 				Key: r.GetUrl().GetElicitationId(), Request: &pb.InputRequest_Elicit{Elicit: r},
 			})
@@ -79,14 +80,18 @@ func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
 
 // completed notifies the client of the completion of URL elicitations that it accepted: the call continues, and no
 // longer needs them.
-func (x *exchange) completed(asked []*pb.InputRequest, answers map[string]*pb.InputResponse, needs *pb.InputRequired) error {
+func (x *exchange) completed(asked []*pb.InputRequest, answers map[string]*pb.InputResponse,
+	needs *pb.InputRequired,
+) error {
 	for _, req := range asked {
 		url := req.GetElicit().GetUrl()
 		again := func(r *pb.InputRequest) bool { return r.GetKey() == req.GetKey() }
-		if url == nil || slices.ContainsFunc(needs.GetInputRequests(), again) || answers[req.GetKey()].GetElicit().GetAction() != "accept" {
+		if url == nil || slices.ContainsFunc(needs.GetInputRequests(), again) ||
+			answers[req.GetKey()].GetElicit().GetAction() != "accept" {
 			continue
 		}
-		if err := x.notify(feed.NotifyElicitation, &pb.ElicitationCompleted{ElicitationId: url.GetElicitationId()}); err != nil {
+		if err := x.notify(feed.NotifyElicitation,
+			&pb.ElicitationCompleted{ElicitationId: url.GetElicitationId()}); err != nil {
 			return err
 		}
 	}

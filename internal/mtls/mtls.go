@@ -56,7 +56,8 @@ func New() (*Keys, error) {
 	return &Keys{
 		Authority: certificatePEM(authority),
 		Client:    *client,
-		Server:    append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), certificatePEM(server)...),
+		Server: append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+			certificatePEM(server)...),
 	}, nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 )
 
-// rustls and webpki reject a certificate authority as the certificate of either side, and every verifier but Go's wants the
-// authority to say that it is one. Backends on OpenSSL, BoringSSL and Java's TLS are the kits of bridgetest.Programs; one on
-// rustls is examples/plain-rust.
+// rustls and webpki reject a certificate authority as the certificate of either side, and every verifier but Go's wants
+// the authority to say that it is one. Backends on OpenSSL, BoringSSL and Java's TLS are the kits of
+// bridgetest.Programs; one on rustls is examples/plain-rust.
 func TestCertificatesAreValidForOneSideOnly(t *testing.T) {
 	keys, err := mtls.New()
 	if err != nil {
@@ -34,13 +34,17 @@ func TestCertificatesAreValidForOneSideOnly(t *testing.T) {
 	} {
 		leaf := side.cert.Leaf
 		if leaf.IsCA || !leaf.BasicConstraintsValid || leaf.KeyUsage != x509.KeyUsageDigitalSignature {
-			t.Errorf("%s: authority %v, basic constraints %v, key usage %b", name, leaf.IsCA, leaf.BasicConstraintsValid, leaf.KeyUsage)
+			t.Errorf("%s: authority %v, basic constraints %v, key usage %b", name, leaf.IsCA,
+				leaf.BasicConstraintsValid, leaf.KeyUsage)
 		}
 		if leaf.Issuer.String() == leaf.Subject.String() {
 			t.Errorf("%s: it looks self-signed: issuer and subject are %s", name, leaf.Issuer)
 		}
 		verify := func(usage x509.ExtKeyUsage) error {
-			_, err := leaf.Verify(x509.VerifyOptions{Roots: trusted, DNSName: "localhost", KeyUsages: []x509.ExtKeyUsage{usage}})
+			_, err := leaf.Verify(x509.VerifyOptions{
+				Roots: trusted, DNSName: "localhost",
+				KeyUsages: []x509.ExtKeyUsage{usage},
+			})
 			return err
 		}
 		if err := verify(side.is); err != nil {
@@ -54,7 +58,8 @@ func TestCertificatesAreValidForOneSideOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := others.Client.Leaf.Verify(x509.VerifyOptions{Roots: trusted, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+	if _, err := others.Client.Leaf.Verify(
+		x509.VerifyOptions{Roots: trusted, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
 		t.Error("the client of another launch is trusted")
 	}
 }

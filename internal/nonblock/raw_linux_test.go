@@ -34,7 +34,8 @@ func pair(t *testing.T) (a, b *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// It is a net.Conn in everything that golang.org/x/net holds against one: deadlines, closing, who may call concurrently.
+// It is a net.Conn in everything that golang.org/x/net holds against one: deadlines, closing, who may call
+// concurrently.
 func TestConnIsANetConn(t *testing.T) {
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 		a, b := pair(t)
@@ -43,7 +44,8 @@ func TestConnIsANetConn(t *testing.T) {
 	})
 }
 
-// What is longer than the buffers of the system, and than what is written without telling the scheduler, arrives whole, in any pieces.
+// What is longer than the buffers of the system, and than what is written without telling the scheduler, arrives whole,
+// in any pieces.
 func TestConnTransfersAnyLength(t *testing.T) {
 	for _, piece := range []int{1, 100, maxSize - 1, maxSize, maxSize + 1, 1 << 20} {
 		a, b := pair(t)
@@ -70,7 +72,8 @@ func TestConnTransfersAnyLength(t *testing.T) {
 		buf := make([]byte, piece)
 		_, err := io.CopyBuffer(&got, struct{ io.Reader }{d}, buf)
 		if err != nil || !bytes.Equal(got.Bytes(), whole) {
-			t.Errorf("in pieces of %d: got %d of %d bytes, the same: %v, error %v", piece, got.Len(), len(whole), bytes.Equal(got.Bytes(), whole), err)
+			t.Errorf("in pieces of %d: got %d of %d bytes, the same: %v, error %v", piece, got.Len(), len(whole),
+				bytes.Equal(got.Bytes(), whole), err)
 		}
 	}
 }
@@ -114,11 +117,17 @@ func TestErrorsOfConn(t *testing.T) {
 	}{
 		"reading what was reset": {reset, read, syscall.ECONNRESET},
 		"writing what was reset": {reset, func(c net.Conn) error { _ = read(c); return write(c) }, syscall.EPIPE},
-		"reading too late":       {func(_ *testing.T, own, _ *net.TCPConn) { _ = own.SetDeadline(time.Unix(1, 0)) }, read, os.ErrDeadlineExceeded},
+		"reading too late": {
+			func(_ *testing.T, own, _ *net.TCPConn) { _ = own.SetDeadline(time.Unix(1, 0)) },
+			read, os.ErrDeadlineExceeded,
+		},
 		"waiting too long": {func(_ *testing.T, own, _ *net.TCPConn) {
 			_ = own.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 		}, read, os.ErrDeadlineExceeded},
-		"writing too late":      {func(_ *testing.T, own, _ *net.TCPConn) { _ = own.SetDeadline(time.Unix(1, 0)) }, write, os.ErrDeadlineExceeded},
+		"writing too late": {
+			func(_ *testing.T, own, _ *net.TCPConn) { _ = own.SetDeadline(time.Unix(1, 0)) },
+			write, os.ErrDeadlineExceeded,
+		},
 		"reading after closing": {func(_ *testing.T, own, _ *net.TCPConn) { own.Close() }, read, net.ErrClosed},
 		"writing after closing": {func(_ *testing.T, own, _ *net.TCPConn) { own.Close() }, write, net.ErrClosed},
 		"reading to the end":    {func(_ *testing.T, _, other *net.TCPConn) { other.Close() }, read, io.EOF},
@@ -134,7 +143,8 @@ func TestErrorsOfConn(t *testing.T) {
 				if !errors.Is(err, tt.want) {
 					t.Errorf("error %v, want %v", err, tt.want)
 				}
-				texts[i] = string(bytes.ReplaceAll(bytes.ReplaceAll([]byte(err.Error()), []byte(from), []byte("own")), []byte(to), []byte("other")))
+				texts[i] = string(bytes.ReplaceAll(bytes.ReplaceAll([]byte(err.Error()), []byte(from), []byte("own")),
+					[]byte(to), []byte("other")))
 			}
 			if texts[0] != texts[1] {
 				t.Errorf("error %q, of package net %q", texts[1], texts[0])

@@ -166,7 +166,8 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 			l := r.super.Live()
 			begun := make(chan struct{})
 			wg.Go(func() {
-				_, err := r.Handle(t.Context(), tool("hang", ""), func(context.Context, bridge.Event) error { close(begun); return nil })
+				_, err := r.Handle(t.Context(), tool("hang", ""),
+					func(context.Context, bridge.Event) error { close(begun); return nil })
 				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 			})
 			<-begun
@@ -255,7 +256,8 @@ func TestEmitErrorEndsTheCall(t *testing.T) {
 		return s.Context().Err()
 	}}, Options{})
 	deaf := errors.New("nobody listens")
-	if _, err := r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { return deaf }); !errors.Is(err, deaf) {
+	if _, err := r.Handle(t.Context(), tool("x", ""),
+		func(context.Context, bridge.Event) error { return deaf }); !errors.Is(err, deaf) {
 		t.Errorf("got %v", err)
 	}
 	<-ended
@@ -263,12 +265,14 @@ func TestEmitErrorEndsTheCall(t *testing.T) {
 
 func TestListenSendsChangesAndMayEnd(t *testing.T) {
 	change := &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}}
-	r := attach(t, &fake{listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error { return s.Send(change) }}, Options{})
+	r := attach(t, &fake{listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error { return s.Send(change) }},
+		Options{})
 	var got []*pb.ListenResponse
-	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}, func(_ context.Context, e bridge.Event) error {
-		got = append(got, e.Change)
-		return nil
-	})
+	res, err := r.Handle(t.Context(), &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}},
+		func(_ context.Context, e bridge.Event) error {
+			got = append(got, e.Change)
+			return nil
+		})
 	if err != nil || !proto.Equal(res.Complete, &pb.ListenResult{}) || len(got) != 1 || !proto.Equal(got[0], change) {
 		t.Errorf("got %v, %v, %v", got, res, err)
 	}
@@ -305,7 +309,8 @@ func TestProtocolViolationsAreNamed(t *testing.T) {
 	}
 }
 
-// The first result is the answer, whatever comes after it: nobody would learn otherwise what was done. That there was more is told once.
+// The first result is the answer, whatever comes after it: nobody would learn otherwise what was done. That there was
+// more is told once.
 func TestFirstResultIsTheResponse(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tc := range map[string]struct {
@@ -327,7 +332,8 @@ func TestFirstResultIsTheResponse(t *testing.T) {
 				return errors.Join(s.Send(saying("a")), tc.after(s))
 			}}, Options{})
 			for range 2 {
-				res, err := r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { shown.Add(1); return nil })
+				res, err := r.Handle(t.Context(), tool("x", ""),
+					func(context.Context, bridge.Event) error { shown.Add(1); return nil })
 				if err != nil || textOf(res) != "a" {
 					t.Fatalf("got %v, %v", res, err)
 				}
@@ -359,7 +365,8 @@ func TestUnreadableResponsesAreProtocolViolations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error { return send(s) }}, Options{})
 			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
-			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, bridge.ReasonProtocolViolation); e.Public() {
+			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN,
+				bridge.ReasonProtocolViolation); e.Public() {
 				t.Errorf("clients are told %v", e)
 			}
 		})
@@ -374,7 +381,8 @@ func TestDeadlineExceededOfTheBackendIsItsOwnError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := r.Handle(ctx, tool("x", ""), ignore)
-	if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Message != "my database is slow" || e.Failure != nil {
+	if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Message != "my database is slow" ||
+		e.Failure != nil {
 		t.Errorf("got %v %v %v", e.Code, e, e.Failure)
 	}
 }
@@ -383,10 +391,12 @@ func TestDeadlineExceededOfTheBackendIsItsOwnError(t *testing.T) {
 func TestMessageLimitCountsDecompressedBytes(t *testing.T) {
 	const limit = 100_000
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
-		return errors.Join(grpc.SetSendCompressor(s.Context(), gzip.Name), s.Send(saying(strings.Repeat("x", 20*limit))))
+		return errors.Join(grpc.SetSendCompressor(s.Context(), gzip.Name),
+			s.Send(saying(strings.Repeat("x", 20*limit))))
 	}}, Options{Limits: limits.Limits{Message: limit}})
 	_, err := r.Handle(t.Context(), tool("x", ""), ignore)
-	wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE") // it may have been an event
+	// it may have been an event
+	wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE")
 }
 
 // What the backend answers is its answer, even if it is what a broken connection looks like.
@@ -404,7 +414,10 @@ func TestBackendsOwnErrorsAreKept(t *testing.T) {
 			call: func(*pb.CallToolRequest, stream) error { calls++; return s.Err() },
 			list: func(context.Context) (*pb.ListToolsResponse, error) { calls++; return nil, s.Err() },
 		}, Options{})
-		for _, call := range []*bridge.Call{tool("x", ""), {Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}} {
+		for _, call := range []*bridge.Call{
+			tool("x", ""),
+			{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
+		} {
 			_, err := r.Handle(t.Context(), call, ignore)
 			e := bridge.AsError(err)
 			if e.Code != code || e.Message != "mine" || e.RPC.GetCode() != -31999 || e.Failure != nil {
@@ -425,7 +438,10 @@ func TestUnimplementedListsAreEmpty(t *testing.T) {
 			return nil, status.Error(codes.Unimplemented, "")
 		},
 	}, Options{})
-	for _, m := range []*bridge.Method{bridge.ListTools, bridge.ListResources, bridge.ListResourceTemplates, bridge.ListPrompts} {
+	for _, m := range []*bridge.Method{
+		bridge.ListTools, bridge.ListResources, bridge.ListResourceTemplates,
+		bridge.ListPrompts,
+	} {
 		res, err := r.Handle(t.Context(), &bridge.Call{Method: m, Request: m.NewRequest(nil)}, ignore)
 		if err != nil || !proto.Equal(res.Complete, m.NewResult()) {
 			t.Errorf("%s: got %v, %v", m.Name, res, err)
@@ -439,8 +455,8 @@ func TestUnimplementedListsAreEmpty(t *testing.T) {
 	}
 }
 
-// gRPC hands a call to a connection that has just broken, finds that nobody has seen it, and says that it cannot make another one: that
-// is no answer of the backend.
+// gRPC hands a call to a connection that has just broken, finds that nobody has seen it, and says that it cannot make
+// another one: that is no answer of the backend.
 func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	r := attach(t, &fake{
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
@@ -459,8 +475,8 @@ func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	}
 }
 
-// A backend that drains says which call was the last that it takes. One that was on its way to it then is not executed, though there is no
-// other connection to make it on and the old one goes on.
+// A backend that drains says which call was the last that it takes. One that was on its way to it then is not executed,
+// though there is no other connection to make it on and the old one goes on.
 func TestCallRefusedByADrainingServerIsNotSent(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
@@ -497,8 +513,8 @@ func TestCallRefusedByADrainingServerIsNotSent(t *testing.T) {
 	}
 }
 
-// drainingServer takes the first call of a tool and never answers it. At the second it says that the first was the last, and calls drain
-// before.
+// drainingServer takes the first call of a tool and never answers it. At the second it says that the first was the
+// last, and calls drain before.
 func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 		return err
@@ -521,13 +537,18 @@ func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
 			var b bytes.Buffer
 			enc := hpack.NewEncoder(&b)
 			for _, field := range []hpack.HeaderField{
-				{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-status", Value: "12"},
+				{Name: ":status", Value: "200"},
+				{Name: "content-type", Value: "application/grpc"},
+				{Name: "grpc-status", Value: "12"},
 			} {
 				if err := enc.WriteField(field); err != nil {
 					return err
 				}
 			}
-			p := http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: b.Bytes(), EndHeaders: true, EndStream: true}
+			p := http2.HeadersFrameParam{
+				StreamID: h.StreamID, BlockFragment: b.Bytes(), EndHeaders: true,
+				EndStream: true,
+			}
 			if err := f.WriteHeaders(p); err != nil {
 				return err
 			}
@@ -543,8 +564,8 @@ func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
 	}
 }
 
-// A backend that restarts gracefully ends its calls on the old connection while new ones go to another. That the old one ends is nothing to
-// the new ones: what the backend answers to them is its answer.
+// A backend that restarts gracefully ends its calls on the old connection while new ones go to another. That the old
+// one ends is nothing to the new ones: what the backend answers to them is its answer.
 func TestOldConnectionDoesNotAffectTheNewOne(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	begun, hold := make(chan struct{}), make(chan struct{})
@@ -625,7 +646,8 @@ func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 			if err := r.super.Live().check(t.Context(), "", grpc.Peer(&at)); err != nil {
 				t.Fatal(err)
 			}
-			_, err = r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error { // the answer waits behind it, until nobody is there any more
+			// the answer waits behind it, until nobody is there any more
+			_, err = r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error {
 				server.GracefulStop()
 				for !broken(&at) {
 					runtime.Gosched()
@@ -644,7 +666,10 @@ func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 func TestMessageLimitIsExactAndNamed(t *testing.T) {
 	const limit = 100_000
 	filled := func(extra int) *pb.CallToolRequest { // a request of limit+extra bytes
-		r := &pb.CallToolRequest{Context: &pb.CallContext{Verified: bridge.Verified()}, Name: "x", Arguments: make([]byte, limit/2)}
+		r := &pb.CallToolRequest{
+			Context: &pb.CallContext{Verified: bridge.Verified()}, Name: "x",
+			Arguments: make([]byte, limit/2),
+		}
 		r.Arguments = make([]byte, limit/2+limit+extra-proto.Size(r))
 		if got := proto.Size(r); got != limit+extra {
 			t.Fatalf("%d bytes", got)
@@ -749,12 +774,16 @@ func TestDialedBackendWithMutualTLS(t *testing.T) {
 	f.serve(t, "tcp", port, grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
 	})))
-	files := &TLS{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ServerName: "localhost"}
+	files := &TLS{
+		CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"),
+		ServerName: "localhost",
+	}
 	r := run(t, Options{Address: "tcp:" + port, TLS: files}).ready(t)
 	if got := r.text(t, "x", ""); got != "secret" {
 		t.Errorf("got %q", got)
 	}
-	r = run(t, Options{Address: "tcp:" + port, TLS: &TLS{CA: files.CA, ServerName: "localhost"}}, func(p *pace) { p.health = 100 * time.Millisecond })
+	r = run(t, Options{Address: "tcp:" + port, TLS: &TLS{CA: files.CA, ServerName: "localhost"}},
+		func(p *pace) { p.health = 100 * time.Millisecond })
 	r.log.wait(t, "does not answer yet")
 }
 

@@ -18,7 +18,8 @@ func TestBuffersAreNotShared(t *testing.T) {
 		callers.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
 			for n := range 60 {
-				args := `{"` + strings.Repeat(fmt.Sprintf("%d of %d ", n, i), random.IntN(1<<random.IntN(15)+1)) + `":1}`
+				args := `{"` + strings.Repeat(fmt.Sprintf("%d of %d ", n, i), random.IntN(1<<random.IntN(15)+1)) +
+					`":1}`
 				ctx, cancel := context.WithCancel(t.Context())
 				if random.IntN(3) == 0 {
 					time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, cancel)

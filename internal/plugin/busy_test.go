@@ -20,13 +20,16 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A tool that keeps its process from answering, which is the commonest mistake of authors, costs nobody a call: the process is not killed,
-// and what is called meanwhile is answered after it. A warning names the tool and the fix. A process that stays so is hung.
+// A tool that keeps its process from answering, which is the commonest mistake of authors, costs nobody a call: the
+// process is not killed, and what is called meanwhile is answered after it. A warning names the tool and the fix. A
+// process that stays so is hung.
 func TestBusyProgramsLoseNoCall(t *testing.T) {
-	python, node := []string{"../../.venv/bin/python", "testdata/busy/busy.py"}, []string{"node", "testdata/busy/busy.mjs"}
+	python, node := []string{"../../.venv/bin/python", "testdata/busy/busy.py"},
+		[]string{"node", "testdata/busy/busy.mjs"}
 	const (
-		inPython = " s: use def instead of async def, or await asyncio.to_thread; C code that holds the GIL needs a process of its own"
-		inNode   = " s: move the work to a worker thread (node:worker_threads), or await between its steps"
+		inPython = " s: use def instead of async def, or await asyncio.to_thread; C code that holds the GIL needs " +
+			"a process of its own"
+		inNode = " s: move the work to a worker thread (node:worker_threads), or await between its steps"
 	)
 	for name, c := range map[string]struct {
 		command []string
@@ -44,7 +47,10 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := &bridgetest.Log{}
-			p, err := plugin.New(plugin.Options{Name: "b", Command: c.command, HangTimeout: c.hang, StartTimeout: 2 * time.Minute, Log: zerolog.New(log)})
+			p, err := plugin.New(plugin.Options{
+				Name: "b", Command: c.command, HangTimeout: c.hang,
+				StartTimeout: 2 * time.Minute, Log: zerolog.New(log),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +70,11 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			call := func(name, args string) (string, error) {
-				r, err := p.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)}},
+				r, err := p.Handle(t.Context(),
+					&bridge.Call{
+						Method:  bridge.CallTool,
+						Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)},
+					},
 					func(context.Context, bridge.Event) error { return nil })
 				if err != nil {
 					return "", err

@@ -11,9 +11,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A call without arguments reaches the backend with an empty object, which it can parse; what the front has of it stays as it was.
+// A call without arguments reaches the backend with an empty object, which it can parse; what the front has of it stays
+// as it was.
 func TestMissingArgumentsAreAnEmptyObject(t *testing.T) {
-	r := attach(t, &fake{call: func(r *pb.CallToolRequest, s stream) error { return s.Send(saying(string(r.GetArguments()))) }}, Options{})
+	r := attach(t, &fake{call: func(r *pb.CallToolRequest,
+		s stream,
+	) error {
+		return s.Send(saying(string(r.GetArguments())))
+	}}, Options{})
 	for arguments, want := range map[string]string{"": "{}", "{}": "{}", `{"a":1}`: `{"a":1}`} {
 		call := tool("x", arguments)
 		res, err := r.Handle(t.Context(), call, ignore)
@@ -35,20 +40,24 @@ func TestLargeResponses(t *testing.T) {
 	}
 }
 
-// A server in another language that meets a panic resets the stream of the call, and says nothing. The log names the call.
+// A server in another language that meets a panic resets the stream of the call, and says nothing. The log names the
+// call.
 func TestAResetStreamIsLogged(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", sock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == bridge.CallTool.GRPC {
-			panic(http.ErrAbortHandler) // which resets the stream
-		}
-		w.Header().Set("Content-Type", "application/grpc")
-		w.Header().Set("Grpc-Status", "12")
-	})}
+	server := &http.Server{
+		Protocols: new(http.Protocols),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == bridge.CallTool.GRPC {
+				panic(http.ErrAbortHandler) // which resets the stream
+			}
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "12")
+		}),
+	}
 	server.Protocols.SetUnencryptedHTTP2(true)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(l) }()

@@ -20,7 +20,8 @@ func withVersion(call *bridge.Call) *bridge.Call {
 	cc := bridge.ShallowCopy(call.Context())
 	cc.Verified = bridge.Verified()
 	r := proto.Clone(call.Request).(bridge.Request)
-	r.ProtoReflect().Set(r.ProtoReflect().Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(cc.ProtoReflect()))
+	r.ProtoReflect().Set(r.ProtoReflect().Descriptor().Fields().ByName("context"),
+		protoreflect.ValueOfMessage(cc.ProtoReflect()))
 	return call.With(call.Method, r)
 }
 

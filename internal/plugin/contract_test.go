@@ -13,18 +13,30 @@ import (
 
 // A backend of another version of the contract gets no calls, and the error has both versions and the fix.
 func TestBackendsOfAnotherContractVersionAreRefused(t *testing.T) {
-	for version, said := range map[int32]string{-1: "version -1 of the contract", 1: "version 1 of the contract", 3: "version 3 of the contract"} {
+	for version, said := range map[int32]string{
+		-1: "version -1 of the contract", 1: "version 1 of the contract",
+		3: "version 3 of the contract",
+	} {
 		called := false
 		f := &fake{
-			discover: func() (*pb.DiscoverResponse, error) { return &pb.DiscoverResponse{ContractVersion: version}, nil },
-			call:     func(*pb.CallToolRequest, stream) error { called = true; return nil },
+			discover: func() (*pb.DiscoverResponse, error) {
+				return &pb.DiscoverResponse{ContractVersion: version},
+					nil
+			},
+			call: func(*pb.CallToolRequest, stream) error { called = true; return nil },
 		}
 		r := attach(t, f, Options{})
-		for _, call := range []*bridge.Call{tool("x", ""), {Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, tool("x", "")} {
+		for _, call := range []*bridge.Call{
+			tool("x", ""),
+			{Method: bridge.Discover, Request: &pb.DiscoverRequest{}},
+			tool("x", ""),
+		} {
 			_, err := r.Handle(t.Context(), call, ignore)
 			e := bridge.AsError(err)
-			if e.Failure.GetReason() != "CONTRACT_VERSION" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
-				!strings.Contains(e.Message, said+", and this mcpbridge has version 2: update its SDK, or its stubs with mcpbridge proto DIR") {
+			if e.Failure.GetReason() != "CONTRACT_VERSION" ||
+				e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+				!strings.Contains(e.Message,
+					said+", and this mcpbridge has version 2: update its SDK, or its stubs with mcpbridge proto DIR") {
 				t.Errorf("version %d: got %v", version, err)
 			}
 		}
@@ -64,7 +76,8 @@ func TestCallsWaitForTheContractVersion(t *testing.T) {
 		t.Error("the canceled call has a result")
 	}
 	close(release)
-	if _, err := r.Handle(t.Context(), tool("x", ""), ignore); bridge.AsError(err).Failure.GetReason() != "CONTRACT_VERSION" {
+	if _, err := r.Handle(t.Context(), tool("x", ""), ignore); bridge.AsError(err).
+		Failure.GetReason() != "CONTRACT_VERSION" {
 		t.Errorf("got %v", err)
 	}
 	if executed.Load() {

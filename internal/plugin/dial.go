@@ -117,7 +117,8 @@ type link struct {
 // dialledConnectTimeout is how long one try to connect to a dialled backend may take, its handshakes included.
 const dialledConnectTimeout = 5 * time.Second
 
-// dial returns a link to e. It does not wait until it is connected, which may take connectTimeout each time. A nil config means no TLS.
+// dial returns a link to e. It does not wait until it is connected, which may take connectTimeout each time. A nil
+// config means no TLS.
 func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Duration) (*link, error) {
 	creds, authority := insecure.NewCredentials(), "localhost"
 	if e.network == "tcp" {
@@ -154,22 +155,28 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 		grpc.WithTransportCredentials(telling{creds}),
 		// Not gRPC's default, which is the path for a unix socket: strict HTTP/2 servers refuse that.
 		grpc.WithAuthority(authority),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage), grpc.ForceCodecV2(wire.Codec{})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage),
+			grpc.ForceCodecV2(wire.Codec{})),
 		experimental.WithBufferPool(wire.Buffers),
-		// A call that may have reached the backend is ours to repeat or not. What no server has looked at, gRPC still sends
-		// again by itself, and stages tell.
+		// A call that may have reached the backend is ours to repeat or not. What no server has looked at, gRPC still
+		// sends again by itself, and stages tell.
 		grpc.WithDisableRetry(),
 		grpc.WithStatsHandler(stages{}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
-		// No keepalive pings: servers answer them with GOAWAY below 5 minutes unless told otherwise. Health checks find a
-		// connection that leads nowhere.
+		// No keepalive pings: servers answer them with GOAWAY below 5 minutes unless told otherwise. Health checks find
+		// a connection that leads nowhere.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// Never so long that a backend which is back waits a second for us; random, so that not all of its bridges come at once.
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 500 * time.Millisecond},
+			// Never so long that a backend which is back waits a second for us; random, so that not all of its bridges
+			// come at once.
+			Backoff: backoff.Config{
+				BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5,
+				MaxDelay: 500 * time.Millisecond,
+			},
 			MinConnectTimeout: connectTimeout,
 		}),
-		// The sizes that answers of 64 KiB do not wait for; fixed ones also save the pings by which gRPC estimates them.
+		// The sizes that answers of 64 KiB do not wait for; fixed ones also save the pings by which gRPC estimates
+		// them.
 		grpc.WithInitialWindowSize(1<<20),
 		grpc.WithInitialConnWindowSize(4<<20),
 		grpc.WithReadBufferSize(64<<10),
@@ -181,8 +188,9 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 	return k, nil
 }
 
-// reach dials. While nobody answers it dials again beside that, every half second or so: what the network lost the system repeats after
-// one second, three and seven, and a network that is back is to be used before. The first connection that is made is the one to use.
+// reach dials. While nobody answers it dials again beside that, every half second or so: what the network lost the
+// system repeats after one second, three and seven, and a network that is back is to be used before. The first
+// connection that is made is the one to use.
 func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	type dialled struct {
 		net.Conn
@@ -236,12 +244,15 @@ func (c *watched) Close() error {
 	return c.Conn.Close()
 }
 
-// telling are credentials by which the peer of a call tells which connection it is on: gRPC makes new ones while calls end on old ones.
+// telling are credentials by which the peer of a call tells which connection it is on: gRPC makes new ones while calls
+// end on old ones.
 type telling struct {
 	credentials.TransportCredentials
 }
 
-func (t telling) ClientHandshake(ctx context.Context, authority string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t telling) ClientHandshake(ctx context.Context, authority string,
+	c net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, c)
 	return secure, told{info, c}, err
 }
@@ -263,8 +274,8 @@ func broken(at *peer.Peer) bool {
 	return !ok || c.over.Load()
 }
 
-// A refusal is whether a call is back after it was handed to a connection: its server says that it has not looked at it, such as one that
-// drains, and gRPC makes it again if there is another connection.
+// A refusal is whether a call is back after it was handed to a connection: its server says that it has not looked at
+// it, such as one that drains, and gRPC makes it again if there is another connection.
 type refusal struct{ atomic.Bool }
 
 type refusalKey struct{}
@@ -301,8 +312,8 @@ func (stages) HandleConn(context.Context, stats.ConnStats) {}
 // closed reports whether the link was closed, which ends calls before gRPC knows what has become of their connection.
 func (k *link) closed() bool { return k.conn.GetState() == connectivity.Shutdown }
 
-// settled waits until gRPC says of a connection that has been used that it is there, for calls may be quicker than that. It
-// reports false if it is gone already.
+// settled waits until gRPC says of a connection that has been used that it is there, for calls may be quicker than
+// that. It reports false if it is gone already.
 func (k *link) settled(ctx context.Context) bool {
 	for {
 		switch s := k.conn.GetState(); {
@@ -317,10 +328,11 @@ func (k *link) settled(ctx context.Context) bool {
 // errNotServing is what a backend says that is there and not ready.
 var errNotServing = errors.New("its health service says that it is not serving")
 
-// check asks whether the backend is well. A backend that answers anything but that it is not, is: it need not have a health
-// service.
+// check asks whether the backend is well. A backend that answers anything but that it is not, is: it need not have a
+// health service.
 func (k *link) check(ctx context.Context, service string, opts ...grpc.CallOption) error {
-	r, err := grpc_health_v1.NewHealthClient(k.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, opts...)
+	r, err := grpc_health_v1.NewHealthClient(k.conn).
+		Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, opts...)
 	switch status.Code(err) {
 	case codes.OK:
 		if s := r.GetStatus(); s == grpc_health_v1.HealthCheckResponse_NOT_SERVING {

@@ -40,7 +40,8 @@ func TestReturnedBackendIsRedialedSoon(t *testing.T) {
 	last := <-came
 	for n := range 11 { // after so many gRPC waits the longest
 		now := <-came
-		if d := now.Sub(last); d > 1500*time.Millisecond { // it is 750 ms at most, on a machine that has nothing else to do
+		// it is 750 ms at most, on a machine that has nothing else to do
+		if d := now.Sub(last); d > 1500*time.Millisecond {
 			t.Errorf("after %d times it comes again after %v", n+1, d)
 		}
 		last = now
@@ -68,12 +69,14 @@ func TestUnresponsiveBackendIsRedialed(t *testing.T) {
 			c, _ := net.Pipe()
 			return c, nil
 		})
-		if took := time.Since(began); err != nil || c == nil || calls != 3 || ended != 2 || took < 800*time.Millisecond || took > 1200*time.Millisecond {
+		if took := time.Since(began); err != nil || c == nil || calls != 3 || ended != 2 ||
+			took < 800*time.Millisecond || took > 1200*time.Millisecond {
 			t.Errorf("%v, %v after %v; %d calls, %d ended", c, err, took, calls, ended)
 		}
 		refused := errors.New("refused")
 		began = time.Now()
-		if _, err := reach(t.Context(), func(context.Context) (net.Conn, error) { return nil, refused }); !errors.Is(err, refused) || time.Since(began) > 0 {
+		if _, err := reach(t.Context(), func(context.Context) (net.Conn, error) { return nil, refused }); !errors.Is(
+			err, refused) || time.Since(began) > 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -33,7 +33,8 @@ func TestStdoutBeforeTheHandshakeIsLogged(t *testing.T) {
 	if err := r.stop(); err != nil { // the line without an end ends with the process
 		t.Fatal(err)
 	}
-	if text, _ := r.log.Read(); !strings.Contains(text, strings.Repeat("y", 8<<10)) || strings.Contains(text, strings.Repeat("y", 8<<10+1)) {
+	if text, _ := r.log.Read(); !strings.Contains(text, strings.Repeat("y", 8<<10)) ||
+		strings.Contains(text, strings.Repeat("y", 8<<10+1)) {
 		t.Error("the long line without an end is not logged, or not cut")
 	}
 }
@@ -42,7 +43,8 @@ func TestStdoutBeforeTheHandshakeIsLogged(t *testing.T) {
 func TestOutputOfStockPluginsIsLogged(t *testing.T) {
 	r := run(t, Options{Command: []string{echo}}).ready(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := r.Handle(ctx, tool("slow", `{"ms":60000}`), func(context.Context, bridge.Event) error { cancel(); return nil })
+	_, err := r.Handle(ctx, tool("slow", `{"ms":60000}`),
+		func(context.Context, bridge.Event) error { cancel(); return nil })
 	if e := bridge.AsError(err); e.Code != codes.Canceled {
 		t.Errorf("got %v", e)
 	}
@@ -89,25 +91,90 @@ func TestStartErrorsAreComplete(t *testing.T) {
 		timeout time.Duration
 		want    []string
 	}{
-		"exits":              {[]string{rogue, "exit"}, 0, []string{`backend "b" did not start: it ended with exit status 7` + "\n  command:", rogue + " exit", "directory: " + dir, "what to do: mend what it said last: ", "config.yaml: no such file"}},
-		"mute":               {[]string{"sh", "-c", "exit 3"}, 0, []string{"it ended with exit status 3\n", "it said nothing on standard error"}},
-		"no serve":           {[]string{"true"}, 0, []string{"it ended with exit status 0, and it printed nothing on standard output, and so no handshake", "what to do: it ended without serving; it must call the SDK's run (Python app.run(), "}},
-		"no serve in Go":     {[]string{rogue, "nothing"}, 0, []string{"it ended with exit status 0", "what to do: it ended without serving; main of a Go program must end with os.Exit(app.Run())"}},
-		"no serve in Python": {[]string{"python3", "-c", ""}, 0, []string{"what to do: it ended without serving; a Python script must end with app.run()"}},
-		"no serve in Java":   {[]string{"sh", "-c", "", "app.jar"}, 0, []string{"what to do: it ended without serving; main of a Java program must call app.run(args)"}},
-		"not found":          {[]string{"no-such-program", "a b"}, 0, []string{`there is no program "no-such-program" in PATH=`, `command: no-such-program "a b"`, "install it"}},
-		"no file":            {[]string{"./server.py"}, 0, []string{"there is no program " + filepath.Join(dir, "server.py"), "no such file"}},
-		"not a prog":         {[]string{plain}, 0, []string{"cannot be run: permission denied", "may be executed"}},
-		"bad #!":             {[]string{script}, 0, []string{"cannot be run: no such file", "#! line"}},
-		"talks":              {[]string{rogue, "chat"}, 300 * time.Millisecond, []string{"2 lines on standard output, but no handshake within 300ms", "I am a server", "start timeout"}},
-		"silent":             {[]string{"sleep", "60"}, 100 * time.Millisecond, []string{"nothing on standard output", "within 100ms"}},
-		"no cert":            {[]string{rogue, "no-cert"}, 0, []string{"no certificate (field 6)", `printed: "1|1|unix|`}},
-		"bad cert":           {[]string{rogue, "bad-cert"}, 0, []string{"field 6) is not an X.509 certificate"}},
-		"padded":             {[]string{rogue, "padded"}, 0, []string{"is padded with ="}},
-		"foreign":            {[]string{rogue, "foreign"}, 0, []string{`listens at tcp "192.0.2.1:80"; it must be 127.0.0.1`}},
-		"elsewhere":          {[]string{rogue, "elsewhere"}, 0, []string{`"/tmp/elsewhere.sock", which is not in the directory it was given`}},
-		"version":            {[]string{rogue, "version"}, 0, []string{"version 2 of the contract", "version 1 only"}},
-		"stranger":           {[]string{rogue, "stranger"}, 0, []string{"it printed its handshake and does not answer at unix ", "PLUGIN_CLIENT_CERT"}},
+		"exits": {
+			[]string{rogue, "exit"},
+			0,
+			[]string{
+				`backend "b" did not start: it ended with exit status 7` + "\n  command:", rogue + " exit",
+				"directory: " + dir, "what to do: mend what it said last: ", "config.yaml: no such file",
+			},
+		},
+		"mute": {
+			[]string{"sh", "-c", "exit 3"},
+			0,
+			[]string{"it ended with exit status 3\n", "it said nothing on standard error"},
+		},
+		"no serve": {
+			[]string{"true"},
+			0,
+			[]string{
+				"it ended with exit status 0, and it printed nothing on standard output, and so no handshake",
+				"what to do: it ended without serving; it must call the SDK's run (Python app.run(), ",
+			},
+		},
+		"no serve in Go": {
+			[]string{rogue, "nothing"},
+			0,
+			[]string{
+				"it ended with exit status 0",
+				"what to do: it ended without serving; main of a Go program must end with os.Exit(app.Run())",
+			},
+		},
+		"no serve in Python": {
+			[]string{"python3", "-c", ""},
+			0,
+			[]string{"what to do: it ended without serving; a Python script must end with app.run()"},
+		},
+		"no serve in Java": {
+			[]string{"sh", "-c", "", "app.jar"},
+			0,
+			[]string{"what to do: it ended without serving; main of a Java program must call app.run(args)"},
+		},
+		"not found": {
+			[]string{"no-such-program", "a b"},
+			0,
+			[]string{`there is no program "no-such-program" in PATH=`, `command: no-such-program "a b"`, "install it"},
+		},
+		"no file": {
+			[]string{"./server.py"},
+			0,
+			[]string{"there is no program " + filepath.Join(dir, "server.py"), "no such file"},
+		},
+		"not a prog": {[]string{plain}, 0, []string{"cannot be run: permission denied", "may be executed"}},
+		"bad #!":     {[]string{script}, 0, []string{"cannot be run: no such file", "#! line"}},
+		"talks": {
+			[]string{rogue, "chat"},
+			300 * time.Millisecond,
+			[]string{"2 lines on standard output, but no handshake within 300ms", "I am a server", "start timeout"},
+		},
+		"silent": {
+			[]string{"sleep", "60"},
+			100 * time.Millisecond,
+			[]string{"nothing on standard output", "within 100ms"},
+		},
+		"no cert": {
+			[]string{rogue, "no-cert"},
+			0,
+			[]string{"no certificate (field 6)", `printed: "1|1|unix|`},
+		},
+		"bad cert": {[]string{rogue, "bad-cert"}, 0, []string{"field 6) is not an X.509 certificate"}},
+		"padded":   {[]string{rogue, "padded"}, 0, []string{"is padded with ="}},
+		"foreign": {
+			[]string{rogue, "foreign"},
+			0,
+			[]string{`listens at tcp "192.0.2.1:80"; it must be 127.0.0.1`},
+		},
+		"elsewhere": {
+			[]string{rogue, "elsewhere"},
+			0,
+			[]string{`"/tmp/elsewhere.sock", which is not in the directory it was given`},
+		},
+		"version": {[]string{rogue, "version"}, 0, []string{"version 2 of the contract", "version 1 only"}},
+		"stranger": {
+			[]string{rogue, "stranger"},
+			0,
+			[]string{"it printed its handshake and does not answer at unix ", "PLUGIN_CLIENT_CERT"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, Options{Command: tc.command, Dir: dir, StartTimeout: tc.timeout})
@@ -126,7 +193,8 @@ func TestStartErrorsAreComplete(t *testing.T) {
 			if got := r.stop(); got == nil || got.Error() != err.Error() {
 				t.Errorf("Run says %v", got)
 			}
-			if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err == nil || !strings.Contains(err.Error(), "did not start; the call was not executed") {
+			if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err == nil ||
+				!strings.Contains(err.Error(), "did not start; the call was not executed") {
 				t.Errorf("a call gets %v", err)
 			}
 		})
@@ -146,7 +214,8 @@ func TestKilledMidCall(t *testing.T) {
 		var killed time.Time
 		hanging, failed := make(chan struct{}), make(chan time.Time, 1)
 		wg.Go(func() {
-			_, err := r.Handle(t.Context(), tool("hang", ""), func(context.Context, bridge.Event) error { close(hanging); return nil })
+			_, err := r.Handle(t.Context(), tool("hang", ""),
+				func(context.Context, bridge.Event) error { close(hanging); return nil })
 			failed <- time.Now()
 			wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 		})
@@ -253,8 +322,8 @@ func TestGrandchildrenAreKilledWithThePlugin(t *testing.T) {
 	gone(t, grandchild)
 }
 
-// A backend that somebody else has told to stop takes no connections any more, and so no health checks. What it has begun it may finish, as
-// long as it may take to stop.
+// A backend that somebody else has told to stop takes no connections any more, and so no health checks. What it has
+// begun it may finish, as long as it may take to stop.
 func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 	for name, finishes := range map[string]bool{"in time": true, "too late": false} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +339,8 @@ func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 			var err error
 			var calls sync.WaitGroup
 			calls.Go(func() {
-				held, err = r.Handle(t.Context(), tool("hold", `{}`), func(context.Context, bridge.Event) error { close(began); return nil })
+				held, err = r.Handle(t.Context(), tool("hold", `{}`),
+					func(context.Context, bridge.Event) error { close(began); return nil })
 			})
 			<-began
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
@@ -301,11 +371,14 @@ func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 	}
 }
 
-// Who has left the process group and ignores SIGTERM goes with the plugin as well, where there can be control groups. Where there
-// can be none, it stays, and that is told.
+// Who has left the process group and ignores SIGTERM goes with the plugin as well, where there can be control groups.
+// Where there can be none, it stays, and that is told.
 func TestProcessOutsideTheGroupIsKilledWithThePlugin(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
-	r := run(t, Options{Command: []string{rogue, "ignore", "daemon"}, Env: []string{"PIDS=" + pids}, StopTimeout: 300 * time.Millisecond}).ready(t)
+	r := run(t, Options{
+		Command: []string{rogue, "ignore", "daemon"}, Env: []string{"PIDS=" + pids},
+		StopTimeout: 300 * time.Millisecond,
+	}).ready(t)
 	child, daemon := started(t, pids)
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
@@ -315,7 +388,8 @@ func TestProcessOutsideTheGroupIsKilledWithThePlugin(t *testing.T) {
 	goneIfGathered(t, daemon, log)
 }
 
-// A backend that cannot be started because there are no descriptors left has not crashed: it is back as soon as there are some.
+// A backend that cannot be started because there are no descriptors left has not crashed: it is back as soon as there
+// are some.
 func TestBackendStartWithoutFreeDescriptors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
@@ -371,7 +445,8 @@ func started(t *testing.T, file string) (child, grandchild int) {
 	return child, grandchild
 }
 
-// goneIfGathered checks that one who has left the process group is gone, unless the log says that there is no control group.
+// goneIfGathered checks that one who has left the process group is gone, unless the log says that there is no control
+// group.
 func goneIfGathered(t *testing.T, pid int, log string) {
 	t.Helper()
 	if !strings.Contains(log, "there is no control group for the backend") {
@@ -415,12 +490,18 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 	t.Setenv("MINE", "m")
 	t.Setenv("API_ONE", "1")
 	t.Setenv("TZ", "UTC")
-	r := run(t, Options{Command: []string{rogue}, PassEnv: []string{"MINE", "API_*"}, Env: []string{"ADDED=a", "TZ=CET", CookieKey + "=wrong"}}).ready(t)
+	r := run(t, Options{
+		Command: []string{rogue}, PassEnv: []string{"MINE", "API_*"},
+		Env: []string{"ADDED=a", "TZ=CET", CookieKey + "=wrong"},
+	}).ready(t)
 	var env []string
 	if err := json.Unmarshal([]byte(r.text(t, "env", "")), &env); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"LC_TIME=C", "MINE=m", "API_ONE=1", "ADDED=a", "TZ=CET", CookieKey + "=" + CookieValue, EnvLifeline + "=stdin", "PATH=" + os.Getenv("PATH")} {
+	for _, want := range []string{
+		"LC_TIME=C", "MINE=m", "API_ONE=1", "ADDED=a", "TZ=CET",
+		CookieKey + "=" + CookieValue, EnvLifeline + "=stdin", "PATH=" + os.Getenv("PATH"),
+	} {
 		if !slices.Contains(env, want) {
 			t.Errorf("there is no %s in %q", want, env)
 		}
@@ -448,8 +529,8 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 	}
 }
 
-// A backend that crashes again and again is started every now and then, and calls do not wait for it. When it lives again, so
-// do calls.
+// A backend that crashes again and again is started every now and then, and calls do not wait for it. When it lives
+// again, so do calls.
 func TestCrashLoop(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
@@ -509,7 +590,10 @@ func TestLostBackendIsRestartedAtOnce(t *testing.T) {
 
 func TestUnhealthyBackendIsRestarted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	for how, why := range map[string]string{"unwell": "it failed 3 health checks in a row", "stopped": "its process is stopped (SIGSTOP)"} {
+	for how, why := range map[string]string{
+		"unwell":  "it failed 3 health checks in a row",
+		"stopped": "its process is stopped (SIGSTOP)",
+	} {
 		t.Run(how, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "once")
 			r := run(t, Options{Command: []string{rogue, how}, Env: []string{"FILE=" + file}},
@@ -555,7 +639,8 @@ func TestNotServingBackendIsAwaited(t *testing.T) {
 	}
 }
 
-// The start timeout is that of the whole start: a JVM on a busy machine takes long between its handshake and its first answer.
+// The start timeout is that of the whole start: a JVM on a busy machine takes long between its handshake and its first
+// answer.
 func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
@@ -565,14 +650,16 @@ func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 	}
 	o.StartTimeout = 300 * time.Millisecond
 	err := run(t, o).Ready(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "did not answer at unix ") || !strings.Contains(err.Error(), "within the start timeout of 300ms") ||
+	if err == nil || !strings.Contains(err.Error(), "did not answer at unix ") ||
+		!strings.Contains(err.Error(), "within the start timeout of 300ms") ||
 		!strings.Contains(err.Error(), "raise the start timeout") {
 		t.Errorf("the one that never answers: %v", err)
 	}
 }
 
 func TestHealthServiceIsOptional(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}}, func(p *pace) { p.idle = 10 * time.Millisecond }).ready(t)
+	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}},
+		func(p *pace) { p.idle = 10 * time.Millisecond }).ready(t)
 	l := r.super.Live()
 	select {
 	case <-l.gone:

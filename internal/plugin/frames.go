@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,8 +25,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// EnvFrames names the unix socket at which the bridge waits for a backend that can take calls of tools as frames, which costs
-// less than gRPC: proto/mcpbridge/v1/frames.md.
+// EnvFrames names the unix socket at which the bridge waits for a backend that can take calls of tools as frames, which
+// costs less than gRPC: proto/mcpbridge/v1/frames.md.
 const EnvFrames = "MCPBRIDGE_FRAMES"
 
 const framesFile = "frames.sock"
@@ -53,15 +52,15 @@ const (
 	eventsAhead = 64
 	// mostWaiting is how many bytes of calls wait to be written at most. When there are more, calls go by gRPC.
 	mostWaiting = 8 << 20
-	// mostSaid is how many frames without a payload wait to be written at most. Of a backend that reads there are at most eventsAhead+1 for each
-	// of its calls; one that does not loses the connection.
+	// mostSaid is how many frames without a payload wait to be written at most. Of a backend that reads there are at
+	// most eventsAhead+1 for each of its calls; one that does not loses the connection.
 	mostSaid = 1 << 20
 	// mostSkipped is how long an answer may be that is too long and only costs its own call, in bytes.
 	mostSkipped = 64 << 20
 )
 
-// A frames is a connection by which a backend takes calls of tools, as gRPC does and with the same messages. The zero value has
-// none yet.
+// A frames is a connection by which a backend takes calls of tools, as gRPC does and with the same messages. The zero
+// value has none yet.
 type frames struct {
 	log  *zerolog.Logger
 	most int // the longest payload
@@ -82,7 +81,8 @@ type frames struct {
 	calls map[uint32]*framed
 	id    uint32 // of the last call that was made
 	left  bool   // nothing more comes to the backend
-	// queue is what write has yet to take. Who sends a call and who tells that it was not sent agree by it: one of them takes the CALL out.
+	// queue is what write has yet to take. Who sends a call and who tells that it was not sent agree by it: one of them
+	// takes the CALL out.
 	queue  []queued
 	size   int // of the calls in it, in bytes
 	said   int // how many frames without a payload are in it
@@ -131,7 +131,8 @@ func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
 // env returns the variable that tells the backend of it.
 func (f *frames) env() string { return EnvFrames + "=unix:" + filepath.Join(f.dir.path, framesFile) }
 
-// serve takes one connection of the process group, until close. A bug that is met in what comes by it kills the backend.
+// serve takes one connection of the process group, until close. A bug that is met in what comes by it kills the
+// backend.
 func (f *frames) serve(pgid func() int, panics *contain.Panics, kill func()) {
 	broke := func(*bridge.Error) { kill() }
 	f.wg.Go(func() {
@@ -278,7 +279,8 @@ func (f *frames) withdraw(id uint32) bool {
 	return true
 }
 
-// cancel says that nobody wants the answer of a call, which is withdrawn if it can be. It reports whether the backend may have seen it.
+// cancel says that nobody wants the answer of a call, which is withdrawn if it can be. It reports whether the backend
+// may have seen it.
 func (f *frames) cancel(id uint32) (sent bool) {
 	if f.withdraw(id) {
 		return false
@@ -430,8 +432,8 @@ func (f *frames) leave() {
 	f.endIfDrained()
 }
 
-// endIfDrained ends the connection of a backend that begins no more calls, when it has ended those that it has begun and nothing more comes
-// to it. It waits for that. Its caller has locked f.
+// endIfDrained ends the connection of a backend that begins no more calls, when it has ended those that it has begun
+// and nothing more comes to it. It waits for that. Its caller has locked f.
 func (f *frames) endIfDrained() {
 	if f.left && len(f.calls) == 0 && f.draining() {
 		f.conn.Close()
@@ -514,100 +516,4 @@ func (f *frames) end(c *framed, id uint32) {
 			return
 		}
 	}
-}
-
-// attemptFramed makes a call of a tool by frames, once. It reports false if it cannot be made so now.
-func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call, emit bridge.Emit) (a attempt, made bool) {
-	r, ok := call.Request.(*pb.CallToolRequest)
-	if !ok {
-		return a, false
-	}
-	c, id := f.begin(r)
-	if c == nil {
-		return a, false
-	}
-	defer func() {
-		if a.result == nil && a.err == nil { // there is a bug, and nobody waits for the answer
-			f.cancel(id)
-		}
-		f.end(c, id)
-	}()
-
-	for {
-		select {
-		case in := <-c.in:
-
-			a.sent = true
-			if done := p.framedAnswer(ctx, &a, call, in, emit); done {
-				if in.kind == frameEvent { // the backend goes on
-					f.cancel(id)
-				}
-				return a, true
-			}
-			f.say(frameTaken, id)
-			if a.err != nil {
-				f.cancel(id)
-				return a, true
-			}
-		case <-ctx.Done():
-			a.err, a.sent = ctx.Err(), f.cancel(id)
-			return a, true
-		case <-f.over:
-			select {
-			case in := <-c.in: // it came before the end
-				a.sent = true
-				if done := p.framedAnswer(ctx, &a, call, in, emit); done || a.err != nil {
-					return a, true
-				}
-				continue
-			default:
-			}
-			a.err, a.sent, a.lost = errFramesOver, !f.withdraw(id), true
-			return a, true
-		}
-	}
-}
-
-var (
-	errFramesOver = errors.New("the connection to the backend ended")
-	errNotBegun   = errors.New("the backend drains and has not begun the call")
-)
-
-// framedAnswer takes one frame of a call into a. It reports whether it was the last.
-func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call, in inbound, emit bridge.Emit) (done bool) {
-	switch {
-	case errors.Is(in.err, errTooLong):
-		a.err = p.responseTooLarge(in.kind == frameResult)
-		return true
-	case in.kind == frameLast && !a.shown:
-		a.err, a.sent, a.lost = errNotBegun, false, true
-		return true
-	case in.kind == frameLast:
-		a.err, a.ours = p.misbehaved(call.Method, "sent events of a call that it says it has not begun"), true
-		return true
-	case in.err != nil && in.kind == frameError:
-		s := status.Convert(in.err)
-		a.err = p.answered(ctx, s)
-		return true
-	case in.err != nil:
-		a.err, a.ours = p.misbehaved(call.Method, "sent what is no message: "+in.err.Error()), true
-		return true
-	}
-	event, result, ok := bridge.Split(in.answer)
-	switch {
-	case !ok:
-		a.err, a.ours = p.misbehaved(call.Method, "sent an event with nothing in it"), true
-		return true
-	case (result != nil) != (in.kind == frameResult):
-		a.err, a.ours = p.misbehaved(call.Method, "sent a result as an event, or an event as a result"), true
-		return true
-	case result != nil:
-		a.result = result
-		return true
-	}
-	a.shown = true
-	if err := emit(ctx, event); err != nil {
-		a.err, a.ours = err, true
-	}
-	return false
 }

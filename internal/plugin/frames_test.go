@@ -47,7 +47,10 @@ func newFramer(t *testing.T, most int) *framer {
 		t.Fatal(err)
 	}
 	log := zerolog.Nop()
-	b := &framer{T: t, p: &Plugin{o: Options{Name: "b", Limits: limits.Limits{Message: most}}}, f: newFrames(dir, most, &log)}
+	b := &framer{
+		T: t, p: &Plugin{o: Options{Name: "b", Limits: limits.Limits{Message: most}}},
+		f: newFrames(dir, most, &log),
+	}
 	b.f.serve(ownGroup, contain.New(zerolog.Nop()), func() {})
 	b.conn, err = new(net.Dialer).DialContext(t.Context(), "unix", filepath.Join(dir.path, framesFile))
 	if err != nil {
@@ -177,7 +180,8 @@ func TestFramedEventsAreOrderedAndAcknowledged(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	const events = 1000
 	got := make(chan float64, events)
-	done := b.call(t.Context(), "{}", func(_ context.Context, e bridge.Event) error { got <- e.Progress.GetProgress(); return nil })
+	done := b.call(t.Context(), "{}",
+		func(_ context.Context, e bridge.Event) error { got <- e.Progress.GetProgress(); return nil })
 	id, _ := b.called()
 	ahead := 0
 	for i := range events {
@@ -221,8 +225,8 @@ func TestFramedCallsCanBeCanceled(t *testing.T) {
 	}
 }
 
-// A call that waits until the backend reads, and whose caller is told that it was not executed, is not sent any more, and nothing of it is
-// kept. Those around it are.
+// A call that waits until the backend reads, and whose caller is told that it was not executed, is not sent any more,
+// and nothing of it is kept. Those around it are.
 func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	const long = 2 << 20 // no socket has room for it
 	b := newFramer(t, 2*long)
@@ -331,21 +335,51 @@ func TestFramedErrors(t *testing.T) {
 		code   codes.Code
 		want   string
 	}{
-		"a status":                    {func(id uint32) { b.answer(frameError, id, s.Proto()) }, codes.NotFound, "-32099"},
-		"a status OK":                 {func(id uint32) { b.say(frameError, id, nil) }, codes.Internal, "status OK"},
-		"no message":                  {func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal, "no message"},
-		"text that is not UTF-8":      {func(id uint32) { b.say(frameResult, id, notUTF8) }, codes.Internal, "invalid UTF-8"},
-		"nothing":                     {func(id uint32) { b.say(frameResult, id, nil) }, codes.Internal, "nothing in it"},
-		"a result too soon":           {func(id uint32) { b.answer(frameEvent, id, text("x")) }, codes.Internal, "a result as an event"},
-		"an event that is no message": {func(id uint32) { b.say(frameEvent, id, []byte{0xff}) }, codes.Internal, "no message"},
-		"an event of nothing":         {func(id uint32) { b.say(frameEvent, id, nil) }, codes.Internal, "nothing in it"},
+		"a status": {
+			func(id uint32) { b.answer(frameError, id, s.Proto()) }, codes.NotFound,
+			"-32099",
+		},
+		"a status OK": {func(id uint32) { b.say(frameError, id, nil) }, codes.Internal, "status OK"},
+		"no message": {
+			func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal,
+			"no message",
+		},
+		"text that is not UTF-8": {
+			func(id uint32) { b.say(frameResult, id, notUTF8) }, codes.Internal,
+			"invalid UTF-8",
+		},
+		"nothing": {
+			func(id uint32) { b.say(frameResult, id, nil) }, codes.Internal,
+			"nothing in it",
+		},
+		"a result too soon": {
+			func(id uint32) { b.answer(frameEvent, id, text("x")) }, codes.Internal,
+			"a result as an event",
+		},
+		"an event that is no message": {
+			func(id uint32) { b.say(frameEvent, id, []byte{0xff}) }, codes.Internal,
+			"no message",
+		},
+		"an event of nothing": {
+			func(id uint32) { b.say(frameEvent, id, nil) }, codes.Internal,
+			"nothing in it",
+		},
 		"an event that is too long": {
 			func(id uint32) { b.answer(frameEvent, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted,
 			"OUTCOME_UNKNOWN",
 		},
-		"an event at last":  {func(id uint32) { b.answer(frameResult, id, progress(1)) }, codes.Internal, "an event as a result"},
-		"too long":          {func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted, "OUTCOME_EXECUTED"},
-		"just not too long": {func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 980))) }, codes.OK, ""},
+		"an event at last": {
+			func(id uint32) { b.answer(frameResult, id, progress(1)) }, codes.Internal,
+			"an event as a result",
+		},
+		"too long": {
+			func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 1000))) },
+			codes.ResourceExhausted, "OUTCOME_EXECUTED",
+		},
+		"just not too long": {
+			func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 980))) }, codes.OK,
+			"",
+		},
 	} {
 		done := b.call(t.Context(), "{}", ignore)
 		id, _ := b.called()
@@ -358,21 +392,26 @@ func TestFramedErrors(t *testing.T) {
 			continue
 		}
 		e := bridge.AsError(a.err)
-		if all := fmt.Sprint(e.Message, e.RPC, e.Failure); e.Code != c.code || !strings.Contains(all, c.want) || a.lost {
+		if all := fmt.Sprint(e.Message, e.RPC, e.Failure); e.Code != c.code || !strings.Contains(all, c.want) ||
+			a.lost {
 			t.Errorf("%s: %v %s", name, e.Code, all)
 		}
-		if strings.HasPrefix(name, "an event of") || strings.HasPrefix(name, "an event that") || name == "a result too soon" { // the backend goes on
+		// the backend goes on
+		if strings.HasPrefix(name, "an event of") || strings.HasPrefix(name, "an event that") ||
+			name == "a result too soon" {
 			if kind, of, _ := b.next(); kind != frameCancel || of != id {
 				t.Errorf("%s: then comes a frame of kind %d of call %d, want that it is cancelled", name, kind, of)
 			}
 		}
 	}
-	if a := <-b.call(t.Context(), `"`+strings.Repeat("x", 1000)+`"`, ignore); a.err == nil || a.err.Error() != "not made by frames" {
+	if a := <-b.call(t.Context(), `"`+strings.Repeat("x", 1000)+`"`, ignore); a.err == nil ||
+		a.err.Error() != "not made by frames" {
 		t.Errorf("a request that is too long: %v", a.err)
 	}
 }
 
-// A backend that drains says which call was the last that it has begun. The others are not sent, and it ends those that it has.
+// A backend that drains says which call was the last that it has begun. The others are not sent, and it ends those that
+// it has.
 func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	b.f.id = math.MaxUint32 - 2

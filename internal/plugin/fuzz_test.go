@@ -23,8 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// FuzzHandshake reads a line of output as the handshake: what is accepted has nothing in it that go-plugin would take for more than
-// a server of ours, on this machine.
+// FuzzHandshake reads a line of output as the handshake: what is accepted has nothing in it that go-plugin would take
+// for more than a server of ours, on this machine.
 func FuzzHandshake(f *testing.F) {
 	keys, err := mtls.New()
 	if err != nil {
@@ -44,9 +44,12 @@ func FuzzHandshake(f *testing.F) {
 	f.Cleanup(func() { ln.Close() })
 	// The certificate and the directory are of this run; SOCKET and CERT stand for them.
 	for _, s := range []string{
-		"1|1|unix|SOCKET|grpc|CERT", " 1|1|unix|SOCKET|grpc|CERT|true\r", "1|1|tcp|127.0.0.1:1234|grpc|CERT", "1|1|tcp|[::1]:1234|grpc|CERT", "1|1|tcp|0.0.0.0:1234|grpc|CERT",
-		"1|1|tcp|127.0.0.1:0|grpc|CERT", "1|1|unix|/etc/passwd|grpc|CERT", "1|1|unix|SOCKET/../s|grpc|CERT", "1|1|unix|SOCKET|netrpc|CERT", "1|1|unix|SOCKET|grpc|", "1|1|unix|SOCKET|grpc|CERT=",
-		"1|2|unix|SOCKET|grpc|CERT", "99999999999999999999|1|unix|SOCKET|grpc|CERT", "1|1|unix|", "1|1|tcp|localhost:1|grpc|CERT", "hello", "1|1|unix|SOCKET\x00|grpc|CERT", "1|1|unix|SOCKET|grpc|AAAA",
+		"1|1|unix|SOCKET|grpc|CERT", " 1|1|unix|SOCKET|grpc|CERT|true\r", "1|1|tcp|127.0.0.1:1234|grpc|CERT",
+		"1|1|tcp|[::1]:1234|grpc|CERT", "1|1|tcp|0.0.0.0:1234|grpc|CERT",
+		"1|1|tcp|127.0.0.1:0|grpc|CERT", "1|1|unix|/etc/passwd|grpc|CERT", "1|1|unix|SOCKET/../s|grpc|CERT",
+		"1|1|unix|SOCKET|netrpc|CERT", "1|1|unix|SOCKET|grpc|", "1|1|unix|SOCKET|grpc|CERT=",
+		"1|2|unix|SOCKET|grpc|CERT", "99999999999999999999|1|unix|SOCKET|grpc|CERT", "1|1|unix|",
+		"1|1|tcp|localhost:1|grpc|CERT", "hello", "1|1|unix|SOCKET\x00|grpc|CERT", "1|1|unix|SOCKET|grpc|AAAA",
 	} {
 		f.Add(s)
 	}
@@ -75,21 +78,29 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzTraces reads the last lines of a program that has ended, in whatever language: what is said of them is made of them.
+// FuzzTraces reads the last lines of a program that has ended, in whatever language: what is said of them is made of
+// them.
 func FuzzTraces(f *testing.F) {
 	for _, s := range []string{
-		"Traceback (most recent call last):\n  File \"/a/tools.py\", line 7, in f\n    x\nValueError: no\n", "panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\t/a/main.go:7 +0x1\n",
-		"/a/tools.mjs:3\nx\n^\n\nTypeError: no\n    at f (file:///a/tools.mjs:3:1)\n\nNode.js v22.1.0\n", "Exception in thread \"main\" java.lang.Error: x\n\tat a.B.c(B.java:7)\nCaused by: y\n\tat java.base/x\n", "",
+		"Traceback (most recent call last):\n  File \"/a/tools.py\", line 7, in f\n    x\nValueError: no\n",
+		"panic: x\n\ngoroutine 1 [running]:\nmain.f()\n\t/a/main.go:7 +0x1\n",
+		"/a/tools.mjs:3\nx\n^\n\nTypeError: no\n    at f (file:///a/tools.mjs:3:1)\n\nNode.js v22.1.0\n",
+		"Exception in thread \"main\" java.lang.Error: x\n\tat a.B.c(B.java:7)\nCaused by: y\n\tat java.base/x\n",
+		"",
 	} {
 		f.Add(s)
 	}
 	fuzzing.Run(f, func(t *testing.T, text string) {
 		lines := strings.Split(text, "\n")
-		for name, trace := range map[string]func([]string) string{"python": pythonTrace, "node": nodeTrace, "go": goTrace, "java": javaTrace} {
+		for name, trace := range map[string]func([]string) string{
+			"python": pythonTrace, "node": nodeTrace,
+			"go": goTrace, "java": javaTrace,
+		} {
 			var said string
 			fuzzing.Within(t, len(text), memoryOfTraces, func() { said = trace(lines) })
 			for word := range strings.FieldsSeq(said) {
-				if file, _, _ := strings.Cut(word, ":"); word != "at" && !strings.Contains(text, file) && !isAdvice(word) {
+				if file, _, _ := strings.Cut(word, ":"); word != "at" && !strings.Contains(text, file) &&
+					!isAdvice(word) {
 					t.Fatalf("%s: %q is said of %q", name, said, text)
 				}
 			}
@@ -118,8 +129,8 @@ func (w wired) Read(b []byte) (int, error) { return w.in.Read(b[:min(len(b), 100
 // Close leaves what there is to be read.
 func (w wired) Close() error { return nil }
 
-// FuzzFrames reads any bytes as the frames of a backend: its calls get what is theirs, in order, until their end and no more than there
-// is room for, as a plain reading of the same bytes says.
+// FuzzFrames reads any bytes as the frames of a backend: its calls get what is theirs, in order, until their end and no
+// more than there is room for, as a plain reading of the same bytes says.
 func FuzzFrames(f *testing.F) {
 	frame := func(kind byte, id uint32, payload []byte) []byte {
 		b := make([]byte, frameHeader)
@@ -135,13 +146,21 @@ func FuzzFrames(f *testing.F) {
 	}
 	hello := frame(frameHello, 0, []byte{framesVersion})
 	f.Add(hello)
-	f.Add(bytes.Join([][]byte{hello, frame(frameEvent, 1, message(progress(1))), frame(frameResult, 1, message(text("a"))), frame(frameResult, 2, message(text("b")))}, nil))
-	f.Add(bytes.Join([][]byte{frame(frameError, 3, []byte{8, 5}), frame(frameError, 1, []byte("\xff")), frame(frameEvent, 9, nil), frame(200, 1, nil)}, nil))
+	f.Add(bytes.Join([][]byte{
+		hello, frame(frameEvent, 1, message(progress(1))),
+		frame(frameResult, 1, message(text("a"))), frame(frameResult, 2, message(text("b"))),
+	}, nil))
+	f.Add(bytes.Join([][]byte{
+		frame(frameError, 3, []byte{8, 5}), frame(frameError, 1, []byte("\xff")),
+		frame(frameEvent, 9, nil), frame(200, 1, nil),
+	}, nil))
 	f.Add(frame(frameResult, 1, make([]byte, 5000)))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, frameResult})
 	f.Add(bytes.Repeat(frame(frameEvent, 1, nil), eventsAhead+2))
-	f.Add(slices.Concat(frame(frameEvent, 3, message(progress(1))), frame(frameLast, 1, nil), frame(frameResult, 1, message(text("a"))), frame(frameLast, 0, nil)))
-	f.Add(slices.Concat(bytes.Repeat(frame(frameEvent, 1, message(progress(1))), eventsAhead+1), frame(frameLast, math.MaxUint32, nil)))
+	f.Add(slices.Concat(frame(frameEvent, 3, message(progress(1))), frame(frameLast, 1, nil),
+		frame(frameResult, 1, message(text("a"))), frame(frameLast, 0, nil)))
+	f.Add(slices.Concat(bytes.Repeat(frame(frameEvent, 1, message(progress(1))), eventsAhead+1),
+		frame(frameLast, math.MaxUint32, nil)))
 	const most = 4096
 	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		log := zerolog.Nop()

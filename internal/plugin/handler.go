@@ -89,8 +89,8 @@ func (p *Plugin) readRaw(m *bridge.Method, r *bridge.Result) error {
 	return nil
 }
 
-// lacksList reports whether err says that the backend does not implement m, a method that lists: its list is empty. An exact error
-// of JSON-RPC is for the caller.
+// lacksList reports whether err says that the backend does not implement m, a method that lists: its list is empty. An
+// exact error of JSON-RPC is for the caller.
 func lacksList(m *bridge.Method, err error) bool {
 	e := bridge.AsError(err)
 	if e.Code != codes.Unimplemented || e.RPC != nil {
@@ -100,7 +100,8 @@ func lacksList(m *bridge.Method, err error) bool {
 	return lists
 }
 
-// withArguments returns call, or if it is of a tool and has no arguments, one with an empty object: backends parse what they get.
+// withArguments returns call, or if it is of a tool and has no arguments, one with an empty object: backends parse what
+// they get.
 func withArguments(call *bridge.Call) *bridge.Call {
 	r, ok := call.Request.(*pb.CallToolRequest)
 	if !ok || len(r.GetArguments()) > 0 {
@@ -160,11 +161,12 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 	s, _ := status.FromError(a.err)
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown:
-		// A backend may answer with any of these. It did if the connection held, and had held when the call was made: gRPC may
-		// take a broken one for whole for a moment, and then says that it cannot make another. What has details gRPC did not make: the
-		// backend has answered, even if it ended right after that.
+		// A backend may answer with any of these. It did if the connection held, and had held when the call was made:
+		// gRPC may take a broken one for whole for a moment, and then says that it cannot make another. What has
+		// details gRPC did not make: the backend has answered, even if it ended right after that.
 		if a.sent {
-			a.lost = (broken(&at) || l.closed()) && len(s.Proto().GetDetails()) == 0 || call.Method == bridge.Listen && l.here.Err() != nil
+			a.lost = (broken(&at) || l.closed()) && len(s.Proto().GetDetails()) == 0 || call.Method == bridge.Listen &&
+				l.here.Err() != nil
 		} else {
 			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled // the latter: we closed the connection
 		}
@@ -187,14 +189,17 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 	return a
 }
 
-// isReset reports whether gRPC says that the server reset the stream of a call (RST_STREAM), which it tells by text only.
+// isReset reports whether gRPC says that the server reset the stream of a call (RST_STREAM), which it tells by text
+// only.
 func isReset(text string) bool { return strings.HasPrefix(text, "stream terminated by RST_STREAM") }
 
 // endWithin is how long a stream may take to end after its result.
 const endWithin = time.Second
 
 // stream makes a call whose answer is a stream.
-func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit, opts ...grpc.CallOption) (a attempt) {
+func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit,
+	opts ...grpc.CallOption,
+) (a attempt) {
 	m := call.Method
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream when we stop reading before its end
@@ -248,8 +253,8 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 	return a
 }
 
-// awaitEnd waits until a stream has ended whose result is there, so that the backend does not take it for cancelled. The result is the
-// answer, whatever comes after it.
+// awaitEnd waits until a stream has ended whose result is there, so that the backend does not take it for cancelled.
+// The result is the answer, whatever comes after it.
 func (p *Plugin) awaitEnd(l *life, s grpc.ClientStream, m *bridge.Method, cancel func()) {
 	defer time.AfterFunc(endWithin, cancel).Stop()
 	if s.RecvMsg(m.NewEvent()) == nil {
@@ -260,27 +265,31 @@ func (p *Plugin) awaitEnd(l *life, s grpc.ClientStream, m *bridge.Method, cancel
 	}
 }
 
-// unreadable reports whether gRPC itself says that it could not read an answer, which it tells by text only. A backend in Go that cannot
-// read the request uses other words.
+// unreadable reports whether gRPC itself says that it could not read an answer, which it tells by text only. A backend
+// in Go that cannot read the request uses other words.
 func unreadable(text string) bool {
 	return strings.HasPrefix(text, "grpc: failed to unmarshal the received message")
 }
 
 // misbehaved is the error of an answer that no correct backend gives.
 func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
-	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
+	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		"backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
 }
 
 // answered is the error that the backend answered with.
 func (p *Plugin) answered(ctx context.Context, s *status.Status) error {
-	if until, limited := ctx.Deadline(); limited && s.Code() == codes.DeadlineExceeded && time.Until(until) < time.Second {
-		// The deadline travels with the call, and the backend may notice its end before we do. Long before it, it is one of its own.
+	if until, limited := ctx.Deadline(); limited && s.Code() == codes.DeadlineExceeded &&
+		time.Until(until) < time.Second {
+		// The deadline travels with the call, and the backend may notice its end before we do. Long before it, it is
+		// one of its own.
 		return bridge.AsError(context.DeadlineExceeded)
 	}
 	return bridge.FromStatus(s)
 }
 
-// tooLarge is the error of a message that is too large for us, or the RESOURCE_EXHAUSTED that the backend answered with.
+// tooLarge is the error of a message that is too large for us, or the RESOURCE_EXHAUSTED that the backend answered
+// with.
 func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	size := proto.Size(call.Request)
 	if size > p.o.Limits.Message {
@@ -288,11 +297,13 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 			"backend %q: the request has %d bytes, and the limit is %d (max message); the call was not executed",
 			p.o.Name, size, p.o.Limits.Message)
 	}
-	// gRPC does not tell otherwise than by text that it was itself who found an answer too large. A backend in Go whose own
-	// limit is lower uses the same words, but of the request's size.
+	// gRPC does not tell otherwise than by text that it was itself who found an answer too large. A backend in Go whose
+	// own limit is lower uses the same words, but of the request's size.
 	text := s.Message()
-	if strings.HasPrefix(text, "grpc: received message larger than max") && !strings.Contains(text, fmt.Sprintf("(%d vs.", size)) ||
-		strings.HasPrefix(text, "grpc: received message after decompression larger than max") { // no request is compressed
+	if strings.HasPrefix(text, "grpc: received message larger than max") &&
+		!strings.Contains(text, fmt.Sprintf("(%d vs.", size)) ||
+		// no request is compressed
+		strings.HasPrefix(text, "grpc: received message after decompression larger than max") {
 		return p.responseTooLarge(!call.Method.Streams)
 	}
 	return bridge.FromStatus(s)
@@ -300,16 +311,18 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 
 // responseTooLarge is the error of a message that is too large for us. If it was the result, the call was executed.
 func (p *Plugin) responseTooLarge(result bool) error {
-	outcome, sequel := pb.CallFailure_OUTCOME_UNKNOWN, "it may have been an event, and whether the call was executed is not known"
+	outcome, sequel := pb.CallFailure_OUTCOME_UNKNOWN,
+		"it may have been an event, and whether the call was executed is not known"
 	if result {
 		outcome, sequel = pb.CallFailure_OUTCOME_EXECUTED, "the call was executed"
 	}
 	return bridge.Failed(codes.ResourceExhausted, outcome, "RESPONSE_TOO_LARGE",
-		"backend %q: its answer is larger than the limit of %d bytes (max message); %s", p.o.Name, p.o.Limits.Message, sequel)
+		"backend %q: its answer is larger than the limit of %d bytes (max message); %s", p.o.Name, p.o.Limits.Message,
+		sequel)
 }
 
-// reasonWithin is how long the error of a call whose backend was lost waits for the reason: its connection breaks before its
-// process is gone.
+// reasonWithin is how long the error of a call whose backend was lost waits for the reason: its connection breaks
+// before its process is gone.
 const reasonWithin = 20 * time.Millisecond
 
 // crashed is the error of a call that was sent to a backend which was lost in the given life.

@@ -25,8 +25,8 @@ var handshakeGrammar = regexp.MustCompile(`^\s*\d+\|\d+\|(unix|tcp)\|`)
 // isHandshake reports whether a line of output is meant as the handshake.
 func isHandshake(line []byte) bool { return handshakeGrammar.Match(line) }
 
-// checkHandshake says why a handshake is not acceptable, before go-plugin sees it: go-plugin would dial any address, and
-// crashes on some lines. dir is the directory that a unix socket must be in.
+// checkHandshake says why a handshake is not acceptable, before go-plugin sees it: go-plugin would dial any address,
+// and crashes on some lines. dir is the directory that a unix socket must be in.
 func checkHandshake(line, dir string) error {
 	f := strings.Split(strings.TrimSpace(line), "|")
 	for len(f) < 6 {
@@ -34,9 +34,11 @@ func checkHandshake(line, dir string) error {
 	}
 	switch {
 	case f[0] != "1":
-		return fmt.Errorf("it speaks version %s of the go-plugin handshake, and the bridge speaks version 1", shown(f[0]))
+		return fmt.Errorf("it speaks version %s of the go-plugin handshake, and the bridge speaks version 1",
+			shown(f[0]))
 	case f[1] != strconv.Itoa(ProtocolVersion):
-		return fmt.Errorf("it speaks version %s of the contract, and the bridge offered version %d only (PLUGIN_PROTOCOL_VERSIONS)", shown(f[1]), ProtocolVersion)
+		return fmt.Errorf("it speaks version %s of the contract, and the bridge offered version %d only "+
+			"(PLUGIN_PROTOCOL_VERSIONS)", shown(f[1]), ProtocolVersion)
 	case f[4] != "grpc":
 		return fmt.Errorf("it speaks %q, and the bridge speaks grpc only (field 5)", shown(f[4]))
 	case f[5] == "":
@@ -46,7 +48,8 @@ func checkHandshake(line, dir string) error {
 		return fmt.Errorf("its certificate (field 6) %w", err)
 	}
 	if n := len(f[3]); n > longestAddress {
-		return fmt.Errorf("it listens at %s %q of %d bytes, and no address has more than %d", f[2], shown(f[3]), n, longestAddress)
+		return fmt.Errorf("it listens at %s %q of %d bytes, and no address has more than %d", f[2], shown(f[3]), n,
+			longestAddress)
 	}
 	if f[2] == "tcp" {
 		return checkTCP(f[3])
@@ -95,7 +98,8 @@ func checkSocket(path, dir string) error {
 		return fmt.Errorf("it listens at unix %q, which does not exist: %w", path, err)
 	}
 	if own, err := filepath.EvalSymlinks(dir); err != nil || parent != own {
-		return fmt.Errorf("it listens at unix %q, which is not in the directory it was given (PLUGIN_UNIX_SOCKET_DIR=%s)", path, dir)
+		return fmt.Errorf("it listens at unix %q, which is not in the directory it was given "+
+			"(PLUGIN_UNIX_SOCKET_DIR=%s)", path, dir)
 	}
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -88,8 +88,8 @@ type loss struct {
 	silent bool
 	// hung is how long the backend had not answered when it was taken for hung. Zero: it was not.
 	hung time.Duration
-	// drains is since when a process of ours has taken no new calls, which is how one ends that somebody else has told to: it finishes those
-	// that it has. Zero: there is no sign of that.
+	// drains is since when a process of ours has taken no new calls, which is how one ends that somebody else has told
+	// to: it finishes those that it has. Zero: there is no sign of that.
 	drains time.Time
 }
 
@@ -111,8 +111,8 @@ func (l *life) program() string {
 	return filepath.Base(exe)
 }
 
-// servingPid returns the process that listens at the socket of the backend, or 0 if that is not known. It need not be the one
-// that was launched, which may be a wrapper.
+// servingPid returns the process that listens at the socket of the backend, or 0 if that is not known. It need not be
+// the one that was launched, which may be a wrapper.
 func (l *life) servingPid() int {
 	if c := l.current.Load(); c != nil {
 		return peerPid(c.Conn)
@@ -135,11 +135,11 @@ func (l *life) reach(ctx context.Context) error {
 	return probe.Close()
 }
 
-// watch returns when the backend is lost, or when ctx ends. The backend's own context ends with its process; that of an attached one ends
-// with its connection.
+// watch returns when the backend is lost, or when ctx ends. The backend's own context ends with its process; that of an
+// attached one ends with its connection.
 //
-// While calls run there is a health check every second. While none does there is one every 30 s: the end of a process, of a connection,
-// and of frames are noticed without.
+// While calls run there is a health check every second. While none does there is one every 30 s: the end of a process,
+// of a connection, and of frames are noticed without.
 func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (lost loss) {
 	defer p.panics.Recover("watching the backend", func(*bridge.Error) { lost = loss{why: "the bridge has a bug"} })
 	both, cancel := context.WithCancel(backend)
@@ -195,7 +195,8 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 		p.log.Warn().Err(err).Int("misses", misses).Msg("the backend failed a health check")
 		if misses >= p.pace.misses {
 			lost.why = fmt.Sprintf("it failed %d health checks in a row: %v", misses, err)
-			if p.o.Address == "" && status.Code(err) == codes.Unavailable { // nobody listens there, though the process lives
+			// nobody listens there, though the process lives
+			if p.o.Address == "" && status.Code(err) == codes.Unavailable {
 				lost.drains = missed
 			}
 			return lost
@@ -203,8 +204,8 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 	}
 }
 
-// ask makes a health check. A backend that is busy may take until the hang timeout to answer it. Ask returns a loss if it is
-// stopped or unreachable instead, or if that time is over.
+// ask makes a health check. A backend that is busy may take until the hang timeout to answer it. Ask returns a loss if
+// it is stopped or unreachable instead, or if that time is over.
 func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -234,7 +235,8 @@ func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error
 			return nil, err
 		case err := <-reached:
 			if err != nil {
-				return &loss{why: fmt.Sprintf("it did not answer a health check within %v, nor a new connection: %v", p.pace.silence, err), silent: true}, nil
+				return &loss{why: fmt.Sprintf("it did not answer a health check within %v, nor a new connection: %v",
+					p.pace.silence, err), silent: true}, nil
 			}
 			continue
 		case <-l.frames.drains():
@@ -254,7 +256,10 @@ func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error
 		case stopped >= p.pace.stopped:
 			return &loss{why: "its process is stopped (SIGSTOP)"}, nil
 		case unanswered >= p.o.HangTimeout:
-			return &loss{why: fmt.Sprintf("it did not answer a health check within %v (hangTimeout)", p.o.HangTimeout), hung: p.o.HangTimeout}, nil
+			return &loss{
+				why:  fmt.Sprintf("it did not answer a health check within %v (hangTimeout)", p.o.HangTimeout),
+				hung: p.o.HangTimeout,
+			}, nil
 		case unanswered >= p.pace.busy && !reported:
 			reported = true
 			p.reportBusy(l, unanswered)
@@ -282,9 +287,19 @@ type language struct {
 }
 
 var languages = []language{
-	{regexp.MustCompile(`(?i)^(python|pypy)[\d.]*(\.exe)?$`), "the event loop", "use def instead of async def, or await asyncio.to_thread; C code that holds the GIL needs a process of its own"},
-	{regexp.MustCompile(`(?i)^(node|deno|bun)(\.exe)?$`), "the event loop", "move the work to a worker thread (node:worker_threads), or await between its steps"},
-	{regexp.MustCompile(``), "the backend", "it must answer while its tools work; a tool must not block an event loop, nor take all processors"},
+	{
+		regexp.MustCompile(`(?i)^(python|pypy)[\d.]*(\.exe)?$`), "the event loop",
+		"use def instead of async def, or await asyncio.to_thread; C code that holds the GIL needs a process of " +
+			"its own",
+	},
+	{
+		regexp.MustCompile(`(?i)^(node|deno|bun)(\.exe)?$`), "the event loop",
+		"move the work to a worker thread (node:worker_threads), or await between its steps",
+	},
+	{
+		regexp.MustCompile(``), "the backend",
+		"it must answer while its tools work; a tool must not block an event loop, nor take all processors",
+	},
 }
 
 // languageOf returns the language of a program.

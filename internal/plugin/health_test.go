@@ -20,12 +20,15 @@ type countedHealth struct {
 	n atomic.Int64
 }
 
-func (c *countedHealth) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (c *countedHealth) Check(context.Context,
+	*grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
 	c.n.Add(1)
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
 
-// What does nothing costs next to nothing: there are two health checks a minute while no call runs, and one a second while one does.
+// What does nothing costs next to nothing: there are two health checks a minute while no call runs, and one a second
+// while one does.
 func TestHealthIsCheckedDuringCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener, checks := bufconn.Listen(1<<20), &countedHealth{}
@@ -33,8 +36,13 @@ func TestHealthIsCheckedDuringCalls(t *testing.T) {
 		grpc_health_v1.RegisterHealthServer(server, checks)
 		go server.Serve(listener)
 		defer server.Stop()
-		conn, err := grpc.NewClient("passthrough:///b", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+		conn, err := grpc.NewClient("passthrough:///b", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithIdleTimeout(0),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+				error,
+			) {
+				return listener.DialContext(ctx)
+			}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,15 +12,16 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A backend that takes more memory than it may is killed alone, the caller is told so, and it is started again. Where there can be no
-// limit, it does not start, and says what to do.
+// A backend that takes more memory than it may is killed alone, the caller is told so, and it is started again. Where
+// there can be no limit, it does not start, and says what to do.
 func TestBackendThatExceedsItsMemoryLimit(t *testing.T) {
 	sibling := run(t, Options{Name: "sibling", Command: []string{rogue}}).ready(t)
 	before := sibling.pid(t) // and it has opened all that it needs
 	r := run(t, Options{Command: []string{rogue}, Machine: limits.Machine{Memory: 128 << 20, Processes: 100}})
 	if err := r.Ready(t.Context()); err != nil {
 		var start *StartError
-		if !errors.As(err, &start) || !strings.Contains(start.Fix, "Delegate=memory") || !strings.Contains(start.Why, "its limit of memory cannot be set") {
+		if !errors.As(err, &start) || !strings.Contains(start.Fix, "Delegate=memory") ||
+			!strings.Contains(start.Why, "its limit of memory cannot be set") {
 			t.Error(err)
 		}
 		return

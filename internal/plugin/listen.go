@@ -10,8 +10,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An acknowledger makes sure that a Listen is acknowledged, which subscribers wait for. A backend that does not do it soon is taken at the
-// word of its Discover; when it does it later, everything may have changed meanwhile.
+// An acknowledger makes sure that a Listen is acknowledged, which subscribers wait for. A backend that does not do it
+// soon is taken at the word of its Discover; when it does it later, everything may have changed meanwhile.
 type acknowledger struct {
 	p    *Plugin
 	call *bridge.Call
@@ -50,7 +50,10 @@ func (a *acknowledger) wait(ctx context.Context, l *life) {
 	a.mu.Lock()
 	if !a.acked {
 		a.assumed = true
-		_ = a.next(ctx, bridge.Event{Change: feed.Acknowledgment(feed.Supported(a.filter(), d.GetCapabilities(), false))}) // its error ends the Listen with its next event
+		// its error ends the Listen with its next event
+		_ = a.next(ctx, bridge.Event{
+			Change: feed.Acknowledgment(feed.Supported(a.filter(), d.GetCapabilities(), false)),
+		})
 	}
 	a.mu.Unlock()
 	if !pass(ctx, a.p.pace.busy) {
@@ -61,7 +64,8 @@ func (a *acknowledger) wait(ctx context.Context, l *life) {
 	if !a.acked {
 		l.unacknowledged.Do(func() {
 			a.p.log.Warn().Str("method", bridge.Listen.GRPC).
-				Str("fix", "send the event `acknowledged`, with the notifications that will be sent, as soon as Listen is called").
+				Str("fix", "send the event `acknowledged`, with the notifications that will be sent, as soon as "+
+					"Listen is called").
 				Msg("the backend does not acknowledge Listen; it is assumed to notify of what its Discover declares")
 		})
 	}

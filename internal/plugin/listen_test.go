@@ -12,13 +12,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Listen that the backend does not acknowledge holds up nobody: it is acknowledged as Discover declares. A late acknowledgement says
-// that everything may have changed.
+// A Listen that the backend does not acknowledge holds up nobody: it is acknowledged as Discover declares. A late
+// acknowledgement says that everything may have changed.
 func TestUnacknowledgedListenIsAssumed(t *testing.T) {
 	late := make(chan struct{})
 	r := attach(t, &fake{
 		discover: func() (*pb.DiscoverResponse, error) {
-			return &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}}}, nil
+			return &pb.DiscoverResponse{
+				Capabilities: &pb.ServerCapabilities{Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}},
+			}, nil
 		},
 		listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error {
 			select {
@@ -26,7 +28,9 @@ func TestUnacknowledgedListenIsAssumed(t *testing.T) {
 			case <-s.Context().Done():
 				return s.Context().Err()
 			}
-			ack := &pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}}
+			ack := &pb.SubscriptionsAcknowledged{
+				Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)},
+			}
 			err := s.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}})
 			<-s.Context().Done()
 			return err

@@ -18,8 +18,8 @@ var nodeAdvice = map[string]string{
 	`Unknown file extension ".mts"`:     "Node runs TypeScript from 22.18 on, and before that with: node --import tsx",
 }
 
-// nodeTrace returns what the error that ended a Node program says, and the first line that is neither Node's own nor a library's. It is
-// empty if no error has ended one.
+// nodeTrace returns what the error that ended a Node program says, and the first line that is neither Node's own nor a
+// library's. It is empty if no error has ended one.
 func nodeTrace(lines []string) string {
 	end := len(lines) - 1
 	for end >= 0 && strings.TrimSpace(lines[end]) == "" {
@@ -47,8 +47,8 @@ func nodeTrace(lines []string) string {
 	return said
 }
 
-// nodeLine returns where an error was: its first frame in a file that is not a library's or, as errors of syntax have none, the line that
-// Node shows before.
+// nodeLine returns where an error was: its first frame in a file that is not a library's or, as errors of syntax have
+// none, the line that Node shows before.
 func nodeLine(before, frames []string) string {
 	for _, line := range frames {
 		if own := ownPlace(nodeFrame, line); own != "" {

@@ -23,8 +23,8 @@ func checkPeer(conn net.Conn, pgid int) error {
 	return nil
 }
 
-// peerPid returns the process at the other end of a connection, or 0 if that is not known. For a connection that we made it is
-// the one that listens there.
+// peerPid returns the process at the other end of a connection, or 0 if that is not known. For a connection that we
+// made it is the one that listens there.
 func peerPid(conn net.Conn) int {
 	cred, err := peerOf(conn)
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package plugin is the back that is one backend program: a process that the bridge launches and keeps running (managed),
-// or one that already runs and is dialled (attached). Both speak mcpbridge.v1 over gRPC; a managed one is a plugin of
-// hashicorp/go-plugin.
+// Package plugin is the back that is one backend program: a process that the bridge launches and keeps running
+// (managed), or one that already runs and is dialled (attached). Both speak mcpbridge.v1 over gRPC; a managed one is a
+// plugin of hashicorp/go-plugin.
 //
-// What it promises of every call is the delivery law: a call that was sent is never sent again unless it is read-only by
-// protocol, a call that was not sent waits for the backend for a while, and every failure says which of the two it was.
+// What it promises of every call is the delivery law: a call that was sent is never sent again unless it is read-only
+// by protocol, a call that was not sent waits for the backend for a while, and every failure says which of the two it
+// was.
 package plugin
 
 import (
@@ -24,7 +25,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
 )
 
-// What a plugin and the bridge must agree on before they can talk. A plugin copies these: it does not import the bridge.
+// What a plugin and the bridge must agree on before they can talk. A plugin copies these: it does not import the
+// bridge.
 const (
 	// CookieKey is the environment variable that tells a plugin that the bridge started it.
 	CookieKey = "MCPBRIDGE_PLUGIN"
@@ -38,8 +40,8 @@ const (
 const (
 	// EnvLifeline is "stdin": standard input has nothing to read, and ends when the bridge does.
 	EnvLifeline = "MCP_PLUGIN_LIFELINE"
-	// EnvKeyPair names a PEM file with a private key (PKCS #8) and its certificate, which the plugin may serve with instead
-	// of making its own. It is gone after the handshake.
+	// EnvKeyPair names a PEM file with a private key (PKCS #8) and its certificate, which the plugin may serve with
+	// instead of making its own. It is gone after the handshake.
 	EnvKeyPair = "MCPBRIDGE_KEY_PAIR"
 	// EnvTransports names the transports that the plugin may choose from, best first.
 	EnvTransports = "PLUGIN_TRANSPORTS"
@@ -56,8 +58,8 @@ type Options struct {
 	Dir string
 	// Env is what its environment has besides, as "K=V". It wins over what is passed on.
 	Env []string
-	// PassEnv names variables of our environment that are passed on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR and
-	// what language runtimes need to be found (see internal/child, env.go). A trailing * stands for any ending.
+	// PassEnv names variables of our environment that are passed on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR
+	// and what language runtimes need to be found (see internal/child, env.go). A trailing * stands for any ending.
 	PassEnv []string
 	// Machine is how much of the machine it may take.
 	Machine limits.Machine
@@ -69,11 +71,13 @@ type Options struct {
 	// used.
 	HangTimeout time.Duration
 
-	// NoFrames says that calls of tools are made over gRPC even if the backend can take them as frames, which costs less.
+	// NoFrames says that calls of tools are made over gRPC even if the backend can take them as frames, which costs
+	// less.
 	NoFrames bool
 
 	// Address is where a running backend is dialled: unix:PATH, tcp:HOST:PORT or dns:HOST:PORT. The forms unix:///PATH,
-	// tcp://HOST:PORT and dns:///HOST:PORT mean the same. A dns address is resolved by gRPC, and again after every loss.
+	// tcp://HOST:PORT and dns:///HOST:PORT mean the same. A dns address is resolved by gRPC, and again after every
+	// loss.
 	Address string
 	// TLS makes the connection to Address mutual TLS. Nil: it is not encrypted.
 	TLS *TLS
@@ -107,8 +111,9 @@ type pace struct {
 	stopped     int           // in so many looks in a row it was stopped, which is a loss
 	busy        time.Duration // until it is reported that it does not answer
 	acknowledge time.Duration // how long a backend may take to acknowledge a Listen until it is assumed
-	silence     time.Duration // a dialled backend that does not answer and cannot be connected to for so long gets no more calls
-	lastAnswer  time.Duration // how long calls that it has may wait for a sign of life then
+	// a dialled backend that does not answer and cannot be connected to for so long gets no more calls
+	silence    time.Duration
+	lastAnswer time.Duration // how long calls that it has may wait for a sign of life then
 }
 
 var usualPace = pace{
@@ -170,8 +175,10 @@ func New(o Options) (*Plugin, error) {
 	case len(o.Command) > 0 && o.Command[0] == "":
 		return nil, fmt.Errorf("backend %q: the command's first word is empty", o.Name)
 	case len(o.Command) > 0 && o.TLS != nil:
-		return nil, fmt.Errorf("backend %q: a launched backend always has TLS, with keys of its own; TLS options are for an address", o.Name)
-	case o.Limits.Message < 0 || o.StartTimeout < 0 || o.StopTimeout < 0 || o.HangTimeout < 0 || o.Machine.Memory < 0 || o.Machine.Processes < 0 || o.Machine.Files < 0:
+		return nil, fmt.Errorf("backend %q: a launched backend always has TLS, with keys of its own; TLS options "+
+			"are for an address", o.Name)
+	case o.Limits.Message < 0 || o.StartTimeout < 0 || o.StopTimeout < 0 || o.HangTimeout < 0 || o.Machine.Memory < 0 ||
+		o.Machine.Processes < 0 || o.Machine.Files < 0:
 		return nil, fmt.Errorf("backend %q: a limit or timeout is negative", o.Name)
 	}
 	if p.o.Name == "" {
@@ -191,7 +198,10 @@ func New(o Options) (*Plugin, error) {
 			return nil, fmt.Errorf("backend %q: environment entry %q is not K=V", p.o.Name, kv)
 		}
 	}
-	supervised := supervise.Options{Name: p.o.Name, Noun: "backend", IsProgram: o.Address == "", Log: p.log, Panics: p.panics, Intervals: &p.pace.Intervals}
+	supervised := supervise.Options{
+		Name: p.o.Name, Noun: "backend", IsProgram: o.Address == "", Log: p.log,
+		Panics: p.panics, Intervals: &p.pace.Intervals,
+	}
 	if o.Address == "" {
 		p.super = supervise.New[*life](launched{p}, supervised)
 		return p, nil
@@ -213,6 +223,6 @@ func New(o Options) (*Plugin, error) {
 // Ready waits until the backend answers. It returns an error if Run has returned, or ctx ends, before.
 func (p *Plugin) Ready(ctx context.Context) error { return p.super.Ready(ctx) }
 
-// Started waits while a process of ours starts, and returns nil when it answers or its start has failed. It returns an error if ctx
-// ends before. The process serves clients of both eras. A backend that is dialled does not start.
+// Started waits while a process of ours starts, and returns nil when it answers or its start has failed. It returns an
+// error if ctx ends before. The process serves clients of both eras. A backend that is dialled does not start.
 func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error { return p.super.Started(ctx) }

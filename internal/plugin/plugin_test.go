@@ -116,8 +116,8 @@ func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	return r
 }
 
-// backends counts the backends that run, and opened is what this process had open before the first of them. A backend that
-// runs opens and closes files (health checks, new connections): they are compared when none does.
+// backends counts the backends that run, and opened is what this process had open before the first of them. A backend
+// that runs opens and closes files (health checks, new connections): they are compared when none does.
 var (
 	backends atomic.Int32
 	opened   map[string]int
@@ -194,7 +194,9 @@ func textOf(res *bridge.Result) string {
 }
 
 // wantFailure checks what kind of failure err is.
-func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailure_Outcome, reason string) *bridge.Error {
+func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailure_Outcome,
+	reason string,
+) *bridge.Error {
 	t.Helper()
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok {
@@ -246,7 +248,8 @@ func TestStockPlugin(t *testing.T) {
 	answer := &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{
 		Action: "accept", Content: `{"name":"Ada"}`,
 	}}}
-	res, err = r.Handle(t.Context(), call.Retry(map[string]*pb.InputResponse{"name": answer}, res.InputRequired.GetRequestState()), ignore)
+	res, err = r.Handle(t.Context(),
+		call.Retry(map[string]*pb.InputResponse{"name": answer}, res.InputRequired.GetRequestState()), ignore)
 	if err != nil || textOf(res) != "Hello, Ada!" {
 		t.Errorf("ask, answered: %v, %v", res, err)
 	}

@@ -18,9 +18,9 @@ import (
 // maxSocketPath is how long the path of a unix socket may be: macOS has room for 103 bytes, Linux for 107.
 const maxSocketPath = 100
 
-// A process is one run of a plugin. It is go-plugin's runner.Runner, because stock go-plugin gives our standard input and
-// environment to the plugin, takes the first line it prints for the handshake whatever it is, stops reading at the first
-// long line, and does not notice the plugin's end while a grandchild keeps its output open.
+// A process is one run of a plugin. It is go-plugin's runner.Runner, because stock go-plugin gives our standard input
+// and environment to the plugin, takes the first line it prints for the handshake whatever it is, stops reading at the
+// first long line, and does not notice the plugin's end while a grandchild keeps its output open.
 type process struct {
 	*child.Process
 	o   *Options
@@ -42,7 +42,10 @@ var _ runner.Runner = (*process)(nil)
 
 // newProcess returns a process that is not started yet.
 func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
-	r := &process{Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir, output: child.NewLog(log, o.Limits)}
+	r := &process{
+		Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir,
+		output: child.NewLog(log, o.Limits),
+	}
 	r.handshake, r.shaking = io.Pipe()
 	r.Limits, r.Panics = o.Machine, o.Panics
 	r.Process.Stdout = func(f *os.File) { child.CopyLines(f, r.readStdout) }
@@ -60,7 +63,8 @@ func (r *process) readStdout(line []byte, length int) {
 		r.shaken = true
 		if err := checkHandshake(string(line), r.dir.path); err != nil {
 			r.mu.Lock()
-			r.bad = fmt.Errorf("it printed a handshake that the bridge cannot accept: %w\n  printed: %s", err, shorten(strconv.Quote(string(line))))
+			r.bad = fmt.Errorf("it printed a handshake that the bridge cannot accept: %w\n  printed: %s", err,
+				shorten(strconv.Quote(string(line))))
 			r.mu.Unlock()
 			_ = r.shaking.Close()
 			return

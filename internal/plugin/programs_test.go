@@ -24,8 +24,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A program written with an SDK, in its own process, is the same handler as ours, whichever way calls of tools take: one row of
-// bridgetest.Programs for each SDK.
+// A program written with an SDK, in its own process, is the same handler as ours, whichever way calls of tools take:
+// one row of bridgetest.Programs for each SDK.
 func TestProgramsKeepTheLaws(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	eachProgram(t, func(t *testing.T, p *running) {
@@ -34,8 +34,9 @@ func TestProgramsKeepTheLaws(t *testing.T) {
 	})
 }
 
-// Who stops a program need not be the bridge: systemd sends SIGTERM to all of a service, and people to what is to start anew. Calls that
-// the program has begun end there, and the others are made in its next life, or told not to have been executed.
+// Who stops a program need not be the bridge: systemd sends SIGTERM to all of a service, and people to what is to start
+// anew. Calls that the program has begun end there, and the others are made in its next life, or told not to have been
+// executed.
 func TestTerminatedProgramsFailNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	eachProgram(t, func(t *testing.T, p *running) {
@@ -47,7 +48,8 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 			}
 			e := bridge.AsError(err)
 			if p.language == "python" && p.noFrames {
-				return // Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.
+				// Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.
+				return
 			}
 			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
 				t.Errorf("%s: %v: %v, %v", c.Method.Name, e.Code, err, e.Failure)
@@ -88,13 +90,14 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 	})
 }
 
-// A program that was dialled is stopped while a call is on its way to it, for longer than a moment. It answers the call, or says that it has
-// not begun it (GOAWAY).
+// A program that was dialled is stopped while a call is on its way to it, for longer than a moment. It answers the
+// call, or says that it has not begun it (GOAWAY).
 func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, program := range bridgetest.Programs() {
 		if program.Language == "python" {
-			continue // Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.
+			// Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.
+			continue
 		}
 		t.Run(program.Language, func(t *testing.T) {
 			dir := t.TempDir()
@@ -122,13 +125,17 @@ func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 			})
 			<-log.pids
 
-			if _, err := p.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, nil); err != nil {
+			if _, err := p.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}},
+				nil); err != nil {
 				t.Fatal(err) // the first call would wait for its Discover
 			}
 			w.held.Lock()
 			var call sync.WaitGroup
 			call.Go(func() {
-				c := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "sleep", Arguments: []byte(`{"ms":300}`)}}
+				c := &bridge.Call{
+					Method:  bridge.CallTool,
+					Request: &pb.CallToolRequest{Name: "sleep", Arguments: []byte(`{"ms":300}`)},
+				}
 				_, err := p.Handle(t.Context(), c, func(context.Context, bridge.Event) error { return nil })
 				if err == nil {
 					return

@@ -8,8 +8,8 @@ import (
 // pythonFrame is the line of a traceback that names a file and a line.
 var pythonFrame = regexp.MustCompile(`^ +File "(.+)", line (\d+)`)
 
-// pythonTrace returns what the traceback at the end of lines says, and the last line of it that is not a library's. It is empty if there is
-// no traceback.
+// pythonTrace returns what the traceback at the end of lines says, and the last line of it that is not a library's. It
+// is empty if there is no traceback.
 func pythonTrace(lines []string) string {
 	end := len(lines) - 1
 	for end >= 0 && strings.TrimSpace(lines[end]) == "" {

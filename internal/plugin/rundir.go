@@ -14,7 +14,8 @@ import (
 const (
 	// runDirs are how directories of processes are named.
 	runDirs = "mcpb"
-	// lockFile is held locked for as long as a directory is in use. A bridge that is killed lets it go, and leaves the rest.
+	// lockFile is held locked for as long as a directory is in use. A bridge that is killed lets it go, and leaves the
+	// rest.
 	lockFile = "lock"
 	// leftFor is how old a directory is at least that a bridge has left: one that is younger may be about to be locked.
 	leftFor = time.Minute
@@ -32,7 +33,8 @@ func newRunDir() (*runDir, error) {
 	for _, base := range runDirBases() {
 		dir, err := os.MkdirTemp(base, runDirs)
 		if err != nil {
-			return nil, fmt.Errorf("the directory for temporary files, %s, cannot hold the backend's socket: %w; set TMPDIR to a directory that exists and can be written, such as an emptyDir",
+			return nil, fmt.Errorf("the directory for temporary files, %s, cannot hold the backend's socket: %w; "+
+				"set TMPDIR to a directory that exists and can be written, such as an emptyDir",
 				base, err)
 		}
 		if len(filepath.Join(dir, "plugin4294967295.sock")) >= maxSocketPath && runtime.GOOS != "windows" {
@@ -47,13 +49,14 @@ func newRunDir() (*runDir, error) {
 		}
 		return d, nil
 	}
-	return nil, fmt.Errorf("directory %s: its name is too long for a socket in it; set TMPDIR to a shorter one", tooLong)
+	return nil, fmt.Errorf("directory %s: its name is too long for a socket in it; set TMPDIR to a shorter one",
+		tooLong)
 }
 
 func runDirBases() []string { return []string{os.TempDir(), "/tmp"} }
 
-// probe returns an error if nothing can be written to the directory, which a program that could not make its socket does not say
-// in a way that can be relied on.
+// probe returns an error if nothing can be written to the directory, which a program that could not make its socket
+// does not say in a way that can be relied on.
 func (d *runDir) probe() error {
 	file := filepath.Join(d.path, "probe")
 	err := os.WriteFile(file, make([]byte, 4<<10), 0o600)
@@ -80,7 +83,8 @@ func sweep(log *zerolog.Logger) {
 		for _, file := range found {
 			dir := filepath.Dir(file)
 			info, err := os.Lstat(dir)
-			if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !ours(info) || time.Since(info.ModTime()) < leftFor {
+			if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !ours(info) ||
+				time.Since(info.ModTime()) < leftFor {
 				continue
 			}
 			d := &runDir{dir, flock.New(file)}

@@ -67,7 +67,8 @@ func TestFilesOfKilledBridgesAreRemoved(t *testing.T) {
 	}
 }
 
-// Where there can be no temporary files, the error says so, and what to do. A file where the directory would be stops root, too.
+// Where there can be no temporary files, the error says so, and what to do. A file where the directory would be stops
+// root, too.
 func TestNoTemporaryFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -75,7 +76,8 @@ func TestNoTemporaryFiles(t *testing.T) {
 	}
 	for _, base := range []string{file, filepath.Join(t.TempDir(), "missing")} {
 		t.Setenv("TMPDIR", base)
-		if _, err := newRunDir(); err == nil || !strings.Contains(err.Error(), "temporary files, "+base+", ") || !strings.Contains(err.Error(), "set TMPDIR") {
+		if _, err := newRunDir(); err == nil || !strings.Contains(err.Error(), "temporary files, "+base+", ") ||
+			!strings.Contains(err.Error(), "set TMPDIR") {
 			t.Error(err)
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A hush is a listener whose connections say nothing while it is locked: what they should say waits, as it does when the network
-// delivers nothing.
+// A hush is a listener whose connections say nothing while it is locked: what they should say waits, as it does when
+// the network delivers nothing.
 type hush struct {
 	net.Listener
 	sync.RWMutex
@@ -60,7 +60,9 @@ func long(finish <-chan struct{}) *fake {
 			return s.Send(saying(r.GetName()))
 		},
 		listen: func(s grpc.ServerStreamingServer[pb.ListenResponse]) error {
-			err := s.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}}})
+			err := s.Send(&pb.ListenResponse{
+				Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{}},
+			})
 			<-s.Context().Done()
 			return err
 		},
@@ -89,8 +91,8 @@ func begin(t *testing.T, r *running, call *bridge.Call) <-chan outcome {
 	return done
 }
 
-// A dialled backend that falls silent and cannot be connected to gets no more calls. Those that it has are given up later: the network may
-// come back with their answers.
+// A dialled backend that falls silent and cannot be connected to gets no more calls. Those that it has are given up
+// later: the network may come back with their answers.
 func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 	for name, patient := range map[string]time.Duration{"and is back": time.Hour, "for good": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -102,10 +104,12 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 			finish, network := make(chan struct{}), &hush{Listener: l}
 			long(finish).serveAt(t, network)
 			r := run(t, Options{Address: "unix:" + sock}, func(p *pace) {
-				p.health, p.look, p.silence, p.lastAnswer, p.Patience = 50*time.Millisecond, 20*time.Millisecond, time.Second, patient, time.Hour
+				p.health, p.look, p.silence, p.lastAnswer, p.Patience = 50*time.Millisecond, 20*time.Millisecond,
+					time.Second, patient, time.Hour
 			}).ready(t)
 			was := r.super.Live()
-			call, listen := begin(t, r, tool("long", "")), begin(t, r, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}})
+			call, listen := begin(t, r, tool("long", "")),
+				begin(t, r, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}})
 
 			network.Lock()
 			if err := os.Rename(sock, sock+".away"); err != nil {
@@ -163,7 +167,8 @@ func TestNotServingBackendCompletesItsCalls(t *testing.T) {
 	}
 }
 
-// A dialled backend that is only busy keeps its calls, and gets those that are made meanwhile; one that stays so is taken for hung.
+// A dialled backend that is only busy keeps its calls, and gets those that are made meanwhile; one that stays so is
+// taken for hung.
 func TestBusyBackendKeepsItsCalls(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, hang := range map[string]time.Duration{"and answers": time.Hour, "for good": time.Second} {
@@ -176,7 +181,8 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 			finish, network := make(chan struct{}), &hush{Listener: l}
 			long(finish).serveAt(t, network)
 			r := run(t, Options{Address: "unix:" + sock, HangTimeout: hang}, func(p *pace) {
-				p.health, p.look, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond, 60*time.Millisecond
+				p.health, p.look, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond,
+					60*time.Millisecond
 			}).ready(t)
 			was := r.super.Live()
 			call := begin(t, r, tool("long", ""))

@@ -3,16 +3,13 @@ package plugin
 import (
 	"context"
 	"crypto/tls"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,8 +31,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 )
 
-// Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend that
-// is lost is launched again; only if it does not start the first time does Run return why. Run is to be called once.
+// Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend
+// that is lost is launched again; only if it does not start the first time does Run return why. Run is to be called
+// once.
 func (p *Plugin) Run(ctx context.Context) error {
 	if p.o.Address != "" {
 		return p.runDialled(ctx)
@@ -155,10 +153,11 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 		m.finish()
 		return nil, p.explain(r, err, time.Since(began))
 	}
-	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would make
-	// one. Its goroutines end with the process.
+	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would
+	// make one. Its goroutines end with the process.
 	_ = os.Remove(filepath.Join(dir.path, keyPairFile))
-	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.Limits.Message, p.o.StartTimeout)
+	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.Limits.Message,
+		p.o.StartTimeout)
 	if err == nil {
 		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
 	}
@@ -172,9 +171,9 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	return m, nil
 }
 
-// firstAnswer waits until a process that has printed its handshake answers. It has until the start timeout for that, whether it
-// does not listen yet, does not answer, or answers that it is not ready. Only TLS that cannot work is final: crypto/tls
-// begins each such error with its name, and gRPC keeps nothing of it but the text.
+// firstAnswer waits until a process that has printed its handshake answers. It has until the start timeout for that,
+// whether it does not listen yet, does not answer, or answers that it is not ready. Only TLS that cannot work is final:
+// crypto/tls begins each such error with its name, and gRPC keeps nothing of it but the text.
 func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
 	ctx, cancel := context.WithDeadline(m.Context(), until)
 	defer cancel()
@@ -240,11 +239,12 @@ func (e *mute) Error() string {
 	if errors.Is(e.err, errNotServing) {
 		return fmt.Sprintf("it answers at %s, but %v", e.addr, e.err)
 	}
-	return fmt.Sprintf("it printed its handshake and does not answer at %s: %s", e.addr, status.Convert(e.err).Message())
+	return fmt.Sprintf("it printed its handshake and does not answer at %s: %s", e.addr,
+		status.Convert(e.err).Message())
 }
 
-// readStdio logs what a plugin prints that is served by go-plugin in Go: it takes the plugin's standard output and error
-// away once it runs, and blocks the plugin if nobody reads them. Other plugins do not have this.
+// readStdio logs what a plugin prints that is served by go-plugin in Go: it takes the plugin's standard output and
+// error away once it runs, and blocks the plugin if nobody reads them. Other plugins do not have this.
 func (m *managed) readStdio() {
 	defer m.panics.Recover("reading what the backend prints", func(*bridge.Error) { m.Signal(child.Kill) })
 	stream, err := m.conn.NewStream(m.Context(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
@@ -284,8 +284,8 @@ func (m *managed) readStdio() {
 	}
 }
 
-// await waits until the process has ended, which it does by itself when it has the last of its calls behind it, but not longer than until
-// then.
+// await waits until the process has ended, which it does by itself when it has the last of its calls behind it, but not
+// longer than until then.
 func (m *managed) await(ctx context.Context, l *life, until time.Time) {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
@@ -365,160 +365,6 @@ func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runne
 	// Directly in our directory, and not in go-plugin's within it: the path of a socket has little room.
 	r.Env = append(r.Env, goplugin.EnvUnixSocketDir+"="+r.dir.path)
 	return r, nil
-}
-
-// lastWords returns the end of what it printed on standard error.
-func (r *process) lastWords() []string {
-	words, _ := r.stderr.Read()
-	return words
-}
-
-// explain says why a process did not start: what was run and where, what happened, what it said, and what to do.
-func (p *Plugin) explain(r *process, err error, took time.Duration) error {
-	var fix string
-	how := r.ExitReason()
-	printed, count := r.stdout.Read()
-	why := err
-	missing, absent := errors.AsType[*child.NotFoundError](err)
-	silent, answersNot := errors.AsType[*mute](err)
-	unheld, loose := errors.AsType[*child.LimitError](err)
-	switch bad := r.refused(); {
-	case absent:
-		fix = missing.Fix
-	case loose:
-		fix = unheld.Fix
-	case r.OutOfMemory():
-		why, fix = fmt.Errorf("it ended with %s", how), "raise its limit of memory, or mend what takes so much"
-	case bad != nil:
-		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory that its environment names"
-	case answersNot:
-		fix = "it must serve TLS with the certificate of its handshake, and trust client certificates signed by PLUGIN_CLIENT_CERT"
-		switch {
-		case errors.Is(err, errNotServing):
-			fix = "raise the start timeout, or have it set its health status to SERVING"
-		case status.Code(err) == codes.DeadlineExceeded:
-			why = fmt.Errorf("it printed its handshake, and did not answer at %s within the start timeout of %v", silent.addr, p.o.StartTimeout)
-			fix = "if it only needs longer, raise the start timeout; else have it answer while it gets ready"
-		case silent.ended:
-			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
-		}
-	case child.ShortageOf(err) != nil:
-		fix = child.ShortageOf(err).Fix
-	case !r.Started():
-		fix = "check that the program may be executed, and its #! line if it is a script"
-	case took >= p.o.StartTimeout:
-		why = fmt.Errorf("it printed %s within %v", noHandshake(count), p.o.StartTimeout)
-		fix = "if it only needs longer, raise the start timeout; else " + ServeFix(r.Command)
-	case how == "exit status 0":
-		why = fmt.Errorf("it ended with exit status 0, and it printed %s", noHandshake(count))
-		fix = "it ended without serving; " + ServeFix(r.Command)
-	default:
-		why, fix = fmt.Errorf("it ended with %s", how), r.mend()
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v\n  command: %s\n  directory: %s", why, child.Quote(r.Command), r.where())
-	section(&b, "stdout", printed[max(0, len(printed)-5):])
-	section(&b, "stderr", r.lastWords())
-	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
-}
-
-// serveFixes are how a program serves, by its language. The first whose pattern matches a word of the command counts.
-var serveFixes = []struct {
-	word *regexp.Regexp
-	fix  string
-}{
-	{regexp.MustCompile(`(^|/)(python|pypy)[\d.]*$|\.py$`), "a Python script must end with app.run()"},
-	{regexp.MustCompile(`(^|/)(node|tsx|deno|bun)$|\.[cm]?[jt]s$`), "a script for Node must end with await app.run()"},
-	{regexp.MustCompile(`(^|/)(java|mvn|gradle)$|\.jar$`), "main of a Java program must call app.run(args)"},
-	{regexp.MustCompile(`(^|/)go$|\.go$`), goServeFix},
-}
-
-const goServeFix = "main of a Go program must end with os.Exit(app.Run())"
-
-// ServeFix returns what the author of a program has to do that does not serve, by its command.
-func ServeFix(command []string) string {
-	for _, row := range serveFixes {
-		if slices.ContainsFunc(command, row.word.MatchString) {
-			return row.fix
-		}
-	}
-	if exe, err := exec.LookPath(command[0]); err == nil {
-		if _, err := buildinfo.ReadFile(exe); err == nil {
-			return goServeFix
-		}
-	}
-	return "it must call the SDK's run (Python app.run(), Node await app.run(), Go app.Run(), Java app.run(args)), or print the handshake and flush it"
-}
-
-// mend says what to do about a process that has ended by itself with an error.
-func (r *process) mend() string {
-	words := r.lastWords()
-	for _, trace := range []func([]string) string{javaTrace, nodeTrace, goTrace, pythonTrace} {
-		if said := trace(words); said != "" {
-			return "mend what it said last: " + shorten(said)
-		}
-	}
-	for i := len(words) - 1; i >= 0; i-- {
-		if last := strings.TrimSpace(words[i]); last != "" {
-			return "mend what it said last: " + shorten(last)
-		}
-	}
-	return "it said nothing on standard error; run it by itself in that directory, with " + CookieKey + "=" + CookieValue + " set"
-}
-
-// A StartError says why a backend did not start. What go-plugin says of it is its cause.
-type StartError struct {
-	// Backend is the backend's name.
-	Backend string
-	// Why says what happened, and with what: the command, the directory, and what it printed last. It has several lines.
-	Why string
-	// Fix says what to do about it.
-	Fix string
-
-	cause error
-}
-
-func (e *StartError) Error() string {
-	return fmt.Sprintf("backend %q did not start: %s\n  what to do: %s", e.Backend, e.Why, e.Fix)
-}
-
-// Unwrap returns what go-plugin says.
-func (e *StartError) Unwrap() error { return e.cause }
-
-func noHandshake(lines int) string {
-	switch lines {
-	case 0:
-		return "nothing on standard output, and so no handshake"
-	case 1:
-		return "1 line on standard output, which is no handshake"
-	}
-	return fmt.Sprintf("%d lines on standard output, but no handshake", lines)
-}
-
-func section(b *strings.Builder, name string, text []string) {
-	if len(text) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n  %s:", name)
-	for _, line := range text {
-		fmt.Fprintf(b, "\n    %s", shorten(line))
-	}
-}
-
-func shorten(s string) string {
-	const most = 300
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
-
-// where returns the directory it runs in.
-func (r *process) where() string {
-	if dir, err := filepath.Abs(r.o.Dir); err == nil {
-		return dir
-	}
-	return r.o.Dir
 }
 
 // runDialled keeps a connection to a process that the bridge did not launch.
@@ -619,8 +465,8 @@ func (p *dialled) drop(ctx context.Context, l *life) {
 	})
 }
 
-// linger returns when the calls that l still has are over, or are not to be hoped for. A backend that was only busy answers them, and so
-// does one whose network is back: TCP delivers then what it could not deliver before.
+// linger returns when the calls that l still has are over, or are not to be hoped for. A backend that was only busy
+// answers them, and so does one whose network is back: TCP delivers then what it could not deliver before.
 func (p *Plugin) linger(ctx context.Context, l *life) {
 	defer p.panics.Recover("waiting for the last answers of the backend", nil)
 	tick := time.NewTicker(p.pace.health)

@@ -30,7 +30,10 @@ func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 				/root/go/pkg/mod/example.com/lib@v1.0.0/lib.go:3 +0x1
 			main.main()
 				/src/tools/main.go:16 +0x2e`, `panic: assignment to entry in nil map at /src/tools/main.go:16`},
-		{goTrace, `fatal error: all goroutines are asleep - deadlock!`, `fatal error: all goroutines are asleep - deadlock!`},
+		{
+			goTrace, `fatal error: all goroutines are asleep - deadlock!`,
+			`fatal error: all goroutines are asleep - deadlock!`,
+		},
 		{goTrace, `do not panic: it is well`, ``},
 		{pythonTrace, `
 			Traceback (most recent call last):

@@ -52,7 +52,8 @@ func TestFrameVectors(t *testing.T) {
 					b = nil
 					continue
 				}
-				for _, line := range []string{"> CALL 4242 echo {}", "< RESULT 4242 {}"} { // what came before it has been read then
+				// what came before it has been read then
+				for _, line := range []string{"> CALL 4242 echo {}", "< RESULT 4242 {}"} {
 					if err := b.do(line); err != nil {
 						t.Fatalf("%s: %s: %v", name, line, err)
 					}
@@ -112,7 +113,8 @@ func startFramed(t *testing.T, command []string) *framedBackend {
 	}
 	t.Cleanup(func() { b.conn.Close() })
 	b.in = bufio.NewReader(b.conn)
-	if hello, err := b.read(); err != nil || hello.kind != frameHello || hello.id != 0 || string(hello.payload) != "\x01" {
+	if hello, err := b.read(); err != nil || hello.kind != frameHello || hello.id != 0 ||
+		string(hello.payload) != "\x01" {
 		t.Fatalf("not HELLO but %v, %v", hello, err)
 	}
 	return b

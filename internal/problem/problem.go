@@ -17,12 +17,13 @@ import (
 const (
 	ExitOK          = 0
 	ExitUnexpected  = 1
-	ExitUsage       = 1   // the command line is wrong: what is to be done, to what, or with which arguments
-	ExitFindings    = 2   // verify found something wrong
-	ExitAuth        = 3   // the server requires authentication
-	ExitUnreachable = 4   // nothing answers there
-	ExitTool        = 5   // the tool failed, or there is none of that name
-	ExitConfig      = 6   // the configuration is wrong, be it in a file, in the environment or in the flags that stand for it
+	ExitUsage       = 1 // the command line is wrong: what is to be done, to what, or with which arguments
+	ExitFindings    = 2 // verify found something wrong
+	ExitAuth        = 3 // the server requires authentication
+	ExitUnreachable = 4 // nothing answers there
+	ExitTool        = 5 // the tool failed, or there is none of that name
+	// the configuration is wrong, be it in a file, in the environment or in the flags that stand for it
+	ExitConfig      = 6
 	ExitPlugin      = 7   // the backend did not start
 	ExitCrashed     = 8   // the backend was lost during the call
 	ExitTimeout     = 9   // there was not enough time for the call

@@ -9,8 +9,9 @@ import (
 )
 
 // mixed is text as it comes, in JSON.
-var mixed = `{"text":"` + strings.Repeat(`The na\u00efve café plan, 12 €, was sent to 東京.\nfunc main() { fmt.Println(\"hello, world\") }\n2026-07-28 `+
-	`INFO served in 3 ms path=C:\\temp\\log.txt\tuser=\"Zoë\" and the rest of the line is plain words that say little, as lines do.\n`, 64<<10/240) + `"}`
+var mixed = `{"text":"` +
+	strings.Repeat(`The na\u00efve café plan, 12 €, was sent to 東京.\nfunc main() { fmt.Println(\"hello, world\") }\n2026-07-28 `+
+		`INFO served in 3 ms path=C:\\temp\\log.txt\tuser=\"Zoë\" and the rest of the line is plain words that say little, as lines do.\n`, 64<<10/240) + `"}`
 
 func BenchmarkCheck(b *testing.B) {
 	records := func(size int) []byte {
@@ -21,7 +22,9 @@ func BenchmarkCheck(b *testing.B) {
 		return []byte("[" + s.String()[1:] + "]")
 	}
 	for name, data := range map[string][]byte{
-		"call/200B":     []byte(`{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("some words ", 9) + `"}}}`),
+		"call/200B": []byte(
+			`{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` +
+				strings.Repeat("some words ", 9) + `"}}}`),
 		"mixed/64KiB":   []byte(mixed),
 		"records/200B":  records(200),
 		"records/64KiB": records(64 << 10),

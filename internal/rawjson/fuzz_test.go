@@ -11,9 +11,12 @@ import (
 )
 
 var seeds = []string{
-	``, ` `, `{}`, `[]`, `"`, `"\`, `"\"`, `"\\"`, `{"a":1,"b":[true,null,{"c":"\u00e9\ud83d\ude00"}]}`, `{"a":1,"a":2}`,
-	`{"a\u0062":1,"ab":2}`, "\"\xff\"", `"\ud800"`, `[1,2,]`, `{"a"}`, `{"a":}`, `{,}`, `[[[[[]]]]]`, `1e400`, `-0`, `01`, "\ufeff{}",
-	`{} {}`, "[\n1,\r\n2 ]", `{"long":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\\"aaaaaaaaaaaaaaaaa\\\\"}`, `]`, `}`, `{"a":]}`, `[}`, `"a"b`,
+	``, ` `, `{}`, `[]`, `"`, `"\`, `"\"`, `"\\"`, `{"a":1,"b":[true,null,{"c":"\u00e9\ud83d\ude00"}]}`,
+	`{"a":1,"a":2}`,
+	`{"a\u0062":1,"ab":2}`, "\"\xff\"", `"\ud800"`, `[1,2,]`, `{"a"}`, `{"a":}`, `{,}`, `[[[[[]]]]]`, `1e400`, `-0`,
+	`01`, "\ufeff{}",
+	`{} {}`, "[\n1,\r\n2 ]", `{"long":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\\"aaaaaaaaaaaaaaaaa\\\\"}`, `]`, `}`, `{"a":]}`,
+	`[}`, `"a"b`,
 }
 
 // FuzzCheck compares CheckWithin with what jsontext says, token by token, and the walks with what encoding/json reads.
@@ -58,7 +61,8 @@ func oracle(data []byte) (valid, limit bool) {
 		if depth := d.StackDepth(); depth > usual.JSONDepth {
 			limit = true
 		} else if kind, n := d.StackIndex(depth); depth > 0 {
-			limit = limit || kind == '{' && n > int64(2*usual.JSONMembers) || kind == '[' && n > int64(usual.JSONElements)
+			limit = limit || kind == '{' && n > int64(2*usual.JSONMembers) || kind == '[' &&
+				n > int64(usual.JSONElements)
 		}
 		if d.StackDepth() == 0 {
 			break

@@ -47,7 +47,10 @@ func TestInvalidInputIsRejected(t *testing.T) {
 		{"trailing value", `{} {}`, `byte 3: more text after the value`, false},
 		{"trailing garbage", `{"a":1}x`, `byte 7: more text after the value`, false},
 		{"trailing comma", `[1,]`, `byte 3: invalid character ']' at start of value`, false},
-		{"trailing comma in an object", `{"a":1,}`, `byte 7: invalid character '}' at start of string (expecting '"')`, false},
+		{
+			"trailing comma in an object", `{"a":1,}`, `byte 7: invalid character '}' at start of string (expecting '"')`,
+			false,
+		},
 		{"single quotes", `{'a':1}`, `byte 1: invalid character '\'' at start of string (expecting '"')`, false},
 		{"comment", `[1]//`, `byte 3: more text after the value`, false},
 		{"NaN", `[NaN]`, `byte 1: invalid character 'N' at start of value`, false},
@@ -57,13 +60,19 @@ func TestInvalidInputIsRejected(t *testing.T) {
 		{"a name twice", `{"a":1,"b":2,"a":3}`, `byte 13: duplicate name "a"`, true},
 		{"a name twice, deep inside", `[{"x":{"a":1,"a":1}}]`, `byte 13: duplicate name "a"`, true},
 		{"a name twice, once escaped", `{"ab":1,"a\u0062":2}`, `byte 8: duplicate name "ab"`, true},
-		{"a control character", "[\"a\nb\"]", `byte 3: invalid character '\n' in string (expecting non-control character)`, false},
+		{
+			"a control character", "[\"a\nb\"]",
+			`byte 3: invalid character '\n' in string (expecting non-control character)`, false,
+		},
 		{"no UTF-8", "{\"a\":\"\xff\"}", `byte 6: invalid UTF-8`, false},
 		{"no UTF-8 in a name", "{\"\xc3\":1}", `byte 2: invalid UTF-8`, false},
 		{"overlong UTF-8", "\"\xc0\xaf\"", `byte 1: invalid UTF-8`, false},
 		{"a surrogate in UTF-8", "\"\xed\xa0\x80\"", `byte 1: invalid UTF-8`, false},
 		{"a lone surrogate", `"\ud800"`, "byte 1: invalid surrogate pair `\\ud800\"` in string", false},
-		{"surrogates the wrong way round", `"\ude00\ud83d"`, "byte 1: invalid surrogate pair `\\ude00\\ud83d` in string", false},
+		{
+			"surrogates the wrong way round", `"\ude00\ud83d"`,
+			"byte 1: invalid surrogate pair `\\ude00\\ud83d` in string", false,
+		},
 		{"an unknown escape", `"\x"`, "byte 1: invalid escape sequence `\\x` in string", false},
 		{"as deep as can be", deep(usual.JSONDepth), "", false},
 		{"too deep", deep(usual.JSONDepth + 1), `byte 256: nested deeper than 256`, true},
@@ -73,9 +82,19 @@ func TestInvalidInputIsRejected(t *testing.T) {
 		{"as many members as can be", members(usual.JSONMembers), "", false},
 		{"too many members", members(usual.JSONMembers + 1), `byte 188890: an object of more than 20000 members`, true},
 		{"as many elements as can be", elements(usual.JSONElements), "", false},
-		{"too many elements", elements(usual.JSONElements + 1), `byte 200000: an array of more than 100000 elements`, true},
-		{"many members here and there", "[" + members(usual.JSONMembers) + "," + members(usual.JSONMembers) + "]", "", false},
-		{"a long name twice", `{"` + strings.Repeat("é", 99) + `":1,"` + strings.Repeat("é", 99) + `":1}`, `byte 204: duplicate name "` + strings.Repeat("é", 38) + `…`, true},
+		{
+			"too many elements", elements(usual.JSONElements + 1), `byte 200000: an array of more than 100000 elements`,
+			true,
+		},
+		{
+			"many members here and there",
+			"[" + members(usual.JSONMembers) + "," + members(usual.JSONMembers) + "]",
+			"", false,
+		},
+		{
+			"a long name twice", `{"` + strings.Repeat("é", 99) + `":1,"` + strings.Repeat("é", 99) + `":1}`,
+			`byte 204: duplicate name "` + strings.Repeat("é", 38) + `…`, true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := CheckWithin([]byte(tt.in), usual)
@@ -99,7 +118,8 @@ func TestCheckWithinLimits(t *testing.T) {
 		}{"depth": {deep, l.JSONDepth}, "members": {members, l.JSONMembers}, "elements": {elements, l.JSONElements}} {
 			for n := c.most - 1; n <= c.most+1; n++ {
 				err := CheckWithin([]byte(c.text(n)), l)
-				if (err == nil) != (n <= c.most) || err != nil && !strings.Contains(err.Error(), "than "+strconv.Itoa(c.most)) {
+				if (err == nil) != (n <= c.most) || err != nil &&
+					!strings.Contains(err.Error(), "than "+strconv.Itoa(c.most)) {
 					t.Errorf("%s of %d: %v", name, n, err)
 				}
 			}
@@ -114,7 +134,8 @@ func TestCheckWithinLimits(t *testing.T) {
 
 func TestMembersAndElements(t *testing.T) {
 	var got []string
-	for name, value := range Members([]byte(" { \"a\" : 1 ,\"b\\u0063\":[ {\"x\":\"]\\\"\"} , 2],\"\":\"\\\\\" , \"d\":{\"d\":null} }")) {
+	for name, value := range Members(
+		[]byte(" { \"a\" : 1 ,\"b\\u0063\":[ {\"x\":\"]\\\"\"} , 2],\"\":\"\\\\\" , \"d\":{\"d\":null} }")) {
 		got = append(got, string(name)+"="+string(value))
 	}
 	want := []string{"a=1", `bc=[ {"x":"]\""} , 2]`, `="\\"`, `d={"d":null}`}
@@ -143,7 +164,8 @@ func TestMembersAndElements(t *testing.T) {
 
 func TestWithout(t *testing.T) {
 	for object, want := range map[string]string{
-		`{"a":1}`: "", `{"b":1}`: `{"b":1}`, `{"\u0061":1,"b\"":[2]}`: `{"b\"":[2]}`, `{"b":{"a":1},"a":2,"c":3}`: `{"b":{"a":1},"c":3}`, `{}`: "", `[]`: "",
+		`{"a":1}`: "", `{"b":1}`: `{"b":1}`, `{"\u0061":1,"b\"":[2]}`: `{"b\"":[2]}`,
+		`{"b":{"a":1},"a":2,"c":3}`: `{"b":{"a":1},"c":3}`, `{}`: "", `[]`: "",
 	} {
 		if got := Without([]byte(object), "a"); string(got) != want {
 			t.Errorf("%s: %s is left", object, got)
@@ -181,7 +203,8 @@ func TestIsObjectIsArrayIsNull(t *testing.T) {
 		raw := []byte(tt.raw)
 		s, isString := String(raw)
 		b, isBytes := Bytes(raw)
-		if IsObject(raw) != tt.object || IsArray(raw) != tt.array || IsNull(raw) != tt.null || isString != tt.isString ||
+		if IsObject(raw) != tt.object || IsArray(raw) != tt.array || IsNull(raw) != tt.null ||
+			isString != tt.isString ||
 			s != tt.str || isBytes != isString || string(b) != s {
 			t.Errorf("%q: got %v %v %v %q %v", tt.raw, IsObject(raw), IsArray(raw), IsNull(raw), s, isString)
 		}
@@ -299,7 +322,8 @@ func TestDuplicateNamesAreRejected(t *testing.T) {
 				if err := Check([]byte("{" + unique.String()[1:] + "}")); err != nil {
 					t.Fatal(n, first, second, err)
 				}
-				if err := Check([]byte("{" + twice.String()[1:] + "}")); err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`duplicate name "n%d"`, first)) {
+				if err := Check([]byte("{" + twice.String()[1:] + "}")); err == nil ||
+					!strings.Contains(err.Error(), fmt.Sprintf(`duplicate name "n%d"`, first)) {
 					t.Fatal(n, first, second, err)
 				}
 			}
@@ -307,8 +331,8 @@ func TestDuplicateNamesAreRejected(t *testing.T) {
 	}
 }
 
-// How names are compared depends on how many there are, how deep their object is, and on whether one has an escape. None of that costs
-// much more than the text.
+// How names are compared depends on how many there are, how deep their object is, and on whether one has an escape.
+// None of that costs much more than the text.
 func TestDuplicateNameCheckIsCheap(t *testing.T) {
 	repeat := func(object string) string { return "[" + strings.Repeat(object+",", 64<<10/len(object)) + "0]" }
 	for name, text := range map[string]string{

@@ -20,8 +20,8 @@ type scanner struct {
 	data       []byte
 	limits     *limits.Limits
 	limitError *Error // the limit that data is over
-	// names are the first n names of the enclosing objects, which are compared one by one. The array is on the stack, so
-	// that reading a small text does not allocate.
+	// names are the first n names of the enclosing objects, which are compared one by one. The array is on the stack,
+	// so that reading a small text does not allocate.
 	names [4 * fewNames]span
 	n     int
 	// many are the further names, which are sorted at the end of their object.

@@ -64,7 +64,8 @@ func dialled(t *testing.T, addr string) *plugin.Plugin {
 	return p
 }
 
-// A stock gRPC client of two real backends as one goes on with the one while the other is away, and is told when it is back.
+// A stock gRPC client of two real backends as one goes on with the one while the other is away, and is told when it is
+// back.
 func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
@@ -73,7 +74,10 @@ func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	b := &server{pages: [][]string{{"x"}}, changes: make(chan *pb.ListenResponse)}
 	endA, endB := serveAt(t, addr("a"), a), serveAt(t, addr("b"), b)
 	defer func() { endB() }()
-	r, err := router.New([]router.Route{{Name: "a", Handler: dialled(t, addr("a"))}, {Name: "b", Handler: dialled(t, addr("b"))}}, router.Options{Patience: 100 * time.Millisecond})
+	r, err := router.New([]router.Route{
+		{Name: "a", Handler: dialled(t, addr("a"))},
+		{Name: "b", Handler: dialled(t, addr("b"))},
+	}, router.Options{Patience: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +108,8 @@ func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 		}
 		return err
 	}
-	listens, err := c.Listen(t.Context(), &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}})
+	listens, err := c.Listen(t.Context(),
+		&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +123,8 @@ func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	if got := list(); got != "b_x" || call("b_x", time.Minute) != nil {
 		t.Errorf("without a: %s", got)
 	}
-	if err := call("a_x", 300*time.Millisecond); status.Code(err) != codes.DeadlineExceeded && status.Code(err) != codes.Unavailable {
+	if err := call("a_x", 300*time.Millisecond); status.Code(err) != codes.DeadlineExceeded &&
+		status.Code(err) != codes.Unavailable {
 		t.Errorf("a call of what is away: %v", err)
 	}
 	if n := len(calls[*pb.CallToolRequest](a)); n != 1 {

@@ -44,7 +44,8 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 		none = false
 		merge(out.GetCapabilities(), d.GetCapabilities())
 		if text := d.GetInstructions(); text != "" {
-			instructions = append(instructions, "# "+a.route.Name+"\n\nWhat begins with "+a.route.prefix+" is of this server.\n\n"+rawjson.ShortenTo(text, maxInstructions))
+			instructions = append(instructions, "# "+a.route.Name+"\n\nWhat begins with "+a.route.prefix+
+				" is of this server.\n\n"+rawjson.ShortenTo(text, maxInstructions))
 		}
 		versions = append(versions, strings.TrimSpace(a.route.Name+" "+d.GetServerInfo().GetVersion()))
 		if first {
@@ -67,7 +68,10 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	}
 	out.ServerInfo = r.o.Info
 	if out.GetServerInfo() == nil {
-		out.ServerInfo = &pb.Implementation{Name: "mcpbridge", Version: rawjson.ShortenTo(strings.Join(versions, ", "), maxVersion)}
+		out.ServerInfo = &pb.Implementation{
+			Name:    "mcpbridge",
+			Version: rawjson.ShortenTo(strings.Join(versions, ", "), maxVersion),
+		}
 	}
 	return &bridge.Result{Complete: out}, nil
 }

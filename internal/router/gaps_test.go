@@ -39,14 +39,17 @@ func TestListsWaitForAServerThatStarts(t *testing.T) {
 		var log bytes.Buffer
 		slow, fast := &server{hang: true}, &server{pages: [][]string{{"x"}}}
 		started := make(chan struct{})
-		r := routed(t, &log, router.Route{Name: "slow", Handler: slow, Started: func(ctx context.Context, _ bridge.Era) error {
-			select {
-			case <-started:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}}, router.Route{Name: "fast", Handler: fast})
+		r := routed(t, &log, router.Route{
+			Name: "slow", Handler: slow,
+			Started: func(ctx context.Context, _ bridge.Era) error {
+				select {
+				case <-started:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			},
+		}, router.Route{Name: "fast", Handler: fast})
 		time.AfterFunc(25*time.Second, func() {
 			slow.set(func(s *server) { s.hang, s.pages = false, [][]string{{"y"}} })
 			close(started)
@@ -59,7 +62,8 @@ func TestListsWaitForAServerThatStarts(t *testing.T) {
 	})
 }
 
-// A list that was sent without the part of a server is reported to have changed once the part is there, although the server reports nothing.
+// A list that was sent without the part of a server is reported to have changed once the part is there, although the
+// server reports nothing.
 func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
@@ -97,7 +101,8 @@ func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 	})
 }
 
-// An own is a server of the legacy era, which has one connection for callers without capabilities, and makes one for each other caller.
+// An own is a server of the legacy era, which has one connection for callers without capabilities, and makes one for
+// each other caller.
 type own struct {
 	*server
 	made chan struct{}
@@ -115,8 +120,8 @@ func (o *own) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (
 	}
 }
 
-// While the connection of a caller is being made, a list has what callers without capabilities get, is not to be kept, and is reported
-// to have changed when the connection is there.
+// While the connection of a caller is being made, a list has what callers without capabilities get, is not to be kept,
+// and is reported to have changed when the connection is there.
 func TestSharedListIsUsedUntilTheCallersConnectionIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -142,7 +147,8 @@ func TestSharedListIsUsedUntilTheCallersConnectionIsReady(t *testing.T) {
 	})
 }
 
-// How many gaps are remembered is bounded, and who received a short list beyond that receives the changes of the others.
+// How many gaps are remembered is bounded, and who received a short list beyond that receives the changes of the
+// others.
 func TestRememberedGapsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}

@@ -30,7 +30,9 @@ type part struct {
 // listen reports the changes of all routes, and when a route that was missing from a list is back. It acknowledges all
 // lists, and what any route acknowledged, once every route has acknowledged or Options.Patience has passed. For a route
 // that acknowledges later or reconnects, everything is reported as changed.
-func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRequest, emit bridge.Emit) (*bridge.Result, error) {
+func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRequest,
+	emit bridge.Emit,
+) (*bridge.Result, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	inner, cancel := context.WithCancelCause(ctx)
@@ -134,8 +136,9 @@ func (p *part) once(ctx context.Context, filter *pb.SubscriptionFilter, acknowle
 // certain returns the filter for the route without the guessed URIs.
 func (p *part) certain() *pb.SubscriptionFilter {
 	filter := bridge.ShallowCopy(p.want)
-	filter.ResourceSubscriptions = slices.DeleteFunc(slices.Clone(p.want.GetResourceSubscriptions()), func(uri string) bool {
-		return slices.Contains(p.guessed, uri)
-	})
+	filter.ResourceSubscriptions = slices.DeleteFunc(slices.Clone(p.want.GetResourceSubscriptions()),
+		func(uri string) bool {
+			return slices.Contains(p.guessed, uri)
+		})
 	return filter
 }

@@ -27,7 +27,8 @@ func (r *Router) start(cursor *string) ([]*route, *string, error) {
 	if cursor == nil {
 		return r.routes, nil, nil
 	}
-	bad := bridge.Errorf(codes.InvalidArgument, "the cursor is not one that a list of this server has told: ask for the list from its beginning")
+	bad := bridge.Errorf(codes.InvalidArgument,
+		"the cursor is not one that a list of this server has told: ask for the list from its beginning")
 	if len(*cursor) > base64.RawURLEncoding.EncodedLen(maxCursor+64) {
 		return nil, nil, bad
 	}
@@ -122,7 +123,8 @@ func (b *binder) add(a answer) {
 	p := bridge.PageOf(a.result) // may be shared, and is not modified
 	ttl := *p.TTL
 	if a.shared {
-		b.r.warn(a.route, "list is that of callers without capabilities, until there is a connection for this caller", b.list.Name, "that takes long")
+		b.r.warn(a.route, "list is that of callers without capabilities, until there is a connection for this caller",
+			b.list.Name, "that takes long")
 		ttl = proto.Int64(0)
 	}
 	first := b.answered == 0 && b.missing == nil
@@ -179,7 +181,8 @@ func (b *binder) add(a answer) {
 		return
 	}
 	if len(**p.NextCursor) > maxCursor {
-		b.r.warn(rt, "list is cut", b.list.Name, fmt.Sprintf("its cursor has %d bytes, and at most %d are taken", len(**p.NextCursor), maxCursor))
+		b.r.warn(rt, "list is cut", b.list.Name,
+			fmt.Sprintf("its cursor has %d bytes, and at most %d are taken", len(**p.NextCursor), maxCursor))
 		return
 	}
 	*b.NextCursor = rt.cursor(**p.NextCursor)

@@ -10,7 +10,8 @@ import (
 
 func TestMemoryEvictsUnusedEntries(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	for _, pad := range []string{"", strings.Repeat("x", 1_000)} { // the one runs into the limit of entries, the other into that of bytes
+	// the one runs into the limit of entries, the other into that of bytes
+	for _, pad := range []string{"", strings.Repeat("x", 1_000)} {
 		var m memory[int]
 		put, most := 0, 0
 		for i := range 4 * maxEntries {

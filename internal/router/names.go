@@ -57,7 +57,9 @@ func looksShort(name string) bool {
 func shortKey(list *bridge.Method, public string) string { return list.Name + " " + public }
 
 // resolve returns the route of a tool or prompt, and its name on the route.
-func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Method, kind, public string) (*route, string, error) {
+func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Method, kind,
+	public string,
+) (*route, string, error) {
 	for _, rt := range r.routes {
 		name, ok := strings.CutPrefix(public, rt.prefix)
 		if !ok {
@@ -88,7 +90,9 @@ func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Me
 
 // lengthen returns the name on the route of a shortened name, or "" if there is none. If no list has contained it yet,
 // the route's list is read.
-func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, list *bridge.Method, public string) (string, error) {
+func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, list *bridge.Method,
+	public string,
+) (string, error) {
 	if name, ok := r.short.get(shortKey(list, public)); ok {
 		return name, nil
 	}

@@ -36,7 +36,8 @@ func (rt *route) learn(template string) {
 	start, _, _ := strings.Cut(template, "{")
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if start != "" && len(start) <= maxTemplate && len(rt.templates) < maxTemplates && !slices.Contains(rt.templates, start) {
+	if start != "" && len(start) <= maxTemplate && len(rt.templates) < maxTemplates &&
+		!slices.Contains(rt.templates, start) {
 		rt.templates = append(rt.templates, start)
 	}
 }
@@ -167,7 +168,8 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 		case ctx.Err() != nil || known && i == 0 && !hasNone(err):
 			return nil, err
 		case hasNone(err):
-			if none == nil || !known && bridge.AsError(none).Code != codes.NotFound && bridge.AsError(err).Code == codes.NotFound {
+			if none == nil || !known && bridge.AsError(none).Code != codes.NotFound &&
+				bridge.AsError(err).Code == codes.NotFound {
 				none = err
 			}
 		case bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED:
@@ -183,7 +185,9 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 }
 
 // complete executes a completion on the route of its prompt or resource template.
-func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.CompleteRequest, emit bridge.Emit) (*bridge.Result, error) {
+func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.CompleteRequest,
+	emit bridge.Emit,
+) (*bridge.Result, error) {
 	prompt := req.GetReference().GetPrompt()
 	if prompt == nil {
 		return r.about(ctx, call, req.GetReference().GetResource().GetUri(), emit)

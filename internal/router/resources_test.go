@@ -29,8 +29,15 @@ func readText(t *testing.T, h bridge.Handler, uri string) (string, error) {
 }
 
 func TestResourceIsReadFromItsServer(t *testing.T) {
-	a := &server{resources: map[string]string{"x://1": "a1", "x://both": "a's"}, hidden: map[string]string{"t://a/5": "a5", "u://a": "ua"}, templates: []string{"t://{all}", "t://b/{no}/{q}"}}
-	b := &server{resources: map[string]string{"x://2": "b2", "x://both": "b's"}, hidden: map[string]string{"t://b/5": "b5", "u://b": "ub"}, templates: []string{"t://b/{id}"}}
+	a := &server{
+		resources: map[string]string{"x://1": "a1", "x://both": "a's"},
+		hidden:    map[string]string{"t://a/5": "a5", "u://a": "ua"},
+		templates: []string{"t://{all}", "t://b/{no}/{q}"},
+	}
+	b := &server{
+		resources: map[string]string{"x://2": "b2", "x://both": "b's"},
+		hidden:    map[string]string{"t://b/5": "b5", "u://b": "ub"}, templates: []string{"t://b/{id}"},
+	}
 	c := &server{err: bridge.Errorf(codes.Unimplemented, "no resources here")}
 	for _, listed := range []bool{true, false} {
 		r := route(t, nil, c, a, b)
@@ -42,7 +49,8 @@ func TestResourceIsReadFromItsServer(t *testing.T) {
 			}
 		}
 		for uri, want := range map[string]string{
-			"x://1": "a1", "x://2": "b2", "x://both": "a's", "t://b/5": "b5", "t://a/5": "a5", "u://a": "ua", "u://b": "ub",
+			"x://1": "a1", "x://2": "b2", "x://both": "a's", "t://b/5": "b5", "t://a/5": "a5", "u://a": "ua",
+			"u://b": "ub",
 		} {
 			for range 2 { // the second time it is known
 				if got, err := readText(t, r, uri); err != nil || got != want {
@@ -69,7 +77,8 @@ func TestOnlyTheOwningServerIsCalled(t *testing.T) {
 
 func TestResourceErrorComesFromItsServer(t *testing.T) {
 	broken := bridge.Errorf(codes.PermissionDenied, "not for you")
-	a, b := &server{resources: map[string]string{"x://1": ""}}, &server{hidden: map[string]string{"x://1": "not mine", "u://b": "ub"}}
+	a, b := &server{resources: map[string]string{"x://1": ""}},
+		&server{hidden: map[string]string{"x://1": "not mine", "u://b": "ub"}}
 	r := route(t, nil, a, b)
 	if _, err := readText(t, r, "x://1"); err != nil {
 		t.Fatal(err)
@@ -83,7 +92,8 @@ func TestResourceErrorComesFromItsServer(t *testing.T) {
 	if n := len(calls[*pb.ReadResourceRequest](b)); n != 0 {
 		t.Errorf("b was asked %d times", n)
 	}
-	// What nobody is known to have may be anybody's: one that is down is passed over, and is the error if nobody has it.
+	// What nobody is known to have may be anybody's: one that is down is passed over, and is the error if nobody has
+	// it.
 	a.set(func(s *server) { s.err = down })
 	if got, err := readText(t, r, "u://b"); err != nil || got != "ub" {
 		t.Errorf("%q %v", got, err)
@@ -112,13 +122,16 @@ func TestFirstOfDuplicateURIsIsListed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "resources", l.GetResources(), []*pb.Resource{{Uri: "x://1", Name: "a"}, {Uri: "x://2", Name: "a"}, {Uri: "x://3", Name: "b"}})
+		equal(t, "resources", l.GetResources(),
+			[]*pb.Resource{{Uri: "x://1", Name: "a"}, {Uri: "x://2", Name: "a"}, {Uri: "x://3", Name: "b"}})
 	}
-	l, err := ask[*pb.ListResourceTemplatesResponse](t, r, bridge.ListResourceTemplates, &pb.ListResourceTemplatesRequest{})
+	l, err := ask[*pb.ListResourceTemplatesResponse](t, r, bridge.ListResourceTemplates,
+		&pb.ListResourceTemplatesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "templates", l.GetResourceTemplates(), []*pb.ResourceTemplate{{UriTemplate: "t://{x}"}, {UriTemplate: "t://{y}"}})
+	equal(t, "templates", l.GetResourceTemplates(),
+		[]*pb.ResourceTemplate{{UriTemplate: "t://{x}"}, {UriTemplate: "t://{y}"}})
 	if n := strings.Count(log.String(), "resource dropped"); n != 2 {
 		t.Errorf("said so %d times:\n%s", n, &log)
 	}
@@ -148,12 +161,13 @@ func TestHangingServerDoesNotDelayResources(t *testing.T) {
 
 func TestServerMetadataIsPreserved(t *testing.T) {
 	a, b := &server{}, &server{templates: []string{"t://b/{x}"}}
-	refuse := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-		if call.Method == bridge.ReadResource {
-			return nil, bridge.Errorf(codes.InvalidArgument, "x must be a number")
-		}
-		return b.Handle(ctx, call, emit)
-	})
+	refuse := bridge.HandlerFunc(
+		func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+			if call.Method == bridge.ReadResource {
+				return nil, bridge.Errorf(codes.InvalidArgument, "x must be a number")
+			}
+			return b.Handle(ctx, call, emit)
+		})
 	if _, err := readText(t, route(t, nil, a, refuse), "t://b/y"); code(err) != codes.InvalidArgument {
 		t.Error(err)
 	}
@@ -163,7 +177,10 @@ func TestServerMetadataIsPreserved(t *testing.T) {
 func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 	a, b := &server{}, &server{hidden: map[string]string{"u://b": "ask"}}
 	continued := func() *pb.ReadResourceRequest {
-		return &pb.ReadResourceRequest{Uri: "u://b", RequestState: []byte("s"), InputResponses: map[string]*pb.InputResponse{"k": {}}}
+		return &pb.ReadResourceRequest{
+			Uri: "u://b", RequestState: []byte("s"),
+			InputResponses: map[string]*pb.InputResponse{"k": {}},
+		}
 	}
 	r := route(t, nil, a, b)
 	call := &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "u://b"}}
@@ -175,7 +192,8 @@ func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 		t.Errorf("%v %v", got, err)
 	}
 	// Another replica does not know who has asked: the call begins again there.
-	res, err = route(t, nil, a, b).Handle(t.Context(), &bridge.Call{Method: bridge.ReadResource, Request: continued()}, nil)
+	res, err = route(t, nil, a, b).
+		Handle(t.Context(), &bridge.Call{Method: bridge.ReadResource, Request: continued()}, nil)
 	if err != nil || res.InputRequired == nil {
 		t.Errorf("%v %v", res, err)
 	}
@@ -193,12 +211,18 @@ func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 
 func TestCompletionIsRoutedByTemplate(t *testing.T) {
 	a, b := &server{}, &server{templates: []string{"t://{x}"}}
-	req := &pb.CompleteRequest{Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: "t://{x}"}}}}
-	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, a, b), bridge.Complete, req); err != nil || len(calls[*pb.CompleteRequest](a)) != 0 {
+	req := &pb.CompleteRequest{
+		Reference: &pb.CompletionReference{
+			Reference: &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: "t://{x}"}},
+		},
+	}
+	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, a, b), bridge.Complete, req); err != nil ||
+		len(calls[*pb.CompleteRequest](a)) != 0 {
 		t.Errorf("%v; a was asked %d times", err, len(calls[*pb.CompleteRequest](a)))
 	}
 	req = &pb.CompleteRequest{}
-	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, &server{err: down}, &server{err: down}), bridge.Complete, req); err == nil {
+	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, &server{err: down}, &server{err: down}), bridge.Complete,
+		req); err == nil {
 		t.Error("a reference to nothing is completed")
 	}
 }
@@ -216,7 +240,8 @@ func TestMemoryOfResourcesIsBounded(t *testing.T) {
 	r := route(t, nil, a, b)
 	for range 4 {
 		wg.Go(func() {
-			if _, err := ask[*pb.ListResourcesResponse](t, r, bridge.ListResources, &pb.ListResourcesRequest{}); err != nil {
+			if _, err := ask[*pb.ListResourcesResponse](t, r, bridge.ListResources,
+				&pb.ListResourcesRequest{}); err != nil {
 				t.Error(err)
 			}
 			if got, err := readText(t, r, "b://77"); err != nil || got != "b" {
@@ -242,14 +267,15 @@ func listen(t *testing.T, h bridge.Handler, f *pb.SubscriptionFilter) *listening
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &listening{changes: make(chan *pb.ListenResponse), err: make(chan error, 1), cancel: cancel}
 	go func() {
-		_, err := h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: f}}, func(ctx context.Context, e bridge.Event) error {
-			select {
-			case l.changes <- e.Change:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		_, err := h.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: f}},
+			func(ctx context.Context, e bridge.Event) error {
+				select {
+				case l.changes <- e.Change:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
 		l.err <- err
 	}()
 	return l
@@ -290,7 +316,10 @@ func TestChangesOfAllServersAreForwarded(t *testing.T) {
 		a := &server{changes: make(chan *pb.ListenResponse), resources: map[string]string{"x://a": ""}}
 		b := &server{changes: make(chan *pb.ListenResponse), resources: map[string]string{"x://b": ""}}
 		mute := &server{}
-		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"x://b", "x://a", "x://nobody's"}}
+		want := &pb.SubscriptionFilter{
+			ToolsListChanged:      proto.Bool(true),
+			ResourceSubscriptions: []string{"x://b", "x://a", "x://nobody's"},
+		}
 		l := listen(t, route(t, nil, a, mute, b), want)
 		l.told(t, acknowledged(want))
 		for range 3 {
@@ -300,9 +329,15 @@ func TestChangesOfAllServersAreForwarded(t *testing.T) {
 			l.told(t, updated("x://b"))
 		}
 		equal(t, "asked of a", calls[*pb.ListenRequest](a)[0].GetNotifications(),
-			&pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"x://a", "x://nobody's"}})
+			&pb.SubscriptionFilter{
+				ToolsListChanged:      proto.Bool(true),
+				ResourceSubscriptions: []string{"x://a", "x://nobody's"},
+			})
 		equal(t, "asked of b", calls[*pb.ListenRequest](b)[0].GetNotifications(),
-			&pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"x://b", "x://nobody's"}})
+			&pb.SubscriptionFilter{
+				ToolsListChanged:      proto.Bool(true),
+				ResourceSubscriptions: []string{"x://b", "x://nobody's"},
+			})
 		<-time.After(time.Hour)
 		if n := len(calls[*pb.ListenRequest](mute)); n != 1 {
 			t.Errorf("who has no Listen was asked %d times", n)
@@ -314,7 +349,8 @@ func TestChangesOfAllServersAreForwarded(t *testing.T) {
 // Nobody knows what has changed at a server while it was away.
 func TestReconnectedServerCountsAsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := &server{changes: make(chan *pb.ListenResponse)}, &server{err: down, changes: make(chan *pb.ListenResponse)}
+		a, b := &server{changes: make(chan *pb.ListenResponse)},
+			&server{err: down, changes: make(chan *pb.ListenResponse)}
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), PromptsListChanged: proto.Bool(false)}
 		begin := time.Now()
 		l := listen(t, route(t, nil, a, b), want)
@@ -335,7 +371,8 @@ func TestReconnectedServerCountsAsChanged(t *testing.T) {
 }
 
 func TestListenEndsWithoutAnyListChangedSupport(t *testing.T) {
-	l := listen(t, route(t, nil, &server{}, &server{}), &pb.SubscriptionFilter{ResourceSubscriptions: []string{"u://x"}})
+	l := listen(t, route(t, nil, &server{}, &server{}),
+		&pb.SubscriptionFilter{ResourceSubscriptions: []string{"u://x"}})
 	if err := <-l.err; code(err) != codes.Unimplemented {
 		t.Error(err)
 	}
@@ -368,27 +405,33 @@ func TestUnknownSupportDoesNotDropOtherChanges(t *testing.T) {
 	l.end(t)
 }
 
-// A server that says again and again that it has begun, or says nothing, is not heard. What several servers report at a time is
-// reported once.
+// A server that says again and again that it has begun, or says nothing, is not heard. What several servers report at a
+// time is reported once.
 func TestUnrequestedChangesAreDropped(t *testing.T) {
 	noisy := func(changes ...*pb.ListenResponse) bridge.Handler {
-		return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			f := call.Request.(*pb.ListenRequest).GetNotifications()
-			for range 100 {
-				for _, e := range []bridge.Event{acked(f), {}, {Change: &pb.ListenResponse{}}, {Progress: &pb.Progress{}}} {
-					if err := emit(ctx, e); err != nil {
+		return bridge.HandlerFunc(
+			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+				f := call.Request.(*pb.ListenRequest).GetNotifications()
+				for range 100 {
+					for _, e := range []bridge.Event{
+						acked(f),
+						{},
+						{Change: &pb.ListenResponse{}},
+						{Progress: &pb.Progress{}},
+					} {
+						if err := emit(ctx, e); err != nil {
+							return nil, err
+						}
+					}
+				}
+				for _, c := range changes {
+					if err := emit(ctx, bridge.Event{Change: c}); err != nil {
 						return nil, err
 					}
 				}
-			}
-			for _, c := range changes {
-				if err := emit(ctx, bridge.Event{Change: c}); err != nil {
-					return nil, err
-				}
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		want := &pb.SubscriptionFilter{ToolsListChanged: proto.Bool(true), ResourceSubscriptions: []string{"u://a"}}

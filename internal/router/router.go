@@ -111,14 +111,16 @@ func New(routes []Route, o Options) (*Router, error) {
 	for i, one := range routes {
 		rt := &route{Route: one, index: i, prefix: one.Name + "_"}
 		if len(routes) > 1 && !goodName.MatchString(one.Name) {
-			return nil, fmt.Errorf("server %q: with several servers a name must be 1 to 32 letters, digits, '_', '-' and '.', because tools are called NAME_tool", one.Name)
+			return nil, fmt.Errorf("server %q: with several servers a name must be 1 to 32 letters, digits, '_', "+
+				"'-' and '.', because tools are called NAME_tool", one.Name)
 		}
 		for _, other := range r.routes {
 			switch {
 			case other.Name == one.Name:
 				return nil, fmt.Errorf("two servers are called %q: rename one", one.Name)
 			case strings.HasPrefix(other.prefix, rt.prefix) || strings.HasPrefix(rt.prefix, other.prefix):
-				return nil, fmt.Errorf("servers %q and %q: a tool of the one could be called like a tool of the other; rename one", other.Name, one.Name)
+				return nil, fmt.Errorf("servers %q and %q: a tool of the one could be called like a tool of the "+
+					"other; rename one", other.Name, one.Name)
 			}
 		}
 		r.routes = append(r.routes, rt)
@@ -205,7 +207,9 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 
 // answer sends a call to a route. If a list takes long, or the caller's own connection is refused or fails, the shared
 // result for callers without capabilities is used.
-func (r *Router) answer(ctx context.Context, rt *route, call *bridge.Call, long time.Duration) (result proto.Message, shared bool, err error) {
+func (r *Router) answer(ctx context.Context, rt *route, call *bridge.Call,
+	long time.Duration,
+) (result proto.Message, shared bool, err error) {
 	if call.Method == bridge.Discover || proto.Size(call.Context().GetClientCapabilities()) == 0 {
 		result, err = r.once(ctx, rt, call)
 		return result, false, err
@@ -270,14 +274,18 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 	switch {
 	case err != nil:
 		return nil, err
-	case res == nil || res.Complete == nil || res.Complete.ProtoReflect().Descriptor() != call.Method.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED, "server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
+	case res == nil || res.Complete == nil ||
+		res.Complete.ProtoReflect().Descriptor() != call.Method.NewResult().ProtoReflect().Descriptor():
+		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED,
+			"server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
 	}
 	return res.Complete, nil
 }
 
 // safely sends a call to a route from a goroutine of the Router, where no front recovers panics.
-func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
+func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call,
+	emit bridge.Emit,
+) (res *bridge.Result, err error) {
 	defer r.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
 
 	return rt.Handler.Handle(ctx, call, emit)
@@ -324,7 +332,8 @@ func (r *Router) noteAnswer(rt *route, err error) {
 	rt.mu.Unlock()
 	switch {
 	case gone && !was:
-		r.o.Log.Warn().Str("server", rt.Name).Err(err).Msg("the server does not answer: lists go on without what it has")
+		r.o.Log.Warn().Str("server", rt.Name).Err(err).
+			Msg("the server does not answer: lists go on without what it has")
 	case was && !gone:
 		r.o.Log.Info().Str("server", rt.Name).Msg("the server answers again")
 	}
@@ -333,7 +342,8 @@ func (r *Router) noteAnswer(rt *route, err error) {
 // down reports whether an error means that the server did not respond.
 func down(err error) bool {
 	e := bridge.AsError(err)
-	return e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+	return e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded ||
+		e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
 }
 
 // refused reports whether a call was above a limit, which may be the caller's alone and means nothing for the server.

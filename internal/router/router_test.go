@@ -93,7 +93,9 @@ func (s *server) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		if uri := r.GetReference().GetResource().GetUri(); uri != "" && !slices.Contains(s.templates, uri) {
 			return nil, bridge.Errorf(codes.InvalidArgument, "no such template")
 		}
-		return complete(&pb.CompleteResponse{Completion: &pb.Completion{Values: []string{"for " + r.GetReference().GetPrompt().GetName()}}})
+		return complete(&pb.CompleteResponse{
+			Completion: &pb.Completion{Values: []string{"for " + r.GetReference().GetPrompt().GetName()}},
+		})
 	case *pb.ListenRequest:
 		return s.listen(ctx, r, emit)
 	}
@@ -109,7 +111,8 @@ func said(text string) []*pb.ContentBlock {
 func (s *server) listTools(r *pb.ListToolsRequest) (*bridge.Result, error) {
 	n := 0
 	if r.Cursor != nil {
-		if _, err := fmt.Sscanf(r.GetCursor(), "p%d", &n); err != nil || n >= len(s.pages) || r.GetCursor() != fmt.Sprintf("p%d", n) {
+		if _, err := fmt.Sscanf(r.GetCursor(), "p%d", &n); err != nil || n >= len(s.pages) ||
+			r.GetCursor() != fmt.Sprintf("p%d", n) {
 			return nil, bridge.Errorf(codes.InvalidArgument, "no such page")
 		}
 	}
@@ -129,9 +132,14 @@ func (s *server) read(r *pb.ReadResourceRequest) (*bridge.Result, error) {
 	for _, has := range []map[string]string{s.resources, s.hidden} {
 		if text, ok := has[r.GetUri()]; ok {
 			if text == "ask" && len(r.GetInputResponses()) == 0 {
-				return &bridge.Result{InputRequired: &pb.InputRequired{RequestState: []byte("s"), InputRequests: []*pb.InputRequest{{Key: "k"}}}}, nil
+				return &bridge.Result{InputRequired: &pb.InputRequired{
+					RequestState:  []byte("s"),
+					InputRequests: []*pb.InputRequest{{Key: "k"}},
+				}}, nil
 			}
-			return complete(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{Uri: r.GetUri(), Body: &pb.ResourceContents_Text{Text: text}}}})
+			return complete(&pb.ReadResourceResult{
+				Contents: []*pb.ResourceContents{{Uri: r.GetUri(), Body: &pb.ResourceContents_Text{Text: text}}},
+			})
 		}
 	}
 	return nil, bridge.Errorf(codes.NotFound, "there is no %s", r.GetUri())
@@ -160,7 +168,9 @@ func (s *server) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.Em
 }
 
 func acked(f *pb.SubscriptionFilter) bridge.Event {
-	return bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}}}}
+	return bridge.Event{Change: &pb.ListenResponse{
+		Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}},
+	}}
 }
 
 // set changes how the server behaves.
@@ -211,7 +221,8 @@ func routed(t *testing.T, log *bytes.Buffer, routes ...router.Route) *router.Rou
 // ask makes a call, and returns its result as the type that it is.
 func ask[M proto.Message](t *testing.T, h bridge.Handler, m *bridge.Method, req bridge.Request) (M, error) {
 	t.Helper()
-	res, err := h.Handle(t.Context(), &bridge.Call{Method: m, Request: req}, func(context.Context, bridge.Event) error { return nil })
+	res, err := h.Handle(t.Context(), &bridge.Call{Method: m, Request: req},
+		func(context.Context, bridge.Event) error { return nil })
 	if err != nil {
 		var none M
 		return none, err
@@ -248,7 +259,8 @@ func equal(t *testing.T, what string, got, want any) {
 }
 
 func TestNamesHaveTheServersPrefix(t *testing.T) {
-	a, b := &server{pages: [][]string{{"x", "b_x"}}, prompts: []string{"p"}}, &server{pages: [][]string{{"x"}}, prompts: []string{"p", "größe 1"}}
+	a, b := &server{pages: [][]string{{"x", "b_x"}}, prompts: []string{"p"}},
+		&server{pages: [][]string{{"x"}}, prompts: []string{"p", "größe 1"}}
 	r := route(t, nil, a, b)
 	names, _ := tools(t, r, nil)
 	equal(t, "tools", names, []string{"a_x", "a_b_x", "b_x"})
@@ -271,7 +283,9 @@ func TestNamesHaveTheServersPrefix(t *testing.T) {
 		t.Errorf("%v %v", got, err)
 	}
 	completion, err := ask[*pb.CompleteResponse](t, r, bridge.Complete, &pb.CompleteRequest{
-		Reference: &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "b_p"}}},
+		Reference: &pb.CompletionReference{
+			Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: "b_p"}},
+		},
 	})
 	if err != nil || len(calls[*pb.CompleteRequest](a)) != 0 || completion.GetCompletion().GetValues()[0] != "for p" {
 		t.Errorf("%v %v", completion, err)
@@ -287,11 +301,15 @@ func TestNamesHaveTheServersPrefix(t *testing.T) {
 // A header that repeats arguments is checked by who knows the tool, which is behind the router.
 func TestHeadersReachTheServerOfATool(t *testing.T) {
 	var got map[string][]string
-	r := route(t, nil, bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
-		got = call.Header
-		return complete(&pb.CallToolResult{})
-	}))
-	call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "a_x"}, Header: map[string][]string{"Mcp-Param-X": {"1"}}}
+	r := route(t, nil, bridge.HandlerFunc(
+		func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
+			got = call.Header
+			return complete(&pb.CallToolResult{})
+		}))
+	call := &bridge.Call{
+		Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "a_x"},
+		Header: map[string][]string{"Mcp-Param-X": {"1"}},
+	}
 	if _, err := r.Handle(t.Context(), call, nil); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -304,7 +322,10 @@ func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 	for n := 50; n < 70; n++ { // around the limit, also such as look like cut ones
 		pages = append(pages, []string{strings.Repeat("n", n), strings.Repeat("n", n-14) + "_" + "0123456789ab"})
 	}
-	a := &server{pages: pages, prompts: []string{strings.Repeat("ä", 60), strings.Repeat("x", 1) + strings.Repeat("日本", 60)}}
+	a := &server{
+		pages:   pages,
+		prompts: []string{strings.Repeat("ä", 60), strings.Repeat("x", 1) + strings.Repeat("日本", 60)},
+	}
 	list := func(r bridge.Handler) (names []string) {
 		var cursor *string
 		for {
@@ -340,13 +361,15 @@ func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, p := range prompts.GetPrompts() {
-		got, err := ask[*pb.GetPromptResult](t, route(t, nil, a, &server{}), bridge.GetPrompt, &pb.GetPromptRequest{Name: p.GetName()})
+		got, err := ask[*pb.GetPromptResult](t, route(t, nil, a, &server{}), bridge.GetPrompt,
+			&pb.GetPromptRequest{Name: p.GetName()})
 		if err != nil || len(p.GetName()) > 64 || got.GetDescription() != "prompt "+a.prompts[i] {
 			t.Errorf("%q: %v %v", p.GetName(), got, err)
 		}
 	}
 	cut := "a_" + strings.Repeat("q", 49) + "_0123456789ab"
-	if _, err := ask[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: cut}); code(err) != codes.NotFound {
+	if _, err := ask[*pb.CallToolResult](t, r, bridge.CallTool,
+		&pb.CallToolRequest{Name: cut}); code(err) != codes.NotFound {
 		t.Errorf("a name that looks cut and is not: %v", err)
 	}
 }
@@ -394,7 +417,8 @@ func TestAmbiguousServersAreRejected(t *testing.T) {
 }
 
 func TestListsAreConcatenatedAcrossPages(t *testing.T) {
-	a, b, c := &server{pages: [][]string{{"1"}, {"2"}}}, &server{pages: [][]string{{"3"}, {"4"}, {"5"}}}, &server{pages: [][]string{{"6"}}}
+	a, b, c := &server{pages: [][]string{{"1"}, {"2"}}}, &server{pages: [][]string{{"3"}, {"4"}, {"5"}}},
+		&server{pages: [][]string{{"6"}}}
 	r := route(t, nil, a, b, c)
 	var pages [][]string
 	var cursor *string
@@ -475,7 +499,8 @@ func TestMergedListHasTheShortestTTL(t *testing.T) {
 	}
 }
 
-// Whichever servers a page is of, all pages of a list may be shared by the same callers. The list of one server is shared as that says.
+// Whichever servers a page is of, all pages of a list may be shared by the same callers. The list of one server is
+// shared as that says.
 func TestPagesHaveTheSameCacheScope(t *testing.T) {
 	public, private := "public", "private"
 	open := func() *server { return &server{pages: [][]string{{"1"}, {"2"}}, scope: public} }
@@ -488,7 +513,10 @@ func TestPagesHaveTheSameCacheScope(t *testing.T) {
 		"both public":           {[]bridge.Handler{open(), open()}, private},
 		"a private one":         {[]bridge.Handler{open(), &server{pages: [][]string{{"3"}}, scope: private}}, private},
 		"one that fails":        {[]bridge.Handler{open(), &server{err: down}}, private},
-		"one without tools":     {[]bridge.Handler{open(), &server{err: bridge.Errorf(codes.Unimplemented, "no tools")}}, private},
+		"one without tools": {[]bridge.Handler{
+			open(),
+			&server{err: bridge.Errorf(codes.Unimplemented, "no tools")},
+		}, private},
 	} {
 		r := route(t, nil, c.routes...)
 		for cursor, n := (*string)(nil), 1; ; n++ {
@@ -550,14 +578,15 @@ func TestListsSkipAnUnavailableServer(t *testing.T) {
 	})
 }
 
-// A caller who is refused, because it has too many calls, does not have a server left out for others; and one that is down is not taken for
-// one that is there.
+// A caller who is refused, because it has too many calls, does not have a server left out for others; and one that is
+// down is not taken for one that is there.
 func TestRejectedCallerDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		a, b := &server{pages: [][]string{{"x"}}}, &server{pages: [][]string{{"x"}}}
 		r := route(t, &log, a, b)
-		refused := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded, "too many")
+		refused := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+			"too many")
 		a.set(func(s *server) { s.err = refused })
 		names, l := tools(t, r, nil)
 		equal(t, "tools of who is refused", names, []string{"b_x"})
@@ -611,15 +640,18 @@ func TestOneCallerWaitsForAnUnavailableServer(t *testing.T) {
 
 func TestListFailsIfNoServerAnswers(t *testing.T) {
 	r := route(t, nil, &server{err: down}, &server{err: down})
-	if _, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{}); bridge.AsError(err).Failure.GetReason() != "BACKEND_UNAVAILABLE" {
+	if _, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{}); bridge.AsError(err).
+		Failure.GetReason() != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
 	}
-	if _, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{}); bridge.AsError(err).Failure.GetReason() != "BACKEND_UNAVAILABLE" {
+	if _, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{}); bridge.AsError(err).
+		Failure.GetReason() != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
 	}
 	none := bridge.Errorf(codes.Unimplemented, "no prompts")
 	r = route(t, nil, &server{err: none}, &server{err: none})
-	if _, err := ask[*pb.ListPromptsResponse](t, r, bridge.ListPrompts, &pb.ListPromptsRequest{}); code(err) != codes.Unimplemented {
+	if _, err := ask[*pb.ListPromptsResponse](t, r, bridge.ListPrompts,
+		&pb.ListPromptsRequest{}); code(err) != codes.Unimplemented {
 		t.Error(err)
 	}
 	r = route(t, nil, &server{err: none}, &server{prompts: []string{"p"}})
@@ -630,8 +662,10 @@ func TestListFailsIfNoServerAnswers(t *testing.T) {
 }
 
 func TestPanicOfOneServerDoesNotAffectOthers(t *testing.T) {
-	bug := bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { panic("a bug") })
-	empty := bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return nil, nil })
+	bug := bridge.HandlerFunc(
+		func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { panic("a bug") })
+	empty := bridge.HandlerFunc(
+		func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) { return nil, nil })
 	other := bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return complete(&pb.ListPromptsResponse{})
 	})
@@ -646,9 +680,11 @@ func TestPanicOfOneServerDoesNotAffectOthers(t *testing.T) {
 func TestDiscoverMergesAllServers(t *testing.T) {
 	yes, no := proto.Bool(true), proto.Bool(false)
 	a := &server{about: &pb.DiscoverResponse{
-		ServerInfo: &pb.Implementation{Name: "x", Version: "1.0"}, Instructions: proto.String("be kind"), TtlMs: proto.Int64(5), CacheScope: "public",
+		ServerInfo: &pb.Implementation{Name: "x", Version: "1.0"}, Instructions: proto.String("be kind"),
+		TtlMs: proto.Int64(5), CacheScope: "public",
 		Capabilities: &pb.ServerCapabilities{
-			Tools: &pb.ToolsCapability{ListChanged: no}, Logging: &pb.Capability{}, Tasks: `{}`, Extensions: `{"e/1":{"a":1},"e/2":{}}`,
+			Tools: &pb.ToolsCapability{ListChanged: no}, Logging: &pb.Capability{}, Tasks: `{}`,
+			Extensions:   `{"e/1":{"a":1},"e/2":{}}`,
 			Experimental: `[not json`,
 		},
 		Meta: `{"m":1}`, Limits: &pb.BackendLimits{MaxConcurrentCalls: 1},
@@ -656,7 +692,8 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 	b := &server{about: &pb.DiscoverResponse{
 		ServerInfo: &pb.Implementation{Name: "y"}, TtlMs: proto.Int64(3), CacheScope: "public",
 		Capabilities: &pb.ServerCapabilities{
-			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes}, Extensions: `{"e/1":{"a":2},"e/3":{}}`,
+			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes},
+			Extensions:   `{"e/1":{"a":2},"e/3":{}}`,
 			Experimental: `{"x":{}}`,
 		},
 		Meta: `{"m":2,"n":9007199254740993}`,
@@ -669,7 +706,8 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 	want := &pb.DiscoverResponse{
 		ServerInfo: &pb.Implementation{Name: "mcpbridge", Version: "a 1.0, b"},
 		Capabilities: &pb.ServerCapabilities{
-			Tools: &pb.ToolsCapability{ListChanged: yes}, Resources: &pb.ResourcesCapability{Subscribe: yes, ListChanged: yes}, Logging: &pb.Capability{},
+			Tools:     &pb.ToolsCapability{ListChanged: yes},
+			Resources: &pb.ResourcesCapability{Subscribe: yes, ListChanged: yes}, Logging: &pb.Capability{},
 			Extensions: `{"e/1":{"a":1},"e/2":{},"e/3":{}}`, Experimental: `{"x":{}}`,
 		},
 		Instructions: proto.String("# a\n\nWhat begins with a_ is of this server.\n\nbe kind"),
@@ -687,11 +725,13 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 	equal(t, "without b", got, want)
 
 	// One that nobody has seen may have anything.
-	got, err = ask[*pb.DiscoverResponse](t, route(t, nil, a, &server{err: down}), bridge.Discover, &pb.DiscoverRequest{})
+	got, err = ask[*pb.DiscoverResponse](t, route(t, nil, a, &server{err: down}), bridge.Discover,
+		&pb.DiscoverRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := got.GetCapabilities(); !c.GetTools().GetListChanged() || !c.GetPrompts().GetListChanged() || !c.GetResources().GetSubscribe() || c.GetCompletions() == nil || got.GetTtlMs() != 0 {
+	if c := got.GetCapabilities(); !c.GetTools().GetListChanged() || !c.GetPrompts().GetListChanged() ||
+		!c.GetResources().GetSubscribe() || c.GetCompletions() == nil || got.GetTtlMs() != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -705,7 +745,8 @@ func TestInstructionsAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, told, _ := strings.Cut(got.GetInstructions(), "server.\n\n")
-		if len(told) > 8<<10 || (told == text) != (n <= 8<<10) || !strings.HasSuffix(told, "…") != (n <= 8<<10) || strings.ToValidUTF8(told, "?") != told {
+		if len(told) > 8<<10 || (told == text) != (n <= 8<<10) || !strings.HasSuffix(told, "…") != (n <= 8<<10) ||
+			strings.ToValidUTF8(told, "?") != told {
 			t.Errorf("%d bytes became %d: …%q", n, len(told), told[len(told)-8:])
 		}
 	}
@@ -715,7 +756,10 @@ func TestInstructionsAreLimited(t *testing.T) {
 func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
 	a := &server{}
-	req := &pb.CallToolRequest{Name: "a_x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28"}, Arguments: []byte(`{"n":1}`)}
+	req := &pb.CallToolRequest{
+		Name: "a_x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28"},
+		Arguments: []byte(`{"n":1}`),
+	}
 	req.ProtoReflect().SetUnknown(unknown)
 	if _, err := ask[*pb.CallToolResult](t, route(t, nil, a, &server{}), bridge.CallTool, req); err != nil {
 		t.Fatal(err)
@@ -741,19 +785,22 @@ func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
 		}
 		return complete(&pb.DiscoverResponse{Capabilities: of[call.Era()]})
 	})
-	r, err := router.New([]router.Route{{Name: "a", Handler: twofold}, {Name: "b", Handler: &server{}}}, router.Options{})
+	r, err := router.New([]router.Route{{Name: "a", Handler: twofold}, {Name: "b", Handler: &server{}}},
+		router.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, is := range []bool{false, true} {
 		gone.Store(is)
 		for era := range bridge.Eras {
-			d, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{Context: &pb.CallContext{ProtocolVersion: era.Latest().String()}})
+			d, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover,
+				&pb.DiscoverRequest{Context: &pb.CallContext{ProtocolVersion: era.Latest().String()}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c := d.GetCapabilities()
-			if prompts := c.GetPrompts() != nil; prompts != (era == bridge.ModernEra) || prompts == (c.GetResources() != nil) {
+			if prompts := c.GetPrompts() != nil; prompts != (era == bridge.ModernEra) ||
+				prompts == (c.GetResources() != nil) {
 				t.Errorf("gone %t, era %d: %v", is, era, c)
 			}
 		}

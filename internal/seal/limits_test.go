@@ -16,7 +16,8 @@ func TestRequestStateAtSizeLimit(t *testing.T) {
 	for _, most := range []int{limits.MaxState, 2 << 10} {
 		s := New(nil, time.Minute, most)
 		for length, opens := range map[int]bool{s.maxSize - 1: true, s.maxSize: true, s.maxSize + 2: false} {
-			sealed := s.seal(call, make([]byte, length*3/4-len(s.ids[0])-s.aeads[0].NonceSize()-s.aeads[0].Overhead()-headerLen), 1)
+			sealed := s.seal(call, make([]byte,
+				length*3/4-len(s.ids[0])-s.aeads[0].NonceSize()-s.aeads[0].Overhead()-headerLen), 1)
 			if len(sealed) != length {
 				t.Fatalf("%d bytes, want %d", len(sealed), length)
 			}

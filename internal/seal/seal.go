@@ -181,7 +181,8 @@ func (s *Sealer) open(call *bridge.Call, sealed []byte) (state []byte, round byt
 			return nil, 0, bad
 		}
 		if uint64(time.Now().Unix()) > binary.BigEndian.Uint64(plain) {
-			return nil, 0, bridge.Errorf(codes.InvalidArgument, "requestState has expired: make the call again without it")
+			return nil, 0, bridge.Errorf(codes.InvalidArgument,
+				"requestState has expired: make the call again without it")
 		}
 		return plain[headerLen:], plain[headerLen-1], nil
 	}

@@ -27,7 +27,8 @@ func newSealer(keys [][32]byte, ttl time.Duration) *seal.Sealer {
 
 func call(subject string, state []byte) *bridge.Call {
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
-		Context: &pb.CallContext{Principal: &pb.Principal{Subject: subject}}, Name: "x", Arguments: []byte(`{"a":1}`), RequestState: state,
+		Context: &pb.CallContext{Principal: &pb.Principal{Subject: subject}}, Name: "x", Arguments: []byte(`{"a":1}`),
+		RequestState: state,
 	}}
 }
 
@@ -64,7 +65,8 @@ func TestStateOpensOnlyForItsCaller(t *testing.T) {
 		}
 		for _, end := range []string{"\n", "\r"} {
 			for _, i := range []int{0, len(back) / 2, len(back)} {
-				if _, err := s.Open(call("me", slices.Insert(bytes.Clone(back), i, end[0]))); code(err) != codes.InvalidArgument {
+				if _, err := s.Open(call("me", slices.Insert(bytes.Clone(back), i, end[0]))); code(
+					err) != codes.InvalidArgument {
 					t.Errorf("%q at %d of %d: %v", end, i, len(back), err)
 				}
 			}
@@ -87,7 +89,8 @@ func TestStateExpires(t *testing.T) {
 				}
 				<-time.After(time.Second)
 			}
-			if _, err := s.Open(call("me", back)); code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "expired") {
+			if _, err := s.Open(call("me", back)); code(err) != codes.InvalidArgument ||
+				!strings.Contains(err.Error(), "expired") {
 				t.Error(err)
 			}
 		}
@@ -108,7 +111,11 @@ func TestSealLimits(t *testing.T) {
 			t.Errorf("round %d: %v", n, err)
 		}
 	}
-	for _, bad := range [][]byte{{}, []byte("x"), make([]byte, 64<<10+1), []byte(strings.Repeat("A", 100)), []byte("====")} {
+	for _, bad := range [][]byte{
+		{},
+		[]byte("x"), make([]byte, 64<<10+1), []byte(strings.Repeat("A", 100)),
+		[]byte("===="),
+	} {
 		if _, err := s.Open(call("me", bad)); code(err) != codes.InvalidArgument {
 			t.Errorf("%.20q: %v", bad, err)
 		}

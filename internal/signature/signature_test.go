@@ -15,7 +15,8 @@ func TestSignatures(t *testing.T) {
 		`no JSON`: "f()",
 		`{"properties":{"a":{},"b":{}},"required":["b"]}`:                                                      "f(b: any, a?: any)",
 		`{"properties":{"a":{"$ref":"#/$defs/x%20y/anyOf/1"}},"$defs":{"x y":{"anyOf":[{},{"type":"null"}]}}}`: "f(a?: null)",
-		`{"properties":{"a":{"const":"` + strings.Repeat("x", 100) + `"}}}`:                                    `f(a?: "` + strings.Repeat("x", 76) + "…)",
+		`{"properties":{"a":{"const":"` + strings.Repeat("x", 100) +
+			`"}}}`: `f(a?: "` + strings.Repeat("x", 76) + "…)",
 		`{"properties":{"a":{}}}`:                                                                                        "f(a?: any)",
 		`{"required":["a"]}`:                                                                                             "f(a: any)",
 		`{"properties":{"a":{"type":"array"}}}`:                                                                          "f(a?: any[])",
@@ -37,7 +38,8 @@ func TestSignatures(t *testing.T) {
 		`{"properties":{"a":{"type":"string","format":"date","pattern":"^\\d{4}"}}}`:                                     "f(a?: date)",
 		`{"properties":{"a":{"type":"array","maxItems":3,"items":{"type":"integer","minimum":0}}}}`:                      "f(a?: (integer 0..)[] ..3 items)",
 		`{"properties":{"a":{"type":"string","format":"\u001b[2J"}}}`:                                                    "f(a?: string)",
-		`{"properties":{"a":{"type":"string","pattern":"` + strings.Repeat("x", maxPattern+1) + `"}}}`:                   "f(a?: string)",
+		`{"properties":{"a":{"type":"string","pattern":"` + strings.Repeat("x", maxPattern+1) +
+			`"}}}`: "f(a?: string)",
 	} {
 		if got := Tool("f", input, ""); got != want {
 			t.Errorf("%s is shown as %s, not as %s", input, got, want)

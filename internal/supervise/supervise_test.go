@@ -115,7 +115,12 @@ func TestDeliveryLaw(t *testing.T) {
 		want     pb.CallFailure_Outcome
 	}{
 		{"an answered call is not repeated", write, outcomes{Answered}, false, false, 1, executed},
-		{"an unsent call is sent again", write, outcomes{NotSent, NotSent, NotSent, Answered}, false, false, 4, executed},
+		{
+			"an unsent call is sent again", write,
+			outcomes{NotSent, NotSent, NotSent, Answered},
+			false, false, 4,
+			executed,
+		},
 		{"a refused call is sent once more", write, outcomes{Refused, Answered}, false, false, 2, executed},
 		{"a call refused twice is not sent again", write, outcomes{Refused}, false, false, 2, not},
 		{"a lost call is not repeated", write, outcomes{Lost}, false, false, 1, unknown},
@@ -142,14 +147,18 @@ func TestDeliveryLaw(t *testing.T) {
 					if o == Answered {
 						return Attempt{Result: &bridge.Result{}}
 					}
-					return Attempt{Outcome: o, Err: errors.New("it failed"), Shown: c.shown, Fail: func(sent bool) error {
-						if sent || o == Lost {
-							return bridge.Failed(codes.Unknown, unknown, "LOST", "lost")
-						}
-						return bridge.Failed(codes.Unavailable, not, "REFUSED", "refused")
-					}}
+					return Attempt{
+						Outcome: o, Err: errors.New("it failed"), Shown: c.shown,
+						Fail: func(sent bool) error {
+							if sent || o == Lost {
+								return bridge.Failed(codes.Unknown, unknown, "LOST", "lost")
+							}
+							return bridge.Failed(codes.Unavailable, not, "REFUSED", "refused")
+						},
+					}
 				})
-				if attempts != c.attempts || (err == nil) != (c.want == executed) || err != nil && outcomeOf(err) != c.want {
+				if attempts != c.attempts || (err == nil) != (c.want == executed) || err != nil &&
+					outcomeOf(err) != c.want {
 					t.Errorf("got %d attempts, %v (%v), want %d, %v", attempts, err, outcomeOf(err), c.attempts, c.want)
 				}
 				if err := stop(); err != nil {
@@ -163,17 +172,19 @@ func TestDeliveryLaw(t *testing.T) {
 func TestCanceledCallReportsWhetherItWasExecuted(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[Outcome]pb.CallFailure_Outcome{
-		NotSent: pb.CallFailure_OUTCOME_NOT_EXECUTED, Refused: pb.CallFailure_OUTCOME_NOT_EXECUTED, Lost: pb.CallFailure_OUTCOME_UNKNOWN,
+		NotSent: pb.CallFailure_OUTCOME_NOT_EXECUTED, Refused: pb.CallFailure_OUTCOME_NOT_EXECUTED,
+		Lost: pb.CallFailure_OUTCOME_UNKNOWN,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{}
 			s, stop := supervised(t, f, true)
 			f.connects <- nil
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := s.Do(ctx, &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, func(context.Context, *conn) Attempt {
-				cancel()
-				return Attempt{Outcome: outcome, Err: ctx.Err()}
-			})
+			_, err := s.Do(ctx, &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
+				func(context.Context, *conn) Attempt {
+					cancel()
+					return Attempt{Outcome: outcome, Err: ctx.Err()}
+				})
 			if bridge.AsError(err).Code != codes.Canceled || outcomeOf(err) != want {
 				t.Errorf("attempt with outcome %d: got %v (%v), want %v", outcome, err, outcomeOf(err), want)
 			}
@@ -236,16 +247,18 @@ func TestCallsWaitForAConnection(t *testing.T) {
 				s, stop := supervised(t, f, c.program)
 				c.do(f, s)
 				began := time.Now()
-				_, err := s.Do(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{}}, func(context.Context, *conn) Attempt {
-					return Attempt{Result: &bridge.Result{}}
-				})
+				_, err := s.Do(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{}},
+					func(context.Context, *conn) Attempt {
+						return Attempt{Result: &bridge.Result{}}
+					})
 				if took := time.Since(began); took < c.least || took > c.most+intervals.Backoff {
 					t.Errorf("got a wait of %v, want %v to %v", took, c.least, c.most)
 				}
 				switch {
 				case (err == nil) != (c.want == ""):
 					t.Errorf("got %v, want %q", err, c.want)
-				case err != nil && (!strings.Contains(err.Error(), c.want) || outcomeOf(err) != pb.CallFailure_OUTCOME_NOT_EXECUTED):
+				case err != nil && (!strings.Contains(err.Error(), c.want) ||
+					outcomeOf(err) != pb.CallFailure_OUTCOME_NOT_EXECUTED):
 					t.Errorf("got %v (%v), want %q", err, outcomeOf(err), c.want)
 				}
 				if err := stop(); err != nil {

@@ -28,7 +28,8 @@ const (
 // testContext returns the context of a client with all capabilities, progress and logs.
 func testContext() *pb.CallContext {
 	return &pb.CallContext{
-		ProtocolVersion: "2026-07-28", ProgressWanted: true, LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG, Verified: bridge.Verified(),
+		ProtocolVersion: "2026-07-28", ProgressWanted: true, LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG,
+		Verified:   bridge.Verified(),
 		ClientInfo: &pb.Implementation{Name: "verify", Version: "1"},
 		ClientCapabilities: &pb.ClientCapabilities{
 			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}},
@@ -221,7 +222,9 @@ func fill(q *pb.InputRequest, value any) *pb.InputResponse {
 }
 
 func elicitResponse(action, content string) *pb.InputResponse {
-	return &pb.InputResponse{Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: action, Content: content}}}
+	return &pb.InputResponse{
+		Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Action: action, Content: content}},
+	}
 }
 
 func errorResponse(reason pb.InputError_Reason, message string) *pb.InputResponse {

@@ -38,8 +38,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// modeKey is the environment variable that makes the test binary a backend with a defect. "sound" means none; "an array"
-// and "anything" are valid output schemas.
+// modeKey is the environment variable that makes the test binary a backend with a defect. "sound" means none; "an
+// array" and "anything" are valid output schemas.
 const modeKey = "VERIFY_TEST_MODE"
 
 // A hostile is a backend with one defect, written without an SDK.
@@ -142,8 +142,9 @@ func (h *hostile) tls() (*tls.Config, string, error) {
 		return nil, "", err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{name},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true,
 	}
 	for { // until base64 of the certificate needs padding
 		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -156,7 +157,8 @@ func (h *hostile) tls() (*tls.Config, string, error) {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM([]byte(client))
 		config := &tls.Config{
-			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, ClientCAs: pool,
+			ClientAuth: tls.RequireAndVerifyClientCert,
 			MinVersion: tls.VersionTLS12,
 		}
 		if h.is("open") || client == "" {
@@ -231,15 +233,18 @@ func (h *hostile) serve(config *tls.Config) {
 	if h.is("no controller") {
 		return
 	}
-	h.server.RegisterService(&grpc.ServiceDesc{ServiceName: "plugin.GRPCController", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
-		MethodName: "Shutdown", Handler: func(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			if !h.is("ignores Shutdown") {
-				close(h.stopped)
-			}
-			m := &emptypb.Empty{}
-			return m, read(m)
-		},
-	}}}, h)
+	h.server.RegisterService(
+		&grpc.ServiceDesc{ServiceName: "plugin.GRPCController", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
+			MethodName: "Shutdown", Handler: func(_ any, _ context.Context, read func(any) error,
+				_ grpc.UnaryServerInterceptor,
+			) (any, error) {
+				if !h.is("ignores Shutdown") {
+					close(h.stopped)
+				}
+				m := &emptypb.Empty{}
+				return m, read(m)
+			},
+		}}}, h)
 }
 
 func (h *hostile) drain(l net.Listener) int {
@@ -269,7 +274,8 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if r, ok := call.Request.(*pb.ListenRequest); ok {
 		return h.listening(ctx, call, r, emit)
 	}
-	if r, ok := call.Request.(*pb.ListToolsRequest); ok && r.Cursor != nil && (h.is("any cursor") || h.is("ever more pages") || h.is("huge list")) {
+	if r, ok := call.Request.(*pb.ListToolsRequest); ok && r.Cursor != nil &&
+		(h.is("any cursor") || h.is("ever more pages") || h.is("huge list")) {
 		call = &bridge.Call{Method: call.Method, Request: &pb.ListToolsRequest{}}
 	}
 	// Fronts do the following for the kit's handler.
@@ -350,7 +356,9 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return res, nil
 }
 
-func (h *hostile) listening(ctx context.Context, call *bridge.Call, r *pb.ListenRequest, emit bridge.Emit) (*bridge.Result, error) {
+func (h *hostile) listening(ctx context.Context, call *bridge.Call, r *pb.ListenRequest,
+	emit bridge.Emit,
+) (*bridge.Result, error) {
 	yes := true
 	switch h.mode {
 	case "no acknowledgement":
@@ -368,14 +376,18 @@ func (h *hostile) listening(ctx context.Context, call *bridge.Call, r *pb.Listen
 			return emit(ctx, e)
 		})
 	case "all changes":
-		call = &bridge.Call{Method: call.Method, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}}}
+		call = &bridge.Call{
+			Method:  call.Method,
+			Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}},
+		}
 		return h.inner.Handle(ctx, call, emit)
 	}
 	// The kit's handler sends all changes, which fronts filter. A backend filters them itself.
 	return h.inner.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		f := r.GetNotifications()
 		updated := e.Change.GetResourceUpdated()
-		if e.Change.GetToolsListChanged() != nil && !f.GetToolsListChanged() || updated != nil && !strings.Contains(fmt.Sprint(f.GetResourceSubscriptions()), updated.GetUri()) {
+		if e.Change.GetToolsListChanged() != nil && !f.GetToolsListChanged() || updated != nil &&
+			!strings.Contains(fmt.Sprint(f.GetResourceSubscriptions()), updated.GetUri()) {
 			return nil
 		}
 		return emit(ctx, e)
@@ -411,17 +423,19 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 		r = proto.CloneOf(r)
 		r.Arguments = again
 	case "backwards: steps":
-		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(ctx context.Context, e bridge.Event) error {
-			e.Progress.Progress = -e.Progress.GetProgress()
-			return emit(ctx, e)
-		})
+		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r},
+			func(ctx context.Context, e bridge.Event) error {
+				e.Progress.Progress = -e.Progress.GetProgress()
+				return emit(ctx, e)
+			})
 	case "half the steps: steps":
-		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r}, func(ctx context.Context, e bridge.Event) error {
-			if int(e.Progress.GetProgress())%2 == 0 {
-				return nil
-			}
-			return emit(ctx, e)
-		})
+		return h.inner.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: r},
+			func(ctx context.Context, e bridge.Event) error {
+				if int(e.Progress.GetProgress())%2 == 0 {
+					return nil
+				}
+				return emit(ctx, e)
+			})
 	case "endless steps: steps":
 		for {
 			if err := emit(ctx, bridge.Event{Progress: &pb.Progress{}}); err != nil {
@@ -473,7 +487,8 @@ func (h *hostile) tool(ctx context.Context, r *pb.CallToolRequest, emit bridge.E
 func (h *hostile) survey(r *pb.CallToolRequest) (*bridge.Result, error) {
 	if h.is("again and again") { // counts in each round
 		res, err := h.inner.Handle(context.Background(), &bridge.Call{Method: bridge.CallTool, Request: r}, nil)
-		if _, again := h.inner.Handle(context.Background(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "survey"}}, nil); again != nil {
+		if _, again := h.inner.Handle(context.Background(),
+			&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "survey"}}, nil); again != nil {
 			return nil, again
 		}
 		return res, err
@@ -491,7 +506,8 @@ func register(s grpc.ServiceRegistrar, h bridge.Handler) {
 	for _, m := range bridge.Methods() {
 		name := m.GRPC[len("/"+desc.ServiceName+"/"):]
 		if m.Streams {
-			desc.Streams = append(desc.Streams, grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: stream(m)})
+			desc.Streams = append(desc.Streams,
+				grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: stream(m)})
 		} else {
 			desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name, Handler: unary(m)})
 		}
@@ -505,7 +521,8 @@ func unary(m *bridge.Method) grpc.MethodHandler {
 		if err := decode(req); err != nil {
 			return nil, err
 		}
-		res, err := srv.(bridge.Handler).Handle(ctx, &bridge.Call{Method: m, Request: req}, func(context.Context, bridge.Event) error { return nil })
+		res, err := srv.(bridge.Handler).
+			Handle(ctx, &bridge.Call{Method: m, Request: req}, func(context.Context, bridge.Event) error { return nil })
 		if err != nil {
 			return nil, bridge.AsError(err)
 		}
@@ -519,9 +536,10 @@ func stream(m *bridge.Method) grpc.StreamHandler {
 		if err := s.RecvMsg(req); err != nil {
 			return err
 		}
-		res, err := srv.(bridge.Handler).Handle(s.Context(), &bridge.Call{Method: m, Request: req}, func(_ context.Context, e bridge.Event) error {
-			return s.SendMsg(m.Join(e, nil))
-		})
+		res, err := srv.(bridge.Handler).
+			Handle(s.Context(), &bridge.Call{Method: m, Request: req}, func(_ context.Context, e bridge.Event) error {
+				return s.SendMsg(m.Join(e, nil))
+			})
 		if err != nil {
 			return bridge.AsError(err)
 		}

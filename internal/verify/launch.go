@@ -86,7 +86,8 @@ func (d *driver) start(ctx context.Context, with ...string) (*process, error) {
 		err = &StartError{Defect{
 			What: fmt.Sprintf("%s printed no handshake within %v", child.Quote(d.o.Command), d.o.StartTimeout),
 			Why:  p.output(),
-			Fix:  "print one line like 1|1|unix|/path|grpc|CERTIFICATE to standard output when it listens, and flush it",
+			Fix: "print one line like 1|1|unix|/path|grpc|CERTIFICATE to standard output when it listens, and " +
+				"flush it",
 		}}
 	case <-ctx.Done():
 		err = fmt.Errorf("starting: %w", context.Cause(ctx))

@@ -25,10 +25,11 @@ import (
 
 var listRows = []row{
 	{
-		name: "discover", does: "declares its name, version, capabilities and contract version", clause: inService + "DiscoverResponse",
-		why: "clients use no features that it does not declare",
-		fix: "answer Discover with server_info, capabilities and contract_version, the same every time",
-		run: discovering,
+		name: "discover", does: "declares its name, version, capabilities and contract version",
+		clause: inService + "DiscoverResponse",
+		why:    "clients use no features that it does not declare",
+		fix:    "answer Discover with server_info, capabilities and contract_version, the same every time",
+		run:    discovering,
 	},
 	{
 		name: "lists", does: "lists what it has, page by page, the same every time",
@@ -194,7 +195,8 @@ func discovering(t *trial) {
 		t.failf("Discover differs between two calls")
 	}
 	if v := first.GetContractVersion(); v != bridge.ContractVersion {
-		t.failf("contract_version is %d, want %d: the bridge refuses a backend with another version", v, bridge.ContractVersion)
+		t.failf("contract_version is %d, want %d: the bridge refuses a backend with another version", v,
+			bridge.ContractVersion)
 	}
 	if first.GetServerInfo().GetName() == "" {
 		t.failf("server_info has no name")

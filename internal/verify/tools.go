@@ -138,8 +138,8 @@ var toolRows = []row{
 	},
 }
 
-// noise calls the tool that prints. A program is launched for it and ended before its handshakes are counted: all of its
-// output has been read then.
+// noise calls the tool that prints. A program is launched for it and ended before its handshakes are counted: all of
+// its output has been read then.
 func noise(t *trial) {
 	shared := t.backend
 	check := func(b *backend) {

@@ -220,10 +220,22 @@ func TestBackendsThatCannotBeVerified(t *testing.T) {
 		o    verify.Options
 		text string
 	}{
-		"exits":           {verify.Options{Command: []string{"false"}, Env: os.Environ()}, "false exited before its handshake: exit status 1"},
-		"not found":       {verify.Options{Command: []string{"no-such-program"}, Env: os.Environ()}, "there is no program"},
-		"no handshake":    {verify.Options{Command: []string{"sleep", "60"}, Env: os.Environ(), StartTimeout: 100 * time.Millisecond}, "printed no handshake within 100ms"},
-		"no response":     {verify.Options{Address: "unix:" + filepath.Join(t.TempDir(), "none")}, "no response from unix:"},
+		"exits": {
+			verify.Options{Command: []string{"false"}, Env: os.Environ()},
+			"false exited before its handshake: exit status 1",
+		},
+		"not found": {
+			verify.Options{Command: []string{"no-such-program"}, Env: os.Environ()},
+			"there is no program",
+		},
+		"no handshake": {verify.Options{
+			Command: []string{"sleep", "60"}, Env: os.Environ(),
+			StartTimeout: 100 * time.Millisecond,
+		}, "printed no handshake within 100ms"},
+		"no response": {
+			verify.Options{Address: "unix:" + filepath.Join(t.TempDir(), "none")},
+			"no response from unix:",
+		},
 		"invalid address": {verify.Options{Address: "http://here"}, "is not an address"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +265,8 @@ func TestRunningBackendPasses(t *testing.T) {
 		<-served
 	})
 	pass(t, verify.Options{Address: "unix:" + path}, []string{
-		"handshake", "mutual-tls", "by-hand", "versions", "tcp", "stock-host", "plaintext", "multiplex", "interrupt", "shutdown",
+		"handshake", "mutual-tls", "by-hand", "versions", "tcp", "stock-host", "plaintext", "multiplex", "interrupt",
+		"shutdown",
 		"terminate", "orphan", "killed",
 	})
 }

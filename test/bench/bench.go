@@ -41,7 +41,8 @@ func bench(ctx context.Context, o options, w io.Writer) error {
 				}
 				r.add(subject.name, s, sample, err)
 				if err != nil {
-					fmt.Fprintf(w, "refused: %s, %s, %d B, %d callers: %v\n", subject.name, s.Era, s.Size, s.Callers, err)
+					fmt.Fprintf(w, "refused: %s, %s, %d B, %d callers: %v\n", subject.name, s.Era, s.Size, s.Callers,
+						err)
 				}
 			}
 		}

@@ -131,7 +131,11 @@ func TestCallerReadsEveryEncodingOfAnAnswer(t *testing.T) {
 		for _, e := range []era{legacy, modern} {
 			for _, size := range []int{200, 65536} {
 				t.Run(fmt.Sprint(form, "/", e, "/", size), func(t *testing.T) {
-					url := echoServer(t, func(w http.ResponseWriter, id string, arguments json.RawMessage) { write(w, resultOf(id, arguments)) })
+					url := echoServer(t, func(w http.ResponseWriter, id string,
+						arguments json.RawMessage,
+					) {
+						write(w, resultOf(id, arguments))
+					})
 					c := dialOne(t, url, e, 0, size)
 					for range 5 {
 						if err := c.call(); err != nil {
@@ -167,10 +171,14 @@ func TestWrongAnswersAreRejected(t *testing.T) {
 		"another id":      func(_ string, a json.RawMessage) string { return good("10000000", a) },
 		"id as string":    func(id string, a json.RawMessage) string { return good(`"`+id+`"`, a) },
 		"an earlier call": func(id string, a json.RawMessage) string { return good(id, swap(a, id, "10000000")) },
-		"another caller":  func(id string, a json.RawMessage) string { return good(id, swap(a, "caller 00003", "caller 00004")) },
-		"one letter":      func(id string, a json.RawMessage) string { return good(id, swap(a, "naïve", "naive")) },
-		"cut":             func(id string, a json.RawMessage) string { return good(id, a[:len(a)-1]) },
-		"half a message":  func(id string, a json.RawMessage) string { return good(id, a)[:100] },
+		"another caller": func(id string,
+			a json.RawMessage,
+		) string {
+			return good(id, swap(a, "caller 00003", "caller 00004"))
+		},
+		"one letter":     func(id string, a json.RawMessage) string { return good(id, swap(a, "naïve", "naive")) },
+		"cut":            func(id string, a json.RawMessage) string { return good(id, a[:len(a)-1]) },
+		"half a message": func(id string, a json.RawMessage) string { return good(id, a)[:100] },
 		"an error": func(id string, _ json.RawMessage) string {
 			return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603}}`
 		},
@@ -239,8 +247,10 @@ func TestMeasureRejectsAnswersOfOtherCallers(t *testing.T) {
 	url := echoServer(t, func(w http.ResponseWriter, id string, arguments json.RawMessage) {
 		w.Write(resultOf(id, p.cross(arguments)))
 	})
-	_, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{legacy, 200, 2}, "mixed", 50*time.Millisecond)
-	if err == nil || !strings.Contains(err.Error(), "2 of 2 callers") || !strings.Contains(err.Error(), "another payload") {
+	_, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{legacy, 200, 2}, "mixed",
+		50*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "2 of 2 callers") ||
+		!strings.Contains(err.Error(), "another payload") {
 		t.Errorf("got %v, want an error of 2 of 2 callers", err)
 	}
 }
@@ -253,11 +263,13 @@ func TestMeasureCountsCallsThatEndDuringIt(t *testing.T) {
 	})
 	for _, e := range []era{legacy, modern} {
 		served.Store(0)
-		got, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{e, 65536, 3}, "mixed", 100*time.Millisecond)
+		got, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{e, 65536, 3}, "mixed",
+			100*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Calls < 1 || int64(got.Calls) >= served.Load() || got.CPU <= 0 || got.P50 <= 0 || got.P99 < got.P50 || got.Decoded != 3 {
+		if got.Calls < 1 || int64(got.Calls) >= served.Load() || got.CPU <= 0 || got.P50 <= 0 || got.P99 < got.P50 ||
+			got.Decoded != 3 {
 			t.Errorf("%s: got %+v of %d served calls", e, got, served.Load())
 		}
 	}
@@ -271,7 +283,8 @@ func TestMeasureFailsIfTheServerExits(t *testing.T) {
 		}
 		w.Write(resultOf(id, arguments))
 	})
-	_, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{modern, 200, 2}, "mixed", 50*time.Millisecond)
+	_, err := measure(t.Context(), &process{url: url, pid: os.Getpid()}, setting{modern, 200, 2}, "mixed",
+		50*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "2 of 2 callers") {
 		t.Errorf("got %v, want an error of 2 of 2 callers", err)
 	}
@@ -298,9 +311,11 @@ func TestInvalidResponsesAreRejected(t *testing.T) {
 func TestResponsesOfAConnectionAreRead(t *testing.T) {
 	rr := newResponseReader(strings.NewReader(
 		"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n" +
-			"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\nmcp-session-id: abc\r\n\r\n3;x=y\r\n{\"a\r\nA\r\n\":\"234567\"\r\n1\r\n}\r\n0\r\n\r\n" +
+			"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\nmcp-session-id: " +
+			"abc\r\n\r\n3;x=y\r\n{\"a\r\nA\r\n\":\"234567\"\r\n1\r\n}\r\n0\r\n\r\n" +
 			"HTTP/1.1 204 No Content\r\n\r\n" +
-			"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nContent-Length: 27\r\n\r\nid: 1\ndata:\n\ndata: {\"b\":2}\n\n"))
+			"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nContent-Length: 27\r\n\r\nid: " +
+			"1\ndata:\n\ndata: {\"b\":2}\n\n"))
 	for _, want := range []struct {
 		status        int
 		session, body string

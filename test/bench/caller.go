@@ -83,7 +83,8 @@ func (c *caller) prepare(e era, p payload) error {
 		}
 		headers = c.sessionHeaders()
 	}
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo",%s"arguments":%s}}`,
+	body := fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo",%s"arguments":%s}}`,
 		firstCall, meta, p.arguments)
 	c.request = c.http("POST", headers, body)
 	c.at = places(c.request, firstCall)
@@ -105,7 +106,8 @@ func (c *caller) initialize() error {
 		return fmt.Errorf("initialize: status %d, session %q: %.300q", resp.status, resp.session, message)
 	}
 	c.session = resp.session
-	resp, err = c.exchange(c.http("POST", c.sessionHeaders(), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
+	resp, err = c.exchange(c.http("POST", c.sessionHeaders(),
+		[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
 	if err == nil && resp.status != 202 {
 		err = fmt.Errorf("notifications/initialized: status %d: %.300q", resp.status, resp.body)
 	}

@@ -27,8 +27,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// The floor is the minimum work of a bridge: net/http reads a body, one unary gRPC call sends it over a Unix socket to a
-// plugin that returns it, and the result is written. It checks nothing, has no sessions, and returns the arguments as
+// The floor is the minimum work of a bridge: net/http reads a body, one unary gRPC call sends it over a Unix socket to
+// a plugin that returns it, and the result is written. It checks nothing, has no sessions, and returns the arguments as
 // structuredContent without escaping.
 
 const (
@@ -81,7 +81,8 @@ func serveFloor(ctx context.Context, args []string) error {
 	defer conn.Close()
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := conn.Invoke(ready, floorMethod, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{}, grpc.WaitForReady(true)); err != nil {
+	if err := conn.Invoke(ready, floorMethod, &wrapperspb.BytesValue{}, &wrapperspb.BytesValue{},
+		grpc.WaitForReady(true)); err != nil {
 		return err
 	}
 	return serveHTTP(ctx, floorHandler(conn))
@@ -110,7 +111,8 @@ func floorHandler(conn grpc.ClientConnInterface) http.Handler {
 			return
 		}
 		answer := make([]byte, 0, len(arguments)+128)
-		answer = fmt.Appendf(answer, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[],"structuredContent":`, id)
+		answer = fmt.Appendf(answer,
+			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[],"structuredContent":`, id)
 		answer = append(append(answer, arguments[:len(arguments)-2]...), "}}"...)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
@@ -125,7 +127,9 @@ func floorHandshake(w http.ResponseWriter, body []byte) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Mcp-Session-Id", "floor")
-	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":`+clientInfo+`}}`)
+	_, _ = io.WriteString(w,
+		`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":`+clientInfo+
+			`}}`)
 }
 
 // floorPlugin returns the bytes that it receives.
@@ -153,10 +157,13 @@ func floorPlugin(ctx context.Context, args []string) error {
 var floorService = grpc.ServiceDesc{
 	ServiceName: "bench.v1.Floor",
 	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Echo", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		in := new(wrapperspb.BytesValue)
-		return in, decode(in)
-	}}},
+	Methods: []grpc.MethodDesc{{
+		MethodName: "Echo",
+		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			in := new(wrapperspb.BytesValue)
+			return in, decode(in)
+		},
+	}},
 }
 
 // newIdentity returns a P-256 certificate for localhost and its key in PEM, for both ends.

@@ -47,7 +47,8 @@ func (m machine) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d cores (%s), Linux %s, %s, load average %s\n", m.Cores, m.CPU, m.Kernel, m.Go, m.LoadAverage)
 	fmt.Fprintf(&b, "go-sdk %s, mcp-go %s, grpc-go %s; the load generator shares the cores\n",
-		m.Modules["github.com/modelcontextprotocol/go-sdk"], m.Modules["github.com/mark3labs/mcp-go"], m.Modules["google.golang.org/grpc"])
+		m.Modules["github.com/modelcontextprotocol/go-sdk"], m.Modules["github.com/mark3labs/mcp-go"],
+		m.Modules["google.golang.org/grpc"])
 	return b.String()
 }
 

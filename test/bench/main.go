@@ -1,7 +1,8 @@
-// Command bench measures the cost of a tool call: through the bridge, through the minimum in its place (the floor), and in SDKs
-// that serve the same tool in their own process.
+// Command bench measures the cost of a tool call: through the bridge, through the minimum in its place (the floor), and
+// in SDKs that serve the same tool in their own process.
 //
-//	go run . [-rounds 3 -duration 3s -sizes 200,65536 -callers 1,16,64 -eras legacy,modern -only floor,go-sdk -text mixed -out bench.json]
+//	go run . [-rounds 3 -duration 3s -sizes 200,65536 -callers 1,16,64 -eras legacy,modern
+//		-only floor,go-sdk -text mixed -out bench.json]
 //
 // Every subject runs during the whole run in its own processes; this process generates the load. A round measures
 // each setting once, with each subject in turn, so that other load affects all of them. The figure to compare is the

@@ -86,7 +86,8 @@ func measure(ctx context.Context, p *process, s setting, text string, d time.Dur
 	r := sample{
 		Calls: len(all), PerSecond: float64(len(all)) / elapsed.Seconds(),
 		P50: quantile(all, 0.50), P99: quantile(all, 0.99),
-		CPU: per10k(after.total - before.total), ServerCPU: per10k(after.server - before.server), ClientCPU: per10k(own),
+		CPU: per10k(after.total - before.total), ServerCPU: per10k(after.server - before.server),
+		ClientCPU: per10k(own),
 	}
 	r.Whole = r.CPU + r.ClientCPU
 	for _, c := range callers {

@@ -21,9 +21,12 @@ const (
 
 // The texts: prose, code and log lines, with escapes and non-ASCII letters.
 var samples = map[string]string{
-	"mixed": "The naïve café plan — 12 €, due 3 May — was sent to 東京.\nfunc main() { fmt.Println(\"hello, world\") }\n" +
-		"2026-07-28 INFO served in 3 ms path=C:\\temp\\log.txt\tuser=\"Zoë\" and the rest of the line is plain words that say little, as lines do.\n",
-	"ascii": "The quick brown fox jumps over the lazy dog while 12 other foxes look on and say nothing of note about any of it. ",
+	"mixed": "The naïve café plan — 12 €, due 3 May — was sent to 東京.\nfunc main() { " +
+		"fmt.Println(\"hello, world\") }\n" +
+		"2026-07-28 INFO served in 3 ms path=C:\\temp\\log.txt\tuser=\"Zoë\" and the rest of the line is plain " +
+		"words that say little, as lines do.\n",
+	"ascii": "The quick brown fox jumps over the lazy dog while 12 other foxes look on and say nothing of note " +
+		"about any of it. ",
 }
 
 // newPayload returns the arguments of a caller, size bytes of JSON.

@@ -40,9 +40,14 @@ func serveGoSDK(ctx context.Context, _ []string) error { return serveHTTP(ctx, g
 // unless only is set.
 func goSDKHandler(only era) http.Handler {
 	server := gosdk.NewServer(&gosdk.Implementation{Name: "bench", Version: "1"}, nil)
-	server.AddTool(&gosdk.Tool{Name: "echo", Description: "Answers its arguments.", InputSchema: json.RawMessage(echoSchema)},
+	server.AddTool(&gosdk.Tool{
+		Name: "echo", Description: "Answers its arguments.",
+		InputSchema: json.RawMessage(echoSchema),
+	},
 		func(_ context.Context, r *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
-			return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: string(r.Params.Arguments)}}}, nil
+			return &gosdk.CallToolResult{
+				Content: []gosdk.Content{&gosdk.TextContent{Text: string(r.Params.Arguments)}},
+			}, nil
 		})
 	get := func(*http.Request) *gosdk.Server { return server }
 	stateful := gosdk.NewStreamableHTTPHandler(get, &gosdk.StreamableHTTPOptions{JSONResponse: true})

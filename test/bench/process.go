@@ -52,7 +52,8 @@ func start(cmd *exec.Cmd, within time.Duration) (*process, error) {
 	case p.url = <-ready:
 		return p, nil
 	case <-p.done:
-		return nil, fmt.Errorf("%s ended before it was ready: %v\n%s", filepath.Base(cmd.Path), cmd.ProcessState, p.tail)
+		return nil, fmt.Errorf("%s ended before it was ready: %v\n%s", filepath.Base(cmd.Path), cmd.ProcessState,
+			p.tail)
 	case <-time.After(within):
 		p.stop()
 		return nil, fmt.Errorf("%s named no endpoint within %v\n%s", filepath.Base(cmd.Path), within, p.tail)

@@ -142,20 +142,23 @@ func (r *report) conclude() {
 	}
 	for _, c := range r.Cells {
 		for _, over := range comparedWith(c.Subject) {
-			if other := r.cell(over, c.setting); other != nil && over != c.Subject && len(c.Errors)+len(other.Errors) == 0 {
+			if other := r.cell(over, c.setting); other != nil && over != c.Subject &&
+				len(c.Errors)+len(other.Errors) == 0 {
 				r.Ratios = append(r.Ratios, compare(c, other))
 			}
 		}
 	}
 	for _, g := range goals {
 		for _, is := range r.Ratios {
-			if is.Subject == g.subject && is.Over == g.over && is.Callers >= g.least && (g.most == 0 || is.Callers <= g.most) &&
+			if is.Subject == g.subject && is.Over == g.over && is.Callers >= g.least &&
+				(g.most == 0 || is.Callers <= g.most) &&
 				is.Size >= g.minSize && is.Size <= g.maxSize {
 				got := is.CPU
 				if g.added {
 					got = is.P50
 				}
-				r.Goals = append(r.Goals, goalResult{g.subject, g.over, is.setting, g.added, g.limit, got, got.Median <= g.limit})
+				r.Goals = append(r.Goals,
+					goalResult{g.subject, g.over, is.setting, g.added, g.limit, got, got.Median <= g.limit})
 			}
 		}
 	}
@@ -224,8 +227,10 @@ func (r *report) write(path string) error {
 }
 
 func (r *report) print(w io.Writer) {
-	fmt.Fprintf(w, "\nMedians of %d interleaved rounds, least and most in brackets. Arguments: %s text. Every answer was verified.\n", r.Options.Rounds, r.Options.Text)
-	fmt.Fprint(w, "CPU: seconds per 10,000 calls of server and plugin, then of the server alone, then of all and the client. Ratios of CPU per call; goals count the floor without TLS.\n")
+	fmt.Fprintf(w, "\nMedians of %d interleaved rounds, least and most in brackets. Arguments: %s text. Every "+
+		"answer was verified.\n", r.Options.Rounds, r.Options.Text)
+	fmt.Fprint(w, "CPU: seconds per 10,000 calls of server and plugin, then of the server alone, then of all and "+
+		"the client. Ratios of CPU per call; goals count the floor without TLS.\n")
 	for _, s := range settingsOf(r.Options) {
 		r.printSetting(w, s)
 	}
@@ -235,7 +240,8 @@ func (r *report) print(w io.Writer) {
 func (r *report) printSetting(w io.Writer, s setting) {
 	fmt.Fprintf(w, "\n%s, %d B, %s\n", s.Era, s.Size, callersText(s.Callers))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "subject\tcalls/s\tp50 ms\tp99 ms\tCPU\tof server\twith client\t/floor\t/floor-tls\t/go-sdk\t/direct\t\n")
+	fmt.Fprint(t, "subject\tcalls/s\tp50 ms\tp99 ms\tCPU\tof server\twith "+
+		"client\t/floor\t/floor-tls\t/go-sdk\t/direct\t\n")
 	for _, info := range r.Subjects {
 		c := r.cell(info.Name, s)
 		if c == nil {
@@ -245,7 +251,8 @@ func (r *report) printSetting(w io.Writer, s setting) {
 			fmt.Fprintf(t, "%s\trefused: errors\t\t\t\t\t\t\t\t\t\t\n", c.Subject)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%.0f\t%.3g\t%.3g\t%.3g [%.3g–%.3g]\t%.3g\t%.3g\t", c.Subject, c.PerSecond.Median, c.P50.Median, c.P99.Median,
+		fmt.Fprintf(t, "%s\t%.0f\t%.3g\t%.3g\t%.3g [%.3g–%.3g]\t%.3g\t%.3g\t", c.Subject, c.PerSecond.Median,
+			c.P50.Median, c.P99.Median,
 			c.CPU.Median, c.CPU.Min, c.CPU.Max, c.ServerCPU.Median, c.Whole.Median)
 		for _, over := range columns {
 			fmt.Fprintf(t, "%s\t", r.ratioText(c, over))
@@ -279,7 +286,8 @@ func (r *report) printGoals(w io.Writer) {
 		if g.Added {
 			unit = " ms"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%d B\t%s\tover %s\t%.2f [%.2f–%.2f]%s\tat most %.1f%s\n", verdict, g.Subject, g.Era, g.Size,
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%d B\t%s\tover %s\t%.2f [%.2f–%.2f]%s\tat most %.1f%s\n", verdict, g.Subject,
+			g.Era, g.Size,
 			callersText(g.Callers), g.Over, g.Is.Median, g.Is.Min, g.Is.Max, unit, g.Limit, unit)
 	}
 	t.Flush()

@@ -32,18 +32,27 @@ var subjects = []subject{
 	{bridgeTypeScript, "the bridge with a TypeScript plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Node, "typescript/echo.mjs")
 	}, nil},
-	{typeScriptSDK, "the official TypeScript SDK (2.x) in process, no plugin, JSON answers", func(o options) (*exec.Cmd, error) {
-		return exec.Command(o.Node, "typescript/official.mjs"), nil
-	}, nil},
+	{
+		typeScriptSDK, "the official TypeScript SDK (2.x) in process, no plugin, JSON answers",
+		func(o options) (*exec.Cmd, error) {
+			return exec.Command(o.Node, "typescript/official.mjs"), nil
+		}, nil,
+	},
 	{bridgeJava, "the bridge with a Java plugin", func(o options) (*exec.Cmd, error) {
 		return bridge(o, o.Java, "-jar", "java/target/bench-java.jar")
 	}, nil},
-	{javaSDK, "the official Java SDK (2.x) in process in Tomcat, no plugin, event streams", func(o options) (*exec.Cmd, error) {
-		return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official"), nil
-	}, nil},
-	{javaSDKFast, "the same in the request's thread, where a tool must not wait, and without validation", func(o options) (*exec.Cmd, error) {
-		return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official", "fast"), nil
-	}, nil},
+	{
+		javaSDK, "the official Java SDK (2.x) in process in Tomcat, no plugin, event streams",
+		func(o options) (*exec.Cmd, error) {
+			return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official"), nil
+		}, nil,
+	},
+	{
+		javaSDKFast, "the same in the request's thread, where a tool must not wait, and without validation",
+		func(o options) (*exec.Cmd, error) {
+			return exec.Command(o.Java, "-cp", "java/target/bench-java.jar", "bench.Official", "fast"), nil
+		}, nil,
+	},
 	{floor, "net/http, the body by unary gRPC to a Go plugin and back, no TLS", func(options) (*exec.Cmd, error) {
 		return self("serve-floor")
 	}, nil},
@@ -61,7 +70,10 @@ var subjects = []subject{
 	}, dialSDK},
 	{proxyLegacy, "go-sdk's client, the bridge, and go-sdk's server of 2025-11-25", behind("http", legacy), dialSDK},
 	{proxyModern, "the same, of 2026-07-28", behind("http", modern), dialSDK},
-	{passLegacy, "go-sdk's client, net/http's reverse proxy, and go-sdk's server of 2025-11-25", behind("floor", legacy), dialSDK},
+	{
+		passLegacy, "go-sdk's client, net/http's reverse proxy, and go-sdk's server of 2025-11-25",
+		behind("floor", legacy), dialSDK,
+	},
 	{passModern, "the same, of 2026-07-28", behind("floor", modern), dialSDK},
 	{grpcLegacy, "a gRPC client, the bridge, and go-sdk's server of 2025-11-25", behind("grpc", legacy), dialGRPC},
 	{grpcModern, "the same, of 2026-07-28", behind("grpc", modern), dialGRPC},
@@ -94,7 +106,8 @@ var through = []string{proxyLegacy, proxyModern, passLegacy, passModern, grpcLeg
 
 // only contains the subjects of a single era.
 var only = map[string]era{
-	javaSDK: legacy, javaSDKFast: legacy, proxyLegacy: legacy, proxyModern: modern, passLegacy: legacy, passModern: modern, grpcLegacy: legacy, grpcModern: modern,
+	javaSDK: legacy, javaSDKFast: legacy, proxyLegacy: legacy, proxyModern: modern, passLegacy: legacy,
+	passModern: modern, grpcLegacy: legacy, grpcModern: modern,
 }
 
 // speaks reports whether a subject supports an era.

@@ -43,7 +43,8 @@ func dialSDK(endpoint string, e era, p payload) (client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	transport := &http.Transport{}
-	c := gosdk.NewClient(&gosdk.Implementation{Name: "bench", Version: "1"}, &gosdk.ClientOptions{Capabilities: &gosdk.ClientCapabilities{}})
+	c := gosdk.NewClient(&gosdk.Implementation{Name: "bench", Version: "1"},
+		&gosdk.ClientOptions{Capabilities: &gosdk.ClientCapabilities{}})
 	session, err := c.Connect(ctx, &gosdk.StreamableClientTransport{
 		Endpoint: endpoint, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
 	}, &gosdk.ClientSessionOptions{ProtocolVersion: versions[e]})
@@ -55,7 +56,8 @@ func dialSDK(endpoint string, e era, p payload) (client, error) {
 		return nil, fmt.Errorf("the server speaks %q, want %q", got, versions[e])
 	}
 	return &sdkCaller{
-		session: session, transport: transport, arguments: p.arguments, at: places(p.arguments, firstCall), answers: newEchoCheck(p), next: firstCall,
+		session: session, transport: transport, arguments: p.arguments, at: places(p.arguments, firstCall),
+		answers: newEchoCheck(p), next: firstCall,
 	}, nil
 }
 
@@ -105,8 +107,9 @@ func dialGRPC(endpoint string, _ era, p payload) (client, error) {
 		return nil, err
 	}
 	return &grpcCaller{
-		conn: conn, service: pb.NewMcpServiceClient(conn), request: &pb.CallToolRequest{Name: "echo", Arguments: p.arguments},
-		at: places(p.arguments, firstCall), answers: newEchoCheck(p), next: firstCall,
+		conn: conn, service: pb.NewMcpServiceClient(conn),
+		request: &pb.CallToolRequest{Name: "echo", Arguments: p.arguments},
+		at:      places(p.arguments, firstCall), answers: newEchoCheck(p), next: firstCall,
 	}, nil
 }
 

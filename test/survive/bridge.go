@@ -87,7 +87,8 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 		args = append(args, "--", r.plugin)
 	} else {
 		file := filepath.Join(b.Dir, "config.yaml")
-		config := fmt.Sprintf("version: 1\nserve: {http: {auth: %s}}\nbackends: [{name: faultplug, launch: {command: [%q]}}]\n", s.auth, r.plugin)
+		config := fmt.Sprintf("version: 1\nserve: {http: {auth: %s}}\nbackends: [{name: faultplug, launch: "+
+			"{command: [%q]}}]\n", s.auth, r.plugin)
 		if s.config != nil {
 			config = s.config(b)
 		}

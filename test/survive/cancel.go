@@ -21,7 +21,9 @@ import (
 const prompt = 10 * time.Second
 
 // crowd makes calls of several concurrent callers of an era.
-func crowd(url, era string, callers, calls int, call func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call) ([]checker.Call, error) {
+func crowd(url, era string, callers, calls int,
+	call func(c *loadgen.Caller, aside *loadgen.Conn) checker.Call,
+) ([]checker.Call, error) {
 	history := make([][]checker.Call, callers)
 	errs := make([]error, callers)
 	var wg sync.WaitGroup
@@ -163,7 +165,9 @@ func cancels(ctx context.Context, r *Rig) error {
 
 // dropStream opens the event stream of a client of 2024-11-05, makes a call, and closes the stream during it, when
 // w.OnEvent requests it.
-func dropStream(ctx context.Context, c *http.Client, endpoint string, number int, w loadgen.Work) (checker.Call, error) {
+func dropStream(ctx context.Context, c *http.Client, endpoint string, number int,
+	w loadgen.Work,
+) (checker.Call, error) {
 	w.Token = loadgen.NewToken()
 	call := checker.Call{Token: w.Token, Caller: number, Era: loadgen.Legacy, Tool: "work"}
 	ctx, drop := context.WithCancel(ctx)
@@ -206,7 +210,8 @@ func dropStream(ctx context.Context, c *http.Client, endpoint string, number int
 				`"clientInfo":{"name":"survive","version":"1"}}}`))
 		case call.Begin == 0: // it is the answer to that
 			call.Begin = time.Now().UnixNano()
-			return post([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), loadgen.Request(loadgen.Legacy, w))
+			return post([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`),
+				loadgen.Request(loadgen.Legacy, w))
 		}
 		loadgen.Note(&call, m)
 		if len(call.Answers) > 0 || w.OnEvent(&call) {
@@ -243,7 +248,10 @@ func drops(ctx context.Context, r *Rig) error {
 		wg.Go(func() {
 			for range r.cycles(2000, 100_000) / crowdSize {
 				at := 1 + rand.IntN(5)
-				call := sessions[n].Call(loadgen.Work{Ms: 10 + rand.IntN(30), Events: 5, OnEvent: func(c *checker.Call) bool { return len(c.Events) < at }})
+				call := sessions[n].Call(loadgen.Work{
+					Ms: 10 + rand.IntN(30), Events: 5,
+					OnEvent: func(c *checker.Call) bool { return len(c.Events) < at },
+				})
 				mu.Lock()
 				history = append(history, call)
 				mu.Unlock()
@@ -251,7 +259,8 @@ func drops(ctx context.Context, r *Rig) error {
 			for range r.cycles(400, 20_000) / crowdSize {
 				at := 1 + rand.IntN(5)
 				call, err := dropStream(ctx, old, b.URL, n, loadgen.Work{
-					Ms: 10 + rand.IntN(30), Events: 5, OnEvent: func(c *checker.Call) bool { return len(c.Events) < at },
+					Ms: 10 + rand.IntN(30), Events: 5,
+					OnEvent: func(c *checker.Call) bool { return len(c.Events) < at },
 				})
 				mu.Lock()
 				history = append(history, call)
@@ -299,6 +308,7 @@ func drops(ctx context.Context, r *Rig) error {
 		why = fmt.Sprintf("; the first: %+v", wrongs[0])
 	}
 	r.tell("R9", dropped > 0 && unfinished+len(wrongs) == 0, "a legacy disconnect cancels nothing",
-		"%d disconnects within %d calls, %d of them over HTTP+SSE: %d did not end, %d wrong%s", dropped, len(history), r.cycles(400, 20_000), unfinished, len(wrongs), why)
+		"%d disconnects within %d calls, %d of them over HTTP+SSE: %d did not end, %d wrong%s", dropped, len(history),
+		r.cycles(400, 20_000), unfinished, len(wrongs), why)
 	return nil
 }

@@ -97,12 +97,15 @@ func starves(ctx context.Context, r *Rig) error {
 	for i := range history {
 		outcomes[outcome(&history[i])]++
 	}
-	r.tell("F20", len(wrongs)+lost == 0 && full > files-10, "all descriptors are taken: 0 streams lost, 0 wrong answers",
-		"%d times, %d of %d descriptors taken; %d calls %v: %d wrong %s; %d of %d streams lost", len(back), full, files, len(history), outcomes,
+	r.tell("F20", len(wrongs)+lost == 0 && full > files-10,
+		"all descriptors are taken: 0 streams lost, 0 wrong answers",
+		"%d times, %d of %d descriptors taken; %d calls %v: %d wrong %s; %d of %d streams lost", len(back), full, files,
+		len(history), outcomes,
 		len(wrongs), kinds(wrongs), lost, len(streams))
 	r.tell("R17", quantile(back, 1) <= time.Second && quantile(came, 1) <= time.Second,
 		"a backend that was killed meanwhile, and who connects then, are served within 1 s after there are some",
-		"p50 %v, max %v; who connects within p50 %v, max %v of %d", quantile(back, .5), quantile(back, 1), quantile(came, .5), quantile(came, 1),
+		"p50 %v, max %v; who connects within p50 %v, max %v of %d", quantile(back, .5), quantile(back, 1),
+		quantile(came, .5), quantile(came, 1),
 		len(back))
 	return nil
 }

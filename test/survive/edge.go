@@ -46,9 +46,11 @@ func attacks(ctx context.Context, r *Rig) error {
 	if s1[3] != "0" {
 		fmt.Printf("%s", text)
 	}
-	r.tell("S1", s1[3] == "0" && len(rows) >= 175, "175 rows, and none fails", "%s of %d rows run, %s checks, %s failed; make test-attack runs all",
+	r.tell("S1", s1[3] == "0" && len(rows) >= 175, "175 rows, and none fails",
+		"%s of %d rows run, %s checks, %s failed; make test-attack runs all",
 		s1[1], len(rows), s1[2], s1[3])
-	r.tell("S6", s6[2] == "0", "no secret anywhere", "%s logs, journals, environments and command lines looked at, a secret in %s", s6[1], s6[2])
+	r.tell("S6", s6[2] == "0", "no secret anywhere",
+		"%s logs, journals, environments and command lines looked at, a secret in %s", s6[1], s6[2])
 	return nil
 }
 
@@ -76,7 +78,8 @@ func fuzzes(ctx context.Context, r *Rig) error {
 	if failed != nil {
 		fmt.Printf("%s", text)
 	}
-	targets, err := exec.CommandContext(ctx, "git", "-C", root, "grep", "--untracked", "-hoE", "^func Fuzz[A-Za-z0-9_]+", "--", "*_test.go").Output()
+	targets, err := exec.CommandContext(ctx, "git", "-C", root, "grep", "--untracked", "-hoE",
+		"^func Fuzz[A-Za-z0-9_]+", "--", "*_test.go").Output()
 	if err != nil {
 		return fmt.Errorf("look for fuzz targets: %w", err)
 	}
@@ -85,15 +88,18 @@ func fuzzes(ctx context.Context, r *Rig) error {
 		return fmt.Errorf("look for their inputs: %w", err)
 	}
 	has := strings.Count(string(targets), "\n")
-	r.tell("S3", failed == nil && has >= 16, "16 targets, and nothing breaks one", "%d targets with %d inputs of their own; %s run, %s executions, %s failed; make fuzz runs all",
+	r.tell("S3", failed == nil && has >= 16, "16 targets, and nothing breaks one",
+		"%d targets with %d inputs of their own; %s run, %s executions, %s failed; make fuzz runs all",
 		has, strings.Count(string(corpus), "\n"), s3[1], s3[2], s3[3])
 	return nil
 }
 
 // readsAlike is S4: documents with new random numbers, parsed by the bridge and by the strict reference.
 func readsAlike(ctx context.Context, r *Rig) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestGeneratedDocuments$", "./internal/jsonrpc",
-		"-documents", strconv.Itoa(r.cycles(1_000_000, 100_000_000)), "-seed", strconv.FormatInt(time.Now().UnixNano(), 10))
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=0", "-v", "-run=^TestGeneratedDocuments$",
+		"./internal/jsonrpc",
+		"-documents", strconv.Itoa(r.cycles(1_000_000, 100_000_000)), "-seed",
+		strconv.FormatInt(time.Now().UnixNano(), 10))
 	cmd.Dir = root
 	text, failed := cmd.CombinedOutput()
 	s4 := compared.FindStringSubmatch(string(text))
@@ -103,7 +109,8 @@ func readsAlike(ctx context.Context, r *Rig) error {
 	if failed != nil {
 		fmt.Printf("%s", text)
 	}
-	r.tell("S4", failed == nil && s4[2] == "0", "none accepted with another meaning", "%s, %s with another meaning", s4[1], s4[2])
+	r.tell("S4", failed == nil && s4[2] == "0", "none accepted with another meaning", "%s, %s with another meaning",
+		s4[1], s4[2])
 	return nil
 }
 
@@ -114,7 +121,8 @@ func limits(_ context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	r.tell("S10", len(wrong) == 0, "every limit has a test", "%d limits, %d rows and tests for them; not there: %d %s", n, tests, len(wrong), strings.Join(wrong, ", "))
+	r.tell("S10", len(wrong) == 0, "every limit has a test", "%d limits, %d rows and tests for them; not there: %d %s",
+		n, tests, len(wrong), strings.Join(wrong, ", "))
 	return nil
 }
 
@@ -129,19 +137,20 @@ func limitTests() (n, tests int, wrong []string, err error) {
 		return 0, 0, nil, err
 	}
 	for _, dir := range []string{"bridge", "internal", "cmd"} {
-		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
-			if _, transcript, ok := strings.Cut(filepath.ToSlash(path), "/testdata/transcripts/"); ok {
-				there["TestTranscripts/"+strings.TrimSuffix(transcript, ".txtar")] = true
-			}
-			if err != nil || !strings.HasSuffix(path, "_test.go") {
+		err = errors.Join(err, filepath.WalkDir(filepath.Join(root, dir),
+			func(path string, _ os.DirEntry, err error) error {
+				if _, transcript, ok := strings.Cut(filepath.ToSlash(path), "/testdata/transcripts/"); ok {
+					there["TestTranscripts/"+strings.TrimSuffix(transcript, ".txtar")] = true
+				}
+				if err != nil || !strings.HasSuffix(path, "_test.go") {
+					return err
+				}
+				source, err := os.ReadFile(path)
+				for _, m := range testsFunc.FindAllStringSubmatch(string(source), -1) {
+					there[m[1]] = true
+				}
 				return err
-			}
-			source, err := os.ReadFile(path)
-			for _, m := range testsFunc.FindAllStringSubmatch(string(source), -1) {
-				there[m[1]] = true
-			}
-			return err
-		}))
+			}))
 	}
 	_, table, _ := strings.Cut(string(text), "| what | how much | key | over it | test |\n")
 	table, _, _ = strings.Cut(table, "\n\n")

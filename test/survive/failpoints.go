@@ -83,12 +83,14 @@ func (p *panicPoint) insert(dir, name string) error {
 		i = slices.IndexFunc(lines[from:], is)
 	}
 	if i < 0 || p.in == "" && slices.ContainsFunc(lines[i+1:], is) {
-		return fmt.Errorf("failpoint %s: %s does not have the line %q exactly once: adapt the row of panicPoints", name, p.file, p.line)
+		return fmt.Errorf("failpoint %s: %s does not have the line %q exactly once: adapt the row of panicPoints", name,
+			p.file, p.line)
 	}
 	if i += from; p.after {
 		i++
 	}
-	lines = slices.Insert(lines, i, "// gofail: var "+name+" struct{}", "") // a comment right behind it would be its code
+	// a comment right behind it would be its code
+	lines = slices.Insert(lines, i, "// gofail: var "+name+" struct{}", "")
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600)
 }
 

@@ -35,7 +35,10 @@ var collection = regexp.MustCompile(`(?m)^gc (\d+) @.* (\d+)->(\d+)->(\d+) MB`)
 // sample returns the current resources of the bridge.
 func (b *Bridge) sample(began time.Time) sample {
 	h := b.holds()
-	s := sample{after: time.Since(began), rss: h.RSS, anon: status(b.PID, "RssAnon"), file: status(b.PID, "RssFile"), fds: h.FDs, threads: h.Threads}
+	s := sample{
+		after: time.Since(began), rss: h.RSS, anon: status(b.PID, "RssAnon"), file: status(b.PID, "RssFile"),
+		fds: h.FDs, threads: h.Threads,
+	}
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.PID))
 	if f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])); len(f) > 9 {
 		s.minor, _ = strconv.ParseInt(f[7], 10, 64)
@@ -64,7 +67,8 @@ func grows(ctx context.Context, r *Rig) error {
 		own: []string{"GOGC=100", "GODEBUG=gctrace=1"},
 		config: func(b *Bridge) string {
 			target = "unix://" + filepath.Join(b.Dir, "grpc")
-			return fmt.Sprintf("version: 1\nserve: {grpc: {addr: %q}}\nbackends: [{name: faultplug, launch: {command: [%q], env: {FAULTPLUG_JOURNAL: %q}}}]\n",
+			return fmt.Sprintf("version: 1\nserve: {grpc: {addr: %q}}\nbackends: [{name: faultplug, launch: "+
+				"{command: [%q], env: {FAULTPLUG_JOURNAL: %q}}}]\n",
 				target, r.plugin, b.Journal)
 		},
 	})
@@ -101,7 +105,8 @@ func grows(ctx context.Context, r *Rig) error {
 		case <-tick.C:
 			s := b.sample(began)
 			samples = append(samples, s)
-			fmt.Fprintf(out, "%v rss %d anon %d file %d heap %d collections %d faults %d major %d fds %d threads %d\n", s.after.Round(time.Second),
+			fmt.Fprintf(out, "%v rss %d anon %d file %d heap %d collections %d faults %d major %d fds %d threads %d\n",
+				s.after.Round(time.Second),
 				s.rss>>10, s.anon>>10, s.file>>10, s.heap>>10, s.collected, s.minor, s.major, s.fds, s.threads)
 		case <-ctx.Done():
 		}
@@ -122,8 +127,10 @@ func grows(ctx context.Context, r *Rig) error {
 	}
 	first, last := most(samples[:len(samples)*2/3]), most(samples[len(samples)*2/3:])
 	end := samples[len(samples)-1]
-	r.tell("K2", len(failed) == 0 && last <= first+growth, fmt.Sprintf("after two thirds of %v of calls of every kind its memory grows by 2 MiB at most", lasts),
-		"%d calls, %d failed; anonymous memory at most %d KiB, and %d KiB in the last third; at the end RSS %d KiB, of it files %d KiB, heap %d KiB, %d collections",
+	r.tell("K2", len(failed) == 0 && last <= first+growth,
+		fmt.Sprintf("after two thirds of %v of calls of every kind its memory grows by 2 MiB at most", lasts),
+		"%d calls, %d failed; anonymous memory at most %d KiB, and %d KiB in the last third; at the end RSS %d "+
+			"KiB, of it files %d KiB, heap %d KiB, %d collections",
 		calls, len(failed), first>>10, last>>10, end.rss>>10, end.file>>10, end.heap>>10, end.collected)
 	return nil
 }

@@ -113,15 +113,20 @@ func hangs(ctx context.Context, r *Rig) error {
 			return err
 		}
 	}
-	r.tell("R13", len(wrongs)+failed+lost == 0 && len(took) > 0 && quantile(took, 1) <= 6*time.Second && waited > 0 && warned == len(blocks),
-		fmt.Sprintf("a backend that is stopped is replaced within 6 s; one that is blocked for %v loses no call and is not restarted, "+
+	r.tell("R13", len(wrongs)+failed+lost == 0 && len(took) > 0 && quantile(took, 1) <= 6*time.Second && waited > 0 &&
+		warned == len(blocks),
+		fmt.Sprintf("a backend that is stopped is replaced within 6 s; one that is blocked for %v loses no call "+
+			"and is not restarted, "+
 			"which is logged; no call of another one fails", blocked),
-		"%d times stopped, replaced and answering within p50 %v, max %v; %d times blocked, %d warnings, %d calls waited, %d failed or were "+
+		"%d times stopped, replaced and answering within p50 %v, max %v; %d times blocked, %d warnings, %d calls "+
+			"waited, %d failed or were "+
 			"answered by another process; %d calls of it, %d of the other: %d wrong %s, %d of the other failed",
-		len(took), quantile(took, .5), quantile(took, 1), len(blocks), warned, waited, lost, len(history), len(others), len(wrongs),
+		len(took), quantile(took, .5), quantile(took, 1), len(blocks), warned, waited, lost, len(history), len(others),
+		len(wrongs),
 		kinds(wrongs), failed)
 	before, then := quantile(calm, .99), quantile(meanwhile, .99)
-	r.tell("R13p", then <= before*6/5, "the other's p99 + 20 %", "p99 %v of %d calls before and after, %v of %d meanwhile", before, len(calm),
+	r.tell("R13p", then <= before*6/5, "the other's p99 + 20 %",
+		"p99 %v of %d calls before and after, %v of %d meanwhile", before, len(calm),
 		then, len(meanwhile))
 	return nil
 }

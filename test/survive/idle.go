@@ -46,8 +46,10 @@ func idleSessions(ctx context.Context, r *Rig) error {
 		return err
 	}
 	r.tell("L4", after.RSS <= 500<<20 && perSession == 0 && more == nil,
-		"100,000 idle legacy sessions in 500 MiB, and no goroutine for any of them; one more ends some that were never used",
-		"%d sessions in %d MiB RSS (%d MiB before), %d threads, %.3f goroutines each; opened %.0f/s; one more is let in: %v", most, after.RSS>>20,
+		"100,000 idle legacy sessions in 500 MiB, and no goroutine for any of them; one more ends some that were "+
+			"never used",
+		"%d sessions in %d MiB RSS (%d MiB before), %d threads, %.3f goroutines each; opened %.0f/s; one more is "+
+			"let in: %v", most, after.RSS>>20,
 		before.RSS>>20, after.Threads, perSession, most/took.Seconds(), more == nil)
 	return nil
 }
@@ -104,7 +106,10 @@ func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 		return err
 	}
 	b := &Bridge{Dir: dir, Journal: filepath.Join(dir, "journal"), PID: os.Getpid()}
-	p, err := plugin.New(plugin.Options{Name: "faultplug", Command: []string{r.plugin}, Env: []string{"FAULTPLUG_JOURNAL=" + b.Journal}})
+	p, err := plugin.New(plugin.Options{
+		Name: "faultplug", Command: []string{r.plugin},
+		Env: []string{"FAULTPLUG_JOURNAL=" + b.Journal},
+	})
 	if err != nil {
 		return err
 	}
@@ -156,7 +161,8 @@ func rests(ctx context.Context, r *Rig) error {
 			c.Close()
 		}
 		after := still()
-		r.tell("K1g", after <= before+goroutineNoise && len(k.wrongs) == 0, "after kills under load there are as many goroutines as before, 5 more at most",
+		r.tell("K1g", after <= before+goroutineNoise && len(k.wrongs) == 0,
+			"after kills under load there are as many goroutines as before, 5 more at most",
 			"goroutines %d → %d after %d kills and %d calls", before, after, kills, k.calls)
 		return err
 	})
@@ -226,8 +232,10 @@ func idleStreams(ctx context.Context, r *Rig) error {
 		return err
 	}
 	each := float64(held.RSS-before.RSS) / most / 1024
-	r.tell("L5", each <= 28 && dead == 0 && after.FDs <= before.FDs, fmt.Sprintf("15,000 idle streams for %v in 28 KiB each; none is lost", hold),
-		"%d streams in %.1f KiB each (%d MiB), %d lost; opened %.0f/s; fds %d → %d → %d", most, each, held.RSS>>20, dead, most/opened.Seconds(),
+	r.tell("L5", each <= 28 && dead == 0 && after.FDs <= before.FDs,
+		fmt.Sprintf("15,000 idle streams for %v in 28 KiB each; none is lost", hold),
+		"%d streams in %.1f KiB each (%d MiB), %d lost; opened %.0f/s; fds %d → %d → %d", most, each, held.RSS>>20,
+		dead, most/opened.Seconds(),
 		before.FDs, held.FDs, after.FDs)
 	return nil
 }

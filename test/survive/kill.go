@@ -174,7 +174,8 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 			sum.add(k)
 		}
 		if r.long {
-			fmt.Fprintf(os.Stderr, "R1: %d of %d cycles, %d calls, %d wrongs\n", sum.cycles, total, sum.calls, len(sum.wrongs))
+			fmt.Fprintf(os.Stderr, "R1: %d of %d cycles, %d calls, %d wrongs\n", sum.cycles, total, sum.calls,
+				len(sum.wrongs))
 		}
 	}
 	lateness := late()
@@ -198,20 +199,27 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 		count[w.Kind]++
 	}
 	r.tell("R1", len(sum.wrongs)+len(sum.unmatched) == 0,
-		fmt.Sprintf("%d kills under 64 callers: 0 lost, duplicate or misdirected answers, 0 double executions, 0 wrong outcomes", total),
-		"%d kills, %d calls (%d died with a backend): %d wrong %s%s", sum.cycles, sum.calls, sum.crashed, len(sum.wrongs)+len(sum.unmatched),
+		fmt.Sprintf("%d kills under 64 callers: 0 lost, duplicate or misdirected answers, 0 double executions, 0 "+
+			"wrong outcomes", total),
+		"%d kills, %d calls (%d died with a backend): %d wrong %s%s", sum.cycles, sum.calls, sum.crashed,
+		len(sum.wrongs)+len(sum.unmatched),
 		text(count), unmatchedText(sum.unmatched))
 	r.tell("R2", quantile(sum.learn, .99) <= 50*time.Millisecond, "a call learns of the death within 50 ms, p99",
 		"p50 %v, p99 %v, max %v of %d; a timer of the rig was p50 %v, p99 %v late meanwhile", quantile(sum.learn, .5),
-		quantile(sum.learn, .99), quantile(sum.learn, 1), len(sum.learn), quantile(lateness, .5), quantile(lateness, .99))
+		quantile(sum.learn, .99), quantile(sum.learn, 1), len(sum.learn), quantile(lateness, .5),
+		quantile(lateness, .99))
 	r.tell("R4", sum.refused == 0 && sum.rode > 0, "every call that was not sent yet rides over the outage",
-		"%d calls begun without a backend succeeded, %d were refused; replaced under load within p50 %v, p99 %v", sum.rode, sum.refused,
+		"%d calls begun without a backend succeeded, %d were refused; replaced under load within p50 %v, p99 %v",
+		sum.rode, sum.refused,
 		quantile(sum.replaced, .5), quantile(sum.replaced, .99))
-	same := after.Children == before.Children && after.Sockets == before.Sockets && after.Files == before.Files && after.FDs == before.FDs &&
+	same := after.Children == before.Children && after.Sockets == before.Sockets && after.Files == before.Files &&
+		after.FDs == before.FDs &&
 		after.Threads <= before.Threads+5
 	r.tell("K1", same, "after it all fds, children, sockets and files are as before; threads + 5 at most",
-		"fds %d → %d, threads %d → %d, children %d → %d, sockets %d → %d, files %d → %d, RSS %d → %d MiB", before.FDs, after.FDs,
-		before.Threads, after.Threads, before.Children, after.Children, before.Sockets, after.Sockets, before.Files, after.Files,
+		"fds %d → %d, threads %d → %d, children %d → %d, sockets %d → %d, files %d → %d, RSS %d → %d MiB", before.FDs,
+		after.FDs,
+		before.Threads, after.Threads, before.Children, after.Children, before.Sockets, after.Sockets, before.Files,
+		after.Files,
 		before.RSS>>20, after.RSS>>20)
 	return nil
 }
@@ -305,7 +313,9 @@ var points = []string{"received", "begun", "event", "done"}
 const settle = 110 * time.Millisecond
 
 // killChapter kills the backend of a bridge repeatedly, and checks the history of the clients.
-func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, poison client, cycles int) (killing, error) {
+func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, poison client,
+	cycles int,
+) (killing, error) {
 	from := b.journalSize()
 	herd := newHerd(ctx, clients, func() loadgen.Work {
 		w := loadgen.Work{Ms: rand.IntN(60)}
@@ -361,7 +371,8 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 			}
 		}
 	}
-	deaths = slices.DeleteFunc(deaths, func(d death) bool { return d.kill.IsZero() }) // it was dead already when it was told to die
+	// it was dead already when it was told to die
+	deaths = slices.DeleteFunc(deaths, func(d death) bool { return d.kill.IsZero() })
 	for _, d := range deaths {
 		k.replaced = append(k.replaced, d.back.Sub(d.kill))
 	}
@@ -372,7 +383,8 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 		}
 		a := c.Answers[0]
 		// The last kill before its end.
-		at, found := slices.BinarySearchFunc(deaths, c.End, func(d death, end int64) int { return cmp.Compare(d.kill.UnixNano(), end) })
+		at, found := slices.BinarySearchFunc(deaths, c.End,
+			func(d death, end int64) int { return cmp.Compare(d.kill.UnixNano(), end) })
 		if !found {
 			at--
 		}
@@ -410,7 +422,8 @@ func (r *Rig) keepHistory(b *Bridge, history []checker.Call, wrongs []checker.Wr
 	for _, c := range history {
 		err = errors.Join(err, enc.Encode(c))
 	}
-	fmt.Fprintf(os.Stderr, "%d wrongs, the first: %s of %s: %s; in %s\n", len(wrongs), wrongs[0].Kind, wrongs[0].Token, wrongs[0].Why,
+	fmt.Fprintf(os.Stderr, "%d wrongs, the first: %s of %s: %s; in %s\n", len(wrongs), wrongs[0].Kind, wrongs[0].Token,
+		wrongs[0].Why,
 		strings.TrimPrefix(f.Name(), filepath.Dir(r.dir)+"/"))
 	return err
 }
@@ -455,9 +468,11 @@ func killQuietly(ctx context.Context, r *Rig) error {
 	}
 	_, err = b.stop()
 	r.tell("R3", quantile(took, .5) <= 60*time.Millisecond && quantile(took, .99) <= 250*time.Millisecond,
-		"from kill -9 to the replacement's answer p50 60 ms, p99 250 ms", "p50 %v, p99 %v, max %v of %d", quantile(took, .5),
+		"from kill -9 to the replacement's answer p50 60 ms, p99 250 ms", "p50 %v, p99 %v, max %v of %d",
+		quantile(took, .5),
 		quantile(took, .99), quantile(took, 1), len(took))
-	r.tell("F01", quantile(noticed, .99) <= 20*time.Millisecond, "from kill -9 to the log line that says so, p99 20 ms", "p50 %v, p99 %v, max %v of %d",
+	r.tell("F01", quantile(noticed, .99) <= 20*time.Millisecond, "from kill -9 to the log line that says so, p99 20 ms",
+		"p50 %v, p99 %v, max %v of %d",
 		quantile(noticed, .5), quantile(noticed, .99), quantile(noticed, 1), len(noticed))
 	return err
 }

@@ -93,7 +93,10 @@ var scenarios = []scenario{
 }
 
 // measured are the goals that depend on the machine.
-var measured = []string{"R2", "R3", "F01", "R5t", "R7t", "R8t", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10", "K2"}
+var measured = []string{
+	"R2", "R3", "F01", "R5t", "R7t", "R8t", "R12", "R13p", "R17", "L5", "L8", "L8s", "L9", "L10",
+	"K2",
+}
 
 // counts reports whether a goal is one with -laws.
 func counts(id string) bool { return !slices.Contains(measured, id) }
@@ -112,7 +115,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	wanted := strings.FieldsFunc(*only, func(c rune) bool { return c == ',' || c == ' ' })
 	for _, id := range wanted {
-		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return slices.Contains(strings.Fields(s.ids), id) }) {
+		if !slices.ContainsFunc(scenarios,
+			func(s scenario) bool { return slices.Contains(strings.Fields(s.ids), id) }) {
 			return fmt.Errorf("-only %s: there is no such goal", id)
 		}
 	}
@@ -124,7 +128,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	r.plugin, r.upstream = filepath.Join(r.dir, "faultplug"), filepath.Join(r.dir, "faultmcp")
-	if text, err := exec.CommandContext(ctx, "go", "build", "-o", r.dir, "./faultplug", "./faultmcp").CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(ctx, "go", "build", "-o", r.dir, "./faultplug", "./faultmcp").
+		CombinedOutput(); err != nil {
 		return fmt.Errorf("build what fails: %w\n%s", err, text)
 	}
 	fmt.Printf("%d cores, %s, load %s; the callers share the cores\n", runtime.NumCPU(), runtime.Version(), load())

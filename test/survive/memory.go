@@ -53,10 +53,13 @@ func fills(ctx context.Context, r *Rig) error {
 	}
 	_, err = b.stop()
 	r.tell("L8m", strings.Contains(refusal, "status 503") && call.OK() && answered > 0 && refused > 0 && again >= 0,
-		"a bridge that is full refuses sessions and bodies with 503, answers calls, and takes sessions again when others end",
-		"with %d MiB %d sessions, then %q; a call is answered: %v; of %d bodies of 4 MiB %d are answered and %d refused; sessions again after %d ms",
+		"a bridge that is full refuses sessions and bodies with 503, answers calls, and takes sessions again when "+
+			"others end",
+		"with %d MiB %d sessions, then %q; a call is answered: %v; of %d bodies of 4 MiB %d are answered and %d "+
+			"refused; sessions again after %d ms",
 		memory>>20, len(open), refusal, call.OK(), answered+refused, answered, refused, again)
-	r.tell("L8s", took <= memory*100/85, "meanwhile it stays below the memory that its limit is 85 % of", "at most %d MiB, of %d", took>>20, memory*100/85>>20)
+	r.tell("L8s", took <= memory*100/85, "meanwhile it stays below the memory that its limit is 85 % of",
+		"at most %d MiB, of %d", took>>20, memory*100/85>>20)
 	return err
 }
 

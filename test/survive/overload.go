@@ -101,7 +101,8 @@ func countOutcomes(history []checker.Call) outcomeCounts {
 		case c.OK():
 			t.good++
 			t.latency = append(t.latency, took)
-		case len(c.Answers) == 1 && c.Answers[0].Outcome == "not_executed" && c.Answers[0].Reason != "" && c.Status == 503:
+		case len(c.Answers) == 1 && c.Answers[0].Outcome == "not_executed" && c.Answers[0].Reason != "" &&
+			c.Status == 503:
 			t.refused++
 			t.refusal = append(t.refusal, took)
 		default:
@@ -134,21 +135,26 @@ func overloads(ctx context.Context, r *Rig) error {
 	figures := []string{fmt.Sprintf("peak %.0f/s, p99 %v%s", peak.goodput, quantile(peak.latency, .99), peak.first)}
 	for _, times := range []float64{4, 10} {
 		t := countOutcomes(p.offer(ctx, capacity*times, d, loadgen.Work{Ms: workMs}))
-		pass = pass && t.bad == 0 && t.goodput >= .9*peak.goodput && quantile(t.latency, .99) <= 2*quantile(peak.latency, .99) &&
+		pass = pass && t.bad == 0 && t.goodput >= .9*peak.goodput &&
+			quantile(t.latency, .99) <= 2*quantile(peak.latency, .99) &&
 			quantile(t.refusal, .99) <= 50*time.Millisecond && t.refused > 0
-		figures = append(figures, fmt.Sprintf("%.0fx: goodput %.0f/s, p99 %v, %d refused, p99 %v, %d bad%s", times, t.goodput,
-			quantile(t.latency, .99), t.refused, quantile(t.refusal, .99), t.bad, t.first))
+		figures = append(figures,
+			fmt.Sprintf("%.0fx: goodput %.0f/s, p99 %v, %d refused, p99 %v, %d bad%s", times, t.goodput,
+				quantile(t.latency, .99), t.refused, quantile(t.refusal, .99), t.bad, t.first))
 	}
 	rss := status(b.PID, "VmHWM")
 	_, err = b.stop()
-	r.tell("L8", pass, "at 4x and 10x goodput is 90 % of the peak, p99 at most twice, refusals are well-formed and within 50 ms",
+	r.tell("L8", pass, "at 4x and 10x goodput is 90 % of the peak, p99 at most twice, refusals are well-formed and "+
+		"within 50 ms",
 		"%s; at most %d MiB RSS", strings.Join(figures, "; "), rss>>20)
 	return err
 }
 
 // neighbours is L10: a caller that requests fifty times its quota, beside a modest one.
 func neighbours(ctx context.Context, r *Rig) error {
-	b, err := r.start(ctx, setup{auth: `{tokens: [{token: "token-of-the-quiet-one", subject: quiet}, {token: "token-of-the-noisy-one", subject: noisy}]}`})
+	b, err := r.start(ctx, setup{
+		auth: `{tokens: [{token: "token-of-the-quiet-one", subject: quiet}, {token: "token-of-the-noisy-one", subject: noisy}]}`,
+	})
 	if err != nil {
 		return err
 	}
@@ -183,8 +189,10 @@ func neighbours(ctx context.Context, r *Rig) error {
 	}
 	_, err = b.stop()
 	before, after := quantile(alone, .99), quantile(beside, .99)
-	r.tell("L10", bad == 0 && refused > 0 && float64(after) <= 1.2*float64(before), "a caller at 50 times its quota moves another's p99 by 20 % at most",
-		"p99 alone %v, beside %v (%+.0f %%); p50 %v, %v; of the noisy one's %d calls %d were refused; %d bad%s", before, after,
+	r.tell("L10", bad == 0 && refused > 0 && float64(after) <= 1.2*float64(before),
+		"a caller at 50 times its quota moves another's p99 by 20 % at most",
+		"p99 alone %v, beside %v (%+.0f %%); p50 %v, %v; of the noisy one's %d calls %d were refused; %d bad%s", before,
+		after,
 		100*(float64(after)/float64(before)-1), quantile(alone, .5), quantile(beside, .5), noise, refused, bad, errs)
 	return err
 }
@@ -287,7 +295,8 @@ func badRequests(ctx context.Context, r *Rig) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", body.name, err)
 			}
-			if resp.StatusCode == http.StatusOK && !strings.Contains(string(answer), `"error"`) && !strings.Contains(string(answer), `"isError":true`) {
+			if resp.StatusCode == http.StatusOK && !strings.Contains(string(answer), `"error"`) &&
+				!strings.Contains(string(answer), `"isError":true`) {
 				return fmt.Errorf("%s: it was not refused: %.200s", body.name, answer)
 			}
 			if i == 0 { // of one: more would show when garbage is collected, and not what a request needs
@@ -312,7 +321,9 @@ func badRequests(ctx context.Context, r *Rig) error {
 	for _, c := range cost[:3] {
 		dearest = append(dearest, fmt.Sprintf("%v per MiB (%s)", c.cpu, c.name))
 	}
-	r.tell("L9", cost[0].cpu <= 10*time.Millisecond && large.heap <= 10, "a bad request costs 10 ms of CPU per MiB, and memory of 10 times its size, at most",
-		"%d kinds of %.1f MiB: %s, %.1f times its size (%s)", len(badBodies), mib, strings.Join(dearest, ", "), large.heap, large.name)
+	r.tell("L9", cost[0].cpu <= 10*time.Millisecond && large.heap <= 10,
+		"a bad request costs 10 ms of CPU per MiB, and memory of 10 times its size, at most",
+		"%d kinds of %.1f MiB: %s, %.1f times its size (%s)", len(badBodies), mib, strings.Join(dearest, ", "),
+		large.heap, large.name)
 	return nil
 }

@@ -49,7 +49,10 @@ type panicPoint struct {
 
 // panicPoints are all failpoints by name, which begins with the package.
 var panicPoints = map[string]panicPoint{
-	"mcpserverReceive": {file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)", ends: true},
+	"mcpserverReceive": {
+		file: "internal/mcpserver/conn.go", line: "msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)",
+		ends: true,
+	},
 	"mcpserverTake": {
 		file: "internal/mcpserver/conn.go", line: "ss := c.legacy()",
 		in: "func (c *conn) take(", ends: true,
@@ -60,7 +63,8 @@ var panicPoints = map[string]panicPoint{
 	},
 	"mcpserverSessionMethod": {file: "internal/mcpserver/legacy.go", line: "if err := f(ss, msg); err != nil {"},
 	"mcpserverBegin": {
-		file: "internal/mcpserver/exchange.go", line: "if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {",
+		file: "internal/mcpserver/exchange.go",
+		line: "if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {",
 	},
 	"mcpserverModernCall": {
 		file: "internal/mcpserver/modern.go", line: `if why := repeated(from.header); why != "" {`,
@@ -71,7 +75,8 @@ var panicPoints = map[string]panicPoint{
 	"mcpserverDiscover": {file: "internal/mcpserver/server.go", line: "now, was := time.Now(), s.known[era].Load()"},
 	"mcpserverHandle":   {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
 	"mcpserverModernHandled": {
-		file: "internal/mcpserver/modern.go", line: "res, err := s.handler.Handle(ctx, call, x.emit(call))", in: "func (s *Server) modern(",
+		file: "internal/mcpserver/modern.go", line: "res, err := s.handler.Handle(ctx, call, x.emit(call))",
+		in:    "func (s *Server) modern(",
 		after: true,
 	},
 	"mcpserverLegacyHandled": {
@@ -116,10 +121,10 @@ var panicPoints = map[string]panicPoint{
 	"mcpjsonEncode": {file: "internal/mcpjson/mcpjson.go", line: "e := encoder{dst: dst, rev: rev, limits: l}"},
 	"pluginAttempt": {file: "internal/plugin/handler.go", line: "if call.Method != bridge.Listen {"},
 	"pluginFramesSent": {
-		file: "internal/plugin/frames.go", line: "for {",
+		file: "internal/plugin/framedcall.go", line: "for {",
 		in: "func (p *Plugin) attemptFramed(", ends: true,
 	},
-	"pluginFrameReceived": {file: "internal/plugin/frames.go", line: "case in := <-c.in:", after: true, ends: true},
+	"pluginFrameReceived": {file: "internal/plugin/framedcall.go", line: "case in := <-c.in:", after: true, ends: true},
 	"pluginFrame":         {file: "internal/plugin/frames.go", line: "switch kind {"},
 	"pluginWriteFrames":   {file: "internal/plugin/frames.go", line: "out = out[:0]"},
 	"pluginWatch":         {file: "internal/plugin/health.go", line: "given, err := p.ask(both, l, service)"},
@@ -149,7 +154,8 @@ var panicPoints = map[string]panicPoint{
 	"mcpclientEvent":    {file: "internal/mcpclient/call.go", line: "var e bridge.Event", ends: true},
 	"mcpclientSend":     {file: "internal/mcpclient/outbox.go", line: "if err := o.send(m); err != nil {"},
 	"mcpclientConnect": {
-		file: "internal/mcpclient/probe.go", line: `defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })`,
+		file:  "internal/mcpclient/probe.go",
+		line:  `defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })`,
 		after: true, kick: (*target).killUpstream,
 	},
 	"lifecycleAdvance": {
@@ -205,7 +211,8 @@ func (t *target) killUpstream() error { return t.kill(stdioTool) }
 // well waits until every backend has answered a new call.
 func (t *target) well(ctx context.Context) error {
 	from := time.Now().UnixNano()
-	for until := time.Now().Add(40 * time.Second); time.Now().Before(until) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(40 * time.Second); time.Now().Before(until) &&
+		ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		t.mu.Lock()
 		all := t.last[plugTool] > from && t.last[stdioTool] > from && t.last[httpTool] > from
 		t.mu.Unlock()
@@ -234,7 +241,9 @@ func (w watched) Call(work loadgen.Work) checker.Call {
 }
 
 // startTarget starts a bridge with failpoints, over HTTP and gRPC, or on stdio.
-func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, journal string, stdio bool) (*target, error) {
+func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, journal string,
+	stdio bool,
+) (*target, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -249,7 +258,8 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 			"- {name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, FAULTMCP_ERA: legacy}}}\n"+
 			"- {name: web, mcp: {url: %q}}\n", r.plugin, journal, r.upstream, journal, web.URL)
 		if !stdio {
-			config += fmt.Sprintf("serve: {grpc: {addr: %q}, ops: {addr: %q}}\n", "unix://"+filepath.Join(b.Dir, "grpc"), probes)
+			config += fmt.Sprintf("serve: {grpc: {addr: %q}, ops: {addr: %q}}\n",
+				"unix://"+filepath.Join(b.Dir, "grpc"), probes)
 		}
 		return config
 	}}
@@ -258,7 +268,10 @@ func (r *Rig) startTarget(ctx context.Context, program string, web *httpServer, 
 		return nil, err
 	}
 	b.Journal = journal
-	return &target{Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, probes: probes, pids: map[string]int{}, last: map[string]int64{}}, nil
+	return &target{
+		Bridge: b, fuse: fuse{addr, &http.Client{Timeout: 10 * time.Second}}, probes: probes,
+		pids: map[string]int{}, last: map[string]int64{},
+	}, nil
 }
 
 // freeAddr returns a free address, which is not reused soon.
@@ -384,10 +397,14 @@ func panics(ctx context.Context, r *Rig) error {
 	// No more processes than before. A few connections are idle for a while.
 	held := after.Children <= before.Children && after.FDs <= before.FDs+8 && after.Threads <= before.Threads+8
 	r.tell("R15", len(p.wrongs) == 0 && held && took < 10*time.Second && p.internal > 0 && logged.again == 0,
-		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, nothing is held; not ready after three of one place", len(panicPoints)),
-		"%d panics at %d points, %d calls and %d other requests, %d told INTERNAL: %d wrong %s%s; fds %d → %d, children %d → %d, ended within %v; %d logged from %d places, %d with a stack that had been logged%s",
-		p.panics, len(panicPoints), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first, before.FDs, after.FDs,
-		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again, unmatchedNote(unmatched))
+		fmt.Sprintf("%d failpoints: the process goes on, each call has one answer, who is told is told INTERNAL, "+
+			"nothing is held; not ready after three of one place", len(panicPoints)),
+		"%d panics at %d points, %d calls and %d other requests, %d told INTERNAL: %d wrong %s%s; fds %d → %d, "+
+			"children %d → %d, ended within %v; %d logged from %d places, %d with a stack that had been logged%s",
+		p.panics, len(panicPoints), p.calls, p.others.Load(), p.internal, len(p.wrongs), kinds(p.wrongs), first,
+		before.FDs, after.FDs,
+		before.Children, after.Children, took.Round(time.Millisecond), logged.lines, logged.places, logged.again,
+		unmatchedNote(unmatched))
 	return nil
 }
 
@@ -461,10 +478,16 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	p.internal += failed
 	p.calls += len(history)
 	if point.ends && failed != times {
-		wrongs = append(wrongs, checker.Wrong{Kind: "missing-internal-error", Token: name, Why: fmt.Sprintf("%d panics, and %d calls failed with INTERNAL", times, failed)})
+		wrongs = append(wrongs, checker.Wrong{
+			Kind: "missing-internal-error", Token: name,
+			Why: fmt.Sprintf("%d panics, and %d calls failed with INTERNAL", times, failed),
+		})
 	}
 	if !point.ends && failed > times {
-		wrongs = append(wrongs, checker.Wrong{Kind: "extra-internal-error", Token: name, Why: fmt.Sprintf("%d panics, and %d calls failed with INTERNAL", times, failed)})
+		wrongs = append(wrongs, checker.Wrong{
+			Kind: "extra-internal-error", Token: name,
+			Why: fmt.Sprintf("%d panics, and %d calls failed with INTERNAL", times, failed),
+		})
 	}
 	if len(wrongs) > 0 {
 		fmt.Fprintf(os.Stderr, "R15: %s: ", name)
@@ -524,7 +547,11 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 	p.calls += len(history)
 	for i := range history {
 		if !history[i].OK() {
-			p.wrongs = append(p.wrongs, checker.Wrong{Kind: "lost", Token: history[i].Token, Why: fmt.Sprintf("%s: %+v", name, history[i].Answers)})
+			p.wrongs = append(p.wrongs,
+				checker.Wrong{
+					Kind: "lost", Token: history[i].Token,
+					Why: fmt.Sprintf("%s: %+v", name, history[i].Answers),
+				})
 		}
 	}
 	logged, err := panicsLogged(filepath.Join(t.Dir, "log"))
@@ -543,13 +570,15 @@ func (p *panicking) often(ctx context.Context) error {
 	}
 	ready, err := p.t.ready(ctx)
 	if err == nil && ready {
-		err = errors.New("one place has panicked at least three times within a minute, and the bridge says that it is ready")
+		err = errors.New("one place has panicked at least three times within a minute, and the bridge says that it " +
+			"is ready")
 	}
 	return err
 }
 
 func isInternal(c *checker.Call) bool {
-	return len(c.Answers) == 1 && c.Answers[0].Code == -32603 && c.Answers[0].Reason == "INTERNAL" && c.Answers[0].Outcome == "unknown"
+	return len(c.Answers) == 1 && c.Answers[0].Code == -32603 && c.Answers[0].Reason == "INTERNAL" &&
+		c.Answers[0].Outcome == "unknown"
 }
 
 // judge returns the violations in a history. The work of a call that failed by a panic may be canceled without a
@@ -620,7 +649,8 @@ func (p *panicking) meanwhile(ctx context.Context) (end func() error, err error)
 func (p *panicking) ask(ctx context.Context, conn *loadgen.Conn, c *loadgen.Caller) error {
 	const modern = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n"
 	for ctx.Err() == nil {
-		_, body, err := conn.Do(http.MethodPost, modern, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+		_, body, err := conn.Do(http.MethodPost, modern,
+			[]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
 		if err == nil && !answered(body) {
 			err = fmt.Errorf("tools/list: %.300q", body)
 		}
@@ -674,7 +704,8 @@ func panicsLogged(name string) (l loggedPanics, err error) {
 			Place, Stack, Message string
 			Count                 int
 		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || !strings.HasPrefix(line.Message, "recovered panic") {
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil ||
+			!strings.HasPrefix(line.Message, "recovered panic") {
 			continue
 		}
 		l.lines++
@@ -706,7 +737,10 @@ func (g *grpcCaller) Call(w loadgen.Work) checker.Call {
 	w.Token, w.Tool = loadgen.NewToken(), cmp.Or(w.Tool, "work")
 	arguments, _ := json.Marshal(w) //nolint:errchkjson // there is nothing in it that JSON has not
 	c := checker.Call{Token: w.Token, Caller: g.number, Era: "grpc", Tool: w.Tool, Begin: time.Now().UnixNano()}
-	a, err := g.call(&c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}, Name: w.Tool, Arguments: arguments})
+	a, err := g.call(&c, &pb.CallToolRequest{
+		Context: &pb.CallContext{ProgressWanted: true}, Name: w.Tool,
+		Arguments: arguments,
+	})
 	c.End = time.Now().UnixNano()
 	if err != nil {
 		a = checker.Answer{Failed: true, Code: -32603, Text: err.Error()}

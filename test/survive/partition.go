@@ -53,7 +53,8 @@ func newCable(target string) (*cable, error) {
 	}
 	f := os.NewFile(uintptr(fd), "cable")
 	defer f.Close()
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		unix.Listen(fd, 0)); err != nil {
 		return nil, err
 	}
 	ln, err := net.FileListener(f)
@@ -264,17 +265,26 @@ func failNetwork(ctx context.Context, r *Rig) error {
 	}
 	// A cut may cost a connection and two attempts; a short one costs nothing, unless connections are reset.
 	most := len(partitions) + 3*sum.cuts + sum.flaps
-	r.tell("F16", len(sum.wrongs)+len(sum.held) == 0 && sum.outcomes["unknown"] > 0 && sum.outcomes["not_executed"] > 0 && sum.connections <= most,
-		"a network that delivers nothing, one way or both, or again and again: 0 wrong, nothing is held, no storm of connections",
-		"%d cuts and %d short ones, %d calls %v: %d wrong %s; %d connections (at most %d) %s", sum.cuts, sum.flaps, calls, sum.outcomes,
+	r.tell("F16", len(sum.wrongs)+len(sum.held) == 0 && sum.outcomes["unknown"] > 0 &&
+		sum.outcomes["not_executed"] > 0 && sum.connections <= most,
+		"a network that delivers nothing, one way or both, or again and again: 0 wrong, nothing is held, no storm "+
+			"of connections",
+		"%d cuts and %d short ones, %d calls %v: %d wrong %s; %d connections (at most %d) %s", sum.cuts, sum.flaps,
+		calls, sum.outcomes,
 		len(sum.wrongs), kinds(sum.wrongs), sum.connections, most, strings.Join(sum.held, "; "))
-	r.tell("R12", len(sum.detected) == sum.cuts && quantile(sum.detected, .99) <= 3*time.Second && quantile(sum.back, .99) <= time.Second &&
-		quantile(sum.refused, .99) <= 50*time.Millisecond && quantile(sum.given, .99) <= 6*time.Second && sum.early == 0,
-		"noticed within 3 s, and then calls are refused within 50 ms, p99; those under way are told within 6 s, and none within 3.8 s; "+
+	r.tell("R12", len(sum.detected) == sum.cuts && quantile(sum.detected, .99) <= 3*time.Second &&
+		quantile(sum.back, .99) <= time.Second &&
+		quantile(sum.refused, .99) <= 50*time.Millisecond && quantile(sum.given, .99) <= 6*time.Second &&
+		sum.early == 0,
+		"noticed within 3 s, and then calls are refused within 50 ms, p99; those under way are told within 6 s, "+
+			"and none within 3.8 s; "+
 			"answered within 1 s after its end",
-		"noticed within p50 %v, max %v; %d calls refused within p50 %v, p99 %v; %d told that they are lost within max %v, %d too early; "+
-			"answered within p50 %v, max %v", quantile(sum.detected, .5), quantile(sum.detected, 1), len(sum.refused), quantile(sum.refused, .5),
-		quantile(sum.refused, .99), len(sum.given), quantile(sum.given, 1), sum.early, quantile(sum.back, .5), quantile(sum.back, 1))
+		"noticed within p50 %v, max %v; %d calls refused within p50 %v, p99 %v; %d told that they are lost within "+
+			"max %v, %d too early; "+
+			"answered within p50 %v, max %v", quantile(sum.detected, .5), quantile(sum.detected, 1), len(sum.refused),
+		quantile(sum.refused, .5),
+		quantile(sum.refused, .99), len(sum.given), quantile(sum.given, 1), sum.early, quantile(sum.back, .5),
+		quantile(sum.back, 1))
 	return nil
 }
 
@@ -355,7 +365,8 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 	}
 	after := settled(b)
 	if after.FDs > before.FDs || after.Threads > before.Threads+5 {
-		res.held = append(res.held, fmt.Sprintf("fds %d → %d, threads %d → %d", before.FDs, after.FDs, before.Threads, after.Threads))
+		res.held = append(res.held,
+			fmt.Sprintf("fds %d → %d, threads %d → %d", before.FDs, after.FDs, before.Threads, after.Threads))
 	}
 	for _, c := range callers {
 		c.End()
@@ -417,7 +428,8 @@ func (res *partitionResult) read(history []checker.Call, outages []outage) {
 		begin, end := time.Unix(0, c.Begin), time.Unix(0, c.End)
 		for n, o := range outages {
 			switch {
-			case told == "result" && begin.After(o.known) && end.After(o.mended) && (back[n].IsZero() || end.Before(back[n])):
+			case told == "result" && begin.After(o.known) && end.After(o.mended) &&
+				(back[n].IsZero() || end.Before(back[n])):
 				back[n] = end
 			case told == "not_executed" && begin.After(o.known.Add(10*time.Millisecond)) && end.Before(o.mended):
 				res.refused = append(res.refused, end.Sub(begin))

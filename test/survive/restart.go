@@ -90,7 +90,8 @@ func killBridge(ctx context.Context, r *Rig) error {
 	// One socket and one directory are of the running bridge.
 	r.tell("R5", orphans == 0 && stale.Sockets <= 1 && len(after) == 0,
 		"bridge kill -9: 0 orphans, 0 stale sockets or directories after the next start",
-		"%d kills: %d orphans, %d stale sockets, %d of %d directories left", len(ends), orphans, max(stale.Sockets-1, 0), len(after), len(left))
+		"%d kills: %d orphans, %d stale sockets, %d of %d directories left", len(ends), orphans,
+		max(stale.Sockets-1, 0), len(after), len(left))
 	r.tell("R5t", quantile(ends, .99) <= 100*time.Millisecond && quantile(starts, .99) <= 300*time.Millisecond,
 		"no orphan after 100 ms, ready within 300 ms",
 		"processes gone within p50 %v, p99 %v; ready within p50 %v, p99 %v", quantile(ends, .5), quantile(ends, .99),
@@ -179,7 +180,8 @@ func endBridge(ctx context.Context, r *Rig) error {
 		"%d times, %d calls lost", len(loaded), lost)
 	r.tell("R7t", quantile(idle, 1) <= time.Second && quantile(loaded, 1) <= 30*time.Second,
 		"SIGTERM to exit within 1 s when idle, and within 30 s with 64 calls of 2 s",
-		"idle p50 %v, max %v of %d; loaded max %v of %d", quantile(idle, .5), quantile(idle, 1), len(idle), quantile(loaded, 1), len(loaded))
+		"idle p50 %v, max %v of %d; loaded max %v of %d", quantile(idle, .5), quantile(idle, 1), len(idle),
+		quantile(loaded, 1), len(loaded))
 	return nil
 }
 
@@ -403,8 +405,11 @@ func restartRolling(ctx context.Context, r *Rig) error {
 	if len(s.cut) > 0 {
 		why += "; the first cut: " + s.cut[0]
 	}
-	r.tell("R6", len(s.failed)+len(s.cut) == 0, fmt.Sprintf("%d rolling restarts of 2 replicas under calls of 2 s and %d streams: 0 failed", restarts, streams),
-		"%d restarts, %d calls (%.0f/s), %d failed; %d streams opened, %d ended badly; %d legacy sessions begun again; drained within p50 %v, max %v%s",
-		restarts, s.calls.Load(), rate, len(s.failed), s.streams.Load(), len(s.cut), s.renewed.Load(), quantile(drains, .5), quantile(drains, 1), why)
+	r.tell("R6", len(s.failed)+len(s.cut) == 0,
+		fmt.Sprintf("%d rolling restarts of 2 replicas under calls of 2 s and %d streams: 0 failed", restarts, streams),
+		"%d restarts, %d calls (%.0f/s), %d failed; %d streams opened, %d ended badly; %d legacy sessions begun "+
+			"again; drained within p50 %v, max %v%s",
+		restarts, s.calls.Load(), rate, len(s.failed), s.streams.Load(), len(s.cut), s.renewed.Load(),
+		quantile(drains, .5), quantile(drains, 1), why)
 	return nil
 }

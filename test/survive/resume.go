@@ -187,7 +187,10 @@ func resumes(ctx context.Context, r *Rig) error {
 					continue
 				}
 				whole = append(seen[:1:1], whole...)
-				for _, why := range []string{check(whole, token), checker.Suffix(whole, rest, last), checker.Suffix(whole, slices.Concat(seen[1:], rest), seen[0].ID)} {
+				for _, why := range []string{
+					check(whole, token), checker.Suffix(whole, rest, last),
+					checker.Suffix(whole, slices.Concat(seen[1:], rest), seen[0].ID),
+				} {
 					if why != "" {
 						wrong("cut at byte %d: %s", at, why)
 					}
@@ -246,8 +249,10 @@ func resumes(ctx context.Context, r *Rig) error {
 	if len(wrongs) > 0 {
 		why = "; the first: " + strings.Join(wrongs[:1], "")
 	}
-	r.tell("R10", len(wrongs) == 0 && resumed.Load() > 0, "a stream of 64 events cut at every byte, and at random: 0 lost, repeated or foreign",
-		"%d bytes cut one by one, %d resumed, %d of them tried from another session; %d cut twice at random while they ran; %d wrong%s", cuts.Load(), resumed.Load(),
+	r.tell("R10", len(wrongs) == 0 && resumed.Load() > 0,
+		"a stream of 64 events cut at every byte, and at random: 0 lost, repeated or foreign",
+		"%d bytes cut one by one, %d resumed, %d of them tried from another session; %d cut twice at random while "+
+			"they ran; %d wrong%s", cuts.Load(), resumed.Load(),
 		foreign.Load(), min(random.Load(), total), len(wrongs), why)
 	return errors.Join(errs...)
 }

@@ -13,8 +13,10 @@ import (
 // beside starts a bridge with two backends: odd, with a variable of faultplug and its own journal, and well.
 func (r *Rig) beside(ctx context.Context, variable, value string) (b *Bridge, c *loadgen.Caller, err error) {
 	b, err = r.start(ctx, setup{config: func(b *Bridge) string {
-		return fmt.Sprintf("version: 1\nbackends:\n- {name: odd, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[2]q, %[3]s: %[4]q}}}\n"+
-			"- {name: well, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[5]q}}}\n", r.plugin, b.Journal, variable, value, b.Journal+"-well")
+		return fmt.Sprintf("version: 1\nbackends:\n- {name: odd, launch: {command: [%[1]q], env: "+
+			"{FAULTPLUG_JOURNAL: %[2]q, %[3]s: %[4]q}}}\n"+
+			"- {name: well, launch: {command: [%[1]q], env: {FAULTPLUG_JOURNAL: %[5]q}}}\n", r.plugin, b.Journal,
+			variable, value, b.Journal+"-well")
 	}})
 	if err != nil {
 		return nil, nil, err
@@ -25,7 +27,9 @@ func (r *Rig) beside(ctx context.Context, variable, value string) (b *Bridge, c 
 
 // starting returns the calls of a backend that is not available at once, until one succeeds, and the failed calls of
 // another one. If again, the backend is first killed after its start.
-func (r *Rig) starting(ctx context.Context, variable, value string, again bool) (history []checker.Call, starts, failed int, wrongs []checker.Wrong, err error) {
+func (r *Rig) starting(ctx context.Context, variable, value string,
+	again bool,
+) (history []checker.Call, starts, failed int, wrongs []checker.Wrong, err error) {
 	b, c, err := r.beside(ctx, variable, value)
 	if err != nil {
 		return nil, 0, 0, nil, err
@@ -77,8 +81,10 @@ func crashesAtStart(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	r.tell("F04", len(wrongs) == 0 && failed == 0 && starts == 3, "started again until it lives, 0 wrong, the other backend is served",
-		"answers after %v and %d starts; %d calls before were refused: %d wrong %s, %d of the other failed", time.Since(began).Round(time.Millisecond), starts,
+	r.tell("F04", len(wrongs) == 0 && failed == 0 && starts == 3,
+		"started again until it lives, 0 wrong, the other backend is served",
+		"answers after %v and %d starts; %d calls before were refused: %d wrong %s, %d of the other failed",
+		time.Since(began).Round(time.Millisecond), starts,
 		len(history)-1, len(wrongs), kinds(wrongs), failed)
 	return nil
 }
@@ -91,8 +97,10 @@ func startsSlowly(ctx context.Context, r *Rig) error {
 		return err
 	}
 	last := history[len(history)-1]
-	r.tell("F06", len(wrongs) == 0 && failed == 0 && starts == 2 && len(history) == 2, "a backend that starts slowly is waited for, 0 wrong, the other backend is served",
-		"a call waits %v, %d are refused: %d wrong %s, %d of the other failed", time.Duration(last.End-last.Begin).Round(time.Millisecond),
+	r.tell("F06", len(wrongs) == 0 && failed == 0 && starts == 2 && len(history) == 2,
+		"a backend that starts slowly is waited for, 0 wrong, the other backend is served",
+		"a call waits %v, %d are refused: %d wrong %s, %d of the other failed",
+		time.Duration(last.End-last.Begin).Round(time.Millisecond),
 		len(history)-2, len(wrongs), kinds(wrongs), failed)
 	return nil
 }
@@ -124,8 +132,10 @@ func printsLongLine(ctx context.Context, r *Rig) error {
 		case call := <-done:
 			grown := (status(b.PID, "VmHWM") - before) >> 20
 			_, err := b.stop()
-			r.tell("F08", call.OK() && failed == 0 && grown <= 8, "100 MiB in one line: the call is answered, 8 MiB more at most, the other backend is served",
-				"answered after %v, %d MiB more; %d calls of the other, %d failed", time.Duration(call.End-call.Begin).Round(time.Millisecond), grown, calls, failed)
+			r.tell("F08", call.OK() && failed == 0 && grown <= 8,
+				"100 MiB in one line: the call is answered, 8 MiB more at most, the other backend is served",
+				"answered after %v, %d MiB more; %d calls of the other, %d failed",
+				time.Duration(call.End-call.Begin).Round(time.Millisecond), grown, calls, failed)
 			return err
 		default:
 		}

@@ -31,7 +31,8 @@ func killUpstream(ctx context.Context, r *Rig) error {
 	poisons := make([]client, len(eras))
 	for i, era := range eras {
 		b, err := r.start(ctx, setup{config: func(b *Bridge) string {
-			return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, FAULTMCP_ERA: %s}}}]\n", r.upstream, b.Journal, era)
+			return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, "+
+				"FAULTMCP_ERA: %s}}}]\n", r.upstream, b.Journal, era)
 		}})
 		if err != nil {
 			return err
@@ -54,7 +55,10 @@ func killUpstream(ctx context.Context, r *Rig) error {
 		var wg sync.WaitGroup
 		results, errs := make([]killing, len(eras)), make([]error, len(eras))
 		for i := range eras {
-			wg.Go(func() { results[i], errs[i] = r.killChapter(ctx, bridges[i], clients[i], poisons[i], (n+i)/len(eras)) })
+			wg.Go(func() {
+				results[i],
+					errs[i] = r.killChapter(ctx, bridges[i], clients[i], poisons[i], (n+i)/len(eras))
+			})
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -64,7 +68,8 @@ func killUpstream(ctx context.Context, r *Rig) error {
 			sum.add(k)
 		}
 		if r.long {
-			fmt.Fprintf(os.Stderr, "R16: %d of %d cycles, %d calls, %d wrongs\n", sum.cycles, total, sum.calls, len(sum.wrongs))
+			fmt.Fprintf(os.Stderr, "R16: %d of %d cycles, %d calls, %d wrongs\n", sum.cycles, total, sum.calls,
+				len(sum.wrongs))
 		}
 	}
 	for _, b := range bridges {
@@ -73,9 +78,12 @@ func killUpstream(ctx context.Context, r *Rig) error {
 		}
 	}
 	r.tell("R16", len(sum.wrongs) == 0 && sum.rode > 0 && sum.crashed > 0,
-		fmt.Sprintf("%d kills of a stdio server under 64 callers: 0 lost, duplicate or misdirected answers, 0 double executions, 0 wrong outcomes", total),
-		"%d kills, %d calls (%d died with a server, %d rode over, %d refused): %d wrong %s; learned within p99 %v, replaced within p50 %v, p99 %v",
-		sum.cycles, sum.calls, sum.crashed, sum.rode, sum.refused, len(sum.wrongs), kinds(sum.wrongs), quantile(sum.learn, .99),
+		fmt.Sprintf("%d kills of a stdio server under 64 callers: 0 lost, duplicate or misdirected answers, 0 "+
+			"double executions, 0 wrong outcomes", total),
+		"%d kills, %d calls (%d died with a server, %d rode over, %d refused): %d wrong %s; learned within p99 %v, "+
+			"replaced within p50 %v, p99 %v",
+		sum.cycles, sum.calls, sum.crashed, sum.rode, sum.refused, len(sum.wrongs), kinds(sum.wrongs),
+		quantile(sum.learn, .99),
 		quantile(sum.replaced, .5), quantile(sum.replaced, .99))
 	return nil
 }
@@ -84,7 +92,8 @@ func killUpstream(ctx context.Context, r *Rig) error {
 // other calls continue, and the log contains the fix once.
 func babble(ctx context.Context, r *Rig) error {
 	b, err := r.start(ctx, setup{config: func(b *Bridge) string {
-		return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, FAULTMCP_ERA: legacy}}}]\n", r.upstream, b.Journal)
+		return fmt.Sprintf("version: 1\nbackends: [{name: up, mcp: {command: [%q], env: {FAULTMCP_JOURNAL: %q, "+
+			"FAULTMCP_ERA: legacy}}}]\n", r.upstream, b.Journal)
 	}})
 	if err != nil {
 		return err
@@ -129,8 +138,10 @@ func babble(ctx context.Context, r *Rig) error {
 	})
 	warned := strings.Count(string(log), "have it log to standard error")
 	r.tell("I01", len(wrongs) == 0 && told["result unknown"] == times && warned == times,
-		"900 lines that are not MCP harm nobody; after 1,001 within a minute the server is started again, with one warning, and 0 wrong answers",
-		"%d times, told %v, %d warnings; %d calls, %d wrong %s", times, told, warned, len(history), len(wrongs), kinds(wrongs))
+		"900 lines that are not MCP harm nobody; after 1,001 within a minute the server is started again, with one "+
+			"warning, and 0 wrong answers",
+		"%d times, told %v, %d warnings; %d calls, %d wrong %s", times, told, warned, len(history), len(wrongs),
+		kinds(wrongs))
 	return nil
 }
 
@@ -207,12 +218,24 @@ var httpFaults = []httpFault{
 	{"cut within the body", loadgen.Work{Fault: "cut", Bytes: 150}, both("unknown")},
 	{"cut within the first event", loadgen.Work{Fault: "cut", Events: 5, Bytes: 120}, both("unknown")},
 	// A stream with an event ID can be resumed in the legacy era, without a second execution.
-	{"cut within a later event", loadgen.Work{Fault: "cut", Events: 5, Bytes: 500}, map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"}},
-	{"cut between events", loadgen.Work{Events: 5, Fault: "cut", Bytes: 300}, map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"}},
+	{
+		"cut within a later event",
+		loadgen.Work{Fault: "cut", Events: 5, Bytes: 500},
+		map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"},
+	},
+	{
+		"cut between events",
+		loadgen.Work{Events: 5, Fault: "cut", Bytes: 300},
+		map[string]string{loadgen.Legacy: "result", loadgen.Modern: "unknown"},
+	},
 	{"session forgotten", loadgen.Work{Fault: "forget", Before: true}, map[string]string{loadgen.Legacy: "result"}},
 	// A 404 for a session means that it is gone, and that nothing was executed (2025-11-25: basic/transports, session
 	// management). That of a server without sessions may come after the work.
-	{"404", loadgen.Work{Fault: "404", Before: true}, map[string]string{loadgen.Legacy: "not_executed", loadgen.Modern: "unknown"}},
+	{
+		"404",
+		loadgen.Work{Fault: "404", Before: true},
+		map[string]string{loadgen.Legacy: "not_executed", loadgen.Modern: "unknown"},
+	},
 	{"429", loadgen.Work{Fault: "429", Before: true}, both("not_executed")},
 	{"500", loadgen.Work{Fault: "500", Before: true}, both("unknown")},
 	{"502", loadgen.Work{Fault: "502", Before: true}, both("unknown")},
@@ -283,7 +306,8 @@ func failUpstream(ctx context.Context, r *Rig) error {
 		first = fmt.Sprintf("; the first: %s %s", wrongs[0].Token, wrongs[0].Why)
 	}
 	r.tell("F15", len(wrongs) == 0 && outcomes["unknown"] > 0 && outcomes["not_executed"] > 0,
-		fmt.Sprintf("%d ways to fail over HTTP, and %d kills: every call one answer with the right outcome, 0 double executions", len(httpFaults), kills),
+		fmt.Sprintf("%d ways to fail over HTTP, and %d kills: every call one answer with the right outcome, 0 "+
+			"double executions", len(httpFaults), kills),
 		"%d calls %v: %d wrong %s%s", calls, outcomes, len(wrongs), kinds(wrongs), first)
 	return nil
 }
@@ -328,7 +352,9 @@ func eachFault(url, era string, times int) (history []checker.Call, wrongs []che
 }
 
 // faultsUnderLoad causes random faults under load, and kills the server a number of times.
-func (r *Rig) faultsUnderLoad(ctx context.Context, b *Bridge, up *httpServer, era string, kills int) ([]checker.Call, *httpServer, error) {
+func (r *Rig) faultsUnderLoad(ctx context.Context, b *Bridge, up *httpServer, era string,
+	kills int,
+) ([]checker.Call, *httpServer, error) {
 	_, clients, err := callersOf(b.URL, 16)
 	if err != nil {
 		return nil, nil, err

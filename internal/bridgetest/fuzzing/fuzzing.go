@@ -56,7 +56,8 @@ func Within(tb testing.TB, size, anyway int, read func()) {
 			return
 		}
 		if try == attempts {
-			tb.Fatalf("%d bytes take %v and %d bytes of memory to read; %v and %d bytes are the most", size, took, taken, maxTime, most)
+			tb.Fatalf("%d bytes take %v and %d bytes of memory to read; %v and %d bytes are the most", size, took,
+				taken, maxTime, most)
 			return
 		}
 	}

@@ -57,7 +57,10 @@ func BenchmarkSeemsCheap(b *testing.B) {
 
 func TestValueKeepsLiterals(t *testing.T) {
 	got, err := Value([]byte(`{"a":[1.0,-0,true,null,"é\ud83d\ude00"],"b":{}}`))
-	want := map[string]any{"a": []any{Literal("1.0"), Literal("-0"), Literal("true"), Literal("null"), "é😀"}, "b": map[string]any{}}
+	want := map[string]any{
+		"a": []any{Literal("1.0"), Literal("-0"), Literal("true"), Literal("null"), "é😀"},
+		"b": map[string]any{},
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(err, diff)
 	}

@@ -46,7 +46,8 @@ func round(target reflect.Value, in []reflect.Value) {
 	defer func() {
 		if t.Failed() || !whole && !t.Skipped() { // or it panics
 			name, _, _ := strings.Cut(t.Name(), "/")
-			t.Logf("what failed is this variant of the input. Keep it, as a seed or as a file in %s:\n%s", path.Join("testdata/fuzz", name), corpusFile(args[1:]))
+			t.Logf("what failed is this variant of the input. Keep it, as a seed or as a file in %s:\n%s",
+				path.Join("testdata/fuzz", name), corpusFile(args[1:]))
 		}
 	}()
 	for n := 0; n < Variants && !t.Failed(); n++ {
@@ -204,17 +205,22 @@ func put(b []byte, from, to int, by string, most int) []byte {
 
 const bytesToTry = "\x00\x01\t\n\r \"',./:;=?[\\]{|}~\x7f\x80\xbf\xc0\xed\xf4\xff"
 
-var numbers = strings.Fields(`0 -0 1 -1 00 1.0 1e2 0.1 1e-1 1e999 1e-999 1e999999999 255 256 65536 2147483648 4294967296 9007199254740991 9007199254740992
+var numbers = strings.Fields(
+	`0 -0 1 -1 00 1.0 1e2 0.1 1e-1 1e999 1e-999 1e999999999 255 256 65536 2147483648 4294967296 9007199254740991 9007199254740992
 	9007199254740993 9223372036854775807 9223372036854775808 18446744073709551616 -9223372036854775809 99999999999999999999 0x1 1_0 NaN`)
 
 // tokens are frequent parts of the inputs: of JSON, lines, events, headers, addresses, tokens and configurations.
 var tokens = slices.Concat(numbers, strings.Fields(`
-	{ } [ ] , : " \ ' {} [] "" [[ ]] {{ }} \" \\ \/ \b \n \u0000 \u0041 \u006f \u2028 \ud800 \udc00 \ud83d\ude00 \u \uD8 null true false True
-	"a" "a":1 ,"a":1 {"a":1} [1,2] ,0 ,[] ,{} ,"" "id": "jsonrpc":"2.0" "method": "params": "result": "error": "_meta": "name": "type": "$ref":"#" "enum":[1]
-	data: id: event: retry: : Bearer Basic DPoP scope= realm=" error=" = == =?base64? ?= a b * - -- .. ./ / // ; | & # % %00 %2e @ ? ~ ~1 ^ $ ${ ${env:A} $${ !!
-	&a *a <<: --- ... > < ! e30 eyJ e30. . localhost 127.0.0.1 [::1] 0.0.0.0 :80 http:// https:// file:// unix:// tcp 1|1| CERT SOCKET KEY ES256 none
+	{ } [ ] , : " \ ' {} [] "" [[ ]] {{ }} \" \\ \/ \b \n \u0000 \u0041 \u006f \u2028 \ud800 \udc00 \ud83d\ude00 \u
+	\uD8 null true false True "a" "a":1 ,"a":1 {"a":1} [1,2] ,0 ,[] ,{} ,"" "id": "jsonrpc":"2.0" "method": "params":
+	"result": "error": "_meta": "name": "type": "$ref":"#" "enum":[1] data: id: event: retry: : Bearer Basic DPoP
+	scope= realm=" error=" = == =?base64? ?= a b * - -- .. ./ / // ; | & # % %00 %2e @ ? ~ ~1 ^ $ ${ ${env:A} $${ !!
+	&a *a <<: --- ... > < ! e30 eyJ e30. . localhost 127.0.0.1 [::1] 0.0.0.0 :80 http:// https:// file:// unix:// tcp
+	1|1| CERT SOCKET KEY ES256 none
 	é ſ K İ € 😀 �`),
 	[]string{
-		" ", "  ", "\n", "\r", "\r\n", "\n\n", "\t", "\v", "\x00", "\x1b[31m", "\x7f", "\x80", "\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\ufeff", "\u0085", "\u00a0", "\u2028", "\u200b",
-		"data: ", "\ndata: ", "Bearer ", "\n- a: ", "\n  ", ": ", ", ", "panic: ", "\n\tat ", "\x00\x00\x00\x01", "\x08\x01", "\x12\x00", "\x0a\x02a",
+		" ", "  ", "\n", "\r", "\r\n", "\n\n", "\t", "\v", "\x00", "\x1b[31m", "\x7f", "\x80", "\xff", "\xc0\x80",
+		"\xed\xa0\x80", "\xf4\x90\x80\x80", "\ufeff", "\u0085", "\u00a0", "\u2028", "\u200b",
+		"data: ", "\ndata: ", "Bearer ", "\n- a: ", "\n  ", ": ", ", ", "panic: ", "\n\tat ", "\x00\x00\x00\x01",
+		"\x08\x01", "\x12\x00", "\x0a\x02a",
 	})

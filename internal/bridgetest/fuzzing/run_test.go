@@ -92,7 +92,8 @@ func TestVariantsHaveTheirOwnMemory(t *testing.T) {
 
 func TestRoundRunsTheInputAndItsVariants(t *testing.T) {
 	var got [][]byte
-	round(reflect.ValueOf(func(_ *testing.T, b []byte) { got = append(got, b) }), []reflect.Value{reflect.ValueOf(t), reflect.ValueOf([]byte("input"))})
+	round(reflect.ValueOf(func(_ *testing.T, b []byte) { got = append(got, b) }),
+		[]reflect.Value{reflect.ValueOf(t), reflect.ValueOf([]byte("input"))})
 	if len(got) != 1+Variants || string(got[0]) != "input" {
 		t.Errorf("got %d calls, want %d, the first with the input: %q", len(got), 1+Variants, got)
 	}
@@ -117,7 +118,8 @@ import "testing"
 	}
 `
 
-var named = regexp.MustCompile(`this variant of the input.* (testdata/fuzz/\w+):\n\s+(go test fuzz v1)\n\s+(\[\]byte\(.*\))\n\s+(string\(.*\))\n\s+(uint8\(\d+\))\n\s+(bool\(\w+\))\n`)
+var named = regexp.MustCompile(
+	`this variant of the input.* (testdata/fuzz/\w+):\n\s+(go test fuzz v1)\n\s+(\[\]byte\(.*\))\n\s+(string\(.*\))\n\s+(uint8\(\d+\))\n\s+(bool\(\w+\))\n`)
 
 // The arguments of a failing variant are printed, also by the engine, and fail again as a file of the corpus.
 func TestFailingVariantIsPrinted(t *testing.T) {
@@ -126,14 +128,16 @@ func TestFailingVariantIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	source, overlay, binary := filepath.Join(dir, "tiny_test.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "tiny.test")
+	source, overlay, binary := filepath.Join(dir, "tiny_test.go"), filepath.Join(dir, "overlay.json"),
+		filepath.Join(dir, "tiny.test")
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, "tiny_test.go"): source}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, source, tiny)
 	write(t, overlay, string(text))
-	if out, err := exec.Command("go", "test", "-overlay="+overlay, "-c", "-o="+binary, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "-overlay="+overlay, "-c", "-o="+binary, ".").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, name := range []string{"FuzzFatal", "FuzzError", "FuzzPanic"} {
@@ -146,7 +150,8 @@ func TestFailingVariantIsPrinted(t *testing.T) {
 			}
 			return string(out)
 		}
-		engine, plain := run("-test.run=^$", "-test.fuzz="+name, "-test.fuzzcachedir="+filepath.Join(dir, "cache"), "-test.fuzztime=10s"), run("-test.run="+name)
+		engine, plain := run("-test.run=^$", "-test.fuzz="+name, "-test.fuzzcachedir="+filepath.Join(dir, "cache"),
+			"-test.fuzztime=10s"), run("-test.run="+name)
 		byEngine, byTest := named.FindStringSubmatch(engine), named.FindStringSubmatch(plain)
 		if byEngine == nil || byTest == nil || !slices.Equal(byEngine, byTest) {
 			t.Fatalf("got different arguments from the engine:\n%s\nand from a test:\n%s", engine, plain)

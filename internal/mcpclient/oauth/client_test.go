@@ -55,7 +55,10 @@ func TestMCPClient(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 	})
-	tr, err := oauth.New(oauth.Options{Server: s.URL + "/mcp", Grant: oauth.ClientCredentials, ClientID: "us", ClientSecret: "s"})
+	tr, err := oauth.New(oauth.Options{
+		Server: s.URL + "/mcp", Grant: oauth.ClientCredentials, ClientID: "us",
+		ClientSecret: "s",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,13 @@ func TestMCPClient(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	defer func() { stop(); <-done }()
 	call := func() error {
-		_, err := c.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "x", Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()}}}, nil)
+		_, err := c.Handle(ctx, &bridge.Call{
+			Method: bridge.CallTool,
+			Request: &pb.CallToolRequest{
+				Name:    "x",
+				Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()},
+			},
+		}, nil)
 		return err
 	}
 	if err := call(); err != nil {
@@ -78,7 +87,8 @@ func TestMCPClient(t *testing.T) {
 	}
 	fails = true
 	e := bridge.AsError(call())
-	if e.Code != codes.Unauthenticated || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED || e.Failure.GetReason() != "UPSTREAM_UNAUTHENTICATED" {
+	if e.Code != codes.Unauthenticated || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+		e.Failure.GetReason() != "UPSTREAM_UNAUTHENTICATED" {
 		t.Errorf("%v: %v %v", e, e.Code, e.Failure)
 	}
 }

@@ -34,14 +34,20 @@ func remote(t *testing.T, change func(*Options)) *egress {
 // F17, I08: a server's metadata have private addresses.
 func TestPrivateAddresses(t *testing.T) {
 	inside := []string{
-		"127.0.0.1", "127.1", "127.255.255.254", "localhost", "LOCALHOST", "localhost.", "0.0.0.0", "0", "[::1]", "[::]", "[0:0:0:0:0:0:0:1]",
-		"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "2130706433", "0x7f000001", "0x7f.1", "017700000001", "0177.0.0.1",
-		"169.254.169.254", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376",
+		"127.0.0.1", "127.1", "127.255.255.254", "localhost", "LOCALHOST", "localhost.", "0.0.0.0", "0", "[::1]",
+		"[::]", "[0:0:0:0:0:0:0:1]",
+		"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "2130706433", "0x7f000001", "0x7f.1", "017700000001",
+		"0177.0.0.1",
+		"169.254.169.254", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "2852039166", "0xa9fea9fe",
+		"0251.0376.0251.0376",
 		"[fd00:ec2::254]", "[fe80::1]", "[fe80::1%25eth0]", "[fec0::1]", "[fc00::1]", "[fd12:3456::1]",
-		"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.255.255", "100.64.0.1", "100.127.255.255",
-		"[::ffff:10.0.0.1]", "[2002:0a00:0001::]", "[2002:7f00:1::1]", "[2002:a9fe:a9fe::]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b::7f00:1]",
+		"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.255.255", "100.64.0.1",
+		"100.127.255.255",
+		"[::ffff:10.0.0.1]", "[2002:0a00:0001::]", "[2002:7f00:1::1]", "[2002:a9fe:a9fe::]", "[64:ff9b::a9fe:a9fe]",
+		"[64:ff9b::7f00:1]",
 		"[64:ff9b:1::a9fe:a9fe]", "[2001::1]", "[2001:db8::1]", "[100::1]", "[ff02::1]", "[3fff::1]", "[5f00::1]",
-		"192.0.0.1", "192.0.0.170", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1",
+		"192.0.0.1", "192.0.0.170", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.19.255.255", "198.51.100.1",
+		"203.0.113.1", "224.0.0.1",
 		"239.255.255.255", "240.0.0.1", "255.255.255.255", "0.1.2.3",
 	}
 	// Nothing may connect here.
@@ -77,7 +83,11 @@ func TestPrivateAddresses(t *testing.T) {
 			}
 		}
 	}
-	for _, address := range []string{"", "/x", "x", "//x", "https:", "https:///x", "https:x", "ftp://x/", "file:///etc/passwd", "gopher://127.0.0.1/", "https://u:p@mcp.example/", "https://mcp.example/#f", "unix:///x", "data:,x", "http+unix://x", "HTTPS ://x", "https://[::1", "https://exa mple/", "\x00"} {
+	for _, address := range []string{
+		"", "/x", "x", "//x", "https:", "https:///x", "https:x", "ftp://x/",
+		"file:///etc/passwd", "gopher://127.0.0.1/", "https://u:p@mcp.example/", "https://mcp.example/#f", "unix:///x",
+		"data:,x", "http+unix://x", "HTTPS ://x", "https://[::1", "https://exa mple/", "\x00",
+	} {
 		if err := e.getJSON(t.Context(), address, nil, &struct{}{}); err == nil {
 			t.Errorf("%q: got no error", address)
 		}
@@ -107,7 +117,10 @@ func TestPublicAddresses(t *testing.T) {
 // A server on this machine may have its authorization server there, but not at other private addresses.
 func TestServerOnThisMachine(t *testing.T) {
 	e := remote(t, func(o *Options) { o.Server = "http://localhost:3000/mcp" })
-	for address, ok := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "10.0.0.1:443": false, "169.254.169.254:80": false} {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:1": true, "[::1]:1": true, "10.0.0.1:443": false,
+		"169.254.169.254:80": false,
+	} {
 		network := "tcp4"
 		if strings.HasPrefix(address, "[") {
 			network = "tcp6"
@@ -116,7 +129,10 @@ func TestServerOnThisMachine(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	for address, ok := range map[string]bool{"http://127.0.0.1/": true, "http://localhost:80/": true, "http://as.example/": false, "http://10.0.0.1/": false, "https://10.0.0.1/": false} {
+	for address, ok := range map[string]bool{
+		"http://127.0.0.1/": true, "http://localhost:80/": true,
+		"http://as.example/": false, "http://10.0.0.1/": false, "https://10.0.0.1/": false,
+	} {
 		if _, err := e.parse(address); (err == nil) != ok {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -241,10 +257,12 @@ func TestProxy(t *testing.T) {
 	defer proxy.Close()
 	e := remote(t, nil)
 	e.proxy = func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
-	if err := e.getJSON(t.Context(), "https://as.example/", nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+	if err := e.getJSON(t.Context(), "https://as.example/", nil, &struct{}{}); err == nil ||
+		!strings.Contains(err.Error(), "Forbidden") {
 		t.Error(err)
 	}
-	if err := e.getJSON(t.Context(), "https://169.254.169.254/", nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "is not a public address") {
+	if err := e.getJSON(t.Context(), "https://169.254.169.254/", nil, &struct{}{}); err == nil ||
+		!strings.Contains(err.Error(), "is not a public address") {
 		t.Error(err)
 	}
 	if len(got) != 1 || got[0] != "CONNECT as.example:443" {
@@ -254,16 +272,19 @@ func TestProxy(t *testing.T) {
 
 // I10: an untrusted certificate, and one of another server.
 func TestCertificates(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("unexpected request") }))
+	s := httptest.NewTLSServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("unexpected request") }))
 	s.Config.ErrorLog = nil
 	defer s.Close()
-	if err := remote(t, func(o *Options) { o.Server = s.URL }).getJSON(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := remote(t, func(o *Options) { o.Server = s.URL }).
+		getJSON(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
 	trusting := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	trusting.ServerName = "evil.example"
 	e := remote(t, func(o *Options) { o.Server, o.TLS = s.URL, trusting })
-	if err := e.getJSON(t.Context(), s.URL, nil, &struct{}{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := e.getJSON(t.Context(), s.URL, nil, &struct{}{}); err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
 }

@@ -79,17 +79,24 @@ const metadataPath = "/.well-known/oauth-protected-resource/mcp"
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &fixture{t: t, tokens: map[string][]string{}, refresh: map[string]string{}, documents: map[string]any{}, lifetime: 3600}
+	w := &fixture{
+		t: t, tokens: map[string][]string{}, refresh: map[string]string{}, documents: map[string]any{},
+		lifetime: 3600,
+	}
 	w.mcp = httptest.NewServer(http.HandlerFunc(w.serveMCP))
 	w.as = httptest.NewServer(http.HandlerFunc(w.serveAS))
 	t.Cleanup(w.mcp.Close)
 	t.Cleanup(w.as.Close)
-	w.prm = map[string]any{metadataPath: map[string]any{"resource": w.mcp.URL + "/mcp", "authorization_servers": []string{w.as.URL}}}
+	w.prm = map[string]any{metadataPath: map[string]any{
+		"resource":              w.mcp.URL + "/mcp",
+		"authorization_servers": []string{w.as.URL},
+	}}
 	w.challenge = func() string { return `Bearer resource_metadata="` + w.mcp.URL + metadataPath + `"` }
 	w.meta = map[string]any{
 		"issuer": w.as.URL, "authorization_endpoint": w.as.URL + "/authorize", "token_endpoint": w.as.URL + "/token",
 		"registration_endpoint": w.as.URL + "/register", "code_challenge_methods_supported": []string{"S256"},
-		"authorization_response_iss_parameter_supported": true, "token_endpoint_auth_methods_supported": []string{"none"},
+		"authorization_response_iss_parameter_supported": true,
+		"token_endpoint_auth_methods_supported":          []string{"none"},
 	}
 	w.paths = []string{"/.well-known/oauth-authorization-server"}
 	w.iss = w.as.URL
@@ -99,7 +106,10 @@ func newFixture(t *testing.T) *fixture {
 // transport returns a Transport for the fixture's server, with a user who consents to everything.
 func (w *fixture) transport(change func(*Options)) *Transport {
 	w.t.Helper()
-	o := Options{Server: w.mcp.URL + "/mcp", Browser: browse, LoginTimeout: 10 * time.Second, Log: zerolog.New(&w.log).Level(zerolog.TraceLevel)}
+	o := Options{
+		Server: w.mcp.URL + "/mcp", Browser: browse, LoginTimeout: 10 * time.Second,
+		Log: zerolog.New(&w.log).Level(zerolog.TraceLevel),
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -131,7 +141,8 @@ func (w *fixture) checkNoSecrets(text string) {
 // call sends a request to the MCP server and returns the status of its response.
 func (w *fixture) call(t *Transport, header ...string) (int, error) {
 	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.mcp.URL+"/mcp", strings.NewReader("the body"))
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.mcp.URL+"/mcp",
+		strings.NewReader("the body"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -161,7 +172,8 @@ func (w *fixture) mustFail(t *Transport, want string, header ...string) error {
 	w.t.Helper()
 	status, err := w.call(t, header...)
 	if err == nil || !strings.Contains(err.Error(), want) {
-		w.t.Fatalf("got status %d and error %v, want %q\nrequests: %s", status, err, want, strings.Join(w.requests(), "\n"))
+		w.t.Fatalf("got status %d and error %v, want %q\nrequests: %s", status, err, want,
+			strings.Join(w.requests(), "\n"))
 	}
 	return err
 }
@@ -263,7 +275,8 @@ func (w *fixture) serveMCP(rw http.ResponseWriter, r *http.Request) {
 	}
 	for _, s := range needs {
 		if !slices.Contains(scopes, s) {
-			rw.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+strings.Join(needs, " ")+`"`)
+			rw.Header().Set("WWW-Authenticate",
+				`Bearer error="insufficient_scope", scope="`+strings.Join(needs, " ")+`"`)
 			rw.WriteHeader(http.StatusForbidden)
 			return
 		}
@@ -335,7 +348,8 @@ func (w *fixture) issue(rw http.ResponseWriter, r *http.Request) {
 	case "authorization_code":
 		authRequest := w.authRequests[len(w.authRequests)-1]
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if base64.RawURLEncoding.EncodeToString(sum[:]) != authRequest.Get("code_challenge") || authRequest.Get("code_challenge_method") != "S256" {
+		if base64.RawURLEncoding.EncodeToString(sum[:]) != authRequest.Get("code_challenge") ||
+			authRequest.Get("code_challenge_method") != "S256" {
 			reply(rw, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "PKCE"})
 			return
 		}
@@ -343,7 +357,11 @@ func (w *fixture) issue(rw http.ResponseWriter, r *http.Request) {
 	case "refresh_token":
 		old, ok := w.refresh[form.Get("refresh_token")]
 		if !ok {
-			reply(rw, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "no such token as " + form.Get("refresh_token")})
+			reply(rw, http.StatusBadRequest,
+				map[string]any{
+					"error":             "invalid_grant",
+					"error_description": "no such token as " + form.Get("refresh_token"),
+				})
 			return
 		}
 		scope = old

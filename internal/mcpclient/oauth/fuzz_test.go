@@ -36,16 +36,22 @@ func FuzzMetadata(f *testing.F) {
 	const server = `{"issuer":"https://as.example/x","authorization_endpoint":"https://as.example/authorize","token_endpoint":"https://as.example/token","code_challenge_methods_supported":["S256"]}`
 	f.Add([]byte(resource), []byte(server))
 	for _, r := range []string{
-		"", "{}", "<html>", `{"resource":"https://evil.example/mcp","authorization_servers":["https://as.example/x"]}`, `{"Resource":"https://mcp.example/mcp"}`, "{\"resource\":\"\xff\"}",
-		`{"resource":"https://mcp.example/mcp","authorization_servers":["http://169.254.169.254/"]}`, `{"resource":"https://mcp.example/mcp","authorization_servers":["https://[64:ff9b::7f00:1]/"]}`,
-		`{"resource":"https://mcp.example/mcp","authorization_servers":["javascript:alert(1)"]}`, `{"resource":"https://mcp.example/mcp","resource":"x","authorization_servers":[]}`,
+		"", "{}", "<html>", `{"resource":"https://evil.example/mcp","authorization_servers":["https://as.example/x"]}`,
+		`{"Resource":"https://mcp.example/mcp"}`, "{\"resource\":\"\xff\"}",
+		`{"resource":"https://mcp.example/mcp","authorization_servers":["http://169.254.169.254/"]}`,
+		`{"resource":"https://mcp.example/mcp","authorization_servers":["https://[64:ff9b::7f00:1]/"]}`,
+		`{"resource":"https://mcp.example/mcp","authorization_servers":["javascript:alert(1)"]}`,
+		`{"resource":"https://mcp.example/mcp","resource":"x","authorization_servers":[]}`,
 	} {
 		f.Add([]byte(r), []byte(server))
 	}
 	for _, s := range []string{
-		strings.Replace(server, "https://as.example/authorize", "file:///etc/passwd", 1), strings.Replace(server, "https://as.example/token", "https://evil.example/token", 1),
-		strings.Replace(server, `"issuer":"https://as.example/x"`, `"issuer":"https://as.example/y"`, 1), strings.Replace(server, "https://as.example/authorize", "https://a@b/$(id)", 1),
-		strings.Replace(server, "https://as.example/token", "http://10.0.0.1/", 1), `{"issuer":"https://as.example/x","issuer":"https://evil.example"}`, "[]",
+		strings.Replace(server, "https://as.example/authorize", "file:///etc/passwd", 1),
+		strings.Replace(server, "https://as.example/token", "https://evil.example/token", 1),
+		strings.Replace(server, `"issuer":"https://as.example/x"`, `"issuer":"https://as.example/y"`, 1),
+		strings.Replace(server, "https://as.example/authorize", "https://a@b/$(id)", 1),
+		strings.Replace(server, "https://as.example/token", "http://10.0.0.1/", 1),
+		`{"issuer":"https://as.example/x","issuer":"https://evil.example"}`, "[]",
 	} {
 		f.Add([]byte(resource), []byte(s))
 	}
@@ -72,7 +78,8 @@ func FuzzMetadata(f *testing.F) {
 		v, bad := fuzzing.Value(bytes.TrimSpace(server))
 		declared, _ := v.(map[string]any)
 		// A server without metadata is its own authorization server, with the paths of 2025-03-26.
-		assumed := s.noMetadata && s.as.Authorization == "https://mcp.example/authorize" && s.as.Token == "https://mcp.example/token"
+		assumed := s.noMetadata && s.as.Authorization == "https://mcp.example/authorize" &&
+			s.as.Token == "https://mcp.example/token"
 		if assumed {
 			return
 		}

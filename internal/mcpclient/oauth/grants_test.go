@@ -46,7 +46,8 @@ func TestClientCredentials(t *testing.T) {
 		err     string
 	}{
 		{"basic", secret, []string{"client_secret_basic"}, nil, func(_ *fixture, f url.Values) bool {
-			return f.Get("(basic)") == "us:"+url.QueryEscape("s:/ canary") && !f.Has("client_secret") && !f.Has("client_assertion")
+			return f.Get("(basic)") == "us:"+url.QueryEscape("s:/ canary") && !f.Has("client_secret") &&
+				!f.Has("client_assertion")
 		}, ""},
 		{"post", secret, []string{"client_secret_post"}, nil, func(_ *fixture, f url.Values) bool {
 			return f.Get("(basic)") == "" && f.Get("client_id") == "us" && f.Get("client_secret") == "s:/ canary"
@@ -54,9 +55,18 @@ func TestClientCredentials(t *testing.T) {
 		{"key", key, []string{"private_key_jwt"}, []string{"ES256"}, func(w *fixture, f url.Values) bool {
 			return isAssertion(t, f, "us", w.as.URL, &ec.PublicKey)
 		}, ""},
-		{"key, no methods declared", key, nil, nil, func(w *fixture, f url.Values) bool { return isAssertion(t, f, "us", w.as.URL, &ec.PublicKey) }, ""},
+		{
+			"key, no methods declared", key, nil, nil,
+			func(w *fixture, f url.Values) bool { return isAssertion(t, f, "us", w.as.URL, &ec.PublicKey) }, "",
+		},
 		{"key, unsupported", key, []string{"client_secret_basic"}, nil, nil, "instead of private_key_jwt"},
-		{"algorithm, unsupported", key, []string{"private_key_jwt"}, []string{"RS256"}, nil, "instead of signatures with ES256"},
+		{
+			"algorithm, unsupported", key,
+			[]string{"private_key_jwt"},
+			[]string{"RS256"},
+			nil,
+			"instead of signatures with ES256",
+		},
 		{"secret, unsupported", secret, []string{"private_key_jwt"}, nil, nil, "uses a secret"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -69,18 +79,23 @@ func TestClientCredentials(t *testing.T) {
 			if row.methods == nil {
 				w.meta["token_endpoint_auth_methods_supported"] = nil
 			}
-			w.challenge = func() string { return `Bearer scope="a b", resource_metadata="` + w.mcp.URL + metadataPath + `"` }
+			w.challenge = func() string {
+				return `Bearer scope="a b", resource_metadata="` + w.mcp.URL + metadataPath +
+					`"`
+			}
 			tr := w.transport(row.o)
 			if row.err != "" {
 				w.mustFail(tr, row.err)
 				return
 			}
 			w.mustSucceed(tr)
-			if warned := strings.Contains(w.log.String(), "configure the issuer"); warned != (row.name == "basic" || row.name == "post") {
+			if warned := strings.Contains(w.log.String(), "configure the issuer"); warned != (row.name == "basic" ||
+				row.name == "post") {
 				t.Errorf("warning about a secret without an issuer: got %t", warned)
 			}
 			f := w.tokenRequest()
-			if f.Get("grant_type") != "client_credentials" || f.Get("scope") != "a b" || f.Get("resource") != w.mcp.URL+"/mcp" || !row.check(w, f) {
+			if f.Get("grant_type") != "client_credentials" || f.Get("scope") != "a b" ||
+				f.Get("resource") != w.mcp.URL+"/mcp" || !row.check(w, f) {
 				t.Errorf("token request: %v", f)
 			}
 			w.revoke()
@@ -101,11 +116,16 @@ func isAssertion(t *testing.T, f url.Values, id, audience string, key any) bool 
 	if err := tok.Claims(key, &c); err != nil {
 		t.Error(err)
 	}
-	if err := c.Validate(jwt.Expected{Issuer: id, Subject: id, AnyAudience: jwt.Audience{audience}, Time: time.Now()}); err != nil {
+	if err := c.Validate(jwt.Expected{
+		Issuer: id, Subject: id, AnyAudience: jwt.Audience{audience},
+		Time: time.Now(),
+	}); err != nil {
 		t.Error(err)
 	}
-	return len(c.Audience) == 1 && c.ID != "" && c.Expiry.Time().Before(time.Now().Add(2*time.Minute)) && tok.Headers[0].KeyID == "k1" &&
-		f.Get("client_assertion_type") == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" && !f.Has("client_secret") && f.Get("(basic)") == ""
+	return len(c.Audience) == 1 && c.ID != "" && c.Expiry.Time().Before(time.Now().Add(2*time.Minute)) &&
+		tok.Headers[0].KeyID == "k1" &&
+		f.Get("client_assertion_type") == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" &&
+		!f.Has("client_secret") && f.Get("(basic)") == ""
 }
 
 // Without a user, a new token is requested before the old one expires.
@@ -160,16 +180,21 @@ func TestKeys(t *testing.T) {
 	}{
 		{"RSA", "", pemKey(rs), "RS256", ""},
 		{"RSA, PS", "PS512", pemKey(rs), "PS512", ""},
-		{"RSA, PKCS 1", "", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(rs)}), "RS256", ""},
+		{"RSA, PKCS 1", "", pem.EncodeToMemory(
+			&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(rs)}), "RS256", ""},
 		{"P-384", "", pemKey(ec384), "ES384", ""},
-		{"P-384, SEC 1", "", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: must(x509.MarshalECPrivateKey(ec384))}), "ES384", ""},
+		{"P-384, SEC 1", "", pem.EncodeToMemory(
+			&pem.Block{Type: "EC PRIVATE KEY", Bytes: must(x509.MarshalECPrivateKey(ec384))}), "ES384", ""},
 		{"Ed25519", "", pemKey(ed), "EdDSA", ""},
 		{"another algorithm", "ES256", pemKey(rs), "", "ES256"},
 		{"no algorithm", "none", pemKey(rs), "", "none"},
 		{"symmetric", "HS256", pemKey(rs), "", "HS256"},
 		{"no PEM", "", []byte("x"), "", "not PEM"},
 		{"a certificate", "", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE"}), "", "CERTIFICATE"},
-		{"encrypted", "", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}), "", "not an unencrypted private key"},
+		{
+			"encrypted", "", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"}), "",
+			"not an unencrypted private key",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			k, err := parseKey(row.key, row.algorithm, "")
@@ -202,7 +227,8 @@ func TestAssertion(t *testing.T) {
 	w.canaries = []string{"assertion-canary"}
 	w.mustSucceed(w.transport(us))
 	f := w.tokenRequest()
-	if f.Get("grant_type") != string(JWTBearer) || f.Get("assertion") != "assertion-canary" || f.Get("client_id") != "workload" || f.Get("resource") == "" {
+	if f.Get("grant_type") != string(JWTBearer) || f.Get("assertion") != "assertion-canary" ||
+		f.Get("client_id") != "workload" || f.Get("resource") == "" {
 		t.Errorf("token request: %v", f)
 	}
 	w.token = func(f url.Values, _ string) (int, map[string]any) {
@@ -240,13 +266,17 @@ func TestIdentityProvider(t *testing.T) {
 			IDToken: func(context.Context) (string, error) { return "id-token-canary", nil },
 		}
 	}
-	response = map[string]any{"access_token": "jag-canary", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A"}
+	response = map[string]any{
+		"access_token":      "jag-canary",
+		"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A",
+	}
 	w.mustSucceed(w.transport(us))
 	for name, want := range map[string]string{
 		"grant_type":           "urn:ietf:params:oauth:grant-type:token-exchange",
 		"requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
 		"subject_token_type":   "urn:ietf:params:oauth:token-type:id_token",
-		"subject_token":        "id-token-canary", "audience": w.as.URL, "resource": w.mcp.URL + "/mcp", "client_id": "idp-us",
+		"subject_token":        "id-token-canary", "audience": w.as.URL, "resource": w.mcp.URL + "/mcp",
+		"client_id": "idp-us",
 	} {
 		if got.Get(name) != want {
 			t.Errorf("exchange: %s is %q, want %q", name, got.Get(name), want)
@@ -284,7 +314,8 @@ func TestProofs(t *testing.T) {
 			sum := sha256.Sum256([]byte(token))
 			hash = base64.RawURLEncoding.EncodeToString(sum[:])
 		}
-		if c.Method != method || c.Target != target || c.TokenHash != hash || time.Since(c.IssuedAt.Time()) > time.Minute {
+		if c.Method != method || c.Target != target || c.TokenHash != hash ||
+			time.Since(c.IssuedAt.Time()) > time.Minute {
 			t.Errorf("proof %+v for %s %s", c, method, target)
 		}
 		for _, id := range seen {
@@ -343,7 +374,8 @@ func TestProofs(t *testing.T) {
 	w.mustSucceed(tr)
 	w.mustSucceed(tr)
 	if len(w.authRequests) != 1 || len(w.tokenRequests) != 2 || refusals.Load() != 1 {
-		t.Errorf("got %d logins, %d token requests, %d refusals", len(w.authRequests), len(w.tokenRequests), refusals.Load())
+		t.Errorf("got %d logins, %d token requests, %d refusals", len(w.authRequests), len(w.tokenRequests),
+			refusals.Load())
 	}
 	// Another process refreshes with the same key.
 	w.mustSucceed(w.transport(func(o *Options) { o.Dir = dir }))
@@ -369,7 +401,8 @@ func TestUnsupportedProofs(t *testing.T) {
 	// A server that also accepts Bearer gets a token without.
 	w = newFixture(t)
 	w.challenge = func() string {
-		return `Bearer resource_metadata="` + w.mcp.URL + metadataPath + `", DPoP algs="ES256", resource_metadata="` + w.mcp.URL + metadataPath + `"`
+		return `Bearer resource_metadata="` + w.mcp.URL + metadataPath + `", DPoP algs="ES256", resource_metadata="` +
+			w.mcp.URL + metadataPath + `"`
 	}
 	w.mustSucceed(w.transport(nil))
 	if w.tokenRequest().Get("(dpop)") != "" {
@@ -381,7 +414,8 @@ func TestNonceIsLimited(t *testing.T) {
 	k := must(newProofKey(nil))
 	at := must(url.Parse("https://x.example/"))
 	long := strings.Repeat("n", maxNonce)
-	if k.updateNonce(at, http.Header{"Dpop-Nonce": {long + "n"}}) || !k.updateNonce(at, http.Header{"Dpop-Nonce": {long}}) || k.updateNonce(at, http.Header{"Dpop-Nonce": {long}}) {
+	if k.updateNonce(at, http.Header{"Dpop-Nonce": {long + "n"}}) ||
+		!k.updateNonce(at, http.Header{"Dpop-Nonce": {long}}) || k.updateNonce(at, http.Header{"Dpop-Nonce": {long}}) {
 		t.Errorf("want a nonce of %d bytes stored once, and a longer one ignored", maxNonce)
 	}
 }

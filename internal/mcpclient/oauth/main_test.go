@@ -15,7 +15,8 @@ import (
 // With the variables of the official suite set, the test binary is the client that the suite tests:
 //
 //	go test -c -o client ./internal/mcpclient/oauth
-//	node test/conformance/node_modules/@modelcontextprotocol/conformance/dist/index.js client --command ./client --scenario auth/metadata-default
+//	node test/conformance/node_modules/@modelcontextprotocol/conformance/dist/index.js client \
+//		--command ./client --scenario auth/metadata-default
 func TestMain(m *testing.M) {
 	if os.Getenv("MCP_CONFORMANCE_SCENARIO") != "" {
 		if err := conform(os.Args[len(os.Args)-1]); err != nil {
@@ -68,9 +69,13 @@ func conform(url string) error {
 		return err
 	}
 	defer t.Close()
-	mcp := &mcpClient{http: &http.Client{Transport: t}, url: url, revision: os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION")}
+	mcp := &mcpClient{
+		http: &http.Client{Transport: t}, url: url,
+		revision: os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION"),
+	}
 	if mcp.revision < "2026" {
-		if err := mcp.call("initialize", "", `"protocolVersion":"`+mcp.revision+`","capabilities":{},"clientInfo":{"name":"oauth","version":"1"}`); err != nil {
+		if err := mcp.call("initialize", "", `"protocolVersion":"`+mcp.revision+
+			`","capabilities":{},"clientInfo":{"name":"oauth","version":"1"}`); err != nil {
 			return err
 		}
 		if err := mcp.call("notifications/initialized", "", ""); err != nil {
@@ -109,7 +114,8 @@ func (c *mcpClient) call(method, name, params string) error {
 		id = ""
 	}
 	if c.revision >= "2026" {
-		params = strings.TrimSuffix(`"_meta":{"io.modelcontextprotocol/protocolVersion":"`+c.revision+`","io.modelcontextprotocol/clientCapabilities":{},
+		params = strings.TrimSuffix(`"_meta":{"io.modelcontextprotocol/protocolVersion":"`+c.revision+
+			`","io.modelcontextprotocol/clientCapabilities":{},
 			"io.modelcontextprotocol/clientInfo":{"name":"oauth","version":"1"}},`+params, ",")
 	}
 	body := `{"jsonrpc":"2.0",` + id + `"method":"` + method + `","params":{` + params + `}}`
@@ -118,8 +124,9 @@ func (c *mcpClient) call(method, name, params string) error {
 		return err
 	}
 	for k, v := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": c.revision,
-		"Mcp-Method": method, "Mcp-Name": name, "Mcp-Session-Id": c.session,
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": c.revision,
+		"Mcp-Method":           method, "Mcp-Name": name, "Mcp-Session-Id": c.session,
 	} {
 		if v != "" && (c.revision >= "2026" || k != "Mcp-Method" && k != "Mcp-Name") {
 			req.Header.Set(k, v)

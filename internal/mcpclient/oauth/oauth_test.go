@@ -34,7 +34,8 @@ func TestLoginIsDoneOnce(t *testing.T) {
 	w.mustSucceed(tr)
 	w.mustSucceed(tr)
 	want := []string{
-		"POST mcp /mcp", "GET mcp " + metadataPath, "GET as /.well-known/oauth-authorization-server", "POST as /register",
+		"POST mcp /mcp", "GET mcp " + metadataPath, "GET as /.well-known/oauth-authorization-server",
+		"POST as /register",
 		"GET as /authorize", "POST as /token", "POST mcp /mcp", "POST mcp /mcp",
 	}
 	if d := cmp.Diff(want, w.requests()); d != "" {
@@ -45,14 +46,16 @@ func TestLoginIsDoneOnce(t *testing.T) {
 	}
 	q, f := w.authRequest(), w.tokenRequest()
 	for name, want := range map[string]string{
-		"response_type": "code", "client_id": "registered-1", "code_challenge_method": "S256", "resource": w.mcp.URL + "/mcp", "scope": "",
+		"response_type": "code", "client_id": "registered-1", "code_challenge_method": "S256",
+		"resource": w.mcp.URL + "/mcp", "scope": "",
 	} {
 		if got := q.Get(name); got != want {
 			t.Errorf("authorization request: %s is %q, want %q", name, got, want)
 		}
 	}
 	for name, want := range map[string]string{
-		"grant_type": "authorization_code", "client_id": "registered-1", "resource": w.mcp.URL + "/mcp", "redirect_uri": q.Get("redirect_uri"),
+		"grant_type": "authorization_code", "client_id": "registered-1", "resource": w.mcp.URL + "/mcp",
+		"redirect_uri": q.Get("redirect_uri"),
 	} {
 		if got := f.Get(name); got != want {
 			t.Errorf("token request: %s is %q, want %q", name, got, want)
@@ -109,7 +112,10 @@ func TestDiscovery(t *testing.T) {
 			delete(w.prm, metadataPath)
 			w.challenge = func() string { return `Bearer resource_metadata="` + w.mcp.URL + `/here"` }
 		}, "", []string{"GET mcp /here"}},
-		{"metadata at the path", noHeader, "", []string{"GET mcp " + metadataPath, "-GET mcp /.well-known/oauth-protected-resource"}},
+		{
+			"metadata at the path", noHeader, "",
+			[]string{"GET mcp " + metadataPath, "-GET mcp /.well-known/oauth-protected-resource"},
+		},
 		{"metadata at the root", func(w *fixture) {
 			noHeader(w)
 			w.prm = map[string]any{"/.well-known/oauth-protected-resource": map[string]any{
@@ -135,7 +141,8 @@ func TestDiscovery(t *testing.T) {
 			w.prm[metadataPath] = text + strings.Repeat(" ", maxDocument-len(text))
 		}, "", nil},
 		{"metadata with a duplicate member", func(w *fixture) {
-			w.prm[metadataPath] = `{"resource":"` + w.mcp.URL + `/mcp","resource":"x","authorization_servers":["` + w.as.URL + `"]}`
+			w.prm[metadataPath] = `{"resource":"` + w.mcp.URL + `/mcp","resource":"x","authorization_servers":["` +
+				w.as.URL + `"]}`
 		}, "duplicate", nil},
 		{"no authorization server", func(w *fixture) {
 			w.prm[metadataPath].(map[string]any)["authorization_servers"] = []string{}
@@ -143,7 +150,10 @@ func TestDiscovery(t *testing.T) {
 
 		{"a resource in capitals", resource("HTTP://127.0.0.1:PORT/mcp"), "describes the resource", nil},
 		{"a resource at the origin", resource("MCP"), "", nil},
-		{"another resource", resource("https://evil.example/mcp"), "describes the resource", []string{"-GET as /.well-known/oauth-authorization-server"}},
+		{
+			"another resource", resource("https://evil.example/mcp"), "describes the resource",
+			[]string{"-GET as /.well-known/oauth-authorization-server"},
+		},
 		{"a resource with a longer name", resource("MCP/mc"), "describes the resource", nil},
 		{"a resource below", resource("MCP/mcp/admin"), "describes the resource", nil},
 		{"a resource with a user", resource("http://x@evil.example/mcp"), "describes the resource", nil},
@@ -160,12 +170,16 @@ func TestDiscovery(t *testing.T) {
 			"GET as /.well-known/oauth-authorization-server/t", "GET as /.well-known/openid-configuration/t",
 		}},
 		{"an issuer with a path, OpenID below", issuer("/t", "/t/.well-known/openid-configuration"), "", []string{
-			"GET as /.well-known/oauth-authorization-server/t", "GET as /.well-known/openid-configuration/t", "GET as /t/.well-known/openid-configuration",
+			"GET as /.well-known/oauth-authorization-server/t", "GET as /.well-known/openid-configuration/t",
+			"GET as /t/.well-known/openid-configuration",
 		}},
 		{"an issuer with a slash", issuer("/", "/.well-known/oauth-authorization-server"), "", nil},
 		{"an issuer with a query", issuer("?x=y"), "must not have a query", nil},
 		{"no metadata at the authorization server", func(w *fixture) { w.paths = nil }, "status 404", nil},
-		{"another issuer", meta("issuer", "https://honest.example"), `describes the issuer "https://honest.example"`, nil},
+		{
+			"another issuer", meta("issuer", "https://honest.example"), `describes the issuer "https://honest.example"`,
+			nil,
+		},
 		{"an issuer with a slash too many", meta("issuer", "AS/"), "describes the issuer", nil},
 		{"another issuer first", func(w *fixture) {
 			w.documents["/.well-known/oauth-authorization-server"] = map[string]any{"issuer": "https://other.example"}
@@ -173,22 +187,53 @@ func TestDiscovery(t *testing.T) {
 		}, "", nil},
 		{"no PKCE", meta("code_challenge_methods_supported", nil), "PKCE", nil},
 		{"only plain PKCE", meta("code_challenge_methods_supported", []string{"plain"}), "PKCE", nil},
-		{"endpoints of different origins", meta("authorization_endpoint", "https://honest.example/authorize"), "", []string{"(browser)"}},
+		{
+			"endpoints of different origins", meta("authorization_endpoint", "https://honest.example/authorize"), "",
+			[]string{"(browser)"},
+		},
 		{"endpoints of different origins, without iss", all(
-			meta("authorization_endpoint", "https://honest.example/authorize"), meta("authorization_response_iss_parameter_supported", nil),
+			meta("authorization_endpoint", "https://honest.example/authorize"),
+			meta("authorization_response_iss_parameter_supported", nil),
 		), "does not send iss", nil},
 
 		// F19
-		{"a script as the authorization endpoint", meta("authorization_endpoint", "javascript:alert(1)"), "authorization endpoint", nil},
-		{"a file as the authorization endpoint", meta("authorization_endpoint", "file:///etc/passwd"), "authorization endpoint", nil},
-		{"a command as the authorization endpoint", meta("authorization_endpoint", "http://x/$(calc)"), "does not begin with https://", nil},
-		{"a UNC path as the authorization endpoint", meta("authorization_endpoint", `\\evil\share`), "authorization endpoint", nil},
-		{"an option as the authorization endpoint", meta("authorization_endpoint", "--help"), "authorization endpoint", nil},
-		{"a line break in the authorization endpoint", meta("authorization_endpoint", "https://x/\nhttps://y"), "is not a URL", nil},
-		{"a user in the authorization endpoint", meta("authorization_endpoint", "https://bank.example@evil.example/"), "user name", nil},
+		{
+			"a script as the authorization endpoint", meta("authorization_endpoint", "javascript:alert(1)"),
+			"authorization endpoint", nil,
+		},
+		{
+			"a file as the authorization endpoint", meta("authorization_endpoint", "file:///etc/passwd"),
+			"authorization endpoint", nil,
+		},
+		{
+			"a command as the authorization endpoint", meta("authorization_endpoint", "http://x/$(calc)"),
+			"does not begin with https://", nil,
+		},
+		{
+			"a UNC path as the authorization endpoint", meta("authorization_endpoint", `\\evil\share`),
+			"authorization endpoint", nil,
+		},
+		{
+			"an option as the authorization endpoint", meta("authorization_endpoint", "--help"),
+			"authorization endpoint", nil,
+		},
+		{
+			"a line break in the authorization endpoint", meta("authorization_endpoint", "https://x/\nhttps://y"),
+			"is not a URL", nil,
+		},
+		{
+			"a user in the authorization endpoint", meta("authorization_endpoint", "https://bank.example@evil.example/"),
+			"user name", nil,
+		},
 		{"no authorization endpoint", meta("authorization_endpoint", nil), "authorization endpoint", nil},
-		{"a long authorization endpoint", meta("authorization_endpoint", "https://x/"+strings.Repeat("x", maxURL)), "exceeds 2048 bytes", nil},
-		{"a token endpoint without TLS", meta("token_endpoint", "http://as.example/token"), "does not begin with https://", nil},
+		{
+			"a long authorization endpoint", meta("authorization_endpoint", "https://x/"+strings.Repeat("x", maxURL)),
+			"exceeds 2048 bytes", nil,
+		},
+		{
+			"a token endpoint without TLS", meta("token_endpoint", "http://as.example/token"),
+			"does not begin with https://", nil,
+		},
 		{"a token endpoint with a fragment", meta("token_endpoint", "AS/token#x"), "fragment", nil},
 		{"no token endpoint", meta("token_endpoint", nil), "token endpoint", nil},
 		{"an authorization server without TLS", func(w *fixture) {
@@ -196,12 +241,19 @@ func TestDiscovery(t *testing.T) {
 		}, "does not begin with https://", nil},
 
 		{"2025-03-26 with metadata", alone, "", []string{
-			"GET mcp " + metadataPath, "GET mcp /.well-known/oauth-protected-resource", "GET mcp /.well-known/oauth-authorization-server", "POST mcp /register",
+			"GET mcp " + metadataPath, "GET mcp /.well-known/oauth-protected-resource",
+			"GET mcp /.well-known/oauth-authorization-server", "POST mcp /register",
 		}},
 		{"2025-03-26 without PKCE in its metadata", all(alone, meta("code_challenge_methods_supported", nil)), "", nil},
-		{"2025-03-26 with only plain PKCE", all(alone, meta("code_challenge_methods_supported", []string{"plain"})), "PKCE", nil},
+		{
+			"2025-03-26 with only plain PKCE", all(alone, meta("code_challenge_methods_supported", []string{"plain"})),
+			"PKCE", nil,
+		},
 		{"2025-03-26 with another issuer", all(alone, meta("issuer", "AS")), "describes the issuer", nil},
-		{"2025-03-26 with a slash", all(alone, func(w *fixture) { w.meta["issuer"], w.iss = w.mcp.URL+"/", w.mcp.URL+"/" }), "", nil},
+		{
+			"2025-03-26 with a slash",
+			all(alone, func(w *fixture) { w.meta["issuer"], w.iss = w.mcp.URL+"/", w.mcp.URL+"/" }), "", nil,
+		},
 		{"2025-03-26 without metadata", all(alone, func(w *fixture) { w.paths, w.iss = nil, "-" }), "", []string{
 			"POST mcp /register", "GET mcp /authorize", "POST mcp /token",
 		}},
@@ -225,8 +277,12 @@ func TestDiscovery(t *testing.T) {
 					opened = append(opened, address)
 					if u := must(url.Parse(address)); u.Scheme == "https" {
 						q := u.Query()
-						address = q.Get("redirect_uri") + "?" + url.Values{"code": {"c"}, "state": {q.Get("state")}, "iss": {w.iss}}.Encode()
-						w.update(func() { w.seen, w.authRequests = append(w.seen, "(browser)"), append(w.authRequests, q) })
+						address = q.Get("redirect_uri") + "?" +
+							url.Values{"code": {"c"}, "state": {q.Get("state")}, "iss": {w.iss}}.Encode()
+						w.update(func() {
+							w.seen, w.authRequests = append(w.seen, "(browser)"),
+								append(w.authRequests, q)
+						})
 					}
 					return browse(ctx, address)
 				}
@@ -238,11 +294,13 @@ func TestDiscovery(t *testing.T) {
 				if len(opened) > 0 || w.count("POST as /token")+w.count("POST mcp /token") > 0 {
 					t.Errorf("a browser was opened or a token requested: %v", w.requests())
 				}
-				if e, ok := errors.AsType[*bridge.Error](err); !ok || e.Code != codes.Unauthenticated || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+				if e, ok := errors.AsType[*bridge.Error](err); !ok || e.Code != codes.Unauthenticated ||
+					e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
 					t.Errorf("got %#v", err)
 				}
 			}
-			if old := strings.HasPrefix(row.name, "2025-03-26"); slices.Contains(w.versions, "2025-03-26") != (old && len(w.versions) > 0) {
+			if old := strings.HasPrefix(row.name, "2025-03-26"); slices.Contains(w.versions, "2025-03-26") != (old &&
+				len(w.versions) > 0) {
 				t.Errorf("requests for metadata have the versions %q", w.versions)
 			}
 			rest := w.requests()
@@ -279,22 +337,45 @@ func TestIssuerIsCheckedFirst(t *testing.T) {
 		{name: "undeclared, present", declares: nil, iss: "AS", exchanged: true},
 		{name: "undeclared, missing", declares: nil, iss: "-", exchanged: true},
 		{name: "undeclared, another", declares: nil, iss: "https://evil.example", err: "another authorization server"},
-		{name: "declared false, another", declares: false, iss: "https://evil.example", err: "another authorization server"},
-		{name: "only the same after normalization: slash", declares: true, iss: "AS/", err: "another authorization server"},
-		{name: "only the same after normalization: case", declares: true, iss: "HTTP:AS", err: "another authorization server"},
+		{
+			name: "declared false, another", declares: false, iss: "https://evil.example",
+			err: "another authorization server",
+		},
+		{
+			name: "only the same after normalization: slash", declares: true, iss: "AS/",
+			err: "another authorization server",
+		},
+		{
+			name: "only the same after normalization: case", declares: true, iss: "HTTP:AS",
+			err: "another authorization server",
+		},
 		{name: "empty", declares: nil, iss: "", err: "another authorization server"},
-		{name: "an error of its own", declares: true, iss: "AS", answer: url.Values{"error": {"access_denied"}, "error_description": {"not\x1b[31m today"}}, err: "access_denied: not[31m today"},
-		{name: "an error of another", declares: true, iss: "https://evil.example", answer: url.Values{"error": {"call_0800_evil"}}, err: "another authorization server", not: "0800"},
-		{name: "an error without iss", declares: true, iss: "-", answer: url.Values{"error": {"call_0800_evil"}}, err: "has no iss", not: "0800"},
+		{
+			name: "an error of its own", declares: true, iss: "AS",
+			answer: url.Values{"error": {"access_denied"}, "error_description": {"not\x1b[31m today"}},
+			err:    "access_denied: not[31m today",
+		},
+		{
+			name: "an error of another", declares: true, iss: "https://evil.example",
+			answer: url.Values{"error": {"call_0800_evil"}}, err: "another authorization server", not: "0800",
+		},
+		{
+			name: "an error without iss", declares: true, iss: "-", answer: url.Values{"error": {"call_0800_evil"}},
+			err: "has no iss", not: "0800",
+		},
 		{name: "twice", declares: true, iss: "-", answer: url.Values{"iss": {"AS", "AS"}}, err: "more than one iss"},
-		{name: "two codes", declares: true, iss: "AS", answer: url.Values{"code": {"a", "b"}}, err: "more than one code"},
+		{
+			name: "two codes", declares: true, iss: "AS", answer: url.Values{"code": {"a", "b"}},
+			err: "more than one code",
+		},
 		{name: "no code", declares: true, iss: "AS", answer: url.Values{"code": nil}, err: "no code"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newFixture(t)
 			w.meta["authorization_response_iss_parameter_supported"] = row.declares
 			named := func(s string) string {
-				return strings.ReplaceAll(strings.ReplaceAll(s, "HTTP:AS", "HTTP"+strings.TrimPrefix(w.as.URL, "http")), "AS", w.as.URL)
+				return strings.ReplaceAll(strings.ReplaceAll(s, "HTTP:AS", "HTTP"+strings.TrimPrefix(w.as.URL, "http")),
+					"AS", w.as.URL)
 			}
 			w.iss, w.answer = named(row.iss), row.answer
 			for i, s := range row.answer["iss"] {
@@ -351,7 +432,8 @@ func TestCallbackIgnoresOtherRequests(t *testing.T) {
 				{"GET", "/" + strings.Repeat("x", maxCallbackHeader+5000), "", nil, 431},
 			} {
 				if got := get(row.method, row.path, row.q, row.host); got != row.want {
-					t.Errorf("%s %s of %q with %v: status %d, want %d", row.method, row.path, row.host, row.q, got, row.want)
+					t.Errorf("%s %s of %q with %v: status %d, want %d", row.method, row.path, row.host, row.q, got,
+						row.want)
 				}
 			}
 			if !strings.HasPrefix(back.Host, "127.0.0.1:") {
@@ -359,7 +441,8 @@ func TestCallbackIgnoresOtherRequests(t *testing.T) {
 			}
 			err := browse(ctx, address)
 			// A later request has no effect.
-			if resp, e := http.DefaultTransport.RoundTrip(must(http.NewRequestWithContext(ctx, "GET", back.String()+"?"+good.Encode(), nil))); e == nil {
+			if resp, e := http.DefaultTransport.RoundTrip(
+				must(http.NewRequestWithContext(ctx, "GET", back.String()+"?"+good.Encode(), nil))); e == nil {
 				if resp.Body.Close(); resp.StatusCode != http.StatusGone {
 					t.Errorf("a second response: status %d", resp.StatusCode)
 				}
@@ -390,10 +473,12 @@ func TestPageIsPlain(t *testing.T) {
 		}
 	})
 	w.mustSucceed(tr)
-	if csp := header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || header.Get("Cache-Control") != "no-store" || header.Get("Referrer-Policy") != "no-referrer" {
+	if csp := header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+		header.Get("Cache-Control") != "no-store" || header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("headers: %v", header)
 	}
-	if strings.Contains(string(body), "canary") || strings.Contains(string(body), "127.0.0.1") || !strings.Contains(string(body), "close this window") {
+	if strings.Contains(string(body), "canary") || strings.Contains(string(body), "127.0.0.1") ||
+		!strings.Contains(string(body), "close this window") {
 		t.Errorf("page: %s", body)
 	}
 }
@@ -409,39 +494,64 @@ func TestClientIdentity(t *testing.T) {
 		regs   int
 		err    string
 	}{
-		{name: "configured", o: func(o *Options) { o.ClientID, o.ClientMetadataURL = "us", document }, change: func(w *fixture) {
-			w.meta["client_id_metadata_document_supported"] = true
-		}, id: "us", auth: "none"},
+		{
+			name: "configured", o: func(o *Options) { o.ClientID, o.ClientMetadataURL = "us", document },
+			change: func(w *fixture) {
+				w.meta["client_id_metadata_document_supported"] = true
+			}, id: "us", auth: "none",
+		},
 		{name: "document", o: func(o *Options) { o.ClientMetadataURL = document }, change: func(w *fixture) {
 			w.meta["client_id_metadata_document_supported"] = true
 		}, id: document, auth: "none"},
-		{name: "unsupported document", o: func(o *Options) { o.ClientMetadataURL = document }, id: "registered-1", auth: "none", regs: 1},
+		{
+			name: "unsupported document", o: func(o *Options) { o.ClientMetadataURL = document }, id: "registered-1",
+			auth: "none", regs: 1,
+		},
 		{name: "registered", id: "registered-1", auth: "none", regs: 1},
-		{name: "nothing supported", change: func(w *fixture) { w.meta["registration_endpoint"] = nil }, err: "configure the client ID"},
-		{name: "registration refused", change: func(w *fixture) {
-			w.register = func(map[string]any) (int, map[string]any) {
-				return 400, map[string]any{"error": "invalid_redirect_uri", "error_description": "no\nloopback"}
-			}
-		}, err: "rejected the registration: invalid_redirect_uri: noloopback; register mcpbridge there manually", regs: 1},
+		{
+			name: "nothing supported", change: func(w *fixture) { w.meta["registration_endpoint"] = nil },
+			err: "configure the client ID",
+		},
+		{
+			name: "registration refused", change: func(w *fixture) {
+				w.register = func(map[string]any) (int, map[string]any) {
+					return 400, map[string]any{"error": "invalid_redirect_uri", "error_description": "no\nloopback"}
+				}
+			}, err: "rejected the registration: invalid_redirect_uri: noloopback; register mcpbridge there manually",
+			regs: 1,
+		},
 		{name: "registration without an ID", change: func(w *fixture) {
 			w.register = func(map[string]any) (int, map[string]any) { return 201, map[string]any{} }
 		}, err: "without a client ID", regs: 1},
-		{name: "registration elsewhere without TLS", change: func(w *fixture) { w.meta["registration_endpoint"] = "http://evil.example/" }, err: "does not begin with https://"},
+		{
+			name:   "registration elsewhere without TLS",
+			change: func(w *fixture) { w.meta["registration_endpoint"] = "http://evil.example/" },
+			err:    "does not begin with https://",
+		},
 		{name: "a secret, basic", change: withSecret("client_secret_basic"), id: "r", auth: "basic", regs: 1},
 		{name: "a secret, post", change: withSecret("client_secret_post"), id: "r", auth: "post", regs: 1},
-		{name: "a secret, and both", change: withSecret("client_secret_post", "client_secret_basic"), id: "r", auth: "basic", regs: 1},
+		{
+			name: "a secret, and both", change: withSecret("client_secret_post", "client_secret_basic"), id: "r",
+			auth: "basic", regs: 1,
+		},
 		{name: "a secret, and the method none", change: withSecret("none"), id: "r", auth: "none", regs: 1},
 		{name: "a secret, and no methods declared", change: withSecret(), id: "r", auth: "basic", regs: 1},
-		{name: "a configured secret, and a method for keys", change: withSecret("private_key_jwt"), o: func(o *Options) {
-			o.ClientID, o.ClientSecret = "us", "s"
-		}, err: "none of"},
+		{
+			name: "a configured secret, and a method for keys", change: withSecret("private_key_jwt"),
+			o: func(o *Options) {
+				o.ClientID, o.ClientSecret = "us", "s"
+			}, err: "none of",
+		},
 		{name: "a configured secret", change: withSecret("client_secret_post"), o: func(o *Options) {
 			o.ClientID, o.ClientSecret = "us", "secret-canary"
 		}, id: "us", auth: "post"},
 		{name: "the method of the registration", change: func(w *fixture) {
 			withSecret("client_secret_basic", "client_secret_post")(w)
 			w.register = func(map[string]any) (int, map[string]any) {
-				return 201, map[string]any{"client_id": "r", "client_secret": "secret-canary", "token_endpoint_auth_method": "client_secret_post"}
+				return 201, map[string]any{
+					"client_id": "r", "client_secret": "secret-canary",
+					"token_endpoint_auth_method": "client_secret_post",
+				}
 			}
 		}, id: "r", auth: "post", regs: 1},
 	} {
@@ -498,7 +608,8 @@ func TestRegistrationRequest(t *testing.T) {
 	w.mustSucceed(w.transport(func(o *Options) { o.ClientName = "us" }))
 	want := map[string]any{
 		"client_name": "us", "redirect_uris": []any{w.authRequest().Get("redirect_uri")}, "application_type": "native",
-		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"}, "token_endpoint_auth_method": "none",
+		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
+		"token_endpoint_auth_method": "none",
 	}
 	if d := cmp.Diff(want, w.registrations[0]); d != "" {
 		t.Error(d)
@@ -508,7 +619,10 @@ func TestRegistrationRequest(t *testing.T) {
 func TestScopes(t *testing.T) {
 	challenge := func(s string) func(*fixture) {
 		return func(w *fixture) {
-			w.challenge = func() string { return `Bearer resource_metadata="` + w.mcp.URL + metadataPath + `", scope="` + s + `"` }
+			w.challenge = func() string {
+				return `Bearer resource_metadata="` + w.mcp.URL + metadataPath +
+					`", scope="` + s + `"`
+			}
 		}
 	}
 	usual := func(w *fixture) {
@@ -525,11 +639,24 @@ func TestScopes(t *testing.T) {
 		{name: "the usual ones", change: []func(*fixture){usual}, want: "u1 u2"},
 		{name: "none"},
 		{name: "configured", o: []string{"c"}, change: []func(*fixture){usual}, want: "c"},
-		{name: "configured and the challenge's", o: []string{"c"}, change: []func(*fixture){challenge("a c")}, want: "a c"},
-		{name: "offline_access if it is there", as: []string{"a", "offline_access"}, change: []func(*fixture){challenge("a")}, want: "a offline_access"},
-		{name: "offline_access only if it is there", as: []string{"a"}, change: []func(*fixture){challenge("a offline_access")}, want: "a"},
+		{
+			name: "configured and the challenge's", o: []string{"c"}, change: []func(*fixture){challenge("a c")},
+			want: "a c",
+		},
+		{
+			name: "offline_access if it is there", as: []string{"a", "offline_access"},
+			change: []func(*fixture){challenge("a")}, want: "a offline_access",
+		},
+		{
+			name: "offline_access only if it is there", as: []string{"a"},
+			change: []func(*fixture){challenge("a offline_access")}, want: "a",
+		},
 		{name: "offline_access not alone", as: []string{"offline_access"}},
-		{name: "invalid scopes", change: []func(*fixture){challenge("a é b\\\\ " + strings.Repeat("x", maxScope+1) + " " + strings.Repeat("y", maxScope))}, want: "a " + strings.Repeat("y", maxScope)},
+		{
+			name: "invalid scopes",
+			change: []func(*fixture){challenge("a é b\\\\ " + strings.Repeat("x", maxScope+1) + " " +
+				strings.Repeat("y", maxScope))}, want: "a " + strings.Repeat("y", maxScope),
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newFixture(t)
@@ -669,7 +796,8 @@ func TestStepUpByAnotherProcess(t *testing.T) {
 	}
 	w.update(func() { scopes = []string{"less", "more"} })
 	other := w.transport(in)
-	g, err := other.acquire(t.Context(), need{challenge: challenge{scopes: []string{"more"}}, previous: tr.grant, stepUp: true})
+	g, err := other.acquire(t.Context(),
+		need{challenge: challenge{scopes: []string{"more"}}, previous: tr.grant, stepUp: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -709,9 +837,11 @@ func TestRefresh(t *testing.T) {
 			w.mustSucceed(tr)
 		}
 		if len(w.authRequests) != 1 || len(w.tokenRequests) != 4 || len(w.refresh) != 1 {
-			t.Errorf("got %d logins, %d token requests, %d refresh tokens", len(w.authRequests), len(w.tokenRequests), len(w.refresh))
+			t.Errorf("got %d logins, %d token requests, %d refresh tokens", len(w.authRequests), len(w.tokenRequests),
+				len(w.refresh))
 		}
-		if f := w.tokenRequest(); f.Get("grant_type") != "refresh_token" || f.Get("resource") != w.mcp.URL+"/mcp" || f.Get("client_id") != "registered-1" || f.Has("code") {
+		if f := w.tokenRequest(); f.Get("grant_type") != "refresh_token" || f.Get("resource") != w.mcp.URL+"/mcp" ||
+			f.Get("client_id") != "registered-1" || f.Has("code") {
 			t.Errorf("refresh request: %v", f)
 		}
 	})
@@ -731,7 +861,8 @@ func TestRefresh(t *testing.T) {
 		w.mustSucceed(tr)
 		w.revoke()
 		w.mustSucceed(tr)
-		if len(w.authRequests) != 1 || w.tokenRequests[1].Get("refresh_token") != w.tokenRequests[2].Get("refresh_token") {
+		if len(w.authRequests) != 1 ||
+			w.tokenRequests[1].Get("refresh_token") != w.tokenRequests[2].Get("refresh_token") {
 			t.Errorf("got %d logins; %v", len(w.authRequests), w.tokenRequests)
 		}
 	})
@@ -898,7 +1029,10 @@ func TestCredentialsStayWithTheirAuthorizationServer(t *testing.T) {
 			old.update(func() {
 				old.token = func(url.Values, string) (int, map[string]any) {
 					w.update(func() { w.tokens["old-token-canary"] = nil })
-					return 200, map[string]any{"access_token": "old-token-canary", "refresh_token": "old-refresh-canary", "token_type": "Bearer"}
+					return 200, map[string]any{
+						"access_token":  "old-token-canary",
+						"refresh_token": "old-refresh-canary", "token_type": "Bearer",
+					}
 				}
 			})
 			w.mustSucceed(tr)
@@ -917,7 +1051,8 @@ func TestCredentialsStayWithTheirAuthorizationServer(t *testing.T) {
 				w.mustSucceed(tr)
 			}
 			if !configured && (w.authRequest().Get("client_id") != "new-1" || len(w.authRequests) != 1) {
-				t.Errorf("got %d logins, the last of the client %q", len(w.authRequests), w.authRequest().Get("client_id"))
+				t.Errorf("got %d logins, the last of the client %q", len(w.authRequests),
+					w.authRequest().Get("client_id"))
 			}
 			for _, f := range w.tokenRequests {
 				if strings.Contains(f.Encode(), "old-") || f.Get("client_id") == "registered-1" {
@@ -930,7 +1065,8 @@ func TestCredentialsStayWithTheirAuthorizationServer(t *testing.T) {
 
 func TestConfiguredIssuer(t *testing.T) {
 	w := newFixture(t)
-	w.mustFail(w.transport(func(o *Options) { o.Issuer = "https://other.example" }), `the configured issuer is "https://other.example"`)
+	w.mustFail(w.transport(func(o *Options) { o.Issuer = "https://other.example" }),
+		`the configured issuer is "https://other.example"`)
 	w.update(func() {
 		w.prm[metadataPath].(map[string]any)["authorization_servers"] = []string{"https://other.example", w.as.URL}
 	})
@@ -952,7 +1088,10 @@ func moving(t *testing.T) (old, w *fixture, names func(...*fixture)) {
 	old.token = func(f url.Values, _ string) (int, map[string]any) {
 		access := old.secret("access")
 		w.update(func() { w.tokens[access] = nil })
-		return 200, map[string]any{"access_token": access, "refresh_token": "old-refresh-canary", "token_type": "Bearer"}
+		return 200, map[string]any{
+			"access_token": access, "refresh_token": "old-refresh-canary",
+			"token_type": "Bearer",
+		}
 	}
 	names = func(all ...*fixture) {
 		var issuers []string
@@ -1000,7 +1139,10 @@ func TestAuthorizationServerIsKept(t *testing.T) {
 	for _, row := range []struct {
 		name, dir, id string
 	}{
-		{"registered", "c", ""}, {"configured", "c", "us"}, {"registered, in one process", "", ""}, {"configured, in one process", "", "us"},
+		{"registered", "c", ""},
+		{"configured", "c", "us"},
+		{"registered, in one process", "", ""},
+		{"configured, in one process", "", "us"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			old, w, names := moving(t)
@@ -1022,7 +1164,8 @@ func TestAuthorizationServerIsKept(t *testing.T) {
 				w.revoke()
 				w.mustSucceed(tr)
 			}
-			if f := old.tokenRequest(); len(old.authRequests) != 1 || len(w.authRequests) != 0 || f.Get("grant_type") != "refresh_token" {
+			if f := old.tokenRequest(); len(old.authRequests) != 1 || len(w.authRequests) != 0 ||
+				f.Get("grant_type") != "refresh_token" {
 				t.Errorf("got %d logins and %d at the other, then %v", len(old.authRequests), len(w.authRequests), f)
 			}
 		})
@@ -1049,7 +1192,8 @@ func TestConcurrentRequestsShareLogin(t *testing.T) {
 		}
 	}
 	if len(w.authRequests) != 1 || len(w.tokenRequests) != 1 || len(w.registrations) != 1 {
-		t.Errorf("got %d logins, %d token requests, %d registrations", len(w.authRequests), len(w.tokenRequests), len(w.registrations))
+		t.Errorf("got %d logins, %d token requests, %d registrations", len(w.authRequests), len(w.tokenRequests),
+			len(w.registrations))
 	}
 	w.revoke()
 	for i := range many {
@@ -1184,7 +1328,8 @@ func TestConnectionsAreReused(t *testing.T) {
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
-				req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprint(server.URL, "?round=", round), nil)
+				req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet,
+					fmt.Sprint(server.URL, "?round=", round), nil)
 				res, err := tr.RoundTrip(req)
 				if err != nil {
 					t.Error(err)
@@ -1243,7 +1388,8 @@ func TestTokenStaysAtTheServer(t *testing.T) {
 func TestBodyWithoutGetBody(t *testing.T) {
 	w := newFixture(t)
 	tr := w.transport(nil)
-	req := must(http.NewRequestWithContext(t.Context(), "POST", w.mcp.URL+"/mcp", io.NopCloser(strings.NewReader("once"))))
+	req := must(http.NewRequestWithContext(t.Context(), "POST", w.mcp.URL+"/mcp",
+		io.NopCloser(strings.NewReader("once"))))
 	resp, err := tr.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		t.Fatal(resp, err)
@@ -1259,9 +1405,15 @@ func TestInvalidTokens(t *testing.T) {
 		token     map[string]any
 	}{
 		{"another type", `type "mac"`, map[string]any{"access_token": "canary-x", "token_type": "mac"}},
-		{"a line break", "invalid in a header", map[string]any{"access_token": "canary-x\r\nX: y", "token_type": "Bearer"}},
+		{
+			"a line break", "invalid in a header",
+			map[string]any{"access_token": "canary-x\r\nX: y", "token_type": "Bearer"},
+		},
 		{"none", "missing access_token", map[string]any{"token_type": "Bearer"}},
-		{"too long", "exceeds 32768 bytes", map[string]any{"access_token": strings.Repeat("x", maxToken+1), "token_type": "Bearer"}},
+		{
+			"too long", "exceeds 32768 bytes",
+			map[string]any{"access_token": strings.Repeat("x", maxToken+1), "token_type": "Bearer"},
+		},
 		{"an error with status 200", "invalid_grant", map[string]any{"error": "invalid_grant"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -1287,7 +1439,10 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	w := newFixture(t)
 	w.token = func(f url.Values, _ string) (int, map[string]any) {
 		w.canaries = append(w.canaries, f.Get("code_verifier"))
-		return 400, map[string]any{"error": "invalid_grant", "error_description": "bad: " + f.Get("code") + " " + f.Get("code_verifier")}
+		return 400, map[string]any{
+			"error":             "invalid_grant",
+			"error_description": "bad: " + f.Get("code") + " " + f.Get("code_verifier"),
+		}
 	}
 	w.mustFail(w.transport(nil), "bad: (withheld) (withheld)")
 }
@@ -1475,7 +1630,8 @@ func TestSecondResponseIsIgnored(t *testing.T) {
 	b := &callbackServer{host: "127.0.0.1:1", path: "/callback", state: "s", result: make(chan loginResult, 2)}
 	for i, want := range []int{http.StatusOK, http.StatusGone} {
 		rw := httptest.NewRecorder()
-		b.ServeHTTP(rw, httptest.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:1/callback?state=s&code="+strconv.Itoa(i), nil))
+		b.ServeHTTP(rw, httptest.NewRequestWithContext(t.Context(), "GET",
+			"http://127.0.0.1:1/callback?state=s&code="+strconv.Itoa(i), nil))
 		if rw.Code != want {
 			t.Errorf("response %d: got status %d, want %d", i, rw.Code, want)
 		}
@@ -1496,8 +1652,10 @@ func TestStepUpBeyondAnotherProcess(t *testing.T) {
 	w.mustSucceed(two, "Needs", "a")
 	logins, requests := len(w.authRequests), len(w.bearers)
 	w.mustSucceed(one, "Needs", "b")
-	if got := w.authRequest().Get("scope"); len(w.authRequests) != logins+1 || len(w.bearers) != requests+2 || got != "a b" {
-		t.Errorf("got %d more logins, the last for %q, and %d requests", len(w.authRequests)-logins, got, len(w.bearers)-requests)
+	if got := w.authRequest().Get("scope"); len(w.authRequests) != logins+1 || len(w.bearers) != requests+2 ||
+		got != "a b" {
+		t.Errorf("got %d more logins, the last for %q, and %d requests", len(w.authRequests)-logins, got,
+			len(w.bearers)-requests)
 	}
 	w.mustSucceed(two, "Needs", "b")
 	if len(w.authRequests) != logins+1 {

@@ -25,7 +25,10 @@ func TestOptions(t *testing.T) {
 		{"not PEM", Options{Server: "https://mcp.example", ClientID: "x", PrivateKey: []byte("secret-canary")}},
 		{"client_credentials needs", Options{Server: "https://mcp.example", Grant: ClientCredentials, ClientID: "x"}},
 		{"needs an assertion or", Options{Server: "https://mcp.example", Grant: JWTBearer, ClientID: "x"}},
-		{"needs a token endpoint", Options{Server: "https://mcp.example", Grant: JWTBearer, ClientID: "x", IDP: &IDP{}}},
+		{
+			"needs a token endpoint",
+			Options{Server: "https://mcp.example", Grant: JWTBearer, ClientID: "x", IDP: &IDP{}},
+		},
 		{"https:// address with a path", Options{Server: "https://mcp.example", ClientMetadataURL: "http://x/y"}},
 		{"https:// address with a path", Options{Server: "https://mcp.example", ClientMetadataURL: "https://x/"}},
 		{"redirect address", Options{Server: "https://mcp.example", Redirect: "http://10.0.0.1:3000/"}},

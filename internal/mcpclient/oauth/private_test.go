@@ -19,18 +19,22 @@ import (
 // privateAddresses are loopback, private, shared, link-local, translated, documentation and reserved ones (RFC 6890 and
 // its successors; CVE-2026-44430).
 var privateAddresses = strings.Fields(`
-	127.0.0.1 127.0.0.2 127.1.2.3 127.255.255.254 0.0.0.0 0.1.2.3 10.0.0.1 10.1.2.3 10.255.255.255 172.16.0.1 172.20.10.2 172.31.255.255 192.168.0.1 192.168.1.1
-	192.168.255.255 100.64.0.1 100.100.100.200 100.127.255.255 169.254.0.1 169.254.169.254 169.254.170.2 192.0.0.1 192.0.0.170 192.0.0.192 192.0.2.1 192.88.99.1
+	127.0.0.1 127.0.0.2 127.1.2.3 127.255.255.254 0.0.0.0 0.1.2.3 10.0.0.1 10.1.2.3 10.255.255.255 172.16.0.1
+	172.20.10.2 172.31.255.255 192.168.0.1 192.168.1.1 192.168.255.255 100.64.0.1 100.100.100.200 100.127.255.255
+	169.254.0.1 169.254.169.254 169.254.170.2 192.0.0.1 192.0.0.170 192.0.0.192 192.0.2.1 192.88.99.1
 	198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255
-	::1 :: ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:169.254.169.254 ::ffff:192.168.0.1 ::127.0.0.1 ::ffff:0:127.0.0.1 fc00::1 fd00::1 fd00:ec2::254 fd12:3456:789a::1
-	fe80::1 fe80::a9fe:a9fe febf::1 fec0::1 feff::1 ff02::1 ff05::2 2002:7f00:1::1 2002:a00:1:: 2002:a9fe:a9fe:: 2002:c0a8:1:: 64:ff9b::7f00:1 64:ff9b::a00:1
+	::1 :: ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:169.254.169.254 ::ffff:192.168.0.1 ::127.0.0.1 ::ffff:0:127.0.0.1
+	fc00::1 fd00::1 fd00:ec2::254 fd12:3456:789a::1 fe80::1 fe80::a9fe:a9fe febf::1 fec0::1 feff::1 ff02::1 ff05::2
+	2002:7f00:1::1 2002:a00:1:: 2002:a9fe:a9fe:: 2002:c0a8:1:: 64:ff9b::7f00:1 64:ff9b::a00:1
 	64:ff9b::a9fe:a9fe 64:ff9b:1::a9fe:a9fe 2001::1 2001:0:7f00:1:: 2001:2::1 2001:db8::1 2001:10::1 100::1 3fff::1 5f00::1`)
 
 // privateNames are names that some resolvers resolve to a private address.
 var privateNames = strings.Fields(`
-	127.1 127.0.1 0 0x7f.1 0x7f000001 0x7F.0x0.0x0.0x1 017700000001 0177.0.0.1 0177.0.0.01 00000177.0.0.1 2130706433 4294967295 10.1 0xa.1 012.0.0.1 167772161
-	169.254.43518 0xa9fea9fe 0251.0376.0251.0376 2852039166 0xA9.0xFE.0xA9.0xFE 127.0.0.1. 127。0。0。1 １２７.0.0.1 ①②⑦.0.0.1 localhost LOCALHOST LocalHost
-	localhost. localhost.localdomain ip6-localhost ip6-loopback [::ffff:7f00:1] [0:0:0:0:0:0:0:1] [0000::1] [::1%25lo] [fe80::1%25eth0] [::FFFF:169.254.169.254]
+	127.1 127.0.1 0 0x7f.1 0x7f000001 0x7F.0x0.0x0.0x1 017700000001 0177.0.0.1 0177.0.0.01 00000177.0.0.1 2130706433
+	4294967295 10.1 0xa.1 012.0.0.1 167772161 169.254.43518 0xa9fea9fe 0251.0376.0251.0376 2852039166
+	0xA9.0xFE.0xA9.0xFE 127.0.0.1. 127。0。0。1 １２７.0.0.1 ①②⑦.0.0.1 localhost LOCALHOST LocalHost localhost.
+	localhost.localdomain ip6-localhost ip6-loopback [::ffff:7f00:1] [0:0:0:0:0:0:0:1] [0000::1] [::1%25lo]
+	[fe80::1%25eth0] [::FFFF:169.254.169.254]
 	metadata metadata.google.internal instance-data kubernetes.default.svc host.docker.internal`)
 
 // S7: no connection to a private address is made, in whatever form metadata have it. A trace, which is independent of
@@ -113,11 +117,15 @@ func TestPrivateAddressesInAnyForm(t *testing.T) {
 			host = "[" + host + "]"
 		}
 		names.set(ip)
-		for most, address := range map[int]string{1: "https://" + host + "/", 2: "//" + host + "/", 3: "https://as.example/"} {
+		for most, address := range map[int]string{
+			1: "https://" + host + "/", 2: "//" + host + "/",
+			3: "https://as.example/",
+		} {
 			to, hops = address, most
 			tried++
 			err := e.getJSON(ctx, s.URL, nil, &struct{}{})
-			if err == nil || !strings.Contains(err.Error(), "not a public address") && !strings.Contains(err.Error(), "does not begin with https://") {
+			if err == nil || !strings.Contains(err.Error(), "not a public address") &&
+				!strings.Contains(err.Error(), "does not begin with https://") {
 				t.Errorf("redirect to %s (%s): got %v", to, ip, err)
 			}
 		}
@@ -191,7 +199,8 @@ func (n *nameServer) answer(m *dnsmessage.Message) []byte {
 	if n.canonical != "" {
 		alias := dnsmessage.MustNewName(n.canonical)
 		header.Type = dnsmessage.TypeCNAME
-		m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.CNAMEResource{CNAME: alias}})
+		m.Answers = append(m.Answers,
+			dnsmessage.Resource{Header: header, Body: &dnsmessage.CNAMEResource{CNAME: alias}})
 		header.Name, header.Type = alias, q.Type
 	}
 	for _, ip := range n.addresses {
@@ -199,7 +208,8 @@ func (n *nameServer) answer(m *dnsmessage.Message) []byte {
 		case q.Type == dnsmessage.TypeA && ip.Is4():
 			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: ip.As4()}})
 		case q.Type == dnsmessage.TypeAAAA && ip.Is6():
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
+			m.Answers = append(m.Answers,
+				dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
 		}
 	}
 	out, err := m.Pack()

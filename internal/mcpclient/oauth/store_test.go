@@ -55,7 +55,8 @@ func TestCredentialsArePrivate(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Server: w.mcp.URL, Dir: dir}); err == nil || !strings.Contains(err.Error(), "run chmod 700 on it") {
+	if _, err := New(Options{Server: w.mcp.URL, Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), "run chmod 700 on it") {
 		t.Errorf("directory that others can read: got %v", err)
 	}
 	if len(w.authRequests) != 1 {
@@ -70,7 +71,8 @@ func TestProcessesShareCredentials(t *testing.T) {
 	w.mustSucceed(w.transport(in))
 	w.mustSucceed(w.transport(in))
 	if len(w.authRequests) != 1 || len(w.tokenRequests) != 1 || len(w.registrations) != 1 {
-		t.Errorf("got %d logins, %d token requests, %d registrations", len(w.authRequests), len(w.tokenRequests), len(w.registrations))
+		t.Errorf("got %d logins, %d token requests, %d registrations", len(w.authRequests), len(w.tokenRequests),
+			len(w.registrations))
 	}
 	w.revoke()
 	w.mustSucceed(w.transport(func(o *Options) { in(o); o.Browser = nil }))
@@ -282,7 +284,8 @@ func TestCorruptedCredentials(t *testing.T) {
 			w.mustSucceed(w.transport(in))
 			file := credentialsFile(t, dir)
 			text := bytes.ReplaceAll(change(must(os.ReadFile(file))), []byte("SERVER"), []byte(w.mcp.URL+"/mcp"))
-			if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("ISSUER"), []byte(w.as.URL)), 0o600); err != nil {
+			if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("ISSUER"), []byte(w.as.URL)),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			w.mustSucceed(w.transport(in))
@@ -305,7 +308,10 @@ func TestExpiredRegistrationIsNotUsed(t *testing.T) {
 	withSecret("client_secret_post")(w)
 	dir := filepath.Join(t.TempDir(), "c")
 	w.register = func(map[string]any) (int, map[string]any) {
-		return 201, map[string]any{"client_id": "r", "client_secret": "s", "client_secret_expires_at": time.Now().Unix() - 1}
+		return 201, map[string]any{
+			"client_id": "r", "client_secret": "s",
+			"client_secret_expires_at": time.Now().Unix() - 1,
+		}
 	}
 	w.noRefresh = true
 	tr := w.transport(func(o *Options) { o.Dir = dir })
@@ -454,8 +460,10 @@ func TestGrantsWithoutRegistration(t *testing.T) {
 			continue
 		}
 		w.mustSucceed(tr)
-		if f := w.tokenRequest(); f.Get("grant_type") != "refresh_token" || len(w.tokenRequests) != 1 || len(w.registrations) != 0 {
-			t.Errorf("got %d token requests, the last one %v, and %d registrations", len(w.tokenRequests), f, len(w.registrations))
+		if f := w.tokenRequest(); f.Get("grant_type") != "refresh_token" || len(w.tokenRequests) != 1 ||
+			len(w.registrations) != 0 {
+			t.Errorf("got %d token requests, the last one %v, and %d registrations", len(w.tokenRequests), f,
+				len(w.registrations))
 		}
 		if !strings.Contains(string(must(os.ReadFile(file))), `"registration"`) {
 			t.Error("the stored grant has no registration")

@@ -8,13 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -163,9 +160,15 @@ func Sample(ctx context.Context, request *pb.CreateMessageRequest, opts ...AskOp
 	can := ClientCapabilities(ctx).GetSampling()
 	switch {
 	case can == nil:
-		return nil, &askError{ErrUnsupported, "This client does not let tools ask its model. Answer this yourself and go on without the tool."}
+		return nil, &askError{
+			ErrUnsupported,
+			"This client does not let tools ask its model. Answer this yourself and go on without the tool.",
+		}
 	case len(request.GetTools()) > 0 && can.GetTools() == nil:
-		return nil, &askError{ErrUnsupported, "This client does not give its model tools. Answer this yourself and go on without the tool."}
+		return nil, &askError{
+			ErrUnsupported,
+			"This client does not give its model tools. Answer this yourself and go on without the tool.",
+		}
 	}
 	create := &pb.InputRequest_CreateMessage{CreateMessage: request}
 	response, err := from(ctx).ask(options(opts).key, &pb.InputRequest{Request: create})
@@ -192,7 +195,8 @@ func ToolResult(call *pb.ToolUseContent, value any, err error) *Content {
 		result = failure(err.Error())
 	}
 	return &pb.ContentBlock{Block: &pb.ContentBlock_ToolResult{ToolResult: &pb.ToolResultContent{
-		ToolUseId: call.GetId(), Content: result.GetContent(), StructuredContent: string(result.GetStructuredContent()), IsError: result.IsError,
+		ToolUseId: call.GetId(), Content: result.GetContent(), StructuredContent: string(result.GetStructuredContent()),
+		IsError: result.IsError,
 	}}}
 }
 
@@ -238,7 +242,8 @@ func Once[T any](ctx context.Context, key string, fn func(context.Context) (T, e
 	defer step.mu.Unlock()
 	if step.value != nil {
 		if err := unmarshal(step.value, &v); err != nil {
-			return v, fmt.Errorf("mcpbridge.Once(%q) remembers %s, which is not of %T any more: %w", key, shorten(step.value), v, err)
+			return v, fmt.Errorf("mcpbridge.Once(%q) remembers %s, which is not of %T any more: %w", key,
+				shorten(step.value), v, err)
 		}
 		return v, nil
 	}
@@ -292,7 +297,8 @@ func Responses(ctx context.Context) map[string]*pb.InputResponse {
 func unsupported(cannot, question string) error {
 	return &askError{
 		ErrUnsupported,
-		fmt.Sprintf("This client cannot %s. Ask the user yourself: %q, and call the tool again with the answer.", cannot, question),
+		fmt.Sprintf("This client cannot %s. Ask the user yourself: %q, and call the tool again with the answer.",
+			cannot, question),
 	}
 }
 
@@ -491,115 +497,11 @@ func (c *call) required() (*pb.InputRequired, error) {
 		return nil, err
 	}
 	if len(state) > maxState {
-		return nil, ToolError("what the call has to remember is %d bytes, more than the %d there is room for; the most is %s, %d bytes",
+		return nil, ToolError("what the call has to remember is %d bytes, more than the %d there is room for; the "+
+			"most is %s, %d bytes",
 			len(state), maxState, largest, size)
 	}
 	return &pb.InputRequired{InputRequests: a.questions(), RequestState: state}, nil
 }
 
 // Forms.
-
-// A form asks the user for a T.
-type form[T any] struct {
-	schema string
-	read   func([]byte) (T, error)
-}
-
-// wrapped is the form of a single value: forms are objects.
-type wrapped[T any] struct {
-	Value T `json:"value"`
-}
-
-var forms sync.Map // of form[T], by T's reflect.Type
-
-func formOf[T any](a ask) (form[T], error) {
-	t := reflect.TypeFor[T]()
-	plain := a.oneOf == nil && a.schema == ""
-	if f, ok := forms.Load(t); ok && plain {
-		return f.(form[T]), nil
-	}
-	if a.schema != "" {
-		return form[T]{a.schema, func(content []byte) (v T, err error) {
-			err = unmarshal(orEmpty(content), &v)
-			return v, err
-		}}, nil
-	}
-	var f form[T]
-	var err error
-	if t.Kind() == reflect.Struct {
-		f, err = typedForm[T](t, ask{})
-	} else {
-		var w form[wrapped[T]]
-		w, err = typedForm[wrapped[T]](t, a)
-		f = form[T]{w.schema, func(content []byte) (T, error) {
-			v, err := w.read(content)
-			return v.Value, err
-		}}
-	}
-	if err == nil && plain {
-		forms.Store(t, f)
-	}
-	return f, err
-}
-
-func orEmpty(content []byte) []byte {
-	if len(content) == 0 {
-		return []byte("{}")
-	}
-	return content
-}
-
-func typedForm[T any](of reflect.Type, a ask) (form[T], error) {
-	var f form[T]
-	in := &input[T]{} // Not typed: unknown members are allowed.
-	v := reflect.ValueOf(&in.proto).Elem()
-	s, err := schemaOf(v.Type(), &v)
-	if err != nil {
-		return f, fmt.Errorf("a form of %s: %w", of, err)
-	}
-	if of := s.Properties["value"]; a.oneOf != nil {
-		inList := of.Items != nil
-		if inList {
-			of = of.Items
-		}
-		for _, choice := range a.oneOf {
-			of.Enum = append(of.Enum, choice)
-		}
-		if err := setTitles(of, inList, a.titles); err != nil {
-			return f, err
-		}
-	}
-	if err := flatten(s, of); err != nil {
-		return f, err
-	}
-	if in.node, err = compile(s); err != nil {
-		return f, err
-	}
-	if f.schema, err = schemaText(s); err != nil {
-		return f, err
-	}
-	f.read = func(content []byte) (T, error) { return in.read(content) }
-	return f, nil
-}
-
-// flatten converts a schema to one of MCP's forms: no nulls, no nesting.
-func flatten(s *jsonschema.Schema, of reflect.Type) error {
-	s.AdditionalProperties = nil
-	if s.Properties == nil {
-		s.Properties = map[string]*jsonschema.Schema{}
-	}
-	for name, p := range s.Properties {
-		if len(p.Types) == 2 && p.Types[0] == "null" {
-			p.Type, p.Types = p.Types[1], nil
-			s.Required = slices.DeleteFunc(s.Required, func(n string) bool { return n == name })
-		}
-		choices := p.Type == "array" && p.Items != nil && choicesOf(p.Items) != nil
-		if choices && p.Items.AnyOf != nil {
-			p.Items.Type = "" // MCP's form has only the titles.
-		}
-		if !choices && !slices.Contains([]string{"string", "number", "integer", "boolean"}, p.Type) {
-			return fmt.Errorf("a form cannot ask for %q of %s: its fields are text, numbers, bool, or a list of text with an enum", name, of)
-		}
-	}
-	return nil
-}

@@ -63,7 +63,8 @@ func TestQuestionEndsTheRoundAndItsAnswerReturns(t *testing.T) {
 			}
 			form := called.Asked[0].GetElicit().GetForm()
 			const schema = `{"type":"object","properties":{"colour":{"type":"string","enum":["red","green"]}},"required":["colour"]}`
-			if form.GetMessage() != "Which colour?" || canonical(t, []byte(form.GetRequestedSchema())) != canonical(t, []byte(schema)) {
+			if form.GetMessage() != "Which colour?" ||
+				canonical(t, []byte(form.GetRequestedSchema())) != canonical(t, []byte(schema)) {
 				t.Errorf("asked %v", form)
 			}
 		})
@@ -96,7 +97,8 @@ func TestManyRoundsAndOnce(t *testing.T) {
 		return fmt.Sprint(size.Data, receipt, first.Data, second.Data), nil
 	})
 	called := mcpbridgetest.Call(t, app, "order", nil, mcpbridgetest.WithAnswers(7, "Ada", "Bob"))
-	if got := called.Text(); got != "7 map[size:7]AdaBob" && got != "7 map[size:7] Ada Bob" || charged != 1 || called.Rounds != 4 {
+	if got := called.Text(); got != "7 map[size:7]AdaBob" && got != "7 map[size:7] Ada Bob" || charged != 1 ||
+		called.Rounds != 4 {
 		t.Errorf("got %s after %d rounds, charged %d times", got, called.Rounds, charged)
 	}
 }
@@ -144,7 +146,8 @@ func TestRepeatedEventsAreLoggedOnce(t *testing.T) {
 				return "done", nil
 			})
 			for range 2 {
-				if called := mcpbridgetest.Call(t, app, "works", nil, mcpbridgetest.WithAnswers(true, true)); called.Text() != "done" {
+				if called := mcpbridgetest.Call(t, app, "works", nil,
+					mcpbridgetest.WithAnswers(true, true)); called.Text() != "done" {
 					t.Fatalf("got %v, want done", called.Result)
 				}
 			}
@@ -188,11 +191,13 @@ func TestChangedQuestionIsAskedAnewAndAKeyKeepsItTheSame(t *testing.T) {
 	}
 	does(app, "anew", ask())
 	does(app, "same", ask(mcpbridge.Key("pay")))
-	if called := mcpbridgetest.Call(t, app, "anew", nil, mcpbridgetest.WithAnswers("a", "b")); called.Text() != "b" || called.Rounds != 3 {
+	if called := mcpbridgetest.Call(t, app, "anew", nil, mcpbridgetest.WithAnswers("a", "b")); called.Text() != "b" ||
+		called.Rounds != 3 {
 		t.Errorf("got %q in %d rounds", called.Text(), called.Rounds)
 	}
 	n = 0
-	if called := mcpbridgetest.Call(t, app, "same", nil, mcpbridgetest.WithAnswers("a")); called.Text() != "a" || called.Rounds != 2 {
+	if called := mcpbridgetest.Call(t, app, "same", nil, mcpbridgetest.WithAnswers("a")); called.Text() != "a" ||
+		called.Rounds != 2 {
 		t.Errorf("got %q in %d rounds", called.Text(), called.Rounds)
 	}
 }
@@ -220,10 +225,13 @@ func TestSeveralQuestionsInOneRound(t *testing.T) {
 		wg.Wait()
 		return strings.Join(answers, ""), errors.Join(errs...)
 	})
-	if called := mcpbridgetest.Call(t, app, "joined", nil, mcpbridgetest.WithAnswers("a", []string{"file:///x"}, "b")); called.Text() != "afile:///xb" || called.Rounds != 2 {
+	if called := mcpbridgetest.Call(t, app, "joined", nil,
+		mcpbridgetest.WithAnswers("a", []string{"file:///x"}, "b")); called.Text() != "afile:///xb" ||
+		called.Rounds != 2 {
 		t.Errorf("got %v in %d rounds", called.Result, called.Rounds)
 	}
-	called := mcpbridgetest.Call(t, app, "concurrent", nil, mcpbridgetest.WithAnswers("a", "b", "c", "d", "e", "f", "g", "h"))
+	called := mcpbridgetest.Call(t, app, "concurrent", nil,
+		mcpbridgetest.WithAnswers("a", "b", "c", "d", "e", "f", "g", "h"))
 	letters := []byte(called.Text()) // They ask in any order.
 	if slices.Sort(letters); string(letters) != "abcdefgh" || called.Rounds != 2 {
 		t.Errorf("got %v in %d rounds", called.Result, called.Rounds)
@@ -232,7 +240,10 @@ func TestSeveralQuestionsInOneRound(t *testing.T) {
 
 func TestWhatBecomesOfQuestionsIsDistinct(t *testing.T) {
 	app := asksColour(func(a mcpbridge.Answer[colour], err error) (string, error) {
-		for _, kind := range []error{mcpbridge.ErrUnsupported, mcpbridge.ErrNoAnswer, mcpbridge.ErrRefused, mcpbridge.ErrInvalidAnswer} {
+		for _, kind := range []error{
+			mcpbridge.ErrUnsupported, mcpbridge.ErrNoAnswer, mcpbridge.ErrRefused,
+			mcpbridge.ErrInvalidAnswer,
+		} {
 			if errors.Is(err, kind) {
 				return kind.Error(), nil
 			}
@@ -262,7 +273,9 @@ func TestWhatBecomesOfQuestionsIsDistinct(t *testing.T) {
 		c, err := a.Get()
 		return c.Colour, err
 	})
-	if called := mcpbridgetest.Call(t, gets, "paint", nil, mcpbridgetest.WithAnswers(mcpbridgetest.Decline)); !called.IsError() || called.Text() != "the user declined: Which colour?" {
+	if called := mcpbridgetest.Call(t, gets, "paint", nil,
+		mcpbridgetest.WithAnswers(mcpbridgetest.Decline)); !called.IsError() ||
+		called.Text() != "the user declined: Which colour?" {
 		t.Errorf("got %v", called.Result)
 	}
 }
@@ -288,11 +301,13 @@ func TestClientThatCannotBeAsked(t *testing.T) {
 	if called.Text() != want || !called.IsError() {
 		t.Errorf("got %v", called.Result)
 	}
-	if called := mcpbridgetest.Call(t, app, "url", nil, mcpbridgetest.WithCaller(about), mcpbridgetest.WithAnswers(M{})); called.Text() != "accept" {
+	if called := mcpbridgetest.Call(t, app, "url", nil, mcpbridgetest.WithCaller(about),
+		mcpbridgetest.WithAnswers(M{})); called.Text() != "accept" {
 		t.Errorf("got %v", called.Result)
 	}
 	about.ClientCapabilities.Elicitation = &pb.ElicitationCapability{} // 2025-06-18: neither means form
-	if called := mcpbridgetest.Call(t, app, "form", nil, mcpbridgetest.WithCaller(about), mcpbridgetest.WithAnswers(true)); called.IsError() || called.Rounds != 2 {
+	if called := mcpbridgetest.Call(t, app, "form", nil, mcpbridgetest.WithCaller(about),
+		mcpbridgetest.WithAnswers(true)); called.IsError() || called.Rounds != 2 {
 		t.Errorf("got %v", called.Result)
 	}
 	if _, err := mcpbridge.Elicit[bool](t.Context(), "Outside a call?"); !errors.Is(err, mcpbridge.ErrUnsupported) {
@@ -318,18 +333,21 @@ func TestForms(t *testing.T) {
 		return a.Data, err
 	})
 	does(app, "own", func(ctx context.Context) (string, error) {
-		a, err := mcpbridge.Elicit[M](ctx, "?", mcpbridge.FormSchema(`{"type":"object","properties":{"n":{"type":"integer"}}}`))
+		a, err := mcpbridge.Elicit[M](ctx, "?",
+			mcpbridge.FormSchema(`{"type":"object","properties":{"n":{"type":"integer"}}}`))
 		return fmt.Sprint(a.Data["n"]), err
 	})
 	does(app, "nested", func(ctx context.Context) (string, error) {
 		_, err := mcpbridge.Elicit[struct{ In colour }](ctx, "?")
 		return "", err
 	})
-	called := mcpbridgetest.Call(t, app, "all", nil, mcpbridgetest.WithAnswers(M{"name": "Ada", "tags": []string{"a"}, "share": 1, "more": "ignored"}))
+	called := mcpbridgetest.Call(t, app, "all", nil,
+		mcpbridgetest.WithAnswers(M{"name": "Ada", "tags": []string{"a"}, "share": 1, "more": "ignored"}))
 	const schema = `{"type":"object","properties":{"name":{"type":"string","title":"Name","description":"Your name"},
 		"age":{"type":"integer","minimum":0},"sure":{"type":"boolean","default":true},
 		"tags":{"type":"array","items":{"type":"string","enum":["a","b"]}},"share":{"type":"number"}},"required":["name","tags","share"]}`
-	if got := called.Asked[0].GetElicit().GetForm().GetRequestedSchema(); canonical(t, []byte(got)) != canonical(t, []byte(schema)) {
+	if got := called.Asked[0].GetElicit().GetForm().
+		GetRequestedSchema(); canonical(t, []byte(got)) != canonical(t, []byte(schema)) {
 		t.Errorf("got %s", got)
 	}
 	if called.Text() != "Ada true true" && called.Text() != "Adatruetrue" && called.Text() != "Adatrue true" {
@@ -338,7 +356,8 @@ func TestForms(t *testing.T) {
 	if got := mcpbridgetest.Call(t, app, "choose", nil, mcpbridgetest.WithAnswers("y")).Text(); got != "y" {
 		t.Errorf("got %s", got)
 	}
-	if called := mcpbridgetest.Call(t, app, "choose", nil, mcpbridgetest.WithAnswers("z")); !strings.Contains(called.Text(), `- value: must be one of "x", "y", got "z"`) {
+	if called := mcpbridgetest.Call(t, app, "choose", nil,
+		mcpbridgetest.WithAnswers("z")); !strings.Contains(called.Text(), `- value: must be one of "x", "y", got "z"`) {
 		t.Errorf("got %s", called.Text())
 	}
 	if got := mcpbridgetest.Call(t, app, "own", nil, mcpbridgetest.WithAnswers(M{"n": 3})).Text(); got != "3" {
@@ -352,12 +371,14 @@ func TestForms(t *testing.T) {
 func TestStateThatIsTooLargeFailsTheCallAndNamesTheCulprit(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	does(app, "hoards", func(ctx context.Context) (string, error) {
-		_, err1 := mcpbridge.Once(ctx, "page", func(context.Context) (string, error) { return strings.Repeat("x", 33<<10), nil })
+		_, err1 := mcpbridge.Once(ctx, "page",
+			func(context.Context) (string, error) { return strings.Repeat("x", 33<<10), nil })
 		_, err2 := mcpbridge.Elicit[bool](ctx, "Sure?")
 		return "", errors.Join(err1, err2)
 	})
 	called := mcpbridgetest.Call(t, app, "hoards", nil)
-	if !called.IsError() || !strings.Contains(called.Text(), `more than the 32768 there is room for; the most is mcpbridge.Once("page"), 33794 bytes`) {
+	if !called.IsError() || !strings.Contains(called.Text(),
+		`more than the 32768 there is room for; the most is mcpbridge.Once("page"), 33794 bytes`) {
 		t.Errorf("got %v", called.Text())
 	}
 }
@@ -379,17 +400,24 @@ func TestAnswersThatNobodyAskedForAreNotKept(t *testing.T) {
 		_, err := mcpbridge.Elicit[bool](ctx, "Sure?", mcpbridge.Key("sure"))
 		return "", err
 	})
-	request := &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: "asks", InputResponses: map[string]*pb.InputResponse{
-		"spam": {Response: &pb.InputResponse_Elicit{Elicit: &pb.ElicitResult{Content: strings.Repeat(" ", 40<<10)}}},
-		"sure": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{}}}, // of another kind: asked again
-	}}
+	request := &pb.CallToolRequest{
+		Context: mcpbridgetest.Everything(), Name: "asks",
+		InputResponses: map[string]*pb.InputResponse{
+			"spam": {Response: &pb.InputResponse_Elicit{
+				Elicit: &pb.ElicitResult{Content: strings.Repeat(" ", 40<<10)},
+			}},
+			// of another kind: asked again
+			"sure": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{}}},
+		},
+	}
 	s := &discarded{ctx: t.Context()}
 	if err := app.Service().CallTool(request, s); err != nil {
 		t.Fatal(err)
 	}
 	needs := s.last.GetInputRequired()
 	var state struct{ Answers map[string]string }
-	if err := json.Unmarshal(needs.GetRequestState(), &state); err != nil || len(state.Answers) != 0 || len(needs.GetInputRequests()) != 1 {
+	if err := json.Unmarshal(needs.GetRequestState(), &state); err != nil || len(state.Answers) != 0 ||
+		len(needs.GetInputRequests()) != 1 {
 		t.Errorf("got %s, %v", needs.GetRequestState(), needs.GetInputRequests())
 	}
 }
@@ -399,12 +427,16 @@ func TestHandlerWithAStateOfItsOwn(t *testing.T) {
 	does(app, "own", func(ctx context.Context) (string, error) {
 		if mcpbridge.State(ctx) == nil {
 			roots := &pb.InputRequest_ListRoots{ListRoots: &pb.ListRootsRequest{}}
-			needs := &pb.InputRequired{InputRequests: []*pb.InputRequest{{Key: "r", Request: roots}}, RequestState: []byte("mine")}
+			needs := &pb.InputRequired{
+				InputRequests: []*pb.InputRequest{{Key: "r", Request: roots}},
+				RequestState:  []byte("mine"),
+			}
 			return "dropped", mcpbridge.ToolError("wrapped: %w", mcpbridge.Require(ctx, needs))
 		}
 		return string(mcpbridge.State(ctx)) + mcpbridge.Responses(ctx)["r"].GetListRoots().GetRoots()[0].GetUri(), nil
 	})
-	if called := mcpbridgetest.Call(t, app, "own", nil, mcpbridgetest.WithAnswers([]string{"file:///x"})); called.Text() != "minefile:///x" || called.Rounds != 2 {
+	if called := mcpbridgetest.Call(t, app, "own", nil,
+		mcpbridgetest.WithAnswers([]string{"file:///x"})); called.Text() != "minefile:///x" || called.Rounds != 2 {
 		t.Errorf("got %v", called.Result)
 	}
 }

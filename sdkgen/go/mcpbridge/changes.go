@@ -26,8 +26,10 @@ type listener struct {
 // changed notifies subscribers that lists have changed. The caller holds mu of the app. It returns true.
 func (a *App) changed(k kinds) bool {
 	if d := a.discover.GetCapabilities(); d != nil {
-		if k.tools && d.GetTools() == nil || k.resources && d.GetResources() == nil || k.prompts && d.GetPrompts() == nil {
-			logger().Warn("clients have been told that there is nothing of this kind, and will not see it; give mcpbridge.New the option Declares")
+		if k.tools && d.GetTools() == nil || k.resources && d.GetResources() == nil || k.prompts &&
+			d.GetPrompts() == nil {
+			logger().Warn("clients have been told that there is nothing of this kind, and will not see it; give " +
+				"mcpbridge.New the option Declares")
 		}
 	}
 	for l := range a.listeners {
@@ -132,19 +134,31 @@ func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServe
 		lists, changes, done := l.take()
 		var events []*pb.ListenResponse
 		if lists.tools {
-			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+			events = append(events, &pb.ListenResponse{
+				Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}},
+			})
 		}
 		if lists.resources {
-			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}}})
+			events = append(events, &pb.ListenResponse{
+				Event: &pb.ListenResponse_ResourcesListChanged{ResourcesListChanged: &pb.ListChanged{}},
+			})
 		}
 		if lists.prompts {
-			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
+			events = append(events, &pb.ListenResponse{
+				Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}},
+			})
 		}
 		for uri := range changes {
-			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}}})
+			events = append(events, &pb.ListenResponse{
+				Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}},
+			})
 		}
 		for _, id := range done {
-			events = append(events, &pb.ListenResponse{Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: id}}})
+			events = append(events, &pb.ListenResponse{
+				Event: &pb.ListenResponse_ElicitationCompleted{
+					ElicitationCompleted: &pb.ElicitationCompleted{ElicitationId: id},
+				},
+			})
 		}
 		for _, e := range events {
 			if err := stream.Send(e); err != nil {

@@ -171,7 +171,8 @@ func outputOf[T any]() (output[T], error) {
 	var o output[T]
 	t := reflect.TypeFor[T]()
 	switch t {
-	case reflect.TypeFor[string](), reflect.TypeFor[*Result](), reflect.TypeFor[*Content](), reflect.TypeFor[[]*Content](),
+	case reflect.TypeFor[string](), reflect.TypeFor[*Result](), reflect.TypeFor[*Content](),
+		reflect.TypeFor[[]*Content](),
 		reflect.TypeFor[None](), reflect.TypeFor[struct{}](), reflect.TypeFor[any]():
 		return o, nil
 	case reflect.TypeFor[[]byte]():
@@ -218,7 +219,8 @@ func (o *output[T]) write(v T) (*Result, error) {
 	}
 	if o.limits != nil {
 		if _, wrong := o.limits.check(text); wrong != nil {
-			return nil, fmt.Errorf("the tool returned what its return type does not allow:\n%s", strings.Join(wrong, "\n"))
+			return nil, fmt.Errorf("the tool returned what its return type does not allow:\n%s",
+				strings.Join(wrong, "\n"))
 		}
 	}
 	return structured(text, o.wrap), nil

@@ -22,8 +22,9 @@ func checkContract(request any) error {
 	}
 	// A bridge that does not send its version has version 1.
 	if v := cmp.Or(r.GetContext().GetVerified().GetContractVersion(), 1); v != contractVersion {
-		return status.Errorf(codes.FailedPrecondition, "the bridge has version %d of the contract, and this SDK has version %d: "+
-			"install an mcpbridge and an SDK of the same release", v, contractVersion)
+		return status.Errorf(codes.FailedPrecondition,
+			"the bridge has version %d of the contract, and this SDK has version %d: "+
+				"install an mcpbridge and an SDK of the same release", v, contractVersion)
 	}
 	return nil
 }

@@ -13,9 +13,11 @@ import (
 func TestBridgesOfAnotherContractVersionAreRefused(t *testing.T) {
 	_, conn := attached(t)
 	for version, said := range map[int32]string{0: "1", 1: "1", 3: "3"} {
-		want := "the bridge has version " + said + " of the contract, and this SDK has version 2: install an mcpbridge and an SDK of the same release"
+		want := "the bridge has version " + said +
+			" of the contract, and this SDK has version 2: install an mcpbridge and an SDK of the same release"
 		caller := &pb.CallContext{Verified: &pb.VerifiedCaller{ContractVersion: version}}
-		stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(), &pb.CallToolRequest{Context: caller, Name: "echo", Arguments: []byte(`{"Text":"hello"}`)})
+		stream, err := pb.NewMcpServiceClient(conn).CallTool(t.Context(),
+			&pb.CallToolRequest{Context: caller, Name: "echo", Arguments: []byte(`{"Text":"hello"}`)})
 		if err == nil {
 			_, err = stream.Recv()
 		}

@@ -22,9 +22,12 @@ const (
 )
 
 var formats = map[string]format{
-	"date":      {"a date such as 2026-01-31", both(matches(datePattern), isDay)},
-	"time":      {"a time with an offset such as 14:30:00Z", matches(timePattern)},
-	"date-time": {"a date and time with an offset such as 2026-01-31T14:30:00Z", both(matches(datePattern+"T"+timePattern), isDay)},
+	"date": {"a date such as 2026-01-31", both(matches(datePattern), isDay)},
+	"time": {"a time with an offset such as 14:30:00Z", matches(timePattern)},
+	"date-time": {
+		"a date and time with an offset such as 2026-01-31T14:30:00Z",
+		both(matches(datePattern+"T"+timePattern), isDay),
+	},
 	"duration": {"an ISO 8601 duration such as P1DT12H", both(
 		matches(`P([0-9]+W|([0-9]+Y)?([0-9]+M)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9]+S)?)?)`),
 		func(s string) bool { return s != "P" && !strings.HasSuffix(s, "T") },
@@ -48,7 +51,8 @@ var formats = map[string]format{
 	"uri": {"a URI such as https://example.com/a", matches(
 		`[A-Za-z][A-Za-z0-9+.-]*:` +
 			`(//(([A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?(\[[0-9A-Fa-f:.]+\]|([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(:[0-9]*)?` +
-			`(/` + pathPattern + `*)*|/(` + pathPattern + `+(/` + pathPattern + `*)*)?|` + pathPattern + `+(/` + pathPattern + `*)*)` +
+			`(/` + pathPattern + `*)*|/(` + pathPattern + `+(/` + pathPattern + `*)*)?|` + pathPattern + `+(/` +
+			pathPattern + `*)*)` +
 			`(\?(` + pathPattern + `|[/?])*)?(#(` + pathPattern + `|[/?])*)?`,
 	)},
 	"uuid": {

@@ -98,7 +98,8 @@ func TestResultsAreCheckedAgainstTheirSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = list.write([]formatted{{Day: "2026-01-31"}, {}}); err == nil || !strings.Contains(err.Error(), "- 1.day: must be a date") {
+	if _, err = list.write([]formatted{{Day: "2026-01-31"}, {}}); err == nil ||
+		!strings.Contains(err.Error(), "- 1.day: must be a date") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -162,7 +163,8 @@ func TestTitlesAreOfEveryChoice(t *testing.T) {
 	if !strings.Contains(in.schema, `"oneOf":[{"title":"Window","const":"w"},{"title":"Aisle","const":"a"}]`) {
 		t.Errorf("got %s", in.schema)
 	}
-	if _, err := in.read([]byte(`{"seat":"w","lines":["ic","x"]}`)); err == nil || err.Error() != `- lines.1: must be one of "ic", "rj", got "x"` {
+	if _, err := in.read([]byte(`{"seat":"w","lines":["ic","x"]}`)); err == nil ||
+		err.Error() != `- lines.1: must be one of "ic", "rj", got "x"` {
 		t.Errorf("got %v", err)
 	}
 }

@@ -206,7 +206,8 @@ func (f *frames) message(kind byte, id uint32, m proto.Message) error {
 		if kind == frameResult {
 			what = "it was executed, and its answer"
 		}
-		return status.Errorf(codes.ResourceExhausted, "%s has %d bytes, more than the %d of a message", what, size, maxMessage)
+		return status.Errorf(codes.ResourceExhausted, "%s has %d bytes, more than the %d of a message", what, size,
+			maxMessage)
 	}
 	var failed error
 	f.put(kind, id, func(to []byte) []byte {

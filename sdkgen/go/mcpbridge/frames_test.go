@@ -16,11 +16,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An answer that is longer than a message may be costs its own call, and no other: a frame of that length would end the connection.
+// An answer that is longer than a message may be costs its own call, and no other: a frame of that length would end the
+// connection.
 func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 	release := make(chan struct{})
 	app := New("long", "1")
-	Tool(app, "long", "", func(context.Context, struct{}) (string, error) { return strings.Repeat("x", maxMessage), nil })
+	Tool(app, "long", "", func(context.Context, struct{}) (string, error) {
+		return strings.Repeat("x", maxMessage),
+			nil
+	})
 	Tool(app, "slow", "", func(context.Context, struct{}) (string, error) { <-release; return "slow", nil })
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
@@ -52,7 +56,10 @@ func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 		t.Fatalf("the first frame is of kind %d", kind)
 	}
 	for id, tool := range []string{"slow", "long"} {
-		payload, err := proto.Marshal(&pb.CallToolRequest{Context: &pb.CallContext{Verified: &pb.VerifiedCaller{ContractVersion: contractVersion}}, Name: tool})
+		payload, err := proto.Marshal(
+			&pb.CallToolRequest{Context: &pb.CallContext{
+				Verified: &pb.VerifiedCaller{ContractVersion: contractVersion},
+			}, Name: tool})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +76,8 @@ func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 	if err := proto.Unmarshal(payload, s); err != nil || kind != frameError || id != 1 {
 		t.Fatalf("kind %d of call %d, %v", kind, id, err)
 	}
-	if codes.Code(s.GetCode()) != codes.ResourceExhausted || !strings.Contains(s.GetMessage(), "it was executed, and its answer has") {
+	if codes.Code(s.GetCode()) != codes.ResourceExhausted ||
+		!strings.Contains(s.GetMessage(), "it was executed, and its answer has") {
 		t.Errorf("got %v", s)
 	}
 	close(release)

@@ -380,7 +380,8 @@ func (a *App) discovered() *pb.DiscoverResponse {
 		c.Completions = &pb.Capability{}
 	}
 	a.discover = &pb.DiscoverResponse{
-		ServerInfo: a.info, Capabilities: c, TtlMs: a.cache.ttl, CacheScope: a.cache.scope, ContractVersion: contractVersion,
+		ServerInfo: a.info, Capabilities: c, TtlMs: a.cache.ttl, CacheScope: a.cache.scope,
+		ContractVersion: contractVersion,
 	}
 	if a.instructions != "" {
 		a.discover.Instructions = &a.instructions

@@ -42,7 +42,8 @@ func Prompt[In, Out any](
 		return
 	}
 	switch reflect.TypeFor[Out]() {
-	case reflect.TypeFor[string](), reflect.TypeFor[*Message](), reflect.TypeFor[[]*Message](), reflect.TypeFor[*pb.GetPromptResult]():
+	case reflect.TypeFor[string](), reflect.TypeFor[*Message](), reflect.TypeFor[[]*Message](),
+		reflect.TypeFor[*pb.GetPromptResult]():
 	default:
 		p.wrong("it returns %s, and a prompt says string, *Message or []*Message", reflect.TypeFor[Out]())
 		return
@@ -106,7 +107,8 @@ func says(v any, description *string) (*pb.GetPromptResult, error) {
 func (n *node) fitsText() error {
 	for _, name := range n.order {
 		p := n.properties[name]
-		if slices.Contains(p.types, "object") || p.items != nil && (p.items.items != nil || slices.Contains(p.items.types, "object")) {
+		if slices.Contains(p.types, "object") || p.items != nil &&
+			(p.items.items != nil || slices.Contains(p.items.types, "object")) {
 			return fmt.Errorf("text cannot fill in %s: use string, a number, bool, or a list of these", name)
 		}
 	}
@@ -244,9 +246,11 @@ func (a *App) complete(ctx context.Context, req *pb.CompleteRequest) (*pb.Comple
 	var d definition
 	var all map[string]Completer
 	a.mu.RLock()
-	if p := a.prompts.byName[req.GetReference().GetPrompt().GetName()]; p != nil && req.GetReference().GetPrompt() != nil {
+	if p := a.prompts.byName[req.GetReference().GetPrompt().GetName()]; p != nil &&
+		req.GetReference().GetPrompt() != nil {
 		d, all = p.definition, p.completers
-	} else if t := a.templates.byName[req.GetReference().GetResource().GetUri()]; t != nil && req.GetReference().GetResource() != nil {
+	} else if t := a.templates.byName[req.GetReference().GetResource().GetUri()]; t != nil &&
+		req.GetReference().GetResource() != nil {
 		d, all = t.definition, t.completers
 	}
 	a.mu.RUnlock()

@@ -36,7 +36,8 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		if !strings.Contains(text, "func main()") {
 			// It is beside the program that it names.
 			name = "more.go"
-			of := slices.Index(names, string(regexp.MustCompile(`package main // \S+ of (\w+)`).FindSubmatch(block[1])[1]))
+			of := slices.Index(names,
+				string(regexp.MustCompile(`package main // \S+ of (\w+)`).FindSubmatch(block[1])[1]))
 			program = filepath.Join(here, filepath.Base(packages[of]))
 		} else {
 			program = filepath.Join(here, "readme"+n)
@@ -58,7 +59,8 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
-	if out, err := exec.Command("go", append([]string{"build", "-overlay", name, "-o", bin}, packages...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append([]string{"build", "-overlay", name, "-o", bin}, packages...)...).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, p := range packages {
@@ -116,7 +118,8 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	if text := c.Call("advise", M{"question": "Where?"}); text != "Rome" {
 		t.Errorf("got %q", text)
 	}
-	if len(asked) != 2 || !strings.Contains(asked[0], `"name":"degrees"`) || !strings.Contains(asked[1], `"toolUseId":"1"`) || !strings.Contains(asked[1], `{"result":30}`) {
+	if len(asked) != 2 || !strings.Contains(asked[0], `"name":"degrees"`) ||
+		!strings.Contains(asked[1], `"toolUseId":"1"`) || !strings.Contains(asked[1], `{"result":30}`) {
 		t.Errorf("asked %s", asked)
 	}
 
@@ -127,7 +130,8 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 			t.Errorf("got %s", text)
 		}
 		c.AwaitNotification("notifications/tools/list_changed")
-		if tools := string(c.Request("tools/list", nil).Result); strings.Contains(tools, `"name":"calibrate_all"`) != on {
+		if tools := string(c.Request("tools/list", nil).Result); strings.Contains(tools,
+			`"name":"calibrate_all"`) != on {
 			t.Errorf("%t: got %s", on, tools)
 		}
 	}

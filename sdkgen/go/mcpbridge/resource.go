@@ -52,7 +52,8 @@ func ResourceFunc[Out any](
 		return
 	}
 	r := &resource{definition: d, message: &pb.Resource{
-		Uri: uri, Name: name, Title: o.title, MimeType: o.mimeType, Annotations: o.annotations, Size: o.size, Icons: o.icons, Meta: o.meta,
+		Uri: uri, Name: name, Title: o.title, MimeType: o.mimeType, Annotations: o.annotations, Size: o.size,
+		Icons: o.icons, Meta: o.meta,
 	}}
 	if description != "" {
 		r.message.Description = &description
@@ -75,7 +76,8 @@ func ResourceTemplate[In, Out any](
 ) {
 	d, o := define(a, "resource template", uris), resourceDetails(opts)
 	t := &template{definition: d, completers: o.completers, message: &pb.ResourceTemplate{
-		UriTemplate: uris, Name: name, Title: o.title, MimeType: o.mimeType, Annotations: o.annotations, Icons: o.icons, Meta: o.meta,
+		UriTemplate: uris, Name: name, Title: o.title, MimeType: o.mimeType, Annotations: o.annotations, Icons: o.icons,
+		Meta: o.meta,
 	}}
 	if description != "" {
 		t.message.Description = &description
@@ -129,7 +131,8 @@ func fits(n *node, path, query []string, o details) error {
 	}
 	for _, p := range n.required {
 		if !slices.Contains(path, p.name) {
-			return fmt.Errorf("there is no {%s} for the field, or it may be missing, and the field is not optional", p.name)
+			return fmt.Errorf("there is no {%s} for the field, or it may be missing, and the field is not optional",
+				p.name)
 		}
 	}
 	for argument := range o.completers {
@@ -189,7 +192,11 @@ func (a *App) find(uri string) (definition, func(context.Context) (*pb.ReadResou
 	}
 	for _, t := range fitting {
 		if values := t.match(uri); values != nil {
-			return t.definition, func(ctx context.Context) (*pb.ReadResourceResult, error) { return t.read(ctx, values) }
+			return t.definition, func(ctx context.Context) (*pb.ReadResourceResult,
+				error,
+			) {
+				return t.read(ctx, values)
+			}
 		}
 	}
 	return definition{}, nil

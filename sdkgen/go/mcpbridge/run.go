@@ -292,7 +292,8 @@ func mutualTLS() (*tls.Config, string, error) {
 		return nil, "", err
 	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS12,
 		// go-plugin expects no padding.
 	}, base64.RawStdEncoding.EncodeToString(cert.Certificate[0]), nil
 }
@@ -302,7 +303,8 @@ func keyPair() (tls.Certificate, error) {
 	if path := os.Getenv("MCPBRIDGE_KEY_PAIR"); path != "" {
 		text, err := os.ReadFile(path) //nolint:gosec // The bridge says which.
 		if err != nil {
-			return tls.Certificate{}, fmt.Errorf("cannot read the key pair that the bridge made for this plugin: %w", err)
+			return tls.Certificate{},
+				fmt.Errorf("cannot read the key pair that the bridge made for this plugin: %w", err)
 		}
 		return tls.X509KeyPair(text, text)
 	}

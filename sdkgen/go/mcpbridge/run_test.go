@@ -146,7 +146,8 @@ func (p *process) ends(t *testing.T, within time.Duration) int {
 
 func dial(t *testing.T, target string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		t.Fatal(err)
@@ -158,12 +159,16 @@ func dial(t *testing.T, target string) *grpc.ClientConn {
 // handshake starts a backend as the bridge does, but without TLS, and returns its connection.
 func handshake(t *testing.T) (*process, *grpc.ClientConn) {
 	t.Helper()
-	p := start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=1", "MCP_PLUGIN_LIFELINE=stdin", "PLUGIN_UNIX_SOCKET_DIR=" + socketDir(t)})
+	p := start(t, []string{
+		"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=1", "MCP_PLUGIN_LIFELINE=stdin",
+		"PLUGIN_UNIX_SOCKET_DIR=" + socketDir(t),
+	})
 	if !p.stdout.Scan() {
 		t.Fatal("there is no handshake")
 	}
 	fields := strings.Split(p.stdout.Text(), "|")
-	if len(fields) != 6 || fields[0] != "1" || fields[1] != "1" || fields[2] != "unix" || fields[4] != "grpc" || fields[5] != "" {
+	if len(fields) != 6 || fields[0] != "1" || fields[1] != "1" || fields[2] != "unix" || fields[4] != "grpc" ||
+		fields[5] != "" {
 		t.Fatalf("handshake %q", p.stdout.Text())
 	}
 	return p, dial(t, "unix://"+fields[3])
@@ -180,11 +185,14 @@ func socketDir(t *testing.T) string {
 	return dir
 }
 
-func callTool(t *testing.T, conn *grpc.ClientConn, name, args string) (grpc.ServerStreamingClient[pb.CallToolResponse], context.CancelFunc) {
+func callTool(t *testing.T, conn *grpc.ClientConn, name,
+	args string,
+) (grpc.ServerStreamingClient[pb.CallToolResponse], context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
-	stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: name, Arguments: []byte(args)})
+	stream, err := pb.NewMcpServiceClient(conn).
+		CallTool(ctx, &pb.CallToolRequest{Context: mcpbridgetest.Everything(), Name: name, Arguments: []byte(args)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +238,8 @@ func TestManagedBackendServesAndItsPrintsAreLog(t *testing.T) {
 		t.Errorf("stderr has %q", line)
 	}
 	for _, service := range []string{"", "plugin"} {
-		h, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		h, err := grpc_health_v1.NewHealthClient(conn).
+			Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
 		if h.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q is %v, %v", service, h, err)
 		}
@@ -243,7 +252,10 @@ func TestBackendListensWhereTheHostSays(t *testing.T) {
 		{"PLUGIN_TRANSPORTS=tcp", `^1\|1\|tcp\|127\.0\.0\.1:\d+\|grpc\|$`},
 		{"PLUGIN_UNIX_SOCKET_GROUP=" + strconv.Itoa(os.Getgid()), `^1\|1\|unix\|` + dir + `/\d+\.sock\|grpc\|$`},
 	} {
-		p := start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "MCP_PLUGIN_LIFELINE=stdin", "PLUGIN_UNIX_SOCKET_DIR=" + dir, c.env})
+		p := start(t, []string{
+			"MCPBRIDGE_PLUGIN=mcpbridge.v1", "MCP_PLUGIN_LIFELINE=stdin",
+			"PLUGIN_UNIX_SOCKET_DIR=" + dir, c.env,
+		})
 		if !p.stdout.Scan() || !regexp.MustCompile(c.address).MatchString(p.stdout.Text()) {
 			t.Errorf("%s: handshake %q", c.env, p.stdout.Text())
 		}
@@ -281,7 +293,11 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 		t.Fatal(err)
 	}
 	yes := true
-	listen, err := pb.NewMcpServiceClient(conn).Listen(t.Context(), &pb.ListenRequest{Context: mcpbridgetest.Everything(), Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}})
+	listen, err := pb.NewMcpServiceClient(conn).
+		Listen(t.Context(), &pb.ListenRequest{
+			Context:       mcpbridgetest.Everything(),
+			Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +311,8 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Invoke(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{}); err != nil {
+	if err := conn.Invoke(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{},
+		&emptypb.Empty{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _, err := result(stream); got != "slept" || err != nil {
@@ -317,7 +334,8 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := conn.Invoke(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{}); err != nil {
+	if err := conn.Invoke(t.Context(), "/plugin.GRPCController/Shutdown", &emptypb.Empty{},
+		&emptypb.Empty{}); err != nil {
 		t.Fatal(err)
 	}
 	if code := p.ends(t, 30*time.Second); code != 0 || time.Since(began) < 4*time.Second {
@@ -410,17 +428,20 @@ func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
 			continue // printed
 		}
 		var record struct{ Level, Msg, Stack string }
-		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level != "ERROR" && record.Level != "WARN" {
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level != "ERROR" &&
+			record.Level != "WARN" {
 			t.Fatalf("got %s, %v", line, err)
 		}
 		if record.Level == "WARN" { // of the only tool that has none
 			warned = true
-			if !regexp.MustCompile(`^run_test\.go:\d+: tool "echo" has no description, by which models choose$`).MatchString(record.Msg) {
+			if !regexp.MustCompile(`^run_test\.go:\d+: tool "echo" has no description, by which models choose$`).
+				MatchString(record.Msg) {
 				t.Errorf("it says %s", record.Msg)
 			}
 			continue
 		}
-		if !regexp.MustCompile(`^run_test\.go:\d+: tool "panics" failed: assignment to entry in nil map$`).MatchString(record.Msg) {
+		if !regexp.MustCompile(`^run_test\.go:\d+: tool "panics" failed: assignment to entry in nil map$`).
+			MatchString(record.Msg) {
 			t.Errorf("it says %s", record.Msg)
 		}
 		if !strings.Contains(record.Stack, "run_test.go:") || strings.Contains(record.Stack, "google.golang.org/grpc") {
@@ -474,7 +495,9 @@ func TestBackendStartedByHandSaysWhatToRun(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	p = start(t, []string{"MCPBRIDGE_PLUGIN=mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS=2,3"})
-	if code := p.ends(t, 20*time.Second); code != 1 || !strings.Contains(p.stderr.String(), "supports version 2,3 of the plugin protocol, and this SDK supports version 1") {
+	if code := p.ends(t, 20*time.Second); code != 1 ||
+		!strings.Contains(p.stderr.String(),
+			"supports version 2,3 of the plugin protocol, and this SDK supports version 1") {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 }
@@ -509,9 +532,13 @@ func TestStockGoPluginHost(t *testing.T) {
 	for _, mutual := range []bool{true, false} {
 		var log syncBuffer
 		client := plugin.NewClient(&plugin.ClientConfig{
-			HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 1, MagicCookieKey: "MCPBRIDGE_PLUGIN", MagicCookieValue: "mcpbridge.v1"},
-			Plugins:         plugin.PluginSet{"mcpbridge": host{}}, Cmd: exec.Command(os.Args[0]), AutoMTLS: mutual,
-			AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug}),
+			HandshakeConfig: plugin.HandshakeConfig{
+				ProtocolVersion: 1, MagicCookieKey: "MCPBRIDGE_PLUGIN",
+				MagicCookieValue: "mcpbridge.v1",
+			},
+			Plugins: plugin.PluginSet{"mcpbridge": host{}}, Cmd: exec.Command(os.Args[0]), AutoMTLS: mutual,
+			AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+			Logger:           hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Debug}),
 		})
 		defer client.Kill()
 		protocol, err := client.Client()
@@ -557,7 +584,8 @@ func TestBehindTheBridge(t *testing.T) {
 	if got := c.Call("many", nil); got != "many" {
 		t.Errorf("got %s", got)
 	}
-	if !slices.ContainsFunc(c.Notifications, func(m mcpbridgetest.Message) bool { return m.Method == "notifications/progress" }) {
+	if !slices.ContainsFunc(c.Notifications,
+		func(m mcpbridgetest.Message) bool { return m.Method == "notifications/progress" }) {
 		t.Error("there was no progress")
 	}
 	c.Answer = func(method string, _ json.RawMessage) any {

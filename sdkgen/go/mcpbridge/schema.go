@@ -59,10 +59,12 @@ func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: typeSchemas})
 	if err != nil {
 		if field, of := notJSON(t, nil); of != nil {
-			return nil, fmt.Errorf("%s has a type that JSON cannot hold, %s; leave it out with `json:\"-\"`, or use another", cmp.Or(field, "the value"), of)
+			return nil, fmt.Errorf("%s has a type that JSON cannot hold, %s; leave it out with `json:\"-\"`, or "+
+				"use another", cmp.Or(field, "the value"), of)
 		}
 		if of := itself(t, nil); of != nil {
-			return nil, fmt.Errorf("%s contains itself, and has no schema here; use any in it, and InputSchema or OutputSchema to say more", of)
+			return nil, fmt.Errorf("%s contains itself, and has no schema here; use any in it, and InputSchema or "+
+				"OutputSchema to say more", of)
 		}
 		return nil, err
 	}
@@ -167,7 +169,8 @@ func refine(t reflect.Type, s *jsonschema.Schema, v *reflect.Value, result bool)
 }
 
 var tagKeys = []string{
-	"min", "max", "above", "below", "multipleOf", "minLen", "maxLen", "minItems", "maxItems", "unique", "enum", "titles", "format", "default",
+	"min", "max", "above", "below", "multipleOf", "minLen", "maxLen", "minItems", "maxItems", "unique", "enum",
+	"titles", "format", "default",
 	"title", "pattern",
 }
 
@@ -282,7 +285,8 @@ func choicesOf(s *jsonschema.Schema) []any {
 }
 
 func is(s *jsonschema.Schema, types ...string) bool {
-	return slices.Contains(types, s.Type) || slices.ContainsFunc(s.Types, func(t string) bool { return slices.Contains(types, t) })
+	return slices.Contains(types, s.Type) ||
+		slices.ContainsFunc(s.Types, func(t string) bool { return slices.Contains(types, t) })
 }
 
 func tagNumber(s *jsonschema.Schema, value string, to **float64) error {
@@ -315,7 +319,8 @@ func tagFormat(s *jsonschema.Schema, value string) error {
 	}
 	names := slices.Sorted(maps.Keys(formats))
 	if !slices.Contains(names, value) {
-		return fmt.Errorf("there is no format %s%s; there are %s", value, didYouMean(value, names), strings.Join(names, ", "))
+		return fmt.Errorf("there is no format %s%s; there are %s", value, didYouMean(value, names),
+			strings.Join(names, ", "))
 	}
 	s.Format = value
 	return nil
@@ -372,161 +377,3 @@ func checkDefault(s *jsonschema.Schema) error {
 }
 
 // Inputs.
-
-// An input parses a T from JSON.
-type input[T any] struct {
-	proto  T // a T with its defaults
-	schema string
-	node   *node
-	usage  string // for the model: add(a: integer, b: integer = 3)
-	typed  bool   // the schema is T's
-}
-
-// inputOf returns the input of T, a struct or a map. custom replaces its schema, if not empty.
-func inputOf[T any](name string, custom string) (*input[T], error) {
-	in := &input[T]{typed: custom == ""}
-	s := &jsonschema.Schema{}
-	if custom == "" {
-		v := reflect.ValueOf(&in.proto).Elem()
-		var err error
-		if s, err = schemaOf(v.Type(), &v); err != nil {
-			return nil, err
-		}
-		if typeSchemas[v.Type()] != nil && v.Kind() == reflect.Slice {
-			s.Type = "object" // json.RawMessage: any arguments
-		}
-		if s.Type != "object" {
-			return nil, fmt.Errorf("arguments have names, so they are a struct or a map, and not %s", v.Type())
-		}
-	} else if err := unmarshal([]byte(custom), s); err != nil {
-		return nil, fmt.Errorf("its schema: %w", err)
-	} else if s.Type != "object" {
-		return nil, errors.New(`its schema must have "type": "object"`)
-	}
-	var err error
-	if in.node, err = compile(s); err != nil {
-		return nil, err
-	}
-	if in.schema = custom; custom == "" {
-		if in.schema, err = schemaText(s); err != nil {
-			return nil, err
-		}
-	}
-	in.usage = usage(name, s)
-	return in, nil
-}
-
-// read parses and validates JSON.
-func (in *input[T]) read(text []byte) (T, error) {
-	v := in.proto
-	if len(text) == 0 {
-		text = []byte("{}")
-	}
-	text, wrong := in.node.check(text)
-	if wrong != nil {
-		return v, errors.New(strings.Join(wrong, "\n"))
-	}
-	opts := reading
-	if !in.typed {
-		opts = lenient
-	}
-	if err := json.Unmarshal(text, &v, opts); err != nil {
-		return v, errors.New(unreadable(err))
-	}
-	return v, nil
-}
-
-// readArguments is read with an error for the model.
-func (in *input[T]) readArguments(name string, text []byte) (T, error) {
-	v, err := in.read(text)
-	if err != nil {
-		return v, ToolError("%s: the arguments are not valid.\n%w\nUsage: %s", name, err, in.usage)
-	}
-	return v, nil
-}
-
-// unreadable returns why a valid value cannot be decoded.
-func unreadable(err error) string {
-	e, ok := errors.AsType[*json.SemanticError](err)
-	if !ok {
-		return fmt.Sprintf("- (all): %v", err)
-	}
-	field := strings.ReplaceAll(strings.TrimPrefix(string(e.JSONPointer), "/"), "/", ".")
-	if field == "" {
-		field = "(all)"
-	}
-	got := ""
-	if e.JSONValue != nil {
-		got = ", got " + shorten(e.JSONValue)
-	}
-	if e.Err != nil {
-		return fmt.Sprintf("- %s: %v%s", field, e.Err, got)
-	}
-	return fmt.Sprintf("- %s: cannot be %v%s", field, e.GoType, got)
-}
-
-// usage returns the signature of a function: add(a: integer, b: integer = 3).
-func usage(name string, s *jsonschema.Schema) string {
-	names := s.PropertyOrder
-	if len(names) == 0 {
-		for n := range s.Properties {
-			names = append(names, n)
-		}
-		slices.Sort(names)
-	}
-	var b strings.Builder
-	b.WriteString(name + "(")
-	for i, n := range names {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		p := s.Properties[n]
-		b.WriteString(n + ": " + typeName(p))
-		switch {
-		case p.Default != nil:
-			b.WriteString(" = " + string(p.Default))
-		case !slices.Contains(s.Required, n):
-			b.WriteString(" = ...")
-		}
-	}
-	return b.String() + ")"
-}
-
-// typeName returns a short description of a schema.
-func typeName(s *jsonschema.Schema) string {
-	switch {
-	case choicesOf(s) != nil:
-		var choices []string
-		for _, c := range choicesOf(s) {
-			text, _ := marshal(c)
-			choices = append(choices, string(text))
-		}
-		return strings.Join(choices, " | ")
-	case s.Items != nil:
-		return typeName(s.Items) + "[]"
-	case s.Format != "":
-		return s.Format
-	case s.Type != "":
-		return s.Type + bounds(s)
-	case len(s.Types) > 0:
-		return strings.Join(s.Types, " | ")
-	}
-	return "any"
-}
-
-// bounds returns the bounds of a number, after its type: " 1..14", " > 0".
-func bounds(s *jsonschema.Schema) string {
-	if s.Minimum != nil && s.Maximum != nil {
-		return fmt.Sprintf(" %v..%v", *s.Minimum, *s.Maximum)
-	}
-	var b strings.Builder
-	for _, bound := range []struct {
-		sign string
-		at   *float64
-	}{{">=", s.Minimum}, {">", s.ExclusiveMinimum}, {"<=", s.Maximum}, {"<", s.ExclusiveMaximum}} {
-		if bound.at != nil {
-			fmt.Fprintf(&b, " %s %v", bound.sign, *bound.at)
-		}
-	}
-	return b.String()
-}

@@ -109,13 +109,16 @@ func (s *service) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingS
 }
 
 // ReadResource implements the contract.
-func (s *service) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerStreamingServer[pb.ReadResourceResponse]) error {
+func (s *service) ReadResource(req *pb.ReadResourceRequest,
+	stream grpc.ServerStreamingServer[pb.ReadResourceResponse],
+) error {
 	d, read := s.app.find(req.GetUri())
 	if read == nil {
 		return status.Errorf(codes.NotFound, "there is no resource %.200q", req.GetUri())
 	}
 	c := &call{
-		request: req, info: req.GetContext(), uri: req.GetUri(), state: req.GetRequestState(), responses: req.GetInputResponses(),
+		request: req, info: req.GetContext(), uri: req.GetUri(), state: req.GetRequestState(),
+		responses: req.GetInputResponses(),
 		send: func(p *pb.Progress, l *pb.LogMessage) error {
 			if p != nil {
 				return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_Progress{Progress: p}})
@@ -126,7 +129,9 @@ func (s *service) ReadResource(req *pb.ReadResourceRequest, stream grpc.ServerSt
 	result, needs, err := run(stream.Context(), d, c, read)
 	switch {
 	case needs != nil:
-		return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_InputRequired{InputRequired: needs}})
+		return stream.Send(&pb.ReadResourceResponse{
+			Event: &pb.ReadResourceResponse_InputRequired{InputRequired: needs},
+		})
 	case stream.Context().Err() != nil:
 		return over(stream.Context())
 	case err != nil:
@@ -152,9 +157,10 @@ func (s *service) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamin
 			return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Log{Log: l}})
 		},
 	}
-	result, needs, err := run(stream.Context(), p.definition, c, func(ctx context.Context) (*pb.GetPromptResult, error) {
-		return p.get(ctx, req.GetArguments())
-	})
+	result, needs, err := run(stream.Context(), p.definition, c,
+		func(ctx context.Context) (*pb.GetPromptResult, error) {
+			return p.get(ctx, req.GetArguments())
+		})
 	switch {
 	case needs != nil:
 		return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_InputRequired{InputRequired: needs}})
@@ -207,7 +213,9 @@ func run[T any](
 		return result, nil, tooMuch
 	}
 	if p, ok := errors.AsType[*panicked](err); ok && needs != nil {
-		logger().Error(fmt.Sprintf("%s: a handler panicked after it had asked; the error of a question is to be returned: %v", p.place(), p), "stack", p.stack)
+		logger().Error(fmt.Sprintf(
+			"%s: a handler panicked after it had asked; the error of a question is to be returned: %v", p.place(), p),
+			"stack", p.stack)
 	}
 	return result, needs, err
 }

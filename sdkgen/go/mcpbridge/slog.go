@@ -38,7 +38,10 @@ func NewLogHandler(next slog.Handler) slog.Handler {
 		}
 		return a
 	}
-	return &logHandler{next, slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.Level(-1 << 20), ReplaceAttr: drop}), l}
+	return &logHandler{
+		next,
+		slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.Level(-1 << 20), ReplaceAttr: drop}), l,
+	}
 }
 
 func levelOf(l slog.Level) Level {

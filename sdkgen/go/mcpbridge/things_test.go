@@ -34,30 +34,37 @@ func (d *discarded) Send(m *pb.CallToolResponse) error {
 
 func library() *mcpbridge.App {
 	app := mcpbridge.New("library", "1")
-	mcpbridge.ResourceFunc(app, "config://app", "config", "The settings", func(context.Context) (M, error) { return M{"a": 1}, nil })
-	mcpbridge.ResourceFunc(app, "logo://app", "logo", "", func(context.Context) ([]byte, error) { return []byte{1}, nil }, mcpbridge.MimeType("image/png"))
+	mcpbridge.ResourceFunc(app, "config://app", "config", "The settings",
+		func(context.Context) (M, error) { return M{"a": 1}, nil })
+	mcpbridge.ResourceFunc(app, "logo://app", "logo", "",
+		func(context.Context) ([]byte, error) { return []byte{1}, nil }, mcpbridge.MimeType("image/png"))
 	type page struct {
 		Book string `json:"book"`
 		Page int    `json:"page" schema:"min=1"`
 	}
-	mcpbridge.ResourceTemplate(app, "book://{book}/{page}", "page", "A page", func(ctx context.Context, in page) (string, error) {
-		if in.Book == "none" {
-			return "", fmt.Errorf("book %q: %w", in.Book, mcpbridge.ErrNotFound)
-		}
-		return fmt.Sprint(in.Book, " ", in.Page, " ", mcpbridge.URI(ctx)), nil
-	}, mcpbridge.Complete("book", func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
-		return []string{typed + "!"}, nil
-	}))
-	mcpbridge.ResourceTemplate(app, "file:///{+path}", "file", "", func(_ context.Context, in map[string]string) (string, error) {
-		return in["path"], nil
-	})
+	mcpbridge.ResourceTemplate(app, "book://{book}/{page}", "page", "A page",
+		func(ctx context.Context, in page) (string, error) {
+			if in.Book == "none" {
+				return "", fmt.Errorf("book %q: %w", in.Book, mcpbridge.ErrNotFound)
+			}
+			return fmt.Sprint(in.Book, " ", in.Page, " ", mcpbridge.URI(ctx)), nil
+		}, mcpbridge.Complete("book", func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
+			return []string{typed + "!"}, nil
+		}))
+	mcpbridge.ResourceTemplate(app, "file:///{+path}", "file", "",
+		func(_ context.Context, in map[string]string) (string, error) {
+			return in["path"], nil
+		})
 	type review struct {
 		Book  string `json:"book" jsonschema:"Which one"`
 		Stars int    `json:"stars,omitempty" schema:"min=1,max=5,default=5"`
 		Tone  string `json:"tone,omitempty" schema:"enum=kind|Keen|harsh"`
 	}
 	mcpbridge.Prompt(app, "review", "Review a book", func(_ context.Context, in review) ([]*mcpbridge.Message, error) {
-		return []*mcpbridge.Message{mcpbridge.User(fmt.Sprint(in.Book, " ", in.Stars, in.Tone)), mcpbridge.Assistant("Well.")}, nil
+		return []*mcpbridge.Message{
+			mcpbridge.User(fmt.Sprint(in.Book, " ", in.Stars, in.Tone)),
+			mcpbridge.Assistant("Well."),
+		}, nil
 	}, mcpbridge.Complete("book", func(_ context.Context, typed string, others map[string]string) ([]string, error) {
 		many := make([]string, 150)
 		for i := range many {
@@ -90,7 +97,8 @@ func TestResources(t *testing.T) {
 		"book://x/0":      {codes.InvalidArgument, "- page: must be at least 1, got 0"},
 		"book://x/twelve": {codes.InvalidArgument, `- page: must be integer, got "twelve"`},
 	} {
-		if err := mcpbridgetest.Read(t, app, uri).Err; status.Code(err) != want.code || !strings.Contains(err.Error(), want.text) {
+		if err := mcpbridgetest.Read(t, app, uri).Err; status.Code(err) != want.code ||
+			!strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: got %v", uri, err)
 		}
 	}
@@ -103,7 +111,8 @@ func TestResourceCanAsk(t *testing.T) {
 		mcpbridge.Progress(ctx, 1, 1)
 		return a.Data, err
 	})
-	if called := mcpbridgetest.Read(t, app, "x://y", mcpbridgetest.WithAnswers("cat")); called.Text() != "cat" || len(called.Progress) != 2 {
+	if called := mcpbridgetest.Read(t, app, "x://y", mcpbridgetest.WithAnswers("cat")); called.Text() != "cat" ||
+		len(called.Progress) != 2 {
 		t.Errorf("got %+v", called)
 	}
 }
@@ -111,28 +120,33 @@ func TestResourceCanAsk(t *testing.T) {
 func TestPromptsAndCompletion(t *testing.T) {
 	app := library()
 	called := mcpbridgetest.Get(t, app, "review", map[string]string{"book": "7", "stars": "4"})
-	if called.Text() != "7 4\nWell." || called.Prompt.GetDescription() != "Review a book" || called.Prompt.GetMessages()[1].GetRole() != "assistant" {
+	if called.Text() != "7 4\nWell." || called.Prompt.GetDescription() != "Review a book" ||
+		called.Prompt.GetMessages()[1].GetRole() != "assistant" {
 		t.Errorf("got %v %v", called.Prompt, called.Err)
 	}
 	err := mcpbridgetest.Get(t, app, "review", map[string]string{"stars": "6"}).Err
-	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "- book: is required") || !strings.Contains(err.Error(), "- stars: must be at most 5, got 6") {
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "- book: is required") ||
+		!strings.Contains(err.Error(), "- stars: must be at most 5, got 6") {
 		t.Errorf("got %v", err)
 	}
 	if err := mcpbridgetest.Get(t, app, "reviews", nil).Err; status.Code(err) != codes.NotFound {
 		t.Errorf("got %v", err)
 	}
 	prompts, _ := app.Service().ListPrompts(t.Context(), &pb.ListPromptsRequest{})
-	if got := fmt.Sprint(prompts.GetPrompts()[0].GetArguments()); !strings.Contains(got, `description:"Which one"`) || strings.Count(got, "required:true") != 1 {
+	if got := fmt.Sprint(prompts.GetPrompts()[0].GetArguments()); !strings.Contains(got, `description:"Which one"`) ||
+		strings.Count(got, "required:true") != 1 {
 		t.Errorf("got %s", got)
 	}
 
 	if got := mcpbridgetest.Complete(t, app, "review", "tone", "k", nil); !slices.Equal(got, []string{"kind", "Keen"}) {
 		t.Errorf("got %v", got)
 	}
-	if got := mcpbridgetest.Complete(t, app, "review", "book", "b", map[string]string{"tone": "T"}); len(got) != 100 || got[1] != "b1T" {
+	if got := mcpbridgetest.Complete(t, app, "review", "book", "b", map[string]string{"tone": "T"}); len(got) != 100 ||
+		got[1] != "b1T" {
 		t.Errorf("got %v", got)
 	}
-	if got := mcpbridgetest.Complete(t, app, "book://{book}/{page}", "book", "mo", nil); !slices.Equal(got, []string{"mo!"}) {
+	if got := mcpbridgetest.Complete(t, app, "book://{book}/{page}", "book", "mo", nil); !slices.Equal(got,
+		[]string{"mo!"}) {
 		t.Errorf("got %v", got)
 	}
 	if got := mcpbridgetest.Complete(t, app, "review", "stars", "", nil); len(got) != 0 {
@@ -152,7 +166,8 @@ func TestDiscoverSaysWhatThereIs(t *testing.T) {
 		}
 		c := d.GetCapabilities()
 		got := map[string]bool{
-			"tools": c.GetTools() != nil, "resources": c.GetResources() != nil, "prompts": c.GetPrompts() != nil, "completions": c.GetCompletions() != nil,
+			"tools": c.GetTools() != nil, "resources": c.GetResources() != nil, "prompts": c.GetPrompts() != nil,
+			"completions": c.GetCompletions() != nil,
 		}
 		for kind, has := range got {
 			if has != strings.Contains(want, kind) {
@@ -183,10 +198,12 @@ func TestChangesAreTold(t *testing.T) {
 	yes := true
 	go func() {
 		ended <- app.Service().Listen(&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{
-			ToolsListChanged: &yes, ResourcesListChanged: &yes, ResourceSubscriptions: []string{"book://x/1", "file:///dir/"},
+			ToolsListChanged: &yes, ResourcesListChanged: &yes,
+			ResourceSubscriptions: []string{"book://x/1", "file:///dir/"},
 		}}, l)
 	}()
-	if ack := (<-l.told).GetAcknowledged().GetNotifications(); !ack.GetToolsListChanged() || ack.PromptsListChanged != nil {
+	if ack := (<-l.told).GetAcknowledged().GetNotifications(); !ack.GetToolsListChanged() ||
+		ack.PromptsListChanged != nil {
 		t.Errorf("got %v", ack)
 	}
 	tool(app, "new", 1)
@@ -199,7 +216,8 @@ func TestChangesAreTold(t *testing.T) {
 	if got := <-l.told; got.GetResourceUpdated().GetUri() != "file:///dir/a" {
 		t.Errorf("got %v", got)
 	}
-	if !app.RemoveTool("new") || app.RemoveTool("new") || !app.RemoveResource("config://app") || !app.RemoveResourceTemplate("file:///{+path}") {
+	if !app.RemoveTool("new") || app.RemoveTool("new") || !app.RemoveResource("config://app") ||
+		!app.RemoveResourceTemplate("file:///{+path}") {
 		t.Error("what was there is not removed, or what was not is")
 	}
 	seen := ""
@@ -235,15 +253,18 @@ func TestTemplatesOfFilesAndQueries(t *testing.T) {
 		Days int      `json:"days,omitempty" schema:"default=3"`
 		Tags []string `json:"tags,omitempty"`
 	}
-	mcpbridge.ResourceTemplate(app, "weather://{city}{?days,tags}", "w", "", func(_ context.Context, in query) (string, error) {
-		return fmt.Sprint(in), nil
-	}, mcpbridge.CacheFor(time.Minute, true))
-	mcpbridge.ResourceTemplate(app, "file:///{+path}", "f", "", func(_ context.Context, in map[string]string) (string, error) {
-		return in["path"], nil
-	})
-	mcpbridge.ResourceTemplate(app, "raw:///{+path}{?line}", "r", "", func(_ context.Context, in map[string]string) (string, error) {
-		return fmt.Sprint(in), nil
-	})
+	mcpbridge.ResourceTemplate(app, "weather://{city}{?days,tags}", "w", "",
+		func(_ context.Context, in query) (string, error) {
+			return fmt.Sprint(in), nil
+		}, mcpbridge.CacheFor(time.Minute, true))
+	mcpbridge.ResourceTemplate(app, "file:///{+path}", "f", "",
+		func(_ context.Context, in map[string]string) (string, error) {
+			return in["path"], nil
+		})
+	mcpbridge.ResourceTemplate(app, "raw:///{+path}{?line}", "r", "",
+		func(_ context.Context, in map[string]string) (string, error) {
+			return fmt.Sprint(in), nil
+		})
 	for uri, want := range map[string]string{
 		"weather://bern":                      "{bern 3 []}",
 		"weather://bern?days=7":               "{bern 7 []}",
@@ -263,18 +284,21 @@ func TestTemplatesOfFilesAndQueries(t *testing.T) {
 			t.Errorf("%.40s: got %.40q, %v", uri, called.Text(), called.Err)
 		}
 	}
-	if r := mcpbridgetest.Read(t, app, "weather://bern").Resource; r.GetTtlMs() != 60_000 || r.GetCacheScope() != "public" {
+	if r := mcpbridgetest.Read(t, app, "weather://bern").Resource; r.GetTtlMs() != 60_000 ||
+		r.GetCacheScope() != "public" {
 		t.Errorf("got %v", r)
 	}
 	templates, _ := app.Service().ListResourceTemplates(t.Context(), &pb.ListResourceTemplatesRequest{})
-	if got := templates.GetResourceTemplates()[0].GetUriTemplate(); got != "weather://{city}{?days,tags}" || templates.GetTtlMs() != 5000 {
+	if got := templates.GetResourceTemplates()[0].GetUriTemplate(); got != "weather://{city}{?days,tags}" ||
+		templates.GetTtlMs() != 5000 {
 		t.Errorf("got %v", templates)
 	}
 }
 
 func TestReadersAreToldWhatFailed(t *testing.T) {
 	app := mcpbridge.New("test", "1")
-	mcpbridge.ResourceFunc(app, "x:1", "x", "", func(context.Context) (string, error) { return "", errors.New("the disk is full") })
+	mcpbridge.ResourceFunc(app, "x:1", "x", "",
+		func(context.Context) (string, error) { return "", errors.New("the disk is full") })
 	mcpbridge.Prompt(app, "p", "", func(context.Context, struct{}) (string, error) { panic("no luck") })
 	for err, want := range map[error]string{
 		mcpbridgetest.Read(t, app, "x:1").Err:   "the disk is full",
@@ -323,7 +347,8 @@ func TestThingsComeAndGoDuringCalls(t *testing.T) {
 				if called := mcpbridgetest.Call(t, app, name, nil); called.IsError() {
 					t.Errorf("%s: %v", name, called.Err)
 				}
-				if len(list(t, app)) == 0 || mcpbridgetest.Call(t, app, "stays", nil).IsError() || !app.RemoveTool(name) {
+				if len(list(t, app)) == 0 || mcpbridgetest.Call(t, app, "stays", nil).IsError() ||
+					!app.RemoveTool(name) {
 					t.Errorf("%s: something is missing", name)
 				}
 			}

@@ -27,7 +27,9 @@ type tool struct {
 //
 // The text of an error becomes an error result for the model; the error is also logged, unless it is a ToolError.
 // *Error is returned as exactly that JSON-RPC error. The context is canceled when the call is canceled.
-func Tool[In, Out any](a *App, name, description string, fn func(context.Context, In) (Out, error), opts ...ToolOption) {
+func Tool[In, Out any](a *App, name, description string, fn func(context.Context, In) (Out, error),
+	opts ...ToolOption,
+) {
 	t := &tool{definition: define(a, "tool", name), message: &pb.Tool{Name: name}}
 	if description != "" {
 		t.message.Description = &description

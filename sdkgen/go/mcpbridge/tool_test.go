@@ -72,7 +72,8 @@ func TestToolIsListedWithItsSchemas(t *testing.T) {
 		t.Errorf("the order of the fields is lost: %s", tool.GetInputSchema())
 	}
 	a := tool.GetAnnotations()
-	if !a.GetReadOnlyHint() || a.DestructiveHint != nil || tool.GetTitle() != "Forecast" || tool.GetDescription() != "Weather forecast" {
+	if !a.GetReadOnlyHint() || a.DestructiveHint != nil || tool.GetTitle() != "Forecast" ||
+		tool.GetDescription() != "Weather forecast" {
 		t.Errorf("got %v", tool)
 	}
 }
@@ -112,25 +113,48 @@ type nested struct {
 func TestWrongArgumentsAreNamed(t *testing.T) {
 	app := weather(t)
 	mcpbridge.Tool(app, "nested", "", func(_ context.Context, in nested) (nested, error) { return in, nil })
-	const usage = "\nUsage: get_forecast(city: string, days: integer 1..14 = 3, units: \"metric\" | \"imperial\" = \"metric\")"
+	const usage = "\nUsage: get_forecast(city: string, days: integer 1..14 = 3, units: \"metric\" | \"imperial\" = " +
+		"\"metric\")"
 	const right = `"when":"2026-01-02T03:04:05Z","tags":["a"],"price":1.5,"code":"ab","sub":{"N":1}`
 	for _, c := range []struct{ tool, arguments, want string }{
-		{"get_forecast", `{"city":"Bern","days":20}`, "get_forecast: the arguments are not valid.\n- days: must be at most 14, got 20" + usage},
+		{
+			"get_forecast", `{"city":"Bern","days":20}`,
+			"get_forecast: the arguments are not valid.\n- days: must be at most 14, got 20" + usage,
+		},
 		{"get_forecast", ``, "get_forecast: the arguments are not valid.\n- city: is required" + usage},
 		{"get_forecast", `{"City":"Bern"}`, "- City: does not exist; did you mean city?\n- city: is required"},
 		{"get_forecast", `{"city":"","days":"3","units":"si"}`, "- city: must have at least 1 character, got 0\n" +
 			"- days: must be integer, got \"3\"\n- units: must be one of \"metric\", \"imperial\", got \"si\""},
 		{"get_forecast", `{"city":null}`, "- city: must be string, got null"},
 		{"get_forecast", `{"city":"Bern","days":2.5}`, "- days: must be integer, got 2.5"},
-		{"get_forecast", `{"city":"Bern","days":99999999999999999999}`, "- days: must be at most 14, got 99999999999999999999"},
-		{"get_forecast", `{"city":"Bern","city":"Basel"}`, `- (all): this is not JSON: jsontext: duplicate object member name "city"`},
+		{
+			"get_forecast", `{"city":"Bern","days":99999999999999999999}`,
+			"- days: must be at most 14, got 99999999999999999999",
+		},
+		{
+			"get_forecast", `{"city":"Bern","city":"Basel"}`,
+			`- (all): this is not JSON: jsontext: duplicate object member name "city"`,
+		},
 		{"get_forecast", `["Bern"]`, `- (all): must be object, got ["Bern"]`},
 		{"get_forecast", `{"city":"Bern"} {}`, "- (all): this is more than one JSON value"},
-		{"nested", `{"when":"tomorrow","tags":["a"],"price":1.5,"code":"ab","sub":{"N":1}}`, "- when: must be a date and time with an offset such as 2026-01-31T14:30:00Z, got \"tomorrow\""},
-		{"nested", `{` + strings.Replace(right, `"ab"`, `"ABCD"`, 1) + `}`, `- code: must match ^[a-z]{1,3}$, got "ABCD"`},
-		{"nested", `{` + strings.Replace(right, `["a"]`, `["a","x","a"]`, 1) + `}`, "- tags.1: must be one of \"a\", \"b\", \"c\", got \"x\"\n" +
-			"- tags: must not have the same twice: 0 and 2 are both \"a\"\n- tags: must have at most 2 items, got 3"},
-		{"nested", `{` + strings.Replace(right, `{"N":1}`, `{"N":256}`, 1) + `}`, "- sub.N: must be at most 255, got 256"},
+		{
+			"nested", `{"when":"tomorrow","tags":["a"],"price":1.5,"code":"ab","sub":{"N":1}}`,
+			"- when: must be a date and time with an offset such as 2026-01-31T14:30:00Z, got \"tomorrow\"",
+		},
+		{
+			"nested", `{` + strings.Replace(right, `"ab"`, `"ABCD"`, 1) + `}`,
+			`- code: must match ^[a-z]{1,3}$, got "ABCD"`,
+		},
+		{
+			"nested", `{` + strings.Replace(right, `["a"]`, `["a","x","a"]`, 1) + `}`,
+			"- tags.1: must be one of \"a\", \"b\", \"c\", got \"x\"\n" +
+				"- tags: must not have the same twice: 0 and 2 are both \"a\"\n" +
+				"- tags: must have at most 2 items, got 3",
+		},
+		{
+			"nested", `{` + strings.Replace(right, `{"N":1}`, `{"N":256}`, 1) + `}`,
+			"- sub.N: must be at most 255, got 256",
+		},
 		{"nested", `{` + strings.Replace(right, `1.5`, `0`, 1) + `}`, "- price: must be more than 0, got 0"},
 		{"nested", `{` + right + `,"by":{"x":1,"y":"z"}}`, `- by.y: must be integer, got "z"`},
 		{"nested", `{}`, `Usage: nested(when: date-time, tags: "a" | "b" | "c"[], price: number > 0, code: string,`},
@@ -199,12 +223,26 @@ func TestResultsThatJSONCannotHold(t *testing.T) {
 		Owner any     `json:"owner"`
 	}
 	for want, v := range map[string]any{
-		"the value is NaN, which JSON cannot hold":                                                math.NaN(),
-		"rows.1.price is NaN, which JSON cannot hold":                                             M{"rows": []row{{Price: 1}, {Price: math.NaN()}}},
-		"0.owner.pay is -Infinity, which JSON cannot hold":                                        []row{{1, M{"pay": math.Inf(-1)}}},
-		"0.owner is chan int, which JSON cannot hold":                                             []row{{1, make(chan int)}},
-		"0.owner is sync.Mutex, which JSON cannot hold: Go struct has no exported fields":         []row{{1, &sync.Mutex{}}},
-		"0.owner is errors.errorString, which JSON cannot hold: Go struct has no exported fields": []row{{1, errors.New("x")}},
+		"the value is NaN, which JSON cannot hold": math.NaN(),
+		"rows.1.price is NaN, which JSON cannot hold": M{
+			"rows": []row{{Price: 1}, {Price: math.NaN()}},
+		},
+		"0.owner.pay is -Infinity, which JSON cannot hold": []row{{
+			1,
+			M{"pay": math.Inf(-1)},
+		}},
+		"0.owner is chan int, which JSON cannot hold": []row{{
+			1,
+			make(chan int),
+		}},
+		"0.owner is sync.Mutex, which JSON cannot hold: Go struct has no exported fields": []row{{
+			1,
+			&sync.Mutex{},
+		}},
+		"0.owner is errors.errorString, which JSON cannot hold: Go struct has no exported fields": []row{{
+			1,
+			errors.New("x"),
+		}},
 	} {
 		app := mcpbridge.New("test", "1")
 		tool(app, "returns", v)
@@ -219,7 +257,8 @@ func TestResultsThatJSONCannotHold(t *testing.T) {
 	}
 	typed := mcpbridge.New("test", "1")
 	tool(typed, "row", []row{{Price: math.Inf(1)}})
-	if called := mcpbridgetest.Call(t, typed, "row", nil); called.Text() != "0.price is Infinity, which JSON cannot hold" {
+	if called := mcpbridgetest.Call(t, typed, "row",
+		nil); called.Text() != "0.price is Infinity, which JSON cannot hold" {
 		t.Errorf("got %s", called.Text())
 	}
 }
@@ -254,11 +293,13 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 	}
 	s, _ := status.FromError(mcpbridgetest.Call(t, app, "exact", nil).Err)
 	detail, _ := s.Details()[0].(*pb.JsonRpcError)
-	if s.Code() != codes.Unknown || detail.GetCode() != -32050 || detail.GetMessage() != "busy" || detail.GetData() != `{"retry":3}` {
+	if s.Code() != codes.Unknown || detail.GetCode() != -32050 || detail.GetMessage() != "busy" ||
+		detail.GetData() != `{"retry":3}` {
 		t.Errorf("got %v with %v", s, detail)
 	}
 	err := mcpbridgetest.Call(t, app, "meent", nil).Err
-	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), `there is no tool "meent"; did you mean meant?`) {
+	if status.Code(err) != codes.NotFound ||
+		!strings.Contains(err.Error(), `there is no tool "meent"; did you mean meant?`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -295,7 +336,8 @@ func TestMistakesInDefinitionsNameTheLine(t *testing.T) {
 	with[struct{ Root []treeNode }](app)
 	mcpbridge.ResourceFunc(app, "config", "c", "", func(context.Context) (string, error) { return "", nil })
 	mcpbridge.ResourceTemplate(app, "{+path}", "x", "", func(context.Context, M) (string, error) { return "", nil })
-	mcpbridge.ResourceTemplate(app, "x://{ctiy}", "x", "", func(context.Context, struct{ City string }) (string, error) { return "", nil })
+	mcpbridge.ResourceTemplate(app, "x://{ctiy}", "x", "",
+		func(context.Context, struct{ City string }) (string, error) { return "", nil })
 	mcpbridge.Prompt(app, "p", "", func(context.Context, struct{}) (int, error) { return 0, nil })
 	lines := strings.Split(app.Err().Error(), "\n")
 	for i, want := range []string{
@@ -333,23 +375,27 @@ func with[In any](app *mcpbridge.App) {
 
 func TestOwnSchema(t *testing.T) {
 	app := mcpbridge.New("test", "1")
-	mcpbridge.Tool(app, "any", "", func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil })
+	mcpbridge.Tool(app, "any", "",
+		func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil })
 	mcpbridge.Tool(app, "own", "", func(_ context.Context, in M) (string, error) { return fmt.Sprint(in), nil },
 		mcpbridge.InputSchema(`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"oneOf":[{"type":"string"},{"type":"integer"}]}}}`))
-	if got := mcpbridgetest.Call(t, app, "any", []byte(`{"a": 9007199254740993}`)).Text(); got != `{"a": 9007199254740993}` {
+	if got := mcpbridgetest.Call(t, app, "any", []byte(`{"a": 9007199254740993}`)).
+		Text(); got != `{"a": 9007199254740993}` {
 		t.Errorf("got %s", got)
 	}
 	if got := mcpbridgetest.Call(t, app, "own", M{"a": "b"}).Text(); got != "map[a:b]" {
 		t.Errorf("got %s", got)
 	}
-	if got := mcpbridgetest.Call(t, app, "own", M{"a": true}); !got.IsError() || !strings.Contains(got.Text(), "own: the arguments are not valid.\n- (all):") {
+	if got := mcpbridgetest.Call(t, app, "own", M{"a": true}); !got.IsError() ||
+		!strings.Contains(got.Text(), "own: the arguments are not valid.\n- (all):") {
 		t.Errorf("got %s", got.Text())
 	}
 }
 
 func TestBigAndUnicodeArguments(t *testing.T) {
 	app := mcpbridge.New("test", "1")
-	mcpbridge.Tool(app, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil })
+	mcpbridge.Tool(app, "echo", "",
+		func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil })
 	for _, text := range []string{"", "日本語 🎉 \u0000 \u2028 \"\\", strings.Repeat("ä", 4<<20)} {
 		if got := mcpbridgetest.Call(t, app, "echo", M{"Text": text}).Text(); got != text {
 			t.Errorf("got %.40q of %d bytes", got, len(got))
@@ -360,14 +406,16 @@ func TestBigAndUnicodeArguments(t *testing.T) {
 func TestIdentityOfTheCaller(t *testing.T) {
 	app := mcpbridge.New("test", "1")
 	mcpbridge.Tool(app, "who", "", func(ctx context.Context, _ struct{}) (string, error) {
-		return fmt.Sprint(mcpbridge.Principal(ctx).GetSubject(), " ", mcpbridge.Headers(ctx)["x-team"], " ", mcpbridge.ClientInfo(ctx).GetName(),
+		return fmt.Sprint(mcpbridge.Principal(ctx).GetSubject(), " ", mcpbridge.Headers(ctx)["x-team"], " ",
+			mcpbridge.ClientInfo(ctx).GetName(),
 			" ", mcpbridge.ProtocolVersion(ctx), " ", mcpbridge.RequestMeta(ctx)["k"]), nil
 	})
 	about := mcpbridgetest.Everything()
 	about.Principal = &pb.Principal{Subject: "ada"}
 	about.Headers = map[string]string{"x-team": "red"}
 	about.Meta = `{"k":"v"}`
-	if got, want := mcpbridgetest.Call(t, app, "who", nil, mcpbridgetest.WithCaller(about)).Text(), "ada red mcpbridgetest 2026-07-28 v"; got != want {
+	if got, want := mcpbridgetest.Call(t, app, "who", nil, mcpbridgetest.WithCaller(about)).Text(),
+		"ada red mcpbridgetest 2026-07-28 v"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -390,7 +438,8 @@ func TestProgressAndLogs(t *testing.T) {
 		return "", nil
 	})
 	called := mcpbridgetest.Call(t, app, "works", nil)
-	if n := len(called.Progress); n != 10_001 || called.Progress[0].GetTotal() != 10_000 || called.Progress[10_000].Total != nil {
+	if n := len(called.Progress); n != 10_001 || called.Progress[0].GetTotal() != 10_000 ||
+		called.Progress[10_000].Total != nil {
 		t.Errorf("got %d: %v", n, called.Progress[n-1])
 	}
 	var logs []string
@@ -413,7 +462,8 @@ func TestProgressAndLogs(t *testing.T) {
 
 	about := mcpbridgetest.Everything()
 	about.ProgressWanted, about.LogLevel = false, pb.LogLevel_LOG_LEVEL_UNSPECIFIED
-	if called := mcpbridgetest.Call(t, app, "works", nil, mcpbridgetest.WithCaller(about)); len(called.Progress)+len(called.Logs) > 0 {
+	if called := mcpbridgetest.Call(t, app, "works", nil, mcpbridgetest.WithCaller(about)); len(called.Progress)+
+		len(called.Logs) > 0 {
 		t.Errorf("got %v %v unasked", called.Progress, called.Logs)
 	}
 }
@@ -428,7 +478,8 @@ func TestCancelledCallEndsItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
-	if err := mcpbridgetest.Call(t, app, "waits", nil, mcpbridgetest.WithContext(ctx)).Err; status.Code(err) != codes.Canceled {
+	if err := mcpbridgetest.Call(t, app, "waits", nil, mcpbridgetest.WithContext(ctx)).
+		Err; status.Code(err) != codes.Canceled {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,8 @@
 // Package mcpbridgetest tests backends: Call, Read, Get and Complete call an App without a bridge and without gRPC, and
 // Start runs a program behind the real bridge.
 //
-//	called := mcpbridgetest.Call(t, app, "greet", map[string]any{"name": "Ada"}, mcpbridgetest.WithAnswers(Colour{"red"}))
+//	called := mcpbridgetest.Call(t, app, "greet", map[string]any{"name": "Ada"},
+//		mcpbridgetest.WithAnswers(Colour{"red"}))
 //	if called.Text() != "Hello Ada, here is something red for you." {
 package mcpbridgetest
 
@@ -113,51 +114,54 @@ func Call(tb testing.TB, app *mcpbridge.App, name string, args any, opts ...Opti
 		}
 	}
 	request := &pb.CallToolRequest{Name: name, Arguments: text}
-	return rounds(tb, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-		request.Context, request.InputResponses, request.RequestState = c.about, answers, state
-		s := &stream[pb.CallToolResponse]{ctx: c.ctx}
-		called.Err = app.Service().CallTool(copied(request), s)
-		var needs *pb.InputRequired
-		for _, e := range s.sent {
-			called.event(e.GetProgress(), e.GetLog())
-			called.Result, needs = e.GetResult(), e.GetInputRequired()
-		}
-		return needs
-	})
+	return rounds(tb, app, name, opts,
+		func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+			request.Context, request.InputResponses, request.RequestState = c.about, answers, state
+			s := &stream[pb.CallToolResponse]{ctx: c.ctx}
+			called.Err = app.Service().CallTool(copied(request), s)
+			var needs *pb.InputRequired
+			for _, e := range s.sent {
+				called.event(e.GetProgress(), e.GetLog())
+				called.Result, needs = e.GetResult(), e.GetInputRequired()
+			}
+			return needs
+		})
 }
 
 // Read reads a resource.
 func Read(tb testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called {
 	tb.Helper()
 	request := &pb.ReadResourceRequest{Uri: uri}
-	return rounds(tb, app, uri, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-		request.Context, request.InputResponses, request.RequestState = c.about, answers, state
-		s := &stream[pb.ReadResourceResponse]{ctx: c.ctx}
-		called.Err = app.Service().ReadResource(copied(request), s)
-		var needs *pb.InputRequired
-		for _, e := range s.sent {
-			called.event(e.GetProgress(), e.GetLog())
-			called.Resource, needs = e.GetResult(), e.GetInputRequired()
-		}
-		return needs
-	})
+	return rounds(tb, app, uri, opts,
+		func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+			request.Context, request.InputResponses, request.RequestState = c.about, answers, state
+			s := &stream[pb.ReadResourceResponse]{ctx: c.ctx}
+			called.Err = app.Service().ReadResource(copied(request), s)
+			var needs *pb.InputRequired
+			for _, e := range s.sent {
+				called.event(e.GetProgress(), e.GetLog())
+				called.Resource, needs = e.GetResult(), e.GetInputRequired()
+			}
+			return needs
+		})
 }
 
 // Get gets a prompt.
 func Get(tb testing.TB, app *mcpbridge.App, name string, args map[string]string, opts ...Option) *Called {
 	tb.Helper()
 	request := &pb.GetPromptRequest{Name: name, Arguments: args}
-	return rounds(tb, app, name, opts, func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-		request.Context, request.InputResponses, request.RequestState = c.about, answers, state
-		s := &stream[pb.GetPromptResponse]{ctx: c.ctx}
-		called.Err = app.Service().GetPrompt(copied(request), s)
-		var needs *pb.InputRequired
-		for _, e := range s.sent {
-			called.event(e.GetProgress(), e.GetLog())
-			called.Prompt, needs = e.GetResult(), e.GetInputRequired()
-		}
-		return needs
-	})
+	return rounds(tb, app, name, opts,
+		func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
+			request.Context, request.InputResponses, request.RequestState = c.about, answers, state
+			s := &stream[pb.GetPromptResponse]{ctx: c.ctx}
+			called.Err = app.Service().GetPrompt(copied(request), s)
+			var needs *pb.InputRequired
+			for _, e := range s.sent {
+				called.event(e.GetProgress(), e.GetLog())
+				called.Prompt, needs = e.GetResult(), e.GetInputRequired()
+			}
+			return needs
+		})
 }
 
 // Complete returns the completions of an argument of a prompt, or of a resource template if ref is one.
@@ -166,7 +170,9 @@ func Complete(tb testing.TB, app *mcpbridge.App, ref, argument, typed string, ot
 	request := &pb.CompleteRequest{
 		Context: Everything(), Argument: &pb.CompletionArgument{Name: argument, Value: typed},
 		ArgumentContext: &pb.CompletionContext{Arguments: others},
-		Reference:       &pb.CompletionReference{Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: ref}}},
+		Reference: &pb.CompletionReference{
+			Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: ref}},
+		},
 	}
 	if strings.Contains(ref, ":") {
 		request.Reference.Reference = &pb.CompletionReference_Resource{Resource: &pb.ResourceReference{Uri: ref}}

@@ -133,7 +133,8 @@ func (c *Client) Request(method string, params any) Message {
 // Call calls a tool and returns the text of its result.
 func (c *Client) Call(name string, args any) string {
 	c.t.Helper()
-	m := c.Request("tools/call", map[string]any{"name": name, "arguments": orEmpty(args), "_meta": map[string]any{"progressToken": c.id}})
+	m := c.Request("tools/call",
+		map[string]any{"name": name, "arguments": orEmpty(args), "_meta": map[string]any{"progressToken": c.id}})
 	if m.Error != nil {
 		return fmt.Sprintf("error %d: %s", m.Error.Code, m.Error.Message)
 	}
@@ -184,7 +185,10 @@ func (c *Client) next() Message {
 		case m.Method != "" && m.ID == nil:
 			c.Notifications = append(c.Notifications, m)
 		case m.Method != "":
-			answer := map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -1, "message": "no Answer"}}
+			answer := map[string]any{
+				"jsonrpc": "2.0", "id": m.ID,
+				"error": map[string]any{"code": -1, "message": "no Answer"},
+			}
 			if c.Answer != nil {
 				delete(answer, "error")
 				answer["result"] = c.Answer(m.Method, m.Params)

@@ -1,6 +1,6 @@
-// Command client goes through a client scenario of the official MCP conformance suite by way of the bridge: it starts mcpbridge
-// with the suite's server as its backend, is a gRPC client of it, and does what the scenario is about. All of MCP on the wire
-// is the bridge's; this program has the contract's stubs and nothing else of it.
+// Command client goes through a client scenario of the official MCP conformance suite by way of the bridge: it starts
+// mcpbridge with the suite's server as its backend, is a gRPC client of it, and does what the scenario is about. All of
+// MCP on the wire is the bridge's; this program has the contract's stubs and nothing else of it.
 //
 // The suite starts it as `client MCPBRIDGE URL`, and says in the environment which scenario it is. For logins it is the
 // browser, too: mcpbridge starts it as the program that BROWSER names.
@@ -52,8 +52,8 @@ func main() {
 	}
 }
 
-// issuerOf returns the authorization server that the metadata of the server at address name, or "" if there are none: whoever registers a
-// client knows where, and the suite does not say it.
+// issuerOf returns the authorization server that the metadata of the server at address name, or "" if there are none:
+// whoever registers a client knows where, and the suite does not say it.
 func issuerOf(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -133,7 +133,9 @@ func run(ctx context.Context, path, address, name string) (err error) {
 	defer conn.Close()
 	caller := &pb.CallContext{ClientInfo: &pb.Implementation{Name: "conformance-client", Version: "1"}}
 	if s.asked {
-		caller.ClientCapabilities = &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}}}
+		caller.ClientCapabilities = &pb.ClientCapabilities{
+			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}},
+		}
 	}
 	d := &driver{McpServiceClient: pb.NewMcpServiceClient(conn), caller: caller, given: given}
 	return s.steps(ctx, d)
@@ -172,8 +174,8 @@ func start(ctx context.Context, path, dir string, config map[string]any) (stop f
 	}, nil
 }
 
-// visit is what a browser does, and a user who agrees to everything: it opens the page that the authorization server shows and
-// goes where that leads.
+// visit is what a browser does, and a user who agrees to everything: it opens the page that the authorization server
+// shows and goes where that leads.
 func visit(ctx context.Context, address string) error {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	next, err := get(ctx, client, address)

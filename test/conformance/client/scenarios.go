@@ -18,7 +18,8 @@ type scenario struct {
 	steps func(context.Context, *driver) error
 	// asked says that the client can show forms to its user.
 	asked bool
-	// unchecked says that the suite gives arguments that the schema of its tool does not allow: mcpbridge is told not to look.
+	// unchecked says that the suite gives arguments that the schema of its tool does not allow: mcpbridge is told not
+	// to look.
 	unchecked bool
 	// login returns the configuration of the server's OAuth. Nil: the server wants no tokens.
 	login login
@@ -90,7 +91,8 @@ var scenarios = map[string]scenario{
 // aLogin is a scenario in which a user logs in so that a tool can be called.
 var aLogin = scenario{steps: testTool, login: introduced}
 
-// introduced is a client that nobody has registered: it has a metadata document, at the address where the suite takes one to be.
+// introduced is a client that nobody has registered: it has a metadata document, at the address where the suite takes
+// one to be.
 func introduced(string, given) (map[string]any, error) {
 	return map[string]any{"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}, nil
 }
@@ -102,7 +104,10 @@ func registered(_ string, g given) (map[string]any, error) {
 
 // secret is a client that acts for itself, with a secret.
 func secret(_ string, g given) (map[string]any, error) {
-	return map[string]any{"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID, "clientSecret": g.ClientSecret}, nil
+	return map[string]any{
+		"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID,
+		"clientSecret": g.ClientSecret,
+	}, nil
 }
 
 // key is a client that acts for itself, with a private key.
@@ -111,7 +116,10 @@ func key(dir string, g given) (map[string]any, error) {
 	if err := os.WriteFile(file, []byte(g.PrivateKey), 0o600); err != nil {
 		return nil, err
 	}
-	return map[string]any{"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID, "privateKey": file}, nil
+	return map[string]any{
+		"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID,
+		"privateKey": file,
+	}, nil
 }
 
 // list lists the tools.
@@ -145,13 +153,17 @@ func find(tools []*pb.Tool, name string) *pb.Tool {
 	return nil
 }
 
-// mrtr calls tools that ask. One of them does not say which kind of result it returns, so all are called, whatever comes of it.
+// mrtr calls tools that ask. One of them does not say which kind of result it returns, so all are called, whatever
+// comes of it.
 func mrtr(ctx context.Context, d *driver) error {
 	if err := list(ctx, d); err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range []string{"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"} {
+	for _, name := range []string{
+		"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated",
+		"test_mrtr_no_result_type",
+	} {
 		errs = append(errs, d.call(ctx, name, []byte(`{}`)))
 	}
 	return errors.Join(errs...)
@@ -233,7 +245,8 @@ func echoSchema(ctx context.Context, d *driver) error {
 	if err != nil {
 		return err
 	}
-	arguments, err := json.Marshal(map[string]json.RawMessage{"schema": []byte(find(tools, "json_schema_2020_12_tool").GetInputSchema())})
+	arguments, err := json.Marshal(
+		map[string]json.RawMessage{"schema": []byte(find(tools, "json_schema_2020_12_tool").GetInputSchema())})
 	if err != nil {
 		return err
 	}

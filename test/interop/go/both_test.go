@@ -37,7 +37,9 @@ var asked = map[string]string{"ask": "hi Ada!", "think": "The model says: You sa
 // revisions at the same time. Tools that request input during a call work in the legacy era only.
 func TestBothEras(t *testing.T) {
 	for name, command := range bothEras(t) {
-		stdio := func() mcp.Transport { return &mcp.CommandTransport{Command: exec.Command(command[0], command[1:]...)} }
+		stdio := func() mcp.Transport {
+			return &mcp.CommandTransport{Command: exec.Command(command[0], command[1:]...)}
+		}
 		t.Run(name+"/stdio", func(t *testing.T) {
 			sameThroughBridge(t, stdio, append([]string{"--mcp", "--"}, command...)...)
 		})
@@ -86,7 +88,9 @@ func TestLegacyForModernClients(t *testing.T) {
 func config(t *testing.T, server map[string]any) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
-	text, err := json.Marshal(map[string]any{"version": 1, "backends": []any{map[string]any{"name": "both", "mcp": server}}}) // JSON is YAML
+	// JSON is YAML
+	text, err := json.Marshal(
+		map[string]any{"version": 1, "backends": []any{map[string]any{"name": "both", "mcp": server}}})
 	if err != nil {
 		t.Fatal(err)
 	}

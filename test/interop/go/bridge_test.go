@@ -41,7 +41,8 @@ func bridgeCommand(t *testing.T, backend string, front ...string) *exec.Cmd {
 // bridgeRun returns the bridge with arguments, in a process group that is killed with the test.
 func bridgeRun(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(fromEnv("MCPBRIDGE_BIN", filepath.Join("..", "..", "..", "bin", "mcpbridge")), append([]string{"run"}, args...)...)
+	cmd := exec.Command(fromEnv("MCPBRIDGE_BIN", filepath.Join("..", "..", "..", "bin", "mcpbridge")),
+		append([]string{"run"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
 		if cmd.Process != nil {
@@ -152,12 +153,14 @@ func (l *lines) find(ctx context.Context, pattern *regexp.Regexp, from int) (str
 			return later[i], nil
 		}
 		if ended {
-			return "", fmt.Errorf("the process ended before a line matched %v; it wrote:\n%s", pattern, strings.Join(later, "\n"))
+			return "", fmt.Errorf("the process ended before a line matched %v; it wrote:\n%s", pattern,
+				strings.Join(later, "\n"))
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return "", fmt.Errorf("no line matches %v: %w; it wrote:\n%s", pattern, ctx.Err(), strings.Join(later, "\n"))
+			return "", fmt.Errorf("no line matches %v: %w; it wrote:\n%s", pattern, ctx.Err(),
+				strings.Join(later, "\n"))
 		}
 	}
 }

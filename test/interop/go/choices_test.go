@@ -28,10 +28,19 @@ func TestChoiceOfSeveralValues(t *testing.T) {
 	}{
 		{revision: "2026-07-28", form: true, says: chosen},
 		{revision: "2025-11-25", form: true, says: chosen},
-		{revision: "2025-06-18", form: true, says: `an answer from the user \(elicitation\), which cannot be asked in MCP 2025-06-18: .*a choice of several values`, fails: true},
+		{
+			revision: "2025-06-18", form: true,
+			says: `an answer from the user \(elicitation\), which cannot be asked in MCP 2025-06-18: .*a choice of several values`, fails: true,
+		},
 		{revision: "2026-07-28", code: -32021},
-		{revision: "2025-11-25", says: `an answer from the user \(elicitation\), which this client does not support`, fails: true},
-		{revision: "2025-06-18", says: `an answer from the user \(elicitation\), which this client does not support`, fails: true},
+		{
+			revision: "2025-11-25", says: `an answer from the user \(elicitation\), which this client does not support`,
+			fails: true,
+		},
+		{
+			revision: "2025-06-18", says: `an answer from the user \(elicitation\), which this client does not support`,
+			fails: true,
+		},
 	} {
 		asked := 0
 		var o mcp.ClientOptions
@@ -42,7 +51,8 @@ func TestChoiceOfSeveralValues(t *testing.T) {
 			}
 		}
 		client := mcp.NewClient(&mcp.Implementation{Name: "choices", Version: "1"}, &o)
-		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: row.revision})
+		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
+			&mcp.ClientSessionOptions{ProtocolVersion: row.revision})
 		if err != nil {
 			t.Fatal(err)
 		}

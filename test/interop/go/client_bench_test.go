@@ -21,19 +21,24 @@ func BenchmarkClients(b *testing.B) {
 		s := sdkServer()
 		h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, o)
 		b.Run(name+"/sdk", func(b *testing.B) {
-			session, err := mcp.NewClient(&mcp.Implementation{Name: "b", Version: "1"}, nil).Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: served(b, h)}, nil)
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "b", Version: "1"}, nil).
+				Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: served(b, h)}, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer session.Close()
 			measure(b, func(ctx context.Context) error {
-				_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}})
+				_, err := session.CallTool(ctx,
+					&mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}})
 				return err
 			})
 		})
 		b.Run(name+"/bridge", func(b *testing.B) {
 			c := started(b, mcpclient.Options{URL: served(b, h)})
-			call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{"text":"hello"}`)}}
+			call := &bridge.Call{
+				Method:  bridge.CallTool,
+				Request: &pb.CallToolRequest{Name: "echo", Arguments: []byte(`{"text":"hello"}`)},
+			}
 			measure(b, func(ctx context.Context) error {
 				_, err := c.Handle(ctx, call, nil)
 				return err

@@ -45,37 +45,50 @@ func sdkServer() *mcp.Server {
 	says := func(format string, args ...any) *mcp.CallToolResult {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
 	}
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
-		return says("%s", in.Text), nil, nil
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
-		for i := range 3 {
-			if err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Total: 3}); err != nil {
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"},
+		func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+			return says("%s", in.Text), nil, nil
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "slow"},
+		func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+			for i := range 3 {
+				if err := r.Session.NotifyProgress(ctx,
+					&mcp.ProgressNotificationParams{
+						ProgressToken: r.Params.GetProgressToken(), Progress: float64(i),
+						Total: 3,
+					}); err != nil {
+					return nil, nil, err
+				}
+			}
+			return says("done"), nil, nil
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "ask"},
+		func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+			res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.Text, RequestedSchema: map[string]any{
+				"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
+			}})
+			if err != nil {
 				return nil, nil, err
 			}
-		}
-		return says("done"), nil, nil
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
-		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.Text, RequestedSchema: map[string]any{
-			"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
-		}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return says("%s: %s %v", in.Text, res.Action, res.Content["name"]), nil, nil
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "grow"}, func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
-		mcp.AddTool(s, &mcp.Tool{Name: in.Text}, func(context.Context, *mcp.CallToolRequest, text) (*mcp.CallToolResult, any, error) {
-			return says("new"), nil, nil
+			return says("%s: %s %v", in.Text, res.Action, res.Content["name"]), nil, nil
 		})
-		return says("grown"), nil, nil
-	})
-	s.AddResource(&mcp.Resource{URI: "test://a", Name: "a"}, func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "A"}}}, nil
-	})
+	mcp.AddTool(s, &mcp.Tool{Name: "grow"},
+		func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+			mcp.AddTool(s, &mcp.Tool{Name: in.Text},
+				func(context.Context, *mcp.CallToolRequest, text) (*mcp.CallToolResult, any, error) {
+					return says("new"), nil, nil
+				})
+			return says("grown"), nil, nil
+		})
+	s.AddResource(&mcp.Resource{URI: "test://a", Name: "a"},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "A"}}}, nil
+		})
 	s.AddPrompt(&mcp.Prompt{Name: "p"}, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: r.Params.Arguments["x"]}}}}, nil
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{
+			Role:    "user",
+			Content: &mcp.TextContent{Text: r.Params.Arguments["x"]},
+		}}}, nil
 	})
 	return s
 }
@@ -89,25 +102,34 @@ func TestClientOfSDKServers(t *testing.T) {
 		"http": func(t *testing.T) mcpclient.Options {
 			t.Helper()
 			s := sdkServer()
-			return mcpclient.Options{URL: served(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))}
+			return mcpclient.Options{URL: served(t,
+				mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))}
 		},
 		"http, one JSON each": func(t *testing.T) mcpclient.Options {
 			t.Helper()
 			s := sdkServer()
-			return mcpclient.Options{URL: served(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))}
+			return mcpclient.Options{URL: served(t,
+				mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+					&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))}
 		},
 		"http without sessions": func(t *testing.T) mcpclient.Options {
 			t.Helper()
 			s := sdkServer()
-			return mcpclient.Options{URL: served(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))}
+			return mcpclient.Options{URL: served(t,
+				mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+					&mcp.StreamableHTTPOptions{Stateless: true}))}
 		},
 		"sse": func(t *testing.T) mcpclient.Options {
 			t.Helper()
 			s := sdkServer()
-			return mcpclient.Options{URL: served(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil))}
+			return mcpclient.Options{URL: served(t,
+				mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil))}
 		},
 	} {
-		for _, rev := range []bridge.Revision{bridge.NoRevision, bridge.Rev20241105, bridge.Rev20250618, bridge.Rev20251125, bridge.Rev20260728} {
+		for _, rev := range []bridge.Revision{
+			bridge.NoRevision, bridge.Rev20241105, bridge.Rev20250618,
+			bridge.Rev20251125, bridge.Rev20260728,
+		} {
 			if rev.Modern() && (name == "http" || name == "sse") {
 				continue // a handler with sessions refuses the modern era, and HTTP+SSE has none
 			}
@@ -115,7 +137,8 @@ func TestClientOfSDKServers(t *testing.T) {
 				options := o(t)
 				options.Revision = rev
 				c := started(t, options)
-				visit(t, c, rev, name != "http, one JSON each", !strings.HasPrefix(name, "http ") && !strings.HasPrefix(name, "http,"))
+				visit(t, c, rev, name != "http, one JSON each", !strings.HasPrefix(name, "http ") &&
+					!strings.HasPrefix(name, "http,"))
 			})
 		}
 	}
@@ -152,7 +175,10 @@ func started(tb testing.TB, o mcpclient.Options) *mcpclient.Client {
 // visit uses every feature of the server. streams and asks are whether it can send progress, and request input.
 func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks bool) {
 	t.Helper()
-	caller := &pb.CallContext{ProgressWanted: true, ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}}
+	caller := &pb.CallContext{
+		ProgressWanted:     true,
+		ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}},
+	}
 	var steps []float64
 	emit := func(_ context.Context, e bridge.Event) error {
 		if e.Progress != nil {
@@ -178,26 +204,32 @@ func visit(t *testing.T, c *mcpclient.Client, rev bridge.Revision, streams, asks
 		}
 		return r.GetContent()[0].GetText().GetText()
 	}
-	if d := handle(bridge.Discover, &pb.DiscoverRequest{}).Complete.(*pb.DiscoverResponse); d.GetServerInfo().GetName() != "sdk" || d.GetCapabilities().GetTools() == nil {
+	if d := handle(bridge.Discover, &pb.DiscoverRequest{}).Complete.(*pb.DiscoverResponse); d.GetServerInfo().
+		GetName() != "sdk" || d.GetCapabilities().GetTools() == nil {
 		t.Errorf("discovered %v", d)
 	}
-	if l := handle(bridge.ListTools, &pb.ListToolsRequest{Context: caller}).Complete.(*pb.ListToolsResponse); len(l.GetTools()) < 4 {
+	if l := handle(bridge.ListTools, &pb.ListToolsRequest{Context: caller}).
+		Complete.(*pb.ListToolsResponse); len(l.GetTools()) < 4 {
 		t.Errorf("listed %v", l)
 	}
 	if got := said(handle(bridge.CallTool, tool("echo", "hello"))); got != "hello" {
 		t.Errorf("echo says %q", got)
 	}
-	if got := said(handle(bridge.CallTool, tool("slow", ""))); streams && (got != "done" || fmt.Sprint(steps) != "[0 1 2]") {
+	if got := said(handle(bridge.CallTool, tool("slow", ""))); streams &&
+		(got != "done" || fmt.Sprint(steps) != "[0 1 2]") {
 		t.Errorf("slow says %q after %v", got, steps)
 	}
-	if r := handle(bridge.ReadResource, &pb.ReadResourceRequest{Uri: "test://a"}).Complete.(*pb.ReadResourceResult); r.GetContents()[0].GetText() != "A" {
+	if r := handle(bridge.ReadResource, &pb.ReadResourceRequest{Uri: "test://a"}).
+		Complete.(*pb.ReadResourceResult); r.GetContents()[0].GetText() != "A" {
 		t.Errorf("read %v", r)
 	}
-	if p := handle(bridge.GetPrompt, &pb.GetPromptRequest{Name: "p", Arguments: map[string]string{"x": "y"}}).Complete.(*pb.GetPromptResult); p.GetMessages()[0].GetContent().GetText().GetText() != "y" {
+	if p := handle(bridge.GetPrompt, &pb.GetPromptRequest{Name: "p", Arguments: map[string]string{"x": "y"}}).
+		Complete.(*pb.GetPromptResult); p.GetMessages()[0].GetContent().GetText().GetText() != "y" {
 		t.Errorf("prompt %v", p)
 	}
 	// The SDK returns the code of 2026-07-28 in every revision.
-	_, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "test://z"}}, emit)
+	_, err := c.Handle(t.Context(),
+		&bridge.Call{Method: bridge.ReadResource, Request: &pb.ReadResourceRequest{Uri: "test://z"}}, emit)
 	if e := bridge.AsError(err); e.Code != codes.NotFound && e.RPC.GetCode() != -32602 {
 		t.Errorf("what is not there: %v", err)
 	}
@@ -224,7 +256,8 @@ func askAndListen(
 			}}}
 		}
 		call := &bridge.Call{Method: bridge.CallTool, Request: tool("ask", "who?")}
-		if got := said(handle(bridge.CallTool, call.Retry(answers, res.InputRequired.RequestState).Request)); got != "who?: accept Ada" {
+		if got := said(handle(bridge.CallTool,
+			call.Retry(answers, res.InputRequired.RequestState).Request)); got != "who?: accept Ada" {
 			t.Errorf("ask says %q", got)
 		}
 	}
@@ -234,7 +267,10 @@ func askAndListen(
 	changes := make(chan *pb.ListenResponse, 10)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}}},
+		_, _ = c.Handle(ctx, &bridge.Call{
+			Method:  bridge.Listen,
+			Request: &pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ToolsListChanged: &yes}},
+		},
 			func(_ context.Context, e bridge.Event) error { changes <- e.Change; return nil })
 	})
 	if got := <-changes; got.GetAcknowledged() == nil {

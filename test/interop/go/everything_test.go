@@ -138,8 +138,16 @@ func completes(t *testing.T, v *visitor) {
 		ref                   mcp.CompleteReference
 		argument, value, want string
 	}{
-		{mcp.CompleteReference{Type: "ref/prompt", Name: "test_prompt_with_arguments"}, "arg1", "par", "[paris park party]"},
-		{mcp.CompleteReference{Type: "ref/prompt", Name: "test_prompt_with_arguments"}, "arg1", "nothing like it", "[]"},
+		{
+			mcp.CompleteReference{Type: "ref/prompt", Name: "test_prompt_with_arguments"},
+			"arg1", "par",
+			"[paris park party]",
+		},
+		{
+			mcp.CompleteReference{Type: "ref/prompt", Name: "test_prompt_with_arguments"},
+			"arg1", "nothing like it",
+			"[]",
+		},
 		{mcp.CompleteReference{Type: "ref/resource", URI: "test://template/{id}/data"}, "id", "1", "[123]"},
 	} {
 		got, err := v.session.Complete(t.Context(), &mcp.CompleteParams{

@@ -97,7 +97,8 @@ func TestRoots(t *testing.T) {
 			for _, own := range []string{"a", "b", "a"} {
 				client := mcp.NewClient(&mcp.Implementation{Name: "reader-of-" + own, Version: "1"}, nil)
 				client.AddRoots(&mcp.Root{URI: "file://" + filepath.Join(work, own)}) //nolint:staticcheck // deprecated, and served all the same
-				session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: r.revision})
+				session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
+					&mcp.ClientSessionOptions{ProtocolVersion: r.revision})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -135,7 +136,8 @@ func prepare(t *testing.T) (map[string]server, string) {
 		t.Fatal(err)
 	}
 	servers := map[string]server{}
-	if err := json.Unmarshal([]byte(strings.NewReplacer("{here}", here, "{work}", work).Replace(string(table))), &servers); err != nil {
+	if err := json.Unmarshal([]byte(strings.NewReplacer("{here}", here, "{work}", work).Replace(string(table))),
+		&servers); err != nil {
 		t.Fatal(err)
 	}
 	type backend struct {
@@ -280,7 +282,8 @@ func useServer(t *testing.T, v *visitor, s server) {
 	}
 	if c := s.Complete; c != nil {
 		got, err := v.session.Complete(t.Context(), &mcp.CompleteParams{
-			Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: c.Prompt}, Argument: mcp.CompleteParamsArgument{Name: c.Argument, Value: c.Value},
+			Ref:      &mcp.CompleteReference{Type: "ref/prompt", Name: c.Prompt},
+			Argument: mcp.CompleteParamsArgument{Name: c.Argument, Value: c.Value},
 		})
 		if err != nil {
 			t.Fatal(err)

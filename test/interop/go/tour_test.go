@@ -229,7 +229,8 @@ func keepsQuestionsApart(t *testing.T, v *visitor) {
 	var wg sync.WaitGroup
 	for name, colour := range colours {
 		wg.Go(func() {
-			result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"name": name}})
+			result, err := v.callParams(t.Context(),
+				&mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"name": name}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -274,7 +275,8 @@ func keepsCallsApart(t *testing.T, v *visitor) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": i, "b": 1000}})
+			result, err := v.callParams(t.Context(),
+				&mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": i, "b": 1000}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -344,7 +346,8 @@ func unknownTool(t *testing.T, v *visitor) {
 
 func invalidArguments(t *testing.T, v *visitor) {
 	// Since 2025-11-25 bad input is a result that the model can read and correct, not a protocol error (SEP-1303).
-	result, err := v.callParams(t.Context(), &mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": "two", "b": 40}})
+	result, err := v.callParams(t.Context(),
+		&mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": "two", "b": 40}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,11 +53,14 @@ func backend(journal string) int {
 		if len(mcpbridge.State(ctx)) > 0 {
 			return "gone on", nil
 		}
-		return "", mcpbridge.Require(ctx, &pb.InputRequired{RequestState: []byte("a state"), InputRequests: []*pb.InputRequest{
-			{Key: "name", Request: &pb.InputRequest_Elicit{Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
-				Message: "who?", RequestedSchema: `{"type":"object","properties":{"name":{"type":"string"}}}`,
-			}}}}},
-		}})
+		return "", mcpbridge.Require(ctx,
+			&pb.InputRequired{RequestState: []byte("a state"), InputRequests: []*pb.InputRequest{
+				{Key: "name", Request: &pb.InputRequest_Elicit{
+					Elicit: &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{
+						Message: "who?", RequestedSchema: `{"type":"object","properties":{"name":{"type":"string"}}}`,
+					}}},
+				}},
+			}})
 	}
 	mcpbridge.Tool(app, "ask", "Ask the user", ask, mcpbridge.InputSchema(`{"type":"object"}`))
 	mcpbridge.Tool(app, "ask2", "Ask the user as well", ask, mcpbridge.InputSchema(`{"type":"object"}`))

@@ -93,7 +93,8 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 	stdio := strings.HasPrefix(name, "stdio")
 	config := "version: 1\nserve:\n  stdio: true\n"
 	if !stdio {
-		config = "version: 1\nserve:\n  grpc: {addr: \"unix://" + b.grpc + "\"}\n  ops: {addr: \"" + b.ops + "\"}\n  http:\n    addr: 127.0.0.1:0" +
+		config = "version: 1\nserve:\n  grpc: {addr: \"unix://" + b.grpc + "\"}\n  ops: {addr: \"" + b.ops +
+			"\"}\n  http:\n    addr: 127.0.0.1:0" +
 			strings.ReplaceAll(configs[strings.TrimSuffix(name, "-limits")], "<<issuer>>", issuer)
 	}
 	switch name {
@@ -102,7 +103,8 @@ func start(ctx context.Context, bin, dir, name, issuer string) (*bridge, error) 
 	case "flooded", "flooded-tls":
 		config += fmt.Sprintf("\nlimits: {calls: %d}", floodedCalls)
 	}
-	config += "\nbackends:\n  - name: attacked\n    launch: {command: [\"" + self + "\"], env: {" + journalVar + ": \"" + b.journal + "\"}}\n"
+	config += "\nbackends:\n  - name: attacked\n    launch: {command: [\"" + self + "\"], env: {" + journalVar +
+		": \"" + b.journal + "\"}}\n"
 	if name == "auth" {
 		config += "    toolScopes: {secret: [admin]}\n"
 	}
@@ -288,7 +290,9 @@ func (b *bridge) settled() error {
 func (b *bridge) sound() error {
 	for line := range strings.Lines(string(b.logged())) {
 		line = strings.TrimSuffix(line, "\n")
-		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x9b || r == 0x2028 || r == 0x202e }) || !json.Valid([]byte(line)) {
+		if strings.ContainsFunc(line,
+			func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x9b || r == 0x2028 || r == 0x202e }) ||
+			!json.Valid([]byte(line)) {
 			return fmt.Errorf("%s: a line of the log is not ours: %.200q", b.name, line)
 		}
 		if len(line) > 9<<10 {

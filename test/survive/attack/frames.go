@@ -146,7 +146,8 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 		return "", fmt.Errorf("others meanwhile: %w", err)
 	}
 	most, err := b.atATime()
-	r.say("B08 %s, %s: %d frames on %d connections; others: %s before, %s during; %d calls of the backend at a time", b.name, arg, frames, connections, before, during, most)
+	r.say("B08 %s, %s: %d frames on %d connections; others: %s before, %s during; %d calls of the backend at a time",
+		b.name, arg, frames, connections, before, during, most)
 	switch {
 	case err != nil:
 		return "", err
@@ -154,8 +155,10 @@ func floodFrames(ctx context.Context, r *rig, b *bridge, _, arg string) (string,
 		return "", errors.New("nothing was sent")
 	case during.done*100 < during.asked*95:
 		return "", fmt.Errorf("others had %s before, and %s during: %w", before, during, during.first)
-	case frames > floodFramesEach*(connections+1) && !bytes.Contains(b.logged(), []byte("its client sent too many HTTP/2 frames")):
-		return "", fmt.Errorf("%d frames were taken on %d connections, and the log has no line about them", frames, connections)
+	case frames > floodFramesEach*(connections+1) &&
+		!bytes.Contains(b.logged(), []byte("its client sent too many HTTP/2 frames")):
+		return "", fmt.Errorf("%d frames were taken on %d connections, and the log has no line about them", frames,
+			connections)
 	case most > floodedCalls+ending:
 		return "", fmt.Errorf("the backend had %d calls at a time, and %d are the most", most, floodedCalls)
 	}
@@ -262,7 +265,8 @@ func (b *bridge) httpsPort() *flooded {
 				return err
 			}
 			for name, value := range map[string]string{
-				"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": revisions["07"], "Mcp-Method": "nothing",
+				"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+				"Mcp-Protocol-Version": revisions["07"], "Mcp-Method": "nothing",
 			} {
 				q.Header.Set(name, value)
 			}

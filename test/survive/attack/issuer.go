@@ -50,8 +50,14 @@ func newIssuer() (*issuer, error) {
 		return nil, err
 	}
 	keys, err := json.Marshal(map[string]any{"keys": []any{
-		map[string]string{"kty": "RSA", "kid": "r", "alg": "RS256", "use": "sig", "n": b64.EncodeToString(i.rsa.N.Bytes()), "e": b64.EncodeToString(big.NewInt(int64(i.rsa.E)).Bytes())},
-		map[string]string{"kty": "EC", "kid": "e", "alg": "ES256", "use": "sig", "crv": "P-256", "x": b64.EncodeToString(point[1:33]), "y": b64.EncodeToString(point[33:])},
+		map[string]string{
+			"kty": "RSA", "kid": "r", "alg": "RS256", "use": "sig",
+			"n": b64.EncodeToString(i.rsa.N.Bytes()), "e": b64.EncodeToString(big.NewInt(int64(i.rsa.E)).Bytes()),
+		},
+		map[string]string{
+			"kty": "EC", "kid": "e", "alg": "ES256", "use": "sig", "crv": "P-256",
+			"x": b64.EncodeToString(point[1:33]), "y": b64.EncodeToString(point[33:]),
+		},
 	}})
 	if err != nil {
 		return nil, err
@@ -61,10 +67,13 @@ func newIssuer() (*issuer, error) {
 		return nil, err
 	}
 	i.url = "http://" + ln.Addr().String()
-	i.srv = &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(keys) // whoever does not read it has no keys
-	})}
+	i.srv = &http.Server{
+		ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(keys) // whoever does not read it has no keys
+		}),
+	}
 	go func() { // ends with close
 		defer close(i.ended)
 		_ = i.srv.Serve(ln) // ErrServerClosed
@@ -83,8 +92,9 @@ func (i *issuer) jwt(changes ...string) (string, error) {
 	now := time.Now()
 	header := map[string]any{"alg": "RS256", "kid": "r", "typ": "JWT"}
 	claims := map[string]any{
-		"iss": i.url, "aud": "http://127.0.0.1:8080/mcp", "sub": "carol", "exp": now.Add(5 * time.Minute).Unix(), "scope": "tools",
-		"note": carolCanary,
+		"iss": i.url, "aud": "http://127.0.0.1:8080/mcp", "sub": "carol", "exp": now.Add(5 * time.Minute).Unix(),
+		"scope": "tools",
+		"note":  carolCanary,
 	}
 	sign := "rsa"
 	for _, c := range changes {
@@ -180,7 +190,8 @@ func certificate(dir string) (*tls.Config, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -191,7 +202,10 @@ func certificate(dir string) (*tls.Config, error) {
 		return nil, err
 	}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, data := range map[string][]byte{"cert.pem": cert, "key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})} {
+	for name, data := range map[string][]byte{
+		"cert.pem": cert,
+		"key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return nil, err
 		}

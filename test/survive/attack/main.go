@@ -133,7 +133,8 @@ func run(ctx context.Context) error {
 		ids[id] = true
 	}
 	fmt.Printf("S6 %d places, %d with a secret\n", r.places, r.leaked)
-	fmt.Printf("S1 rows %d, checks %d, failed %d in %d rows, %.0f s\n", len(rows), r.checks, len(r.failed), len(ids), time.Since(began).Seconds())
+	fmt.Printf("S1 rows %d, checks %d, failed %d in %d rows, %.0f s\n", len(rows), r.checks, len(r.failed), len(ids),
+		time.Since(began).Seconds())
 	if len(r.failed) > 0 {
 		return errors.New("not every attack is held off")
 	}
@@ -144,7 +145,10 @@ func wanted(only, id string) bool {
 	return slices.ContainsFunc(strings.Split(only, ","), func(p string) bool { return strings.HasPrefix(id, p) })
 }
 
-var bridgeNames = []string{"open", "auth", "limits", "auth-limits", "slow", "flooded", "flooded-tls", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07"}
+var bridgeNames = []string{
+	"open", "auth", "limits", "auth-limits", "slow", "flooded", "flooded-tls", "stdio24",
+	"stdio03", "stdio06", "stdio11", "stdio07",
+}
 
 func (r *rig) startAll(ctx context.Context) error {
 	for _, name := range bridgeNames {

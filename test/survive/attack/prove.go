@@ -42,7 +42,8 @@ func (r *rig) provePackage(ctx context.Context, pkg string, tests map[string][]s
 			tops = append(tops, top)
 		}
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-json", "-run", "^("+strings.Join(tops, "|")+")$", "./"+pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-json", "-run", "^("+strings.Join(tops, "|")+")$",
+		"./"+pkg)
 	cmd.Dir = r.root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

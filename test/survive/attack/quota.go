@@ -76,7 +76,9 @@ func told(a *answer) string {
 }
 
 // quotaOf returns a function that makes calls of a session or caller of its own, and one that ends it.
-func (b *bridge) quotaOf(whose, endpoint, token string) (call func(tool string, n int) *request, end func() error, err error) {
+func (b *bridge) quotaOf(whose, endpoint,
+	token string,
+) (call func(tool string, n int) *request, end func() error, err error) {
 	q := func(body, tool string) *request {
 		r := b.plain(body)
 		r.set("Mcp-Protocol-Version", revision(endpoint))
@@ -90,14 +92,16 @@ func (b *bridge) quotaOf(whose, endpoint, token string) (call func(tool string, 
 		return r
 	}
 	if whose != "session" {
-		return func(tool string, _ int) *request { return q(callOf(tool, "{}", ""), tool) }, func() error { return nil }, nil
+		return func(tool string, _ int) *request { return q(callOf(tool, "{}", ""), tool) },
+			func() error { return nil }, nil
 	}
 	id, err := b.newSession(revision(endpoint))
 	if err != nil {
 		return nil, nil, err
 	}
 	call = func(tool string, n int) *request {
-		r := q(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, n, tool), tool)
+		r := q(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, n,
+			tool), tool)
 		r.set("Mcp-Session-Id", id)
 		return r
 	}

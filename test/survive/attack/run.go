@@ -16,7 +16,10 @@ const (
 	echoCall   = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{<<.M>>"name":"echo","arguments":{}}}`
 )
 
-var revisions = map[string]string{"24": "2024-11-05", "03": "2025-03-26", "06": "2025-06-18", "11": "2025-11-25", "07": "2026-07-28"}
+var revisions = map[string]string{
+	"24": "2024-11-05", "03": "2025-03-26", "06": "2025-06-18", "11": "2025-11-25",
+	"07": "2026-07-28",
+}
 
 // revision returns the name of an endpoint's revision.
 func revision(endpoint string) string {
@@ -25,7 +28,8 @@ func revision(endpoint string) string {
 }
 
 func initialize(rev string) string {
-	return `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":{"elicitation":{}},"clientInfo":{"name":"attack","version":"1"}}}`
+	return `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + rev +
+		`","capabilities":{"elicitation":{}},"clientInfo":{"name":"attack","version":"1"}}}`
 }
 
 // base returns a valid request of an endpoint, with the session or stream that it needs.
@@ -399,7 +403,8 @@ func (b *bridge) begin() error {
 	if b.name == "stdio07" {
 		return nil
 	}
-	if _, err := b.in.Write([]byte(initialize(revision(b.name)) + "\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")); err != nil {
+	if _, err := b.in.Write([]byte(initialize(revision(b.name)) + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")); err != nil {
 		return err
 	}
 	data, err := b.line()

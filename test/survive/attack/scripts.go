@@ -95,7 +95,8 @@ func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (stri
 	return "exit0", err
 }
 
-// slowHeader opens many connections that send a byte of a header now and then, and says how they end and what others notice.
+// slowHeader opens many connections that send a byte of a header now and then, and says how they end and what others
+// notice.
 func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -131,7 +132,8 @@ func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, 
 	for d := range lived {
 		longest = max(longest, d)
 	}
-	r.say("B01 %d connections, the last closed after %v; good clients: %s before, %s during", n, longest.Round(100*time.Millisecond), before, during)
+	r.say("B01 %d connections, the last closed after %v; good clients: %s before, %s during", n,
+		longest.Round(100*time.Millisecond), before, during)
 	switch {
 	case longest > 8*time.Second:
 		return "", fmt.Errorf("a connection lived %v", longest)
@@ -167,7 +169,8 @@ type paced struct {
 }
 
 func (p paced) String() string {
-	return fmt.Sprintf("%d of %d (p50 %.1f ms, p99 %.1f ms)", p.done, p.asked, p.p50.Seconds()*1000, p.p99.Seconds()*1000)
+	return fmt.Sprintf("%d of %d (p50 %.1f ms, p99 %.1f ms)", p.done, p.asked, p.p50.Seconds()*1000,
+		p.p99.Seconds()*1000)
 }
 
 // pace makes good requests for a while. It returns an error if none goes well.
@@ -436,7 +439,8 @@ func endpointEvent(_ context.Context, _ *rig, b *bridge, _, _ string) (string, e
 
 // callOf returns the text of a modern call.
 func callOf(tool, arguments, more string) string {
-	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + modernMeta + `,"name":"` + tool + `","arguments":` + arguments + more + `}}`
+	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + modernMeta + `,"name":"` + tool +
+		`","arguments":` + arguments + more + `}}`
 }
 
 // say sends a modern call to a bridge, and returns the answer.
@@ -521,7 +525,8 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 	case "lines":
 		text = text[:len(text)/2] + `\r\n` + text[len(text)/2:]
 	}
-	body := callOf(tool, arguments, `,"inputResponses":{"name":{"action":"accept","content":{"name":"x"}}},"requestState":`+text)
+	body := callOf(tool, arguments,
+		`,"inputResponses":{"name":{"action":"accept","content":{"name":"x"}}},"requestState":`+text)
 	o, _, err := b.say(tool, body, token)
 	if arg == "again" && err == nil {
 		o, _, err = b.say(tool, body, token)
@@ -542,7 +547,8 @@ func idsApart(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string,
 		}
 	}
 	body := func(id, x string) string {
-		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{` + meta + `"name":"echo","arguments":{"x":"` + x + `"}}}`
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{` + meta +
+			`"name":"echo","arguments":{"x":"` + x + `"}}}`
 	}
 	answers := make(chan []byte, 2)
 	errs := make(chan error, 2)
@@ -628,7 +634,9 @@ func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 		for k := range n {
 			wg.Go(func() {
 				mark := fmt.Sprintf("client-%d-call-%d-", client, k)
-				q := b.plain(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s"name":"echo","arguments":{"x":%q}}}`, k, meta, mark))
+				q := b.plain(fmt.Sprintf(
+					`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s"name":"echo","arguments":{"x":%q}}}`,
+					k, meta, mark))
 				if id != "" {
 					q.set("Mcp-Session-Id", id)
 				} else {
@@ -813,7 +821,8 @@ func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, er
 			}
 		}
 		if err == nil {
-			_, err = b.in.Write([]byte("\n" + `{"jsonrpc":"2.0","id":"last","method":"server/discover","params":{` + modernMeta + `}}` + "\n"))
+			_, err = b.in.Write([]byte("\n" + `{"jsonrpc":"2.0","id":"last","method":"server/discover","params":{` +
+				modernMeta + `}}` + "\n"))
 		}
 		written <- err
 	}()
@@ -844,8 +853,8 @@ func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, er
 	return "bounded", nil
 }
 
-// pipelined sends a second request before the first is answered, as one write. The first has a Host of somebody else, or is of HTTP/1.0 with
-// chunks that some do not see.
+// pipelined sends a second request before the first is answered, as one write. The first has a Host of somebody else,
+// or is of HTTP/1.0 with chunks that some do not see.
 func pipelined(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	l, err := dial(b.addr)
 	if err != nil {
@@ -932,7 +941,8 @@ func acceptFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, e
 	return "served", err
 }
 
-// headerBytes sends a request whose line and header have as many bytes as arg says, all in all, and says how it is answered.
+// headerBytes sends a request whose line and header have as many bytes as arg says, all in all, and says how it is
+// answered.
 func headerBytes(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {

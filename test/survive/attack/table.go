@@ -71,7 +71,14 @@ func (r *Row) inputs() []Input {
 		for _, f := range []struct {
 			to   *string
 			from string
-		}{{&in.Line, r.Line}, {&in.Body, r.Body}, {&in.Do, r.Do}, {&in.Arg, r.Arg}, {&in.Has, r.Has}, {&in.Lacks, r.Lacks}} {
+		}{
+			{&in.Line, r.Line},
+			{&in.Body, r.Body},
+			{&in.Do, r.Do},
+			{&in.Arg, r.Arg},
+			{&in.Has, r.Has},
+			{&in.Lacks, r.Lacks},
+		} {
 			if *f.to == "" {
 				*f.to = f.from
 			}
@@ -118,8 +125,10 @@ var groups = map[string][]string{
 
 // endpoints are the keys of groups, in order.
 var endpoints = []string{
-	"bridge", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07", "sse24-get", "sse24-post", "sh03-get", "sh06-get", "sh11-get",
-	"sh03-post", "sh06-post", "sh11-post", "sh03-delete", "sh06-delete", "sh11-delete", "m07-post", "well-known", "livez", "startupz", "readyz",
+	"bridge", "stdio24", "stdio03", "stdio06", "stdio11", "stdio07", "sse24-get", "sse24-post", "sh03-get", "sh06-get",
+	"sh11-get",
+	"sh03-post", "sh06-post", "sh11-post", "sh03-delete", "sh06-delete", "sh11-delete", "m07-post", "well-known",
+	"livez", "startupz", "readyz",
 }
 
 // of returns the value for an endpoint: that of the smallest group that contains it.

@@ -182,7 +182,10 @@ func delays(history []Call, journal []Entry) (wrongs []Wrong) {
 	}
 	for i, token := range byAnswer {
 		if n := i - place[token]; n > delayed {
-			wrongs = append(wrongs, Wrong{Kind: Delayed, Token: token, Why: fmt.Sprintf("%d calls that ended later were answered before it", n)})
+			wrongs = append(wrongs, Wrong{
+				Kind: Delayed, Token: token,
+				Why: fmt.Sprintf("%d calls that ended later were answered before it", n),
+			})
 		}
 	}
 	return wrongs
@@ -211,14 +214,16 @@ func (r Rule) judge(c *Call, d *did) (wrongs []Wrong) {
 			wrong(Unexecuted, "a result, and %d begins and no end in the journal", d.begins)
 		case a.Failed && a.Code == 0:
 			wrong(NoOutcome, "the tool failed: %.200s", a.Text)
-		case a.Failed && (a.Reason == "" || !slices.Contains([]string{"not_executed", "unknown", "executed"}, a.Outcome)):
+		case a.Failed && (a.Reason == "" ||
+			!slices.Contains([]string{"not_executed", "unknown", "executed"}, a.Outcome)):
 			wrong(NoOutcome, "error %d with reason %q and outcome %q: %.200s", a.Code, a.Reason, a.Outcome, a.Text)
 		case a.Outcome == "not_executed" && d.begins > 0:
 			wrong(WrongOutcome, "not_executed (%s), and %d begins in the journal", a.Reason, d.begins)
 		case a.Outcome == "executed" && d.begins == 0:
 			wrong(WrongOutcome, "executed (%s), and no begin in the journal", a.Reason)
 		case a.Outcome == "unknown" && d.overtook > overtaken:
-			wrong(Discarded, "unknown (%s), but its work had ended, and %d calls that ended later were answered before it",
+			wrong(Discarded, "unknown (%s), but its work had ended, and %d calls that ended later were answered "+
+				"before it",
 				a.Reason, d.overtook)
 		}
 	}
@@ -271,7 +276,8 @@ func Suffix(whole, resumed []Message, after string) string {
 		case i >= len(want):
 			return fmt.Sprintf("after %s: %d events are too many, from %s on", after, len(got)-i, got[i].ID)
 		case want[i] != got[i]:
-			return fmt.Sprintf("after %s: event %d is %s %.100q and should be %s %.100q", after, i, got[i].ID, got[i].Data, want[i].ID, want[i].Data)
+			return fmt.Sprintf("after %s: event %d is %s %.100q and should be %s %.100q", after, i, got[i].ID,
+				got[i].Data, want[i].ID, want[i].Data)
 		}
 	}
 	return ""

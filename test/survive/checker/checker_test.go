@@ -30,9 +30,24 @@ func TestEachViolationIsReported(t *testing.T) {
 		want    string
 	}{
 		{"answered", checker.Call{Answers: answers{result}, Events: []int{1, 2, 3}}, entries{begin, end}, ""},
-		{"failed before the start", checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}}, nil, ""},
-		{"failed during the execution", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}}, entries{begin}, ""},
-		{"failed after the end", checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}}, entries{begin, end}, ""},
+		{
+			"failed before the start",
+			checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}},
+			nil,
+			"",
+		},
+		{
+			"failed during the execution",
+			checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}},
+			entries{begin},
+			"",
+		},
+		{
+			"failed after the end",
+			checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}},
+			entries{begin, end},
+			"",
+		},
 		{"modern drop cancels", checker.Call{Era: "modern", Dropped: 1}, entries{begin, cancel}, ""},
 		{"legacy drop does not cancel", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, end}, ""},
 		{"canceled too late", checker.Call{Cancelled: 1, Answers: answers{result}}, entries{begin, end}, ""},
@@ -40,26 +55,86 @@ func TestEachViolationIsReported(t *testing.T) {
 		{"no answer", checker.Call{Broken: "EOF"}, entries{begin, end}, checker.Lost},
 		{"two answers", checker.Call{Answers: answers{result, result}}, entries{begin, end}, checker.Duplicate},
 		{"another's answer", checker.Call{Answers: answers{{Token: "b"}}}, entries{begin, end}, checker.Misdirected},
-		{"another's message", checker.Call{Answers: answers{result}, Foreign: []string{"b"}}, entries{begin, end}, checker.Misdirected},
+		{
+			"another's message",
+			checker.Call{Answers: answers{result}, Foreign: []string{"b"}},
+			entries{begin, end},
+			checker.Misdirected,
+		},
 		{"two executions", checker.Call{Answers: answers{result}}, entries{begin, begin, end}, checker.ExecutedTwice},
-		{"two executions of a failure", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}}, entries{begin, begin}, checker.ExecutedTwice},
+		{
+			"two executions of a failure",
+			checker.Call{Answers: answers{failed("BACKEND_CRASHED", "unknown")}},
+			entries{begin, begin},
+			checker.ExecutedTwice,
+		},
 		{"a result without execution", checker.Call{Answers: answers{result}}, nil, checker.Unexecuted},
 		{"a result before the end", checker.Call{Answers: answers{result}}, entries{begin}, checker.Unexecuted},
-		{"not_executed, but it was", checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}}, entries{begin}, checker.WrongOutcome},
-		{"executed, but it was not", checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}}, nil, checker.WrongOutcome},
+		{
+			"not_executed, but it was",
+			checker.Call{Answers: answers{failed("BACKEND_UNAVAILABLE", "not_executed")}},
+			entries{begin},
+			checker.WrongOutcome,
+		},
+		{
+			"executed, but it was not",
+			checker.Call{Answers: answers{failed("RESPONSE_TOO_LARGE", "executed")}},
+			nil,
+			checker.WrongOutcome,
+		},
 		{"no outcome", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "")}}, nil, checker.NoOutcome},
 		{"no reason", checker.Call{Answers: answers{failed("", "unknown")}}, nil, checker.NoOutcome},
-		{"an unknown outcome word", checker.Call{Answers: answers{failed("BACKEND_CRASHED", "perhaps")}}, nil, checker.NoOutcome},
+		{
+			"an unknown outcome word",
+			checker.Call{Answers: answers{failed("BACKEND_CRASHED", "perhaps")}},
+			nil,
+			checker.NoOutcome,
+		},
 		{"a tool failure", checker.Call{Answers: answers{{Failed: true, Text: "cancelled"}}}, nil, checker.NoOutcome},
-		{"progress missing", checker.Call{Answers: answers{result}, Events: []int{1, 3}}, entries{begin, end}, checker.Misordered},
-		{"progress repeated", checker.Call{Answers: answers{result}, Events: []int{1, 1}}, entries{begin, end}, checker.Misordered},
-		{"progress restarted", checker.Call{Answers: answers{result}, Events: []int{1, 2, 1}}, entries{begin, end}, checker.Misordered},
-		{"the last progress missing", checker.Call{Answers: answers{result}, Events: []int{1, 2}, Sent: 3}, entries{begin, end}, checker.Misordered},
-		{"a message after its end", checker.Call{Answers: answers{result}, Late: 1}, entries{begin, end}, checker.LateMessage},
+		{
+			"progress missing",
+			checker.Call{Answers: answers{result}, Events: []int{1, 3}},
+			entries{begin, end},
+			checker.Misordered,
+		},
+		{
+			"progress repeated",
+			checker.Call{Answers: answers{result}, Events: []int{1, 1}},
+			entries{begin, end},
+			checker.Misordered,
+		},
+		{
+			"progress restarted",
+			checker.Call{Answers: answers{result}, Events: []int{1, 2, 1}},
+			entries{begin, end},
+			checker.Misordered,
+		},
+		{
+			"the last progress missing",
+			checker.Call{Answers: answers{result}, Events: []int{1, 2}, Sent: 3},
+			entries{begin, end},
+			checker.Misordered,
+		},
+		{
+			"a message after its end",
+			checker.Call{Answers: answers{result}, Late: 1},
+			entries{begin, end},
+			checker.LateMessage,
+		},
 		{"canceled, but not stopped", checker.Call{Cancelled: 1}, entries{begin}, checker.NotCanceled},
 		{"modern drop, but not stopped", checker.Call{Era: "modern", Dropped: 1}, entries{begin}, checker.NotCanceled},
-		{"stopped by a legacy drop", checker.Call{Era: "legacy", Dropped: 1}, entries{begin, cancel}, checker.UnrequestedCancel},
-		{"stopped without a request", checker.Call{Answers: answers{failed("DEADLINE", "unknown")}}, entries{begin, cancel}, checker.UnrequestedCancel},
+		{
+			"stopped by a legacy drop",
+			checker.Call{Era: "legacy", Dropped: 1},
+			entries{begin, cancel},
+			checker.UnrequestedCancel,
+		},
+		{
+			"stopped without a request",
+			checker.Call{Answers: answers{failed("DEADLINE", "unknown")}},
+			entries{begin, cancel},
+			checker.UnrequestedCancel,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -95,10 +170,14 @@ func TestDiscardedResultIsReported(t *testing.T) {
 			history := []checker.Call{{Token: "a", End: 2, Answers: []checker.Answer{
 				{Failed: true, Code: -32603, Reason: "BACKEND_CRASHED", Outcome: "unknown"},
 			}}}
-			journal := []checker.Entry{{What: checker.Begin, Token: "a", PID: 1}, {What: checker.End, Token: "a", PID: 1}}
+			journal := []checker.Entry{
+				{What: checker.Begin, Token: "a", PID: 1},
+				{What: checker.End, Token: "a", PID: 1},
+			}
 			for i := range row.later {
 				token := strconv.Itoa(i)
-				history = append(history, checker.Call{Token: token, End: row.answered, Answers: []checker.Answer{{Token: token}}})
+				history = append(history,
+					checker.Call{Token: token, End: row.answered, Answers: []checker.Answer{{Token: token}}})
 				journal = append(journal, checker.Entry{What: checker.Begin, Token: token, PID: row.process},
 					checker.Entry{What: checker.End, Token: token, PID: row.process})
 			}
@@ -119,7 +198,8 @@ func TestDelayedResultIsReported(t *testing.T) {
 		for i := range row.later {
 			token := strconv.Itoa(i)
 			history = append(history, checker.Call{Token: token, End: 1, Answers: []checker.Answer{{Token: token}}})
-			journal = append(journal, checker.Entry{What: checker.Begin, Token: token}, checker.Entry{What: checker.End, Token: token})
+			journal = append(journal, checker.Entry{What: checker.Begin, Token: token},
+				checker.Entry{What: checker.End, Token: token})
 		}
 		wrongs := checker.Rule{}.Judge(history, journal)
 		if len(wrongs) != row.want || len(wrongs) > 0 && (wrongs[0].Kind != checker.Delayed || wrongs[0].Token != "a") {

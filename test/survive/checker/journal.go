@@ -45,7 +45,8 @@ func OpenJournal(name string) (*Journal, error) {
 
 // Write adds an entry.
 func (j *Journal) Write(what, token string) error {
-	_, err := fmt.Fprintf(j.f, "%s %s %d %d %s\n", what, token, os.Getpid(), time.Now().UnixNano(), mark) // it is one write
+	// it is one write
+	_, err := fmt.Fprintf(j.f, "%s %s %d %d %s\n", what, token, os.Getpid(), time.Now().UnixNano(), mark)
 	return err
 }
 
@@ -81,7 +82,8 @@ func ReadJournal(name string, after int64) ([]Entry, error) {
 			continue
 		}
 		what := string(fields[0])
-		for _, known := range []string{Start, Begin, End, Cancel, Die, Detached} { // after what a killed writer has left without a space
+		// after what a killed writer has left without a space
+		for _, known := range []string{Start, Begin, End, Cancel, Die, Detached} {
 			if bytes.HasSuffix(fields[0], []byte(known)) {
 				what = known
 			}

@@ -33,7 +33,10 @@ func (s *server) serveHTTP(addr string) error {
 	if err != nil {
 		return err
 	}
-	e := &endpoint{server: s, sessions: map[string]bool{}, forgot: map[string]bool{}, streams: map[string]*stream{}, running: map[string]context.CancelFunc{}}
+	e := &endpoint{
+		server: s, sessions: map[string]bool{}, forgot: map[string]bool{}, streams: map[string]*stream{},
+		running: map[string]context.CancelFunc{},
+	}
 	srv := &http.Server{Handler: e}
 	go func() { // ends with the process
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -169,7 +172,9 @@ func (e *endpoint) callTool(w http.ResponseWriter, r *http.Request, m *message) 
 
 // jsonResponse returns an encoded HTTP response.
 func jsonResponse(body string) io.Reader {
-	return strings.NewReader(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+	return strings.NewReader(
+		fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body),
+			body))
 }
 
 // fail sends a faulty response: nothing, a part of the response, or a status.

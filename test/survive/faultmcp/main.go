@@ -84,7 +84,8 @@ func (s *server) answer(m *message) string {
 	case m.Method == "initialize" && !s.modern:
 		result = `{"protocolVersion":"2025-11-25",` + can + `,"serverInfo":` + who + `}`
 	case m.Method == "server/discover" && s.modern:
-		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + can + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + who + `}}`
+		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],` + can +
+			`,"_meta":{"io.modelcontextprotocol/serverInfo":` + who + `}}`
 	case m.Method == "tools/list" && s.modern:
 		result = tools + `,"resultType":"complete","ttlMs":60000,"cacheScope":"public"}`
 	case m.Method == "tools/list":
@@ -92,7 +93,8 @@ func (s *server) answer(m *message) string {
 	case m.Method == "ping" && !s.modern:
 		result = `{}`
 	default:
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`, m.ID)
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`,
+			m.ID)
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }

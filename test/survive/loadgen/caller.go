@@ -201,7 +201,8 @@ func (c *Caller) Stream(on *Conn, after string) (*http.Response, error) {
 
 // Listen opens a subscription of the modern era.
 func Listen(on *Conn, id string) (*http.Response, error) {
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"subscriptions/listen","params":{"_meta":{%s},"notifications":{"toolsListChanged":true}}}`, id, modernMeta)
+	body := fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%q,"method":"subscriptions/listen","params":{"_meta":{%s},"notifications":{"toolsListChanged":true}}}`, id, modernMeta)
 	return on.Send(http.MethodPost, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n", body)
 }
 

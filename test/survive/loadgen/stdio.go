@@ -85,7 +85,10 @@ func (p *Pipe) read(r *bufio.Reader) {
 // Call makes a call and returns its history.
 func (p *Pipe) Call(number int, w Work) checker.Call {
 	arguments := w.complete()
-	c := &waiting{call: checker.Call{Token: w.Token, Caller: number, Era: Stdio, Tool: w.Tool, Sent: w.Events}, answered: make(chan struct{})}
+	c := &waiting{
+		call:     checker.Call{Token: w.Token, Caller: number, Era: Stdio, Tool: w.Tool, Sent: w.Events},
+		answered: make(chan struct{}),
+	}
 	line := append(request(Stdio, w.Token, w.Tool, arguments), '\n')
 	p.mu.Lock()
 	c.call.Begin = time.Now().UnixNano()

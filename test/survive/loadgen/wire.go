@@ -96,7 +96,8 @@ func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error)
 		}
 		c.conn, c.r = conn, bufio.NewReaderSize(conn, 8<<10)
 	}
-	c.buf = fmt.Appendf(c.buf[:0], "%s %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\n%s%s", method, c.path, c.host, c.Header, headers)
+	c.buf = fmt.Appendf(c.buf[:0], "%s %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\n%s%s",
+		method, c.path, c.host, c.Header, headers)
 	if method == http.MethodPost {
 		c.buf = fmt.Appendf(c.buf, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
@@ -235,7 +236,10 @@ func note(c *checker.Call, text []byte) (answered bool) {
 	var a checker.Answer
 	switch {
 	case m.Error != nil:
-		a = checker.Answer{Failed: true, Code: m.Error.Code, Reason: m.Error.Data.Reason, Outcome: m.Error.Data.Outcome, Text: m.Error.Message}
+		a = checker.Answer{
+			Failed: true, Code: m.Error.Code, Reason: m.Error.Data.Reason, Outcome: m.Error.Data.Outcome,
+			Text: m.Error.Message,
+		}
 	case m.Result != nil:
 		a = checker.Answer{Failed: m.Result.IsError, Token: m.Result.Done.Token, PID: m.Result.Done.PID}
 		if a.Failed && len(m.Result.Content) > 0 {

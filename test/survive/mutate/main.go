@@ -3,8 +3,8 @@
 //
 //	go run ./mutate [-only TEXT] [-list]
 //
-// It prints a line for each defect. The exit code is 1 if one is not detected. The source is not changed: each defect is
-// an overlay of go build.
+// It prints a line for each defect. The exit code is 1 if one is not detected. The source is not changed: each defect
+// is an overlay of go build.
 package main
 
 import (
@@ -96,7 +96,8 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 	kind, what, _ := strings.Cut(m.detector, " ")
 	bin := filepath.Join(l.dir, "mcpbridge")
 	if kind != "test" {
-		if out, err := l.command(ctx, ".", "go", "build", "-overlay", overlay, "-o", bin, "./cmd/mcpbridge"); err != nil {
+		if out, err := l.command(ctx, ".", "go", "build", "-overlay", overlay, "-o", bin,
+			"./cmd/mcpbridge"); err != nil {
 			return "", fmt.Errorf("does not build: %w\n%s", err, out)
 		}
 	}
@@ -106,7 +107,8 @@ func (l lab) try(ctx context.Context, m mutant) (string, error) {
 		pkg, name, _ := strings.Cut(what, " ")
 		out, err = l.command(ctx, ".", "go", "test", "-count=1", "-failfast", "-overlay", overlay, "-run", name, pkg)
 	case "survive": // parts of which run in its own process
-		if out, err := l.command(ctx, "test/survive", "go", "build", "-overlay", overlay, "-o", l.dir, "."); err != nil {
+		if out, err := l.command(ctx, "test/survive", "go", "build", "-overlay", overlay, "-o", l.dir,
+			"."); err != nil {
 			return "", fmt.Errorf("survive does not build: %w\n%s", err, out)
 		}
 		out, err = l.command(ctx, "test/survive", filepath.Join(l.dir, "survive"), "-laws", "-bin", bin, "-only", what)

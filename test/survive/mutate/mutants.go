@@ -15,7 +15,8 @@ type mutant struct {
 // apply returns the text of the file with the defect.
 func (m mutant) apply(text []byte) ([]byte, error) {
 	if n := bytes.Count(text, []byte(m.old)); n != 1 {
-		return nil, fmt.Errorf("%s has %q %d times, and must have it once: adapt the mutant to the code", m.file, m.old, n)
+		return nil, fmt.Errorf("%s has %q %d times, and must have it once: adapt the mutant to the code", m.file, m.old,
+			n)
 	}
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
@@ -48,8 +49,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "some results are delivered four seconds late", file: handlerFile,
-		old:      "\t\tcase a.err == nil:\n",
-		new:      "\t\tcase a.err == nil:\n\t\t\tif call.Method == bridge.CallTool && time.Now().UnixNano()/1000%200 == 0 {\n\t\t\t\ttime.Sleep(4 * time.Second)\n\t\t\t}\n",
+		old: "\t\tcase a.err == nil:\n",
+		new: "\t\tcase a.err == nil:\n\t\t\tif call.Method == bridge.CallTool && " +
+			"time.Now().UnixNano()/1000%200 == 0 {\n\t\t\t\ttime.Sleep(4 * time.Second)\n\t\t\t}\n",
 		detector: "survive R1",
 	},
 	{
@@ -60,14 +62,16 @@ var mutants = []mutant{
 	},
 	{
 		name: "progress is sent twice", file: "internal/mcpserver/exchange.go",
-		old:      "\treturn x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
-		new:      "\t_ = x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))\n\treturn x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
+		old: "\treturn x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
+		new: "\t_ = x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))\n\treturn " +
+			"x.out.send(jsonrpc.AppendNotification(nil, notifyProgress, params))",
 		detector: "survive R1",
 	},
 	{
 		name: "a call whose backend was lost is made again", file: "internal/supervise/call.go",
-		old:      "a.Shown || !call.Method.ReadOnly || bridge.IsRetry(call.Request) ||",
-		new:      "a.Shown || (!call.Method.ReadOnly || bridge.IsRetry(call.Request)) && time.Now().UnixNano()/1000%20 != 0 ||",
+		old: "a.Shown || !call.Method.ReadOnly || bridge.IsRetry(call.Request) ||",
+		new: "a.Shown || (!call.Method.ReadOnly || bridge.IsRetry(call.Request)) && " +
+			"time.Now().UnixNano()/1000%20 != 0 ||",
 		detector: "survive R1",
 	},
 	{
@@ -78,8 +82,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "a response on stdio is written twice", file: "internal/mcpserver/stdio.go",
-		old:      "_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
-		new:      "_, _ = l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))\n\t_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
+		old: "_, err := l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
+		new: "_, _ = l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))\n\t_, err := " +
+			"l.w.Write(append(msg[:len(msg):len(msg)], '\\n'))",
 		detector: "survive R1",
 	},
 	{
@@ -224,8 +229,10 @@ var mutants = []mutant{
 	},
 	{
 		name: "a token for another audience is accepted", file: issuerFile,
-		old:      "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || !c.Audience.Contains(resource)):",
-		new:      "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && resource == \"\" && !c.Audience.Contains(resource):",
+		old: "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && (!i.parts || " +
+			"!c.Audience.Contains(resource)):",
+		new: "case !slices.ContainsFunc(i.Audiences, c.Audience.Contains) && resource == \"\" && " +
+			"!c.Audience.Contains(resource):",
 		detector: "attack F",
 	},
 	{
@@ -236,8 +243,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "a secret is logged", file: guardFile,
-		old:      "\tallowOrigin(w.Header(), r)\n",
-		new:      "\tallowOrigin(w.Header(), r)\n\tg.Log.Warn().Str(\"authorization\", r.Header.Get(\"Authorization\")).Msg(\"request\")\n",
+		old: "\tallowOrigin(w.Header(), r)\n",
+		new: "\tallowOrigin(w.Header(), r)\n\tg.Log.Warn().Str(\"authorization\", " +
+			"r.Header.Get(\"Authorization\")).Msg(\"request\")\n",
 		detector: "attack F",
 	},
 	{

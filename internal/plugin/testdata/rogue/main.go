@@ -1,5 +1,5 @@
-// Command rogue is a plugin without go-plugin that can misbehave. Its arguments say how; without any it behaves. It serves
-// with the key pair that the bridge gives it.
+// Command rogue is a plugin without go-plugin that can misbehave. Its arguments say how; without any it behaves. It
+// serves with the key pair that the bridge gives it.
 package main
 
 import (
@@ -33,7 +33,8 @@ import (
 
 func does(what string) bool { return slices.Contains(os.Args[1:], what) }
 
-// once reports whether the file FILE does not exist yet, and makes it: some things are to happen in the first life only.
+// once reports whether the file FILE does not exist yet, and makes it: some things are to happen in the first life
+// only.
 func once() bool {
 	f, err := os.OpenFile(os.Getenv("FILE"), os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -116,7 +117,10 @@ func serve() (net.Listener, string) {
 	}
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM([]byte(os.Getenv("PLUGIN_CLIENT_CERT")))
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: clients,
+	}
 	if does("stranger") {
 		config.ClientCAs = x509.NewCertPool()
 	}
@@ -173,7 +177,10 @@ func (s server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResp
 	if does("unwell") && once() {
 		s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
-	return &pb.DiscoverResponse{ContractVersion: 2, ServerInfo: &pb.Implementation{Name: "rogue", Version: fmt.Sprint(os.Getpid())}}, nil
+	return &pb.DiscoverResponse{
+		ContractVersion: 2,
+		ServerInfo:      &pb.Implementation{Name: "rogue", Version: fmt.Sprint(os.Getpid())},
+	}, nil
 }
 
 // ListTools kills the process in its first life, and its one tool is named by the process in the second.

@@ -23,7 +23,8 @@ func main() {
 		question := mcp.ElicitationRequest{Params: mcp.ElicitationParams{
 			Message: "Who are you?",
 			RequestedSchema: map[string]any{
-				"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []string{"name"},
+				"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
+				"required": []string{"name"},
 			},
 		}}
 		answer, err := s.RequestElicitation(ctx, question)

@@ -1,0 +1,111 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// attemptFramed makes a call of a tool by frames, once. It reports false if it cannot be made so now.
+func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call,
+	emit bridge.Emit,
+) (a attempt, made bool) {
+	r, ok := call.Request.(*pb.CallToolRequest)
+	if !ok {
+		return a, false
+	}
+	c, id := f.begin(r)
+	if c == nil {
+		return a, false
+	}
+	defer func() {
+		if a.result == nil && a.err == nil { // there is a bug, and nobody waits for the answer
+			f.cancel(id)
+		}
+		f.end(c, id)
+	}()
+
+	for {
+		select {
+		case in := <-c.in:
+
+			a.sent = true
+			if done := p.framedAnswer(ctx, &a, call, in, emit); done {
+				if in.kind == frameEvent { // the backend goes on
+					f.cancel(id)
+				}
+				return a, true
+			}
+			f.say(frameTaken, id)
+			if a.err != nil {
+				f.cancel(id)
+				return a, true
+			}
+		case <-ctx.Done():
+			a.err, a.sent = ctx.Err(), f.cancel(id)
+			return a, true
+		case <-f.over:
+			select {
+			case in := <-c.in: // it came before the end
+				a.sent = true
+				if done := p.framedAnswer(ctx, &a, call, in, emit); done || a.err != nil {
+					return a, true
+				}
+				continue
+			default:
+			}
+			a.err, a.sent, a.lost = errFramesOver, !f.withdraw(id), true
+			return a, true
+		}
+	}
+}
+
+var (
+	errFramesOver = errors.New("the connection to the backend ended")
+	errNotBegun   = errors.New("the backend drains and has not begun the call")
+)
+
+// framedAnswer takes one frame of a call into a. It reports whether it was the last.
+func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call, in inbound,
+	emit bridge.Emit,
+) (done bool) {
+	switch {
+	case errors.Is(in.err, errTooLong):
+		a.err = p.responseTooLarge(in.kind == frameResult)
+		return true
+	case in.kind == frameLast && !a.shown:
+		a.err, a.sent, a.lost = errNotBegun, false, true
+		return true
+	case in.kind == frameLast:
+		a.err, a.ours = p.misbehaved(call.Method, "sent events of a call that it says it has not begun"), true
+		return true
+	case in.err != nil && in.kind == frameError:
+		s := status.Convert(in.err)
+		a.err = p.answered(ctx, s)
+		return true
+	case in.err != nil:
+		a.err, a.ours = p.misbehaved(call.Method, "sent what is no message: "+in.err.Error()), true
+		return true
+	}
+	event, result, ok := bridge.Split(in.answer)
+	switch {
+	case !ok:
+		a.err, a.ours = p.misbehaved(call.Method, "sent an event with nothing in it"), true
+		return true
+	case (result != nil) != (in.kind == frameResult):
+		a.err, a.ours = p.misbehaved(call.Method, "sent a result as an event, or an event as a result"), true
+		return true
+	case result != nil:
+		a.result = result
+		return true
+	}
+	a.shown = true
+	if err := emit(ctx, event); err != nil {
+		a.err, a.ours = err, true
+	}
+	return false
+}
