@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// withVersion returns call with the version of the contract in its context, which only the fronts set.
+// withVersion returns call with the contract's version in its context.
 func withVersion(call *bridge.Call) *bridge.Call {
 	if call.Context().GetVerified() != nil {
 		return call

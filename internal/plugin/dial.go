@@ -29,14 +29,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/wire"
 )
 
-// An endpoint is where a backend listens.
+// An endpoint is the address of a backend.
 type endpoint struct {
 	network string // unix or tcp
 	address string // a path, or host:port
 	resolve bool   // gRPC resolves the host
 }
 
-// parseAddress reads an Address of Options.
+// parseAddress parses Options.Address.
 func parseAddress(s string) (endpoint, error) {
 	scheme, rest, ok := strings.Cut(s, ":")
 	if !ok {
@@ -45,7 +45,7 @@ func parseAddress(s string) (endpoint, error) {
 	var e endpoint
 	switch scheme {
 	case "unix":
-		rest = strings.TrimPrefix(rest, "//") // what is left of unix:///path is an absolute path
+		rest = strings.TrimPrefix(rest, "//") // unix:///path becomes an absolute path
 		if rest == "" {
 			return e, fmt.Errorf("address %q: there is no path after %s", s, "unix:")
 		}
@@ -68,7 +68,7 @@ func parseAddress(s string) (endpoint, error) {
 	return e, nil
 }
 
-// host returns the name that the endpoint's certificate has.
+// host returns the name that the endpoint's certificate must have.
 func (e endpoint) host() string {
 	if e.network == "unix" {
 		return "localhost"
@@ -77,7 +77,7 @@ func (e endpoint) host() string {
 	return host
 }
 
-// Config reads the files, and returns how they have a client speak TLS at an Address of Options.
+// Config reads the files and returns the TLS configuration of a client for Options.Address.
 func (t *TLS) Config(address string) (*tls.Config, error) {
 	e, err := parseAddress(address)
 	if err != nil {
@@ -108,24 +108,24 @@ func (t *TLS) Config(address string) (*tls.Config, error) {
 	return c, nil
 }
 
-// A link is a gRPC connection to an endpoint. gRPC makes it anew when it breaks.
+// A link is a gRPC connection to an endpoint. gRPC reconnects it.
 type link struct {
 	conn    *grpc.ClientConn
-	current atomic.Pointer[watched] // the last connection that was made
+	current atomic.Pointer[watched] // the latest connection
 }
 
-// dialledConnectTimeout is how long one try to connect to a dialled backend may take, its handshakes included.
+// dialledConnectTimeout bounds one attempt to connect to a dialled backend, with its handshakes.
 const dialledConnectTimeout = 5 * time.Second
 
-// dial returns a link to e. It does not wait until it is connected, which may take connectTimeout each time. A nil
-// config means no TLS.
+// dial returns a link to e without waiting until it is connected; each attempt may take connectTimeout. A nil config
+// means no TLS.
 func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Duration) (*link, error) {
 	creds, authority := insecure.NewCredentials(), "localhost"
 	if e.network == "tcp" {
 		authority = e.address
 	}
 	if config != nil {
-		// What a gRPC client calls its server must be what the certificate says.
+		// The :authority of gRPC must be the name in the certificate.
 		creds, authority = credentials.NewTLS(config), config.ServerName
 	}
 	target := "passthrough:///" + e.address
@@ -153,29 +153,29 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 		grpc.WithContextDialer(connect),
 		grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(telling{creds}),
-		// Not gRPC's default, which is the path for a unix socket: strict HTTP/2 servers refuse that.
+		// The default of gRPC is the path of a unix socket, which strict HTTP/2 servers reject.
 		grpc.WithAuthority(authority),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage),
 			grpc.ForceCodecV2(wire.Codec{})),
 		experimental.WithBufferPool(wire.Buffers),
-		// A call that may have reached the backend is ours to repeat or not. What no server has looked at, gRPC still
-		// sends again by itself, and stages tell.
+		// The bridge decides whether a call that may have reached the backend is repeated. gRPC still repeats calls
+		// that no server has processed (REFUSED_STREAM), which stages reports.
 		grpc.WithDisableRetry(),
 		grpc.WithStatsHandler(stages{}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
-		// No keepalive pings: servers answer them with GOAWAY below 5 minutes unless told otherwise. Health checks find
-		// a connection that leads nowhere.
+		// No keepalive pings: by default, servers respond with GOAWAY if they come within 5 minutes. Health checks
+		// detect broken connections.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// Never so long that a backend which is back waits a second for us; random, so that not all of its bridges
-			// come at once.
+			// The delay is short, so that a backend that is back is used within a second, and random, so that not all
+			// bridges connect at the same time.
 			Backoff: backoff.Config{
 				BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5,
 				MaxDelay: 500 * time.Millisecond,
 			},
 			MinConnectTimeout: connectTimeout,
 		}),
-		// The sizes that answers of 64 KiB do not wait for; fixed ones also save the pings by which gRPC estimates
+		// With these window sizes, answers of 64 KiB do not wait. Since they are fixed, gRPC sends no pings to estimate
 		// them.
 		grpc.WithInitialWindowSize(1<<20),
 		grpc.WithInitialConnWindowSize(4<<20),
@@ -188,9 +188,9 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 	return k, nil
 }
 
-// reach dials. While nobody answers it dials again beside that, every half second or so: what the network lost the
-// system repeats after one second, three and seven, and a network that is back is to be used before. The first
-// connection that is made is the one to use.
+// reach dials the endpoint. Until it is connected, it starts another attempt about every 500 ms, because the kernel
+// repeats a lost SYN only after 1, 3 and 7 s, and a network that is back is to be used earlier. It uses the first
+// connection that succeeds.
 func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	type dialled struct {
 		net.Conn
@@ -225,7 +225,7 @@ func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (n
 	}
 }
 
-// A watched connection knows of its own end before gRPC tells those who use it.
+// A watched connection notices its end before gRPC reports it to its calls.
 type watched struct {
 	net.Conn
 	over atomic.Bool
@@ -244,7 +244,7 @@ func (c *watched) Close() error {
 	return c.Conn.Close()
 }
 
-// telling are credentials by which the peer of a call tells which connection it is on: gRPC makes new ones while calls
+// telling are credentials that put the connection of a call into its peer: gRPC makes new connections while calls still
 // end on old ones.
 type telling struct {
 	credentials.TransportCredentials
@@ -261,32 +261,32 @@ func (t telling) Clone() credentials.TransportCredentials {
 	return telling{t.TransportCredentials.Clone()}
 }
 
-// told is what telling tells.
+// told is the AuthInfo that telling adds.
 type told struct {
 	credentials.AuthInfo
 	on net.Conn
 }
 
-// broken reports whether the connection that a call was handed to has ended.
+// broken reports whether the connection of a call has ended.
 func broken(at *peer.Peer) bool {
 	t, _ := at.AuthInfo.(told)
 	c, ok := t.on.(*watched)
 	return !ok || c.over.Load()
 }
 
-// A refusal is whether a call is back after it was handed to a connection: its server says that it has not looked at
-// it, such as one that drains, and gRPC makes it again if there is another connection.
+// A refusal reports whether a server refused a call unprocessed after it was sent on a connection (GOAWAY or
+// REFUSED_STREAM). gRPC repeats the call on another connection if there is one.
 type refusal struct{ atomic.Bool }
 
 type refusalKey struct{}
 
-// refusable returns a context for a call, and what stages tell of it.
+// refusable returns the context for a call, and its refusal, which stages sets.
 func refusable(ctx context.Context) (context.Context, *refusal) {
 	r := new(refusal)
 	return context.WithValue(ctx, refusalKey{}, r), r
 }
 
-// stages follow calls to where they are handed to connections.
+// stages is a stats.Handler that observes on which connection a call is sent.
 type stages struct{}
 
 func (stages) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
@@ -309,11 +309,11 @@ func (stages) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context
 
 func (stages) HandleConn(context.Context, stats.ConnStats) {}
 
-// closed reports whether the link was closed, which ends calls before gRPC knows what has become of their connection.
+// closed reports whether the link was closed. Closing ends calls before gRPC knows the state of their connection.
 func (k *link) closed() bool { return k.conn.GetState() == connectivity.Shutdown }
 
-// settled waits until gRPC says of a connection that has been used that it is there, for calls may be quicker than
-// that. It reports false if it is gone already.
+// settled waits until gRPC reports that a used connection is ready, because calls may be faster than that. It reports
+// false if the connection has ended.
 func (k *link) settled(ctx context.Context) bool {
 	for {
 		switch s := k.conn.GetState(); {
@@ -325,11 +325,11 @@ func (k *link) settled(ctx context.Context) bool {
 	}
 }
 
-// errNotServing is what a backend says that is there and not ready.
+// errNotServing is the error of a backend that responds NOT_SERVING.
 var errNotServing = errors.New("its health service says that it is not serving")
 
-// check asks whether the backend is well. A backend that answers anything but that it is not, is: it need not have a
-// health service.
+// check performs a health check. Every response except NOT_SERVING counts as healthy, because a backend need not
+// implement the health service.
 func (k *link) check(ctx context.Context, service string, opts ...grpc.CallOption) error {
 	r, err := grpc_health_v1.NewHealthClient(k.conn).
 		Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, opts...)

@@ -17,13 +17,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// lastWords returns the end of what it printed on standard error.
+// lastWords returns the end of the process's standard error.
 func (r *process) lastWords() []string {
 	words, _ := r.stderr.Read()
 	return words
 }
 
-// explain says why a process did not start: what was run and where, what happened, what it said, and what to do.
+// explain returns the error of a process that did not start: its command and directory, the cause, its output, and the
+// fix.
 func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	var fix string
 	how := r.ExitReason()
@@ -75,7 +76,8 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
 }
 
-// serveFixes are how a program serves, by its language. The first whose pattern matches a word of the command counts.
+// serveFixes are how a program starts to serve, by its language. The first row whose pattern matches a word of the
+// command is used.
 var serveFixes = []struct {
 	word *regexp.Regexp
 	fix  string
@@ -88,7 +90,7 @@ var serveFixes = []struct {
 
 const goServeFix = "main of a Go program must end with os.Exit(app.Run())"
 
-// ServeFix returns what the author of a program has to do that does not serve, by its command.
+// ServeFix returns how the author of a program can make it serve, by its command.
 func ServeFix(command []string) string {
 	for _, row := range serveFixes {
 		if slices.ContainsFunc(command, row.word.MatchString) {
@@ -104,7 +106,7 @@ func ServeFix(command []string) string {
 		"or print the handshake and flush it"
 }
 
-// mend says what to do about a process that has ended by itself with an error.
+// mend returns the fix for a process that exited with an error.
 func (r *process) mend() string {
 	words := r.lastWords()
 	for _, trace := range []func([]string) string{javaTrace, nodeTrace, goTrace, pythonTrace} {
@@ -121,14 +123,13 @@ func (r *process) mend() string {
 		CookieValue + " set"
 }
 
-// A StartError says why a backend did not start. What go-plugin says of it is its cause.
+// A StartError is the error of a backend that did not start. Its cause is go-plugin's error.
 type StartError struct {
 	// Backend is the backend's name.
 	Backend string
-	// Why says what happened, and with what: the command, the directory, and what it printed last. It has several
-	// lines.
+	// Why is the cause, with the command, the directory, and the end of the output. It has several lines.
 	Why string
-	// Fix says what to do about it.
+	// Fix is how to correct it.
 	Fix string
 
 	cause error
@@ -138,7 +139,7 @@ func (e *StartError) Error() string {
 	return fmt.Sprintf("backend %q did not start: %s\n  what to do: %s", e.Backend, e.Why, e.Fix)
 }
 
-// Unwrap returns what go-plugin says.
+// Unwrap returns go-plugin's error.
 func (e *StartError) Unwrap() error { return e.cause }
 
 func noHandshake(lines int) string {
@@ -169,7 +170,7 @@ func shorten(s string) string {
 	return s[:most] + "…"
 }
 
-// where returns the directory it runs in.
+// where returns the process's working directory.
 func (r *process) where() string {
 	if dir, err := filepath.Abs(r.o.Dir); err == nil {
 		return dir

@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// attemptFramed makes a call of a tool by frames, once. It reports false if it cannot be made so now.
+// attemptFramed makes a tools/call by frames, once. It reports false if frames are not available for it now.
 func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call,
 	emit bridge.Emit,
 ) (a attempt, made bool) {
@@ -23,7 +23,7 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 		return a, false
 	}
 	defer func() {
-		if a.result == nil && a.err == nil { // there is a bug, and nobody waits for the answer
+		if a.result == nil && a.err == nil { // a panic: the caller does not wait for the result
 			f.cancel(id)
 		}
 		f.end(c, id)
@@ -35,7 +35,7 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 
 			a.sent = true
 			if done := p.framedAnswer(ctx, &a, call, in, emit); done {
-				if in.kind == frameEvent { // the backend goes on
+				if in.kind == frameEvent { // the backend resumes
 					f.cancel(id)
 				}
 				return a, true
@@ -50,7 +50,7 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 			return a, true
 		case <-f.over:
 			select {
-			case in := <-c.in: // it came before the end
+			case in := <-c.in: // it was received before the connection ended
 				a.sent = true
 				if done := p.framedAnswer(ctx, &a, call, in, emit); done || a.err != nil {
 					return a, true
@@ -69,7 +69,7 @@ var (
 	errNotBegun   = errors.New("the backend drains and has not begun the call")
 )
 
-// framedAnswer takes one frame of a call into a. It reports whether it was the last.
+// framedAnswer reads one frame of a call into a. It reports whether it was the last one.
 func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call, in inbound,
 	emit bridge.Emit,
 ) (done bool) {

@@ -25,13 +25,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// EnvFrames names the unix socket at which the bridge waits for a backend that can take calls of tools as frames, which
-// costs less than gRPC: proto/mcpbridge/v1/frames.md.
+// EnvFrames names the unix socket on which the bridge accepts calls of tools as frames, which cost less than gRPC:
+// proto/mcpbridge/v1/frames.md.
 const EnvFrames = "MCPBRIDGE_FRAMES"
 
 const framesFile = "frames.sock"
 
-// The kinds of frames. Those from 16 on are the backend's.
+// The kinds of frames. The backend sends those from 16 on.
 const (
 	frameCall   = 1
 	frameCancel = 2
@@ -44,66 +44,66 @@ const (
 )
 
 const (
-	// frameHeader is how many bytes there are before the payload: its length, the call's id, the kind.
+	// frameHeader is the size of a frame's header in bytes: the length of the payload, the call's ID, the kind.
 	frameHeader = 9
-	// framesVersion is what a HELLO says.
+	// framesVersion is the version in HELLO.
 	framesVersion = 1
-	// eventsAhead is how many events of a call a backend may send that the caller has not taken.
+	// eventsAhead is the maximum number of events of a call that the caller has not received yet.
 	eventsAhead = 64
-	// mostWaiting is how many bytes of calls wait to be written at most. When there are more, calls go by gRPC.
+	// mostWaiting is the maximum size of queued calls in bytes. Above it, calls are made by gRPC.
 	mostWaiting = 8 << 20
-	// mostSaid is how many frames without a payload wait to be written at most. Of a backend that reads there are at
-	// most eventsAhead+1 for each of its calls; one that does not loses the connection.
+	// mostSaid is the maximum number of queued frames without a payload. A backend that reads needs at most
+	// eventsAhead+1 for each of its calls; any other loses the connection.
 	mostSaid = 1 << 20
-	// mostSkipped is how long an answer may be that is too long and only costs its own call, in bytes.
+	// mostSkipped is the maximum size in bytes of an answer that is too long and fails only its own call.
 	mostSkipped = 64 << 20
 )
 
-// A frames is a connection by which a backend takes calls of tools, as gRPC does and with the same messages. The zero
-// value has none yet.
+// A frames is a connection on which a backend receives calls of tools, with the messages of gRPC. The zero value has no
+// connection.
 type frames struct {
 	log  *zerolog.Logger
-	most int // the longest payload
+	most int // the maximum size of a payload
 	dir  *runDir
 
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	// open says that calls can be made.
+	// open reports whether calls can be made.
 	open atomic.Bool
-	// last is closed when the backend has said that it begins no more calls.
+	// last is closed when the backend has announced that it accepts no more calls.
 	last chan struct{}
-	// over is closed when the connection has ended, and no calls are made any more.
+	// over is closed when the connection has ended.
 	over chan struct{}
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	conn  net.Conn
 	calls map[uint32]*framed
-	id    uint32 // of the last call that was made
-	left  bool   // nothing more comes to the backend
-	// queue is what write has yet to take. Who sends a call and who tells that it was not sent agree by it: one of them
-	// takes the CALL out.
+	id    uint32 // of the last call
+	left  bool   // no more calls are sent to the backend
+	// queue are the frames that write has not sent. Taking a CALL out of it decides whether the call was sent: write
+	// takes it, or withdraw does.
 	queue  []queued
-	size   int // of the calls in it, in bytes
-	said   int // how many frames without a payload are in it
+	size   int // of the queued calls, in bytes
+	said   int // number of queued frames without a payload
 	wake   chan struct{}
 	closed bool
 }
 
-// A queued is a frame to be written.
+// A queued is a frame to be sent.
 type queued struct {
-	frame *[]byte // nil: it has no payload
+	frame *[]byte // nil if there is no payload
 	id    uint32
 	kind  byte
 }
 
-// A framed is a call that is made by a frame.
+// A framed is a call that was made by a frame.
 type framed struct {
-	// in are the frames of the call. There is always room, unless the backend sends more than it may.
+	// in are the frames received for the call. It has room unless the backend sends more than it may.
 	in chan inbound
 }
 
-// An inbound is a frame of a call, or why there is none.
+// An inbound is a frame of a call, or the error in place of one.
 type inbound struct {
 	kind   byte
 	answer *pb.CallToolResponse
@@ -112,7 +112,7 @@ type inbound struct {
 
 var framedCalls = sync.Pool{New: func() any { return &framed{in: make(chan inbound, eventsAhead+1)} }}
 
-// newFrames begins to wait for a backend at a socket in dir. It returns nil where that is of no use.
+// newFrames listens for a backend on a socket in dir. It returns nil where frames are not supported.
 func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -128,11 +128,10 @@ func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
 	}
 }
 
-// env returns the variable that tells the backend of it.
+// env returns the environment variable that has the address for the backend.
 func (f *frames) env() string { return EnvFrames + "=unix:" + filepath.Join(f.dir.path, framesFile) }
 
-// serve takes one connection of the process group, until close. A bug that is met in what comes by it kills the
-// backend.
+// serve serves one connection of the process group, until close. A panic while it processes a frame kills the backend.
 func (f *frames) serve(pgid func() int, panics *contain.Panics, kill func()) {
 	broke := func(*bridge.Error) { kill() }
 	f.wg.Go(func() {
@@ -167,7 +166,7 @@ func (f *frames) serve(pgid func() int, panics *contain.Panics, kill func()) {
 	})
 }
 
-// accept returns the first connection that is the backend's, or nil when f is closed.
+// accept returns the backend's first connection, or nil if f is closed.
 func (f *frames) accept(pgid func() int) net.Conn {
 	defer f.listener.Close()
 	for {
@@ -184,7 +183,7 @@ func (f *frames) accept(pgid func() int) net.Conn {
 	}
 }
 
-// close ends the connection and waits for what serve has started.
+// close ends the connection and waits for the goroutines of serve.
 func (f *frames) close() {
 	if f == nil {
 		return
@@ -200,7 +199,7 @@ func (f *frames) close() {
 	f.wg.Wait()
 }
 
-// write writes what is queued, as much at once as there is, until done.
+// write sends the queued frames in batches, until done is closed.
 func (f *frames) write(conn net.Conn, done chan struct{}) {
 	var queue []queued
 	var out net.Buffers
@@ -237,13 +236,13 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 			queue[i] = queued{}
 		}
 		if err != nil {
-			conn.Close() // which ends read
+			conn.Close() // ends read
 			return
 		}
 	}
 }
 
-// put queues a frame. Its caller has locked f.
+// put queues a frame. The caller holds mu.
 func (f *frames) put(q queued) {
 	f.queue = append(f.queue, q)
 	select {
@@ -252,7 +251,7 @@ func (f *frames) put(q queued) {
 	}
 }
 
-// say queues a frame without a payload. None is left out: the backend would wait for it.
+// say queues a frame without a payload. It drops none, because the backend waits for each.
 func (f *frames) say(kind byte, id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,7 +263,7 @@ func (f *frames) say(kind byte, id uint32) {
 	f.put(queued{id: id, kind: kind})
 }
 
-// withdraw takes a CALL back. It reports false if it was taken to be written, and the backend may have it from then on.
+// withdraw removes a queued CALL. It reports false if write has taken it, so that the backend may receive it.
 func (f *frames) withdraw(id uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -279,8 +278,7 @@ func (f *frames) withdraw(id uint32) bool {
 	return true
 }
 
-// cancel says that nobody wants the answer of a call, which is withdrawn if it can be. It reports whether the backend
-// may have seen it.
+// cancel cancels a call, which is withdrawn if it is still queued. It reports whether the backend may have received it.
 func (f *frames) cancel(id uint32) (sent bool) {
 	if f.withdraw(id) {
 		return false
@@ -295,10 +293,10 @@ func putHeader(to []byte, length int, id uint32, kind byte) {
 	to[8] = kind
 }
 
-// errBreach is why a connection ends whose backend does not keep to what a frame is.
+// errBreach is the error of a backend that violates the protocol of frames.
 var errBreach = errors.New("the backend sent a frame that it must not send")
 
-// read takes frames until the connection ends.
+// read processes received frames until the connection ends.
 func (f *frames) read(conn net.Conn) error {
 	in := bufio.NewReaderSize(conn, 64<<10)
 	for {
@@ -322,7 +320,7 @@ func (f *frames) read(conn net.Conn) error {
 	}
 }
 
-// payload calls use with the next bytes, which are valid only until it returns.
+// payload calls use with the next bytes, which are valid until use returns.
 func (f *frames) payload(in *bufio.Reader, length int, use func([]byte) error) error {
 	if length <= in.Size() {
 		payload, err := in.Peek(length)
@@ -343,7 +341,7 @@ func (f *frames) payload(in *bufio.Reader, length int, use func([]byte) error) e
 	return use(*b)
 }
 
-// skip reads over an answer that is too long, which is the end of its call.
+// skip discards an answer that is too long, and ends its call.
 func (f *frames) skip(in *bufio.Reader, length int, id uint32, kind byte) error {
 	if length > mostSkipped {
 		return fmt.Errorf("%w: it has %d bytes", errBreach, length)
@@ -356,7 +354,7 @@ func (f *frames) skip(in *bufio.Reader, length int, id uint32, kind byte) error 
 
 var errTooLong = errors.New("the answer is too long")
 
-// take does what a frame says.
+// take processes a frame.
 func (f *frames) take(kind byte, id uint32, payload []byte) error {
 	switch kind {
 	case frameHello:
@@ -367,7 +365,7 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 		return nil
 	case frameEvent, frameResult:
 		answer := &pb.CallToolResponse{}
-		err := proto.Unmarshal(payload, answer) // which copies what it keeps
+		err := proto.Unmarshal(payload, answer) // it copies what it retains
 		return f.deliver(id, inbound{kind: kind, answer: answer, err: err})
 	case frameError:
 		s := &spb.Status{}
@@ -382,10 +380,10 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 	case frameLast:
 		return f.drain(id)
 	}
-	return nil // of a later version
+	return nil // an unknown kind, of a later version
 }
 
-// drain is told that the backend has begun no call that was made after last, and begins no more.
+// drain handles GOAWAY: the backend has accepted no call after last, and accepts no more.
 func (f *frames) drain(last uint32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -396,7 +394,7 @@ func (f *frames) drain(last uint32) error {
 	close(f.last)
 	var err error
 	for id, c := range f.calls {
-		if int32(id-last) > 0 { // ids begin anew after the highest
+		if int32(id-last) > 0 { // IDs wrap around
 			err = errors.Join(err, f.hand(c, id, inbound{kind: frameLast}))
 		}
 	}
@@ -404,7 +402,7 @@ func (f *frames) drain(last uint32) error {
 	return err
 }
 
-// drains returns what is closed when the backend begins no more calls.
+// drains returns a channel that is closed when the backend accepts no more calls.
 func (f *frames) drains() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -421,7 +419,7 @@ func (f *frames) draining() bool {
 	}
 }
 
-// leave says that nothing more comes to the backend, over gRPC either.
+// leave notes that no more calls are sent to the backend, by gRPC either.
 func (f *frames) leave() {
 	if f == nil {
 		return
@@ -432,15 +430,15 @@ func (f *frames) leave() {
 	f.endIfDrained()
 }
 
-// endIfDrained ends the connection of a backend that begins no more calls, when it has ended those that it has begun
-// and nothing more comes to it. It waits for that. Its caller has locked f.
+// endIfDrained ends the connection when the backend accepts no more calls, all of its calls have ended, and no more are
+// sent by gRPC. The backend waits for that. The caller holds mu.
 func (f *frames) endIfDrained() {
 	if f.left && len(f.calls) == 0 && f.draining() {
 		f.conn.Close()
 	}
 }
 
-// deliver gives a frame to its call, if there is still one.
+// deliver passes a frame to its call, if that is still in flight.
 func (f *frames) deliver(id uint32, in inbound) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -451,10 +449,10 @@ func (f *frames) deliver(id uint32, in inbound) error {
 	return f.hand(c, id, in)
 }
 
-// hand gives a frame to c. Its caller has locked f.
+// hand passes a frame to c. The caller holds mu.
 func (f *frames) hand(c *framed, id uint32, in inbound) error {
 	if in.kind != frameEvent || in.err != nil {
-		delete(f.calls, id) // nothing comes after it
+		delete(f.calls, id) // it is the last one
 		f.endIfDrained()
 	}
 	select {
@@ -465,14 +463,14 @@ func (f *frames) hand(c *framed, id uint32, in inbound) error {
 	}
 }
 
-// begin makes a call. It returns nil if it cannot be made by frames now.
+// begin queues a call. It returns nil if the call cannot be made by frames now.
 func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 	if f == nil || !f.open.Load() {
 		return nil, 0
 	}
 	size := proto.Size(r)
 	if size > f.most {
-		return nil, 0 // which gRPC has the words for
+		return nil, 0 // gRPC returns the error for it
 	}
 	frame := wire.Buffers.Get(frameHeader + size)
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*frame)[:frameHeader], r)
@@ -500,7 +498,7 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 	return c, id
 }
 
-// end forgets a call.
+// end removes a call.
 func (f *frames) end(c *framed, id uint32) {
 	f.mu.Lock()
 	if f.calls[id] == c {
@@ -508,7 +506,7 @@ func (f *frames) end(c *framed, id uint32) {
 		f.endIfDrained()
 	}
 	f.mu.Unlock()
-	for { // nothing more comes
+	for { // drain what was received
 		select {
 		case <-c.in:
 		default:

@@ -2,8 +2,8 @@ package plugin
 
 import "strings"
 
-// goTrace returns what the last panic of a Go program in lines says, and the first line of the program's own code that
-// led to it. It is empty if there is no panic.
+// goTrace returns the message of the last panic of a Go program in lines, and the first line of the program's own code
+// in its stack. It is empty if there is no panic.
 func goTrace(lines []string) string {
 	for i := len(lines) - 1; i >= 0; i-- {
 		said := lines[i]

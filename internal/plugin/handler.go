@@ -21,10 +21,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// discoverCache holds a backend's answer to Discover, which stays the same for as long as the backend is connected.
+// discoverCache holds a backend's Discover response, which is constant while the backend is connected.
 type discoverCache struct {
 	atomic.Pointer[pb.DiscoverResponse]
-	turn    chan struct{}                // held by the call that checks the version of the contract
+	turn    chan struct{}                // held by the call that checks the contract version
 	checked atomic.Bool                  // the version was checked, or Discover failed
 	refused atomic.Pointer[bridge.Error] // the backend was built with another version of the contract
 }
@@ -35,7 +35,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return p.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
 		if call.Method == bridge.Discover {
 			if d := l.discover.Load(); d != nil {
-				// A copy, because whoever asked may add to it.
+				// A copy, because the caller may modify it.
 				return supervise.Attempt{Result: &bridge.Result{Complete: proto.CloneOf(d)}}
 			}
 		}
@@ -89,8 +89,8 @@ func (p *Plugin) readRaw(m *bridge.Method, r *bridge.Result) error {
 	return nil
 }
 
-// lacksList reports whether err says that the backend does not implement m, a method that lists: its list is empty. An
-// exact error of JSON-RPC is for the caller.
+// lacksList reports whether err is UNIMPLEMENTED of a list method m, which means an empty list. An exact JSON-RPC error
+// is passed to the caller.
 func lacksList(m *bridge.Method, err error) bool {
 	e := bridge.AsError(err)
 	if e.Code != codes.Unimplemented || e.RPC != nil {
@@ -100,34 +100,34 @@ func lacksList(m *bridge.Method, err error) bool {
 	return lists
 }
 
-// withArguments returns call, or if it is of a tool and has no arguments, one with an empty object: backends parse what
-// they get.
+// withArguments returns call, or for a tools/call without arguments a copy with an empty object, because backends parse
+// the arguments.
 func withArguments(call *bridge.Call) *bridge.Call {
 	r, ok := call.Request.(*pb.CallToolRequest)
 	if !ok || len(r.GetArguments()) > 0 {
 		return call
 	}
-	r = proto.CloneOf(r) // the front needs it as it was
+	r = proto.CloneOf(r) // the front still needs the original
 	r.Arguments = []byte("{}")
 	c := *call
 	c.Request = r
 	return &c
 }
 
-// An attempt is what became of a call at one backend.
+// An attempt is the outcome of a call at one backend.
 type attempt struct {
 	result *bridge.Result
 	err    error
-	sent   bool // the backend may have seen the call
-	lost   bool // err is that the connection broke or could not be made, and not the backend's answer
+	sent   bool // the backend may have received the call
+	lost   bool // err is a failure of the connection, not the backend's answer
 	shown  bool // events were emitted
-	ours   bool // err is what emit says or what we think of the answer; gRPC may still be busy with the call
+	ours   bool // err comes from emit or the bridge; gRPC may still be busy with the call
 }
 
-// attemptGRPC makes call at l over gRPC, once.
+// attemptGRPC makes a call at l over gRPC, once.
 func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
 	if call.Method == bridge.Listen {
-		// Its calls may outlive a life on the old link. What changes, the next life tells.
+		// Calls on the link may outlast the connection of the backend. The next one reports changes.
 		var end context.CancelFunc
 		ctx, end = context.WithCancel(ctx)
 		defer end()
@@ -135,11 +135,11 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 		var acknowledged func()
 		emit, acknowledged = p.acknowledge(ctx, l, call, emit)
 		defer acknowledged()
-	} else if l.frames.draining() { // what waits for the last call in flight has set it before it counted them
+	} else if l.frames.draining() { // leave is called before the calls in flight are counted
 		return attempt{err: errNotBegun, lost: true}
 	}
-	// gRPC knows the peer exactly if the call was handed to a connection. What fails before that was not sent, and what
-	// fails after it may have been, unless the server refused it: the status is UNAVAILABLE each time.
+	// gRPC sets the peer if and only if the call was sent on a connection. What fails before that was not sent, and
+	// what fails after it may have been, unless the server refused it: the status is UNAVAILABLE in each case.
 	var at peer.Peer
 	ctx, refused := refusable(ctx)
 	var a attempt
@@ -161,14 +161,15 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 	s, _ := status.FromError(a.err)
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown:
-		// A backend may answer with any of these. It did if the connection held, and had held when the call was made:
-		// gRPC may take a broken one for whole for a moment, and then says that it cannot make another. What has
-		// details gRPC did not make: the backend has answered, even if it ended right after that.
+		// A backend may return any of these codes. It did if the connection works, and worked when the call was made:
+		// gRPC may use a broken connection for a moment, and then report that it cannot make another. A status with
+		// details is never gRPC's own: the backend returned it, even if it ended right after that.
 		if a.sent {
 			a.lost = (broken(&at) || l.closed()) && len(s.Proto().GetDetails()) == 0 || call.Method == bridge.Listen &&
 				l.here.Err() != nil
 		} else {
-			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled // the latter: we closed the connection
+			// the latter if the bridge closed the connection
+			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled
 		}
 	case codes.ResourceExhausted:
 		a.err = p.tooLarge(call, s)
@@ -189,20 +190,19 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 	return a
 }
 
-// isReset reports whether gRPC says that the server reset the stream of a call (RST_STREAM), which it tells by text
-// only.
+// isReset reports whether the server reset the stream of a call (RST_STREAM), which gRPC reports in the text only.
 func isReset(text string) bool { return strings.HasPrefix(text, "stream terminated by RST_STREAM") }
 
-// endWithin is how long a stream may take to end after its result.
+// endWithin is the time in which a stream has to end after its result.
 const endWithin = time.Second
 
-// stream makes a call whose answer is a stream.
+// stream makes a call that returns a stream.
 func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit,
 	opts ...grpc.CallOption,
 ) (a attempt) {
 	m := call.Method
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream when we stop reading before its end
+	defer cancel() // ends the stream if it was not read to its end
 	s, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, m.GRPC, opts...)
 	if err != nil {
 		a.err = err
@@ -245,7 +245,7 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			return a
 		}
 	}
-	if m == bridge.Listen { // there is nothing in its result that a backend must say
+	if m == bridge.Listen { // its result has no required fields
 		a.result = &bridge.Result{Complete: m.NewResult()}
 	} else {
 		a.err, a.ours = p.misbehaved(m, "ended without a result and without an error"), true
@@ -253,8 +253,8 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 	return a
 }
 
-// awaitEnd waits until a stream has ended whose result is there, so that the backend does not take it for cancelled.
-// The result is the answer, whatever comes after it.
+// awaitEnd waits until a stream has ended after its result, so that the backend does not take it for canceled. The
+// result counts whatever follows it.
 func (p *Plugin) awaitEnd(l *life, s grpc.ClientStream, m *bridge.Method, cancel func()) {
 	defer time.AfterFunc(endWithin, cancel).Stop()
 	if s.RecvMsg(m.NewEvent()) == nil {
@@ -265,31 +265,30 @@ func (p *Plugin) awaitEnd(l *life, s grpc.ClientStream, m *bridge.Method, cancel
 	}
 }
 
-// unreadable reports whether gRPC itself says that it could not read an answer, which it tells by text only. A backend
-// in Go that cannot read the request uses other words.
+// unreadable reports whether gRPC could not read an answer, which it reports in the text only. A backend in Go that
+// cannot read the request uses other words.
 func unreadable(text string) bool {
 	return strings.HasPrefix(text, "grpc: failed to unmarshal the received message")
 }
 
-// misbehaved is the error of an answer that no correct backend gives.
+// misbehaved returns the error of an invalid answer.
 func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
 	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
 		"backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
 }
 
-// answered is the error that the backend answered with.
+// answered returns the error that the backend returned.
 func (p *Plugin) answered(ctx context.Context, s *status.Status) error {
 	if until, limited := ctx.Deadline(); limited && s.Code() == codes.DeadlineExceeded &&
 		time.Until(until) < time.Second {
-		// The deadline travels with the call, and the backend may notice its end before we do. Long before it, it is
-		// one of its own.
+		// The backend has the deadline of the call, and may notice its end before the bridge. DEADLINE_EXCEEDED long
+		// before it is the backend's own.
 		return bridge.AsError(context.DeadlineExceeded)
 	}
 	return bridge.FromStatus(s)
 }
 
-// tooLarge is the error of a message that is too large for us, or the RESOURCE_EXHAUSTED that the backend answered
-// with.
+// tooLarge returns the error of an answer that is too large, or the RESOURCE_EXHAUSTED that the backend returned.
 func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	size := proto.Size(call.Request)
 	if size > p.o.Limits.Message {
@@ -297,19 +296,19 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 			"backend %q: the request has %d bytes, and the limit is %d (max message); the call was not executed",
 			p.o.Name, size, p.o.Limits.Message)
 	}
-	// gRPC does not tell otherwise than by text that it was itself who found an answer too large. A backend in Go whose
-	// own limit is lower uses the same words, but of the request's size.
+	// Only gRPC's text tells that the bridge found an answer too large. A backend in Go with a lower limit uses the
+	// same text, with the size of the request.
 	text := s.Message()
 	if strings.HasPrefix(text, "grpc: received message larger than max") &&
 		!strings.Contains(text, fmt.Sprintf("(%d vs.", size)) ||
-		// no request is compressed
+		// requests are not compressed
 		strings.HasPrefix(text, "grpc: received message after decompression larger than max") {
 		return p.responseTooLarge(!call.Method.Streams)
 	}
 	return bridge.FromStatus(s)
 }
 
-// responseTooLarge is the error of a message that is too large for us. If it was the result, the call was executed.
+// responseTooLarge returns the error of a message that is too large. If it was the result, the call was executed.
 func (p *Plugin) responseTooLarge(result bool) error {
 	outcome, sequel := pb.CallFailure_OUTCOME_UNKNOWN,
 		"it may have been an event, and whether the call was executed is not known"
@@ -321,11 +320,11 @@ func (p *Plugin) responseTooLarge(result bool) error {
 		sequel)
 }
 
-// reasonWithin is how long the error of a call whose backend was lost waits for the reason: its connection breaks
-// before its process is gone.
+// reasonWithin is the time that the error of a call waits for the reason of a loss: the connection breaks before the
+// process has exited.
 const reasonWithin = 20 * time.Millisecond
 
-// crashed is the error of a call that was sent to a backend which was lost in the given life.
+// crashed returns the error of a call that was sent on a connection which was lost.
 func (p *Plugin) crashed(l *life, cause error) error {
 	code, reason, how := codes.Unknown, "BACKEND_CRASHED", "was lost"
 	t := time.NewTimer(reasonWithin)

@@ -15,7 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// handshakeGrammar is what the first line looks like that is a handshake and not noise:
+// handshakeGrammar is the format of a handshake:
 //
 //	1|VERSION|unix or tcp|ADDRESS|grpc|CERTIFICATE
 //
@@ -25,8 +25,8 @@ var handshakeGrammar = regexp.MustCompile(`^\s*\d+\|\d+\|(unix|tcp)\|`)
 // isHandshake reports whether a line of output is meant as the handshake.
 func isHandshake(line []byte) bool { return handshakeGrammar.Match(line) }
 
-// checkHandshake says why a handshake is not acceptable, before go-plugin sees it: go-plugin would dial any address,
-// and crashes on some lines. dir is the directory that a unix socket must be in.
+// checkHandshake returns an error if go-plugin must not see a handshake: it would dial any address, and panics on some
+// lines. A unix socket must be in dir.
 func checkHandshake(line, dir string) error {
 	f := strings.Split(strings.TrimSpace(line), "|")
 	for len(f) < 6 {
@@ -57,13 +57,13 @@ func checkHandshake(line, dir string) error {
 	return checkSocket(f[3], dir)
 }
 
-// longestAddress is how long an address is at most: the path of a unix socket, on Linux.
+// longestAddress is the maximum length of an address: the path of a unix socket on Linux.
 const longestAddress = 107
 
-// shown returns a field for an error, which is not longer for what is no handshake.
+// shown returns a field for an error, shortened.
 func shown(field string) string { return rawjson.ShortenTo(field, longestAddress) }
 
-// checkCertificate says why a certificate cannot be that of a plugin.
+// checkCertificate returns an error if a certificate cannot be a plugin's.
 func checkCertificate(field string) error {
 	if strings.HasSuffix(field, "=") {
 		return fmt.Errorf("is padded with =, which must be left out")
@@ -82,7 +82,7 @@ func checkCertificate(field string) error {
 	return nil
 }
 
-// checkTCP says why an address is not one of this machine only.
+// checkTCP returns an error if an address is not a loopback address.
 func checkTCP(address string) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || !a.Addr().IsLoopback() || a.Port() == 0 {
@@ -91,7 +91,7 @@ func checkTCP(address string) error {
 	return nil
 }
 
-// checkSocket says why a path is not that of a socket in dir.
+// checkSocket returns an error if a path is not a socket in dir.
 func checkSocket(path, dir string) error {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {

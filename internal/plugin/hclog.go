@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// goPluginLog returns the logger that go-plugin gets. All it says is detail: we tell of the same things ourselves.
+// goPluginLog returns go-plugin's logger. It logs at debug level, because the bridge logs the same events itself.
 func goPluginLog(log zerolog.Logger) hclog.Logger {
 	if log.GetLevel() > zerolog.DebugLevel {
 		return hclog.NewNullLogger()
@@ -17,7 +17,7 @@ func goPluginLog(log zerolog.Logger) hclog.Logger {
 	return l
 }
 
-// A sink passes what go-plugin logs to log.
+// A sink passes the log of go-plugin to log.
 type sink struct{ log zerolog.Logger }
 
 // Accept implements hclog.SinkAdapter.

@@ -21,9 +21,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// inFlight are the calls that one backend has to answer, without Listen.
+// inFlight are the calls in flight at one backend, without Listen.
 type inFlight struct {
-	// first gets a value when a call begins while there is none. It has room for one.
+	// first receives a value when a call begins while there is none. Its buffer holds one.
 	first chan struct{}
 
 	mu    sync.Mutex // guards calls
@@ -48,7 +48,7 @@ func (f *inFlight) end(call *bridge.Call) {
 	}
 }
 
-// wake has the next health check made soon.
+// wake makes the next health check begin soon.
 func (f *inFlight) wake() {
 	select {
 	case f.first <- struct{}{}:
@@ -62,7 +62,7 @@ func (f *inFlight) count() int {
 	return len(f.calls)
 }
 
-// idle reports whether no call is in flight. If so, the next that begins sends to first.
+// idle reports whether no call is in flight. If so, the next call sends to first.
 func (f *inFlight) idle() bool {
 	select {
 	case <-f.first:
@@ -71,7 +71,7 @@ func (f *inFlight) idle() bool {
 	return f.count() == 0
 }
 
-// oldest returns the call that has run the longest, or nil.
+// oldest returns the call that has been in flight for the longest time, or nil.
 func (f *inFlight) oldest() *bridge.Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,24 +81,24 @@ func (f *inFlight) oldest() *bridge.Call {
 	return f.calls[0]
 }
 
-// A loss is why a backend gets no more calls.
+// A loss is the reason why a backend receives no more calls.
 type loss struct {
 	why string
-	// silent reports that the network may be down: the backend may still answer the calls that it has.
+	// silent reports that the network may be down: the backend may still answer its calls.
 	silent bool
-	// hung is how long the backend had not answered when it was taken for hung. Zero: it was not.
+	// hung is the time for which the backend did not respond to health checks, or zero if it did.
 	hung time.Duration
-	// drains is since when a process of ours has taken no new calls, which is how one ends that somebody else has told
-	// to: it finishes those that it has. Zero: there is no sign of that.
+	// drains is the time since which a launched process accepts no new calls, because something else sent it a SIGTERM:
+	// it completes its calls. It is zero otherwise.
 	drains time.Time
 }
 
-// stopped reports whether the process of the backend is stopped (SIGSTOP), as far as that can be known.
+// stopped reports whether the backend's process is stopped (SIGSTOP), as far as the system reports it.
 func (l *life) stopped() bool {
 	return child.IsStopped(l.servingPid()) || l.managed != nil && l.managed.Stopped()
 }
 
-// program returns the name of the program that serves, as far as that is known.
+// program returns the name of the backend's program, or an empty string if it is unknown.
 func (l *life) program() string {
 	pid := l.servingPid()
 	if pid == 0 && l.managed != nil {
@@ -111,8 +111,8 @@ func (l *life) program() string {
 	return filepath.Base(exe)
 }
 
-// servingPid returns the process that listens at the socket of the backend, or 0 if that is not known. It need not be
-// the one that was launched, which may be a wrapper.
+// servingPid returns the process that listens on the backend's socket, or 0 if it is unknown. It may differ from the
+// launched process, which may be a wrapper.
 func (l *life) servingPid() int {
 	if c := l.current.Load(); c != nil {
 		return peerPid(c.Conn)
@@ -120,8 +120,8 @@ func (l *life) servingPid() int {
 	return 0
 }
 
-// reach makes a connection to a backend that was dialled, or returns why that is not possible. The kernel of a busy
-// backend's machine accepts it; where the network is down nothing does.
+// reach connects to a dialled backend, or returns why that fails. The kernel of a busy backend's machine accepts
+// connections; if the network is down, it fails.
 func (l *life) reach(ctx context.Context) error {
 	c := l.current.Load()
 	if c == nil || l.managed != nil { // there is no network in between
@@ -135,11 +135,11 @@ func (l *life) reach(ctx context.Context) error {
 	return probe.Close()
 }
 
-// watch returns when the backend is lost, or when ctx ends. The backend's own context ends with its process; that of an
-// attached one ends with its connection.
+// watch returns when the backend is lost or ctx ends. The context of a launched backend ends with its process, that of
+// a dialled one with its connection.
 //
-// While calls run there is a health check every second. While none does there is one every 30 s: the end of a process,
-// of a connection, and of frames are noticed without.
+// While calls are in flight, it performs a health check each second, and otherwise every 30 s: the end of a process, a
+// connection or frames is noticed without one.
 func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (lost loss) {
 	defer p.panics.Recover("watching the backend", func(*bridge.Error) { lost = loss{why: "the bridge has a bug"} })
 	both, cancel := context.WithCancel(backend)
@@ -155,7 +155,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 	next := time.NewTimer(p.pace.idle)
 	defer next.Stop()
 	first := l.calls.first // nil while the next check is soon
-	var missed time.Time   // the first miss in the row
+	var missed time.Time   // the first failure in a row
 	for misses := 0; ; {
 		select {
 		case <-both.Done():
@@ -195,7 +195,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 		p.log.Warn().Err(err).Int("misses", misses).Msg("the backend failed a health check")
 		if misses >= p.pace.misses {
 			lost.why = fmt.Sprintf("it failed %d health checks in a row: %v", misses, err)
-			// nobody listens there, though the process lives
+			// the process runs, but does not listen on its socket
 			if p.o.Address == "" && status.Code(err) == codes.Unavailable {
 				lost.drains = missed
 			}
@@ -204,8 +204,8 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 	}
 }
 
-// ask makes a health check. A backend that is busy may take until the hang timeout to answer it. Ask returns a loss if
-// it is stopped or unreachable instead, or if that time is over.
+// ask performs a health check. A busy backend has the hang timeout to respond. Ask returns a loss if the backend is
+// stopped or unreachable, or that time is over.
 func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -242,7 +242,7 @@ func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error
 		case <-l.frames.drains():
 			return nil, nil
 		case now := <-tick.C:
-			unanswered += min(now.Sub(at), 2*p.pace.look) // time in which we were stopped ourselves does not count
+			unanswered += min(now.Sub(at), 2*p.pace.look) // time for which the bridge itself was stopped does not count
 			at = now
 		}
 		if stopped++; !l.stopped() {
@@ -267,7 +267,7 @@ func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error
 	}
 }
 
-// reportBusy warns that the backend does not answer, and of what it may be busy with.
+// reportBusy warns that the backend does not respond, with the call that may block it.
 func (p *Plugin) reportBusy(l *life, unanswered time.Duration) {
 	seconds := int(unanswered.Round(time.Second) / time.Second)
 	line := p.log.Warn().Int("calls", l.calls.count()).Dur("hangTimeout", p.o.HangTimeout)
@@ -280,7 +280,7 @@ func (p *Plugin) reportBusy(l *life, unanswered time.Duration) {
 	line.Msgf("%s has blocked %s for %d s: %s", target(call), lang.blocked, seconds, lang.fix)
 }
 
-// A language is how a program is written, which decides what a tool that blocks it does wrong.
+// A language is what a program is written in, which determines why a tool blocks it.
 type language struct {
 	program      *regexp.Regexp
 	blocked, fix string
@@ -307,7 +307,7 @@ func languageOf(program string) *language {
 	return &languages[slices.IndexFunc(languages, func(l language) bool { return l.program.MatchString(program) })]
 }
 
-// target names what a call is of.
+// target returns the tool, prompt or resource of a call.
 func target(call *bridge.Call) string {
 	switch r := call.Request.(type) {
 	case *pb.CallToolRequest:

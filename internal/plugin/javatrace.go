@@ -2,8 +2,8 @@ package plugin
 
 import "strings"
 
-// javaTrace returns what the last stack trace of a JVM in lines says: the exception at the bottom of it, and the first
-// line of it that is not the JDK's. It is empty if there is no stack trace.
+// javaTrace returns the root exception of the last stack trace of a JVM in lines, and its first line that is not the
+// JDK's. It is empty if there is no stack trace.
 func javaTrace(lines []string) string {
 	for i := len(lines) - 1; i >= 0; i-- {
 		cause, ok := strings.CutPrefix(lines[i], "Caused by: ")

@@ -10,8 +10,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An acknowledger makes sure that a Listen is acknowledged, which subscribers wait for. A backend that does not do it
-// soon is taken at the word of its Discover; when it does it later, everything may have changed meanwhile.
+// An acknowledger ensures that a Listen is acknowledged, because subscribers wait for it. If the backend does not do so
+// soon, the capabilities of its Discover response apply; if it does so later, all may have changed in between.
 type acknowledger struct {
 	p    *Plugin
 	call *bridge.Call
@@ -19,10 +19,10 @@ type acknowledger struct {
 
 	mu      sync.Mutex // held while next is called
 	acked   bool       // by the backend
-	assumed bool       // by us
+	assumed bool       // by the bridge
 }
 
-// acknowledge returns an Emit to use instead of emit for a Listen, and what to call at its end.
+// acknowledge returns the Emit to use for a Listen in place of emit, and the function to call at its end.
 func (p *Plugin) acknowledge(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) (bridge.Emit, func()) {
 	a := &acknowledger{p: p, call: call, next: emit}
 	ctx, cancel := context.WithCancel(ctx)
@@ -37,14 +37,14 @@ func (p *Plugin) acknowledge(ctx context.Context, l *life, call *bridge.Call, em
 	}
 }
 
-// wait acknowledges for a backend that has not done it, and warns if it still has not later.
+// wait acknowledges in place of a backend that has not done so, and later warns if it still has not.
 func (a *acknowledger) wait(ctx context.Context, l *life) {
 	if !pass(ctx, a.p.pace.acknowledge) {
 		return
 	}
 	res, err := a.p.Handle(ctx, a.call.With(bridge.Discover, &pb.DiscoverRequest{Context: a.call.Context()}), nil)
 	if err != nil {
-		return // the Listen fails as well, or is acknowledged when the backend answers again
+		return // the Listen fails too, or is acknowledged when the backend responds again
 	}
 	d, _ := res.Complete.(*pb.DiscoverResponse)
 	a.mu.Lock()

@@ -11,15 +11,15 @@ var (
 	nodePlace = regexp.MustCompile(`^(?:file://)?((?:/|[A-Za-z]:\\).*:\d+)$`)
 )
 
-// nodeAdvice is what to do about errors that Node words as if one knew.
+// nodeAdvice is the fix for errors whose text from Node has none.
 var nodeAdvice = map[string]string{
 	"import statement outside a module": `name the file .mjs or .mts, or have "type": "module" in package.json`,
 	`Unknown file extension ".ts"`:      "Node runs TypeScript from 22.18 on, and before that with: node --import tsx",
 	`Unknown file extension ".mts"`:     "Node runs TypeScript from 22.18 on, and before that with: node --import tsx",
 }
 
-// nodeTrace returns what the error that ended a Node program says, and the first line that is neither Node's own nor a
-// library's. It is empty if no error has ended one.
+// nodeTrace returns the error that ended a Node program, and the first line of its stack that is neither Node's nor a
+// library's. It is empty if the program did not end by an error.
 func nodeTrace(lines []string) string {
 	end := len(lines) - 1
 	for end >= 0 && strings.TrimSpace(lines[end]) == "" {
@@ -47,8 +47,8 @@ func nodeTrace(lines []string) string {
 	return said
 }
 
-// nodeLine returns where an error was: its first frame in a file that is not a library's or, as errors of syntax have
-// none, the line that Node shows before.
+// nodeLine returns the place of an error: its first frame in a file that is not a library's or, because syntax errors
+// have no frames, the line that Node prints before it.
 func nodeLine(before, frames []string) string {
 	for _, line := range frames {
 		if own := ownPlace(nodeFrame, line); own != "" {
@@ -63,7 +63,7 @@ func nodeLine(before, frames []string) string {
 	return ""
 }
 
-// ownPlace returns the file and the line that pattern finds in text, if it is not a library's.
+// ownPlace returns the file and line that pattern matches in text, unless it is a library's.
 func ownPlace(pattern *regexp.Regexp, text string) string {
 	found := pattern.FindStringSubmatch(text)
 	if len(found) < 2 || strings.Contains(found[1], "node_modules") {

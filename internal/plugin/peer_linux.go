@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPeer returns an error unless a process of the group is at the other end of a connection.
+// checkPeer returns an error unless the peer of a connection is a process of the group.
 func checkPeer(conn net.Conn, pgid int) error {
 	cred, err := peerOf(conn)
 	if err != nil {
@@ -23,8 +23,8 @@ func checkPeer(conn net.Conn, pgid int) error {
 	return nil
 }
 
-// peerPid returns the process at the other end of a connection, or 0 if that is not known. For a connection that we
-// made it is the one that listens there.
+// peerPid returns the process at the other end of a connection, or 0 if it is unknown. For an outgoing connection, it
+// is the process that listens.
 func peerPid(conn net.Conn) int {
 	cred, err := peerOf(conn)
 	if err != nil {
@@ -33,7 +33,7 @@ func peerPid(conn net.Conn) int {
 	return int(cred.Pid)
 }
 
-// peerOf returns the process at the other end of a connection by a unix socket.
+// peerOf returns the process at the other end of a unix socket.
 func peerOf(conn net.Conn) (*unix.Ucred, error) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -4,9 +4,9 @@ package plugin
 
 import "net"
 
-// checkPeer returns an error unless a process of the group is at the other end of a connection. Here it is enough that
-// only this user can enter the directory that the socket is in.
+// checkPeer returns an error unless the peer of a connection is a process of the group. On this system the permissions
+// of the socket's directory, which only this user can enter, suffice.
 func checkPeer(net.Conn, int) error { return nil }
 
-// peerPid returns the process at the other end of a connection, or 0 if that is not known, as here.
+// peerPid returns 0: the peer is unknown on this system.
 func peerPid(net.Conn) int { return 0 }

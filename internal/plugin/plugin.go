@@ -1,10 +1,10 @@
-// Package plugin is the back that is one backend program: a process that the bridge launches and keeps running
-// (managed), or one that already runs and is dialled (attached). Both speak mcpbridge.v1 over gRPC; a managed one is a
-// plugin of hashicorp/go-plugin.
+// Package plugin implements the back for one backend program: a process that the bridge launches and keeps running
+// (managed), or a running one that it dials (attached). Both serve mcpbridge.v1 over gRPC; a managed one is a plugin of
+// hashicorp/go-plugin.
 //
-// What it promises of every call is the delivery law: a call that was sent is never sent again unless it is read-only
-// by protocol, a call that was not sent waits for the backend for a while, and every failure says which of the two it
-// was.
+// It implements the delivery law for each call: a call that was sent is never sent again unless the protocol defines it
+// as read-only, a call that was not sent waits for the backend for a limited time, and each error says which of the two
+// it was.
 package plugin
 
 import (
@@ -25,10 +25,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
 )
 
-// What a plugin and the bridge must agree on before they can talk. A plugin copies these: it does not import the
-// bridge.
+// The constants of the handshake. Plugins copy these: they do not import the bridge.
 const (
-	// CookieKey is the environment variable that tells a plugin that the bridge started it.
+	// CookieKey is the environment variable that marks a plugin that the bridge started.
 	CookieKey = "MCPBRIDGE_PLUGIN"
 	// CookieValue is its value.
 	CookieValue = "mcpbridge.v1"
@@ -36,84 +35,84 @@ const (
 	ProtocolVersion = 1
 )
 
-// What the bridge tells a plugin beside what go-plugin does.
+// Environment variables for a plugin, beside those of go-plugin.
 const (
-	// EnvLifeline is "stdin": standard input has nothing to read, and ends when the bridge does.
+	// EnvLifeline is "stdin": standard input has no data, and ends when the bridge exits.
 	EnvLifeline = "MCP_PLUGIN_LIFELINE"
 	// EnvKeyPair names a PEM file with a private key (PKCS #8) and its certificate, which the plugin may serve with
-	// instead of making its own. It is gone after the handshake.
+	// instead of its own. The bridge removes it after the handshake.
 	EnvKeyPair = "MCPBRIDGE_KEY_PAIR"
-	// EnvTransports names the transports that the plugin may choose from, best first.
+	// EnvTransports names the transports that the plugin can choose from, in the order of preference.
 	EnvTransports = "PLUGIN_TRANSPORTS"
 )
 
-// Options say which backend it is and how to keep it. Exactly one of Command and Address is set.
+// Options select a backend and configure how it runs. Exactly one of Command and Address is set.
 type Options struct {
-	// Name is the backend's name in logs and errors. Empty: the program or the address.
+	// Name is the backend's name in logs and errors. If empty, the program or the address is used.
 	Name string
 
 	// Command is the program to launch and its arguments. No shell is involved.
 	Command []string
-	// Dir is the directory it runs in. Empty: ours.
+	// Dir is the working directory. If empty, the bridge's is used.
 	Dir string
-	// Env is what its environment has besides, as "K=V". It wins over what is passed on.
+	// Env are additional environment variables, as "K=V". They override those that are passed on.
 	Env []string
-	// PassEnv names variables of our environment that are passed on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR
-	// and what language runtimes need to be found (see internal/child, env.go). A trailing * stands for any ending.
+	// PassEnv names variables of the bridge's environment to pass on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR
+	// and those of language runtimes (see internal/child, env.go). A trailing * matches any suffix.
 	PassEnv []string
-	// Machine is how much of the machine it may take.
+	// Machine limits the CPU and memory of the process.
 	Machine limits.Machine
-	// StartTimeout is the maximum time until it answers. If zero, the default of limits.Timeouts is used.
+	// StartTimeout is the maximum time until the backend is ready. If zero, the default of limits.Timeouts is used.
 	StartTimeout time.Duration
-	// StopTimeout is the time to exit when it is stopped, before it is killed. If zero, limits.StopTimeout is used.
+	// StopTimeout is the time to exit after a request to stop, before the process is killed. If zero,
+	// limits.StopTimeout is used.
 	StopTimeout time.Duration
 	// HangTimeout is the maximum time without a response to a health check. If zero, the default of limits.Timeouts is
 	// used.
 	HangTimeout time.Duration
 
-	// NoFrames says that calls of tools are made over gRPC even if the backend can take them as frames, which costs
-	// less.
+	// NoFrames makes all calls by gRPC, even if the backend supports frames, which cost less.
 	NoFrames bool
 
-	// Address is where a running backend is dialled: unix:PATH, tcp:HOST:PORT or dns:HOST:PORT. The forms unix:///PATH,
-	// tcp://HOST:PORT and dns:///HOST:PORT mean the same. A dns address is resolved by gRPC, and again after every
-	// loss.
+	// Address is the address of a running backend: unix:PATH, tcp:HOST:PORT or dns:HOST:PORT. The forms unix:///PATH,
+	// tcp://HOST:PORT and dns:///HOST:PORT mean the same. gRPC resolves a dns address, and again after each loss of the
+	// connection.
 	Address string
-	// TLS makes the connection to Address mutual TLS. Nil: it is not encrypted.
+	// TLS makes the connection to Address mutual TLS. If nil, it is not encrypted.
 	TLS *TLS
 
-	// Log is where the backend's own output and what happens to it goes. The zero value logs nothing.
+	// Log receives the backend's output and events. The zero value discards them.
 	Log zerolog.Logger
-	// Panics counts the panics of the whole process. If nil, those of this package are counted alone.
+	// Panics counts the panics of the whole process. If nil, this backend has a count of its own.
 	Panics *contain.Panics
-	// Limits are the limits of messages and output. Zero fields are the defaults.
+	// Limits are the limits of messages and output. If a field is zero, its default is used.
 	Limits limits.Limits
 }
 
-// TLS names the files of a mutual TLS connection, all of them PEM.
+// TLS names the PEM files of a mutual TLS connection.
 type TLS struct {
-	// CA is who vouches for the backend. Empty: whom the system trusts.
+	// CA are the certificate authorities for the backend. If empty, the system's are used.
 	CA string
-	// Cert and Key are our own certificate and its private key. Empty: we have none.
+	// Cert and Key are the bridge's certificate and private key. If empty, it sends none.
 	Cert, Key string
-	// ServerName is the name in the backend's certificate. Empty: the host of the address.
+	// ServerName is the name in the backend's certificate. If empty, the host of the address is used.
 	ServerName string
 }
 
-// pace is how fast things happen. Tests are faster.
+// pace are intervals and timeouts, which tests shorten.
 type pace struct {
 	supervise.Intervals
-	settled     time.Duration // a backend that lived so long, and was called, is started again at once
-	health      time.Duration // between health checks while calls run
-	idle        time.Duration // between health checks while none does
-	misses      int           // so many failed health checks in a row are a loss
-	look        time.Duration // between looks at a backend that has not answered a health check yet
-	stopped     int           // in so many looks in a row it was stopped, which is a loss
-	busy        time.Duration // until it is reported that it does not answer
-	acknowledge time.Duration // how long a backend may take to acknowledge a Listen until it is assumed
-	// a dialled backend that does not answer and cannot be connected to for so long gets no more calls
+	settled     time.Duration // a backend that ran so long, and was called, is restarted without delay
+	health      time.Duration // between health checks while calls are in flight
+	idle        time.Duration // between health checks otherwise
+	misses      int           // number of failed health checks in a row that make a loss
+	look        time.Duration // between looks at a backend that has not responded to a health check yet
+	stopped     int           // number of looks in a row at a stopped process that make a loss
+	busy        time.Duration // until a warning reports that the backend does not respond
+	acknowledge time.Duration // how long a backend has to acknowledge a Listen before the bridge does
+	// a dialled backend that has not responded, and could not be connected to, for so long receives no more calls
 	silence    time.Duration
-	lastAnswer time.Duration // how long calls that it has may wait for a sign of life then
+	lastAnswer time.Duration // how long its calls may then wait for a response
 }
 
 var usualPace = pace{
@@ -126,7 +125,7 @@ var usualPace = pace{
 	silence: 1800 * time.Millisecond, lastAnswer: 3 * time.Second,
 }
 
-// A Plugin is one backend. It implements bridge.Handler.
+// A Plugin is one backend. It implements bridge.Handler and is safe for concurrent use.
 type Plugin struct {
 	o      Options
 	log    zerolog.Logger
@@ -135,28 +134,28 @@ type Plugin struct {
 	end    endpoint    // parsed Address
 	pace   pace
 	super  *supervise.Supervisor[*life]
-	// dialled is how Address is connected to; nil for a Command.
+	// dialled connects to Address; it is nil for a Command.
 	dialled *dialled
 }
 
 var _ bridge.Handler = (*Plugin)(nil)
 
-// A life of a backend is the time from its first answer to its loss.
+// A life is a connection to the backend, from its first response to its loss.
 type life struct {
 	*link
-	frames   *frames  // nil if there are none
-	managed  *managed // nil if the process is not ours
+	frames   *frames  // nil without frames
+	managed  *managed // nil if the process was not launched
 	began    time.Time
 	ready    time.Time
-	lost     loss            // why the life is over; set before gone is closed
-	broken   bool            // its connection ended; for one that was dialled
+	lost     loss            // why it ended; set before gone is closed
+	broken   bool            // its connection ended; for a dialled backend
 	here     context.Context // ends at its loss
 	end      context.CancelFunc
 	gone     <-chan struct{} // closed when here ends
-	called   atomic.Bool     // it has answered a call that is more than a question
+	called   atomic.Bool     // it has answered a call other than a health check or a list
 	calls    inFlight
 	discover discoverCache
-	after    sync.Once // to tell that it sends more after a result
+	after    sync.Once // to warn that it sends messages after a result
 
 	unacknowledged sync.Once // to warn that it does not acknowledge a Listen
 }
@@ -164,7 +163,7 @@ type life struct {
 // Gone implements supervise.Connection.
 func (l *life) Gone() <-chan struct{} { return l.gone }
 
-// New returns the Plugin that o describes. It starts nothing.
+// New returns a Plugin for o without starting it.
 func New(o Options) (*Plugin, error) {
 	p := &Plugin{o: o, pace: usualPace}
 	switch {
@@ -220,9 +219,9 @@ func New(o Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Ready waits until the backend answers. It returns an error if Run has returned, or ctx ends, before.
+// Ready waits until the backend is ready. It returns an error if Run has returned, or ctx ends, before.
 func (p *Plugin) Ready(ctx context.Context) error { return p.super.Ready(ctx) }
 
-// Started waits while a process of ours starts, and returns nil when it answers or its start has failed. It returns an
-// error if ctx ends before. The process serves clients of both eras. A backend that is dialled does not start.
+// Started waits while a launched process starts, and returns nil when it is ready or has failed to start. It returns an
+// error if ctx ends before. A dialled backend does not start. The process serves clients of both eras.
 func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error { return p.super.Started(ctx) }

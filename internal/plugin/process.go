@@ -15,32 +15,32 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// maxSocketPath is how long the path of a unix socket may be: macOS has room for 103 bytes, Linux for 107.
+// maxSocketPath is the maximum length of the path of a unix socket: 103 bytes on macOS, 107 on Linux.
 const maxSocketPath = 100
 
-// A process is one run of a plugin. It is go-plugin's runner.Runner, because stock go-plugin gives our standard input
-// and environment to the plugin, takes the first line it prints for the handshake whatever it is, stops reading at the
-// first long line, and does not notice the plugin's end while a grandchild keeps its output open.
+// A process is one process of a plugin. It is a runner.Runner because stock go-plugin passes the bridge's standard
+// input and environment to the plugin, takes the first line of its output for the handshake, stops reading at the first
+// long line, and does not notice the plugin's exit while a grandchild keeps its output open.
 type process struct {
 	*child.Process
 	o   *Options
 	log *zerolog.Logger
 	dir *runDir
 
-	handshake *io.PipeReader // for go-plugin: the handshake line and nothing else
+	handshake *io.PipeReader // for go-plugin: only the handshake line
 	shaking   *io.PipeWriter
-	shaken    bool // there was a handshake; for the goroutine that reads it
+	shaken    bool // the handshake was received; for the goroutine that reads it
 
 	stdout, stderr child.Tail
 	output         *child.Log
 
 	mu  sync.Mutex // guards bad
-	bad error      // why the handshake is refused
+	bad error      // why the handshake is rejected
 }
 
 var _ runner.Runner = (*process)(nil)
 
-// newProcess returns a process that is not started yet.
+// newProcess returns a process that is not started.
 func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
 	r := &process{
 		Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir,
@@ -57,7 +57,7 @@ func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
 // Start implements runner.Runner.
 func (r *process) Start(context.Context) error { return r.Process.Start() }
 
-// readStdout takes the handshake from the plugin's standard output and logs the rest.
+// readStdout reads the handshake from the plugin's standard output and logs the other lines.
 func (r *process) readStdout(line []byte, length int) {
 	if !r.shaken && length == len(line) && isHandshake(line) {
 		r.shaken = true
@@ -82,7 +82,7 @@ func (r *process) readStderr(line []byte, length int) {
 	r.output.Line("stderr", line, length)
 }
 
-// refused says why its handshake is not acceptable.
+// refused returns why the handshake is rejected.
 func (r *process) refused() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,7 @@ func (r *process) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.Runner. It does not wait.
+// Kill implements runner.Runner. It does not wait for the exit.
 func (r *process) Kill(context.Context) error {
 	r.Signal(child.Kill)
 	return nil
@@ -115,10 +115,10 @@ func (r *process) Name() string { return r.o.Name }
 // Stdout implements runner.Runner.
 func (r *process) Stdout() io.ReadCloser { return r.handshake }
 
-// Stderr implements runner.Runner. We read it ourselves.
+// Stderr implements runner.Runner. The bridge reads standard error itself.
 func (r *process) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
-// Diagnose implements runner.Runner. What it could say is in our own errors.
+// Diagnose implements runner.Runner. The errors of this package have its content.
 func (r *process) Diagnose(context.Context) string { return "" }
 
 // PluginToHost implements runner.Runner.

@@ -8,7 +8,7 @@ import (
 // pythonFrame is the line of a traceback that names a file and a line.
 var pythonFrame = regexp.MustCompile(`^ +File "(.+)", line (\d+)`)
 
-// pythonTrace returns what the traceback at the end of lines says, and the last line of it that is not a library's. It
+// pythonTrace returns the exception of the traceback at the end of lines, and its last line that is not a library's. It
 // is empty if there is no traceback.
 func pythonTrace(lines []string) string {
 	end := len(lines) - 1
@@ -29,7 +29,7 @@ func pythonTrace(lines []string) string {
 				library = lines[end] + " at " + place
 			}
 		} else if !strings.HasPrefix(lines[i], " ") {
-			break // Its first line, or what was said before it.
+			break // its first line, or output before it
 		}
 	}
 	return library

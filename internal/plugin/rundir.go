@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// runDirs are how directories of processes are named.
+	// runDirs is the name pattern of the directories.
 	runDirs = "mcpb"
-	// lockFile is held locked for as long as a directory is in use. A bridge that is killed lets it go, and leaves the
-	// rest.
+	// lockFile is locked while a directory is in use. If the bridge is killed, the kernel releases the lock and the
+	// directory remains.
 	lockFile = "lock"
-	// leftFor is how old a directory is at least that a bridge has left: one that is younger may be about to be locked.
+	// leftFor is the minimum age of a leftover directory: a younger one may not be locked yet.
 	leftFor = time.Minute
 )
 
-// A runDir is a directory for one process's socket and keys, which only we can enter.
+// A runDir is the directory for one process's socket and keys, which only this user can enter.
 type runDir struct {
 	path string
 	lock *flock.Flock
 }
 
-// newRunDir makes one, with a name short enough for sockets.
+// newRunDir creates a directory, with a name short enough for sockets.
 func newRunDir() (*runDir, error) {
 	var tooLong string
 	for _, base := range runDirBases() {
@@ -55,8 +55,8 @@ func newRunDir() (*runDir, error) {
 
 func runDirBases() []string { return []string{os.TempDir(), "/tmp"} }
 
-// probe returns an error if nothing can be written to the directory, which a program that could not make its socket
-// does not say in a way that can be relied on.
+// probe returns an error if a file cannot be written to the directory: programs report a socket that they cannot create
+// in too many ways.
 func (d *runDir) probe() error {
 	file := filepath.Join(d.path, "probe")
 	err := os.WriteFile(file, make([]byte, 4<<10), 0o600)
@@ -64,7 +64,7 @@ func (d *runDir) probe() error {
 	return err
 }
 
-// remove removes the directory with all that is in it.
+// remove removes the directory with its content.
 func (d *runDir) remove() error {
 	err := os.RemoveAll(d.path)
 	if unlockErr := d.lock.Close(); err == nil {
@@ -73,12 +73,12 @@ func (d *runDir) remove() error {
 	return err
 }
 
-// sweep removes the directories that bridges of this user have left which were killed.
+// sweep removes the directories of this user's bridges that were killed.
 func sweep(log *zerolog.Logger) {
 	for _, base := range runDirBases() {
 		found, err := filepath.Glob(filepath.Join(base, runDirs+"*", lockFile))
 		if err != nil {
-			continue // the name of the base has brackets in it
+			continue // the base has brackets in its name
 		}
 		for _, file := range found {
 			dir := filepath.Dir(file)
@@ -89,7 +89,7 @@ func sweep(log *zerolog.Logger) {
 			}
 			d := &runDir{dir, flock.New(file)}
 			if free, err := d.lock.TryLock(); err != nil || !free {
-				continue // somebody else has it, or is faster
+				continue // it is in use, or another bridge removes it
 			}
 			if err := d.remove(); err != nil {
 				log.Debug().Err(err).Str("dir", dir).Msg("what a bridge has left cannot be removed")

@@ -31,22 +31,22 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 )
 
-// Run launches or dials the backend and keeps it until ctx ends, and then stops it and returns nil. A launched backend
-// that is lost is launched again; only if it does not start the first time does Run return why. Run is to be called
-// once.
+// Run launches or dials the backend and keeps it connected until ctx ends; then it stops the backend and returns nil.
+// If a launched backend is lost, Run launches it again; Run returns an error only if the first start fails. It must be
+// called once.
 func (p *Plugin) Run(ctx context.Context) error {
 	if p.o.Address != "" {
 		return p.runDialled(ctx)
 	}
-	// Linux takes the end of the thread that started a child for the end of its parent. This one lives as long as the
-	// children do.
+	// On Linux, the parent-death signal of a child is sent when the thread that started it ends. This thread runs as
+	// long as the children.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	sweep(&p.log)
 	return p.super.Run(ctx)
 }
 
-// begin returns a life of the backend that begins now.
+// begin returns a new life of the backend.
 func (p *Plugin) begin(l *life) *life {
 	l.calls.first, l.discover.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.here, l.end = context.WithCancel(context.Background())
@@ -55,7 +55,7 @@ func (p *Plugin) begin(l *life) *life {
 	return l
 }
 
-// A launched backend is a process of ours. It implements supervise.Backend.
+// A launched backend is a process that the bridge started. It implements supervise.Backend.
 type launched struct{ *Plugin }
 
 func (p launched) Connect(ctx context.Context) (*life, error) {
@@ -97,16 +97,16 @@ func (p launched) Release(ctx context.Context, l *life) bool {
 	return l.called.Load() && time.Since(l.ready) >= p.pace.settled
 }
 
-// A managed backend is a process that answers.
+// A managed backend is a launched process that is ready.
 type managed struct {
 	*process
 	*link
 	panics *contain.Panics
 	frames *frames
-	wg     sync.WaitGroup // the goroutine that reads go-plugin's own log stream
+	wg     sync.WaitGroup // the goroutine that reads go-plugin's log stream
 }
 
-// launch starts a process and returns it when it answers.
+// launch starts a process and returns it when it is ready.
 func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	dir, err := newRunDir()
 	if err != nil {
@@ -153,8 +153,8 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 		m.finish()
 		return nil, p.explain(r, err, time.Since(began))
 	}
-	// From here on go-plugin has done its part: it never gets a connection, so its Kill must not be called, which would
-	// make one. Its goroutines end with the process.
+	// go-plugin is not used from here on: it has no connection, and its Kill, which would make one, must not be called.
+	// Its goroutines end with the process.
 	_ = os.Remove(filepath.Join(dir.path, keyPairFile))
 	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.Limits.Message,
 		p.o.StartTimeout)
@@ -171,9 +171,9 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	return m, nil
 }
 
-// firstAnswer waits until a process that has printed its handshake answers. It has until the start timeout for that,
-// whether it does not listen yet, does not answer, or answers that it is not ready. Only TLS that cannot work is final:
-// crypto/tls begins each such error with its name, and gRPC keeps nothing of it but the text.
+// firstAnswer waits until a process that has printed its handshake is ready, at most until the start timeout, whether
+// it does not listen yet, does not respond, or responds NOT_SERVING. Only TLS errors that cannot be temporary are
+// final: crypto/tls prefixes each with its name, and gRPC keeps only the text.
 func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
 	ctx, cancel := context.WithDeadline(m.Context(), until)
 	defer cancel()
@@ -195,7 +195,7 @@ func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
 
 const keyPairFile = "key-pair.pem"
 
-// keys makes the keys of both sides and gives the process its own.
+// keys makes the keys of both sides and writes the process's own.
 func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	keys, err := mtls.New()
 	if err != nil {
@@ -211,7 +211,7 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	}
 	r.Env = append(child.Env(os.Environ(), p.o.PassEnv, p.o.Env),
 		EnvLifeline+"=stdin", EnvKeyPair+"="+file, EnvTransports+"="+transports,
-		// go-plugin's own name for it; a plugin that finds it serves TLS and admits only clients that it has signed.
+		// go-plugin's name for it; a plugin that finds it serves TLS and accepts only clients with this certificate.
 		"PLUGIN_CLIENT_CERT="+string(keys.Authority))
 	return &tls.Config{
 		Certificates: []tls.Certificate{keys.Client},
@@ -220,14 +220,14 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	}, nil
 }
 
-// mute is the error of a process that printed its handshake and then does not answer.
+// mute is the error of a process that printed its handshake and then does not respond.
 type mute struct {
 	addr  string
-	ended bool // by itself
+	ended bool // without a signal from the bridge
 	err   error
 }
 
-// Unwrap also returns what gRPC does not wrap: that there was no descriptor for the connection.
+// Unwrap also returns EMFILE, which gRPC does not wrap.
 func (e *mute) Unwrap() []error {
 	if strings.Contains(e.err.Error(), syscall.EMFILE.Error()) {
 		return []error{e.err, syscall.EMFILE}
@@ -243,8 +243,8 @@ func (e *mute) Error() string {
 		status.Convert(e.err).Message())
 }
 
-// readStdio logs what a plugin prints that is served by go-plugin in Go: it takes the plugin's standard output and
-// error away once it runs, and blocks the plugin if nobody reads them. Other plugins do not have this.
+// readStdio logs the output of a plugin that go-plugin serves in Go: go-plugin redirects its standard output and error
+// once it runs, and blocks it if they are not read. Other plugins do not redirect them.
 func (m *managed) readStdio() {
 	defer m.panics.Recover("reading what the backend prints", func(*bridge.Error) { m.Signal(child.Kill) })
 	stream, err := m.conn.NewStream(m.Context(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
@@ -256,7 +256,7 @@ func (m *managed) readStdio() {
 	defer out.Close()
 	defer errs.Close()
 	for {
-		// The message type is internal to go-plugin: field 1 says which file, field 2 what was printed.
+		// The message type is internal to go-plugin: field 1 is the stream, field 2 the output.
 		var chunk emptypb.Empty
 		if stream.RecvMsg(&chunk) != nil {
 			return
@@ -284,8 +284,7 @@ func (m *managed) readStdio() {
 	}
 }
 
-// await waits until the process has ended, which it does by itself when it has the last of its calls behind it, but not
-// longer than until then.
+// await waits until the process has exited, which it does by itself after its last call, at most until the given time.
 func (m *managed) await(ctx context.Context, l *life, until time.Time) {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
@@ -310,7 +309,7 @@ func (m *managed) await(ctx context.Context, l *life, until time.Time) {
 	}
 }
 
-// stop ends the process, gently if that is of use, and returns when nothing is left of it.
+// stop stops the process, gracefully if possible, and returns when it and its resources are gone.
 func (m *managed) stop(limit time.Duration, gently bool) {
 	if gently && m.Context().Err() == nil {
 		m.askToStop(limit)
@@ -319,14 +318,14 @@ func (m *managed) stop(limit time.Duration, gently bool) {
 	m.finish()
 }
 
-// askToStop gives the process limit to end: most of it after go-plugin's own request, the rest, or all of it if that is
-// not heard, after SIGTERM.
+// askToStop gives the process limit to exit: most of it after go-plugin's own request; the rest, or all of it if the
+// request fails, after SIGTERM.
 func (m *managed) askToStop(limit time.Duration) {
 	last := time.Now().Add(limit)
 	request, cancel := context.WithTimeout(m.Context(), limit*4/5)
 	defer cancel()
 	err := m.conn.Invoke(request, "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{})
-	// A plugin in Go stops its server within the request, so that a broken connection is an answer too.
+	// A plugin in Go stops its server during the request, so a broken connection means success too.
 	if c := status.Code(err); c == codes.OK || c == codes.Unavailable {
 		<-request.Done()
 	}
@@ -344,10 +343,10 @@ func (m *managed) askToStop(limit time.Duration) {
 	}
 }
 
-// finish waits for what belongs to a process that has ended or never started.
+// finish waits for the goroutines of a process that has exited or never started.
 func (m *managed) finish() {
 	if m.link != nil {
-		// Even if somebody else has the plugin's end of the connection.
+		// Even if another process holds the plugin's end of the connection.
 		_ = m.conn.Close()
 	}
 	m.frames.close()
@@ -359,10 +358,10 @@ func (m *managed) finish() {
 	}
 }
 
-// prepare is go-plugin's RunnerFunc: it takes over the environment that a plugin expects.
+// prepare is go-plugin's RunnerFunc. It takes the environment that a plugin expects.
 func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
 	r.Env = append(r.Env, cmd.Env...)
-	// Directly in our directory, and not in go-plugin's within it: the path of a socket has little room.
+	// In the bridge's directory, not in go-plugin's within it: the path of a socket has a maximum length.
 	r.Env = append(r.Env, goplugin.EnvUnixSocketDir+"="+r.dir.path)
 	return r, nil
 }
@@ -380,11 +379,11 @@ func (p *Plugin) runDialled(ctx context.Context) error {
 // A dialled backend is a process that the bridge did not launch. It implements supervise.Backend.
 type dialled struct {
 	*Plugin
-	link *link // nil: a new one is to be made
+	link *link // nil if a new one is to be made
 	old  sync.WaitGroup
 }
 
-// Connect returns when the backend answers. An error is one of the address or of TLS.
+// Connect returns when the backend is ready. An error is one of the address or of TLS.
 func (p *dialled) Connect(ctx context.Context) (*life, error) {
 	if p.link == nil {
 		k, err := dial(p.end, p.tls, p.o.Limits.Message, dialledConnectTimeout)
@@ -405,7 +404,7 @@ func (p *dialled) Connect(ctx context.Context) (*life, error) {
 				p.log.Warn().Err(err).Str("address", p.o.Address).Msg("the backend does not answer yet")
 				reported = true
 			}
-			if status.Code(err) != codes.DeadlineExceeded { // that took long enough
+			if status.Code(err) != codes.DeadlineExceeded { // the attempt has used up its time
 				p.rest(ctx)
 			}
 		case err == nil && k.settled(ctx):
@@ -432,7 +431,7 @@ func (p *dialled) Watch(ctx context.Context, l *life) (unreachable bool) {
 	return l.lost.silent
 }
 
-// Release keeps a connection that only broke: gRPC connects it again, and calls may still end on what is left of it.
+// Release keeps a connection that broke: gRPC reconnects it, and calls may still end on it.
 func (p *dialled) Release(ctx context.Context, l *life) bool {
 	l.end()
 	switch {
@@ -450,7 +449,7 @@ func (p *dialled) Release(ctx context.Context, l *life) bool {
 	return true
 }
 
-// drop closes the connection when the calls of l, which may be nil, are over.
+// drop closes the connection when the calls of l, which may be nil, have ended.
 func (p *dialled) drop(ctx context.Context, l *life) {
 	k := p.link
 	p.link = nil
