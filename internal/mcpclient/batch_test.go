@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 )
 
-// In a batch, each message is for itself: what is none costs nobody the answer beside it, however many there are.
+// An invalid message in a batch does not affect the response beside it, however many there are.
 func TestBatchesOfServers(t *testing.T) {
 	const none = `{"jsonrpc":"2.0","method":"notifications/message","params":[]}`
 	batches := map[string]struct{ batch, want string }{
@@ -21,21 +21,21 @@ func TestBatchesOfServers(t *testing.T) {
 			`[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}},` + said1 + `]`,
 			"hello",
 		},
-		"what is none first": {`[` + none + `,` + said1 + `]`, "hello"},
-		"what is none last":  {`[` + said1 + `,` + none + `]`, "hello"},
-		"what is not UTF-8":  {"[{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}," + said1 + `]`, "hello"},
-		"a name twice":       {`[{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m"},` + said1 + `]`, "hello"},
-		"what is deep": {
+		"invalid message first": {`[` + none + `,` + said1 + `]`, "hello"},
+		"invalid message last":  {`[` + said1 + `,` + none + `]`, "hello"},
+		"invalid UTF-8":         {"[{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}," + said1 + `]`, "hello"},
+		"a name twice":          {`[{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m"},` + said1 + `]`, "hello"},
+		"deeply nested": {
 			`[` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,` + said1 + `]`,
 			"hello",
 		},
-		"more than a client may": {`[` + strings.Repeat(none+`,`, 100) + said1 + `]`, "hello"},
-		"more than an array has": {`[` + strings.Repeat("0,", 100_000) + said1 + `]`, "hello"},
-		"what was to be the answer": {
+		"more messages than a client may send":   {`[` + strings.Repeat(none+`,`, 100) + said1 + `]`, "hello"},
+		"more elements than the limit of arrays": {`[` + strings.Repeat("0,", 100_000) + said1 + `]`, "hello"},
+		"invalid response": {
 			`[` + none + `,{"jsonrpc":"2.0","id":ID,"result":[]}]`,
 			"answered with what is not MCP",
 		},
-		"another answer, and nobody": {`[{"jsonrpc":"2.0","id":"x","result":[]},` + said1 + `]`, "hello"},
+		"two responses": {`[{"jsonrpc":"2.0","id":"x","result":[]},` + said1 + `]`, "hello"},
 	}
 	at := func(answer func(w http.ResponseWriter, batch string)) func(*testing.T, string) *mcpclient.Client {
 		return func(t *testing.T, batch string) *mcpclient.Client {

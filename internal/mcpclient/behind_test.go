@@ -14,11 +14,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A subscriber that falls behind by more changes than are kept is notified that everything has changed. Otherwise it
-// receives every change: how many are kept depends on when it begins to read. The Client subscribes again at most once:
-// only if it has not received in time what the server sends.
+// A subscriber that falls behind by more changes than the buffer holds receives one notification that everything has
+// changed. Otherwise it receives every change. The outcome depends on when it begins to read. The Client subscribes
+// again at most once, if it has not received a message of the server in time.
 func TestSlowSubscriberMissesNoChange(t *testing.T) {
-	const updates = 2200 // more than are kept, unless the subscriber begins to read in the middle
+	const updates = 2200 // above the buffer's capacity, unless the subscriber begins to read in the middle
 	listen, listens := "", make(chan struct{}, 10)
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		note := func(method, more string) {
@@ -64,11 +64,11 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 		})
 	}()
 	defer func() { cancel(); <-done }()
-	<-changes // it is acknowledged
+	<-changes // the acknowledgment
 	<-listens
-	call(t, c, "t", "{}") // all is told, and nobody takes it
+	call(t, c, "t", "{}") // the server sends every change, and nobody reads them
 	limit := time.After(10 * time.Second)
-	received := map[string]bool{} // resources
+	received := map[string]bool{} // URIs of resources
 	for tools := false; !tools || !received["a://"] && len(received) < updates; {
 		select {
 		case change := <-changes:
@@ -77,12 +77,12 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 				received[updated.GetUri()] = true
 			}
 		case <-limit:
-			t.Fatalf("received the change of the tools: %t, of all resources: %t, of %d resources; listened %d "+
+			t.Fatalf("received the change of the tools: %t, of all resources: %t, of %d resources; subscribed %d "+
 				"times more",
 				tools, received["a://"], len(received), len(listens))
 		}
 	}
 	if len(listens) > 1 {
-		t.Errorf("listened %d times more", len(listens))
+		t.Errorf("subscribed %d times more", len(listens))
 	}
 }

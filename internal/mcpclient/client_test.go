@@ -23,8 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// serveEnv makes the test's own program an MCP server on stdio: of a handler of its own, or of the one at the address
-// that it says.
+// serveEnv makes the test binary an MCP server on stdio, with a handler of its own or with the one at the address in
+// the variable.
 const serveEnv = "MCPCLIENT_TEST_SERVER"
 
 const own = "own"
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// program is an MCP server on stdio.
+// program runs an MCP server on stdio.
 func program(at string) error {
 	h, end := bridge.Handler(bridgetest.New()), func() error { return nil }
 	if at != own {
@@ -59,7 +59,7 @@ func program(at string) error {
 	return errors.Join(err, end())
 }
 
-// run keeps a client until the test ends.
+// run starts a client and closes it at the end of the test.
 func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) *mcpclient.Client {
 	t.Helper()
 	o.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
@@ -72,7 +72,7 @@ func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) 
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.Run(t.Context()) }()
-	t.Cleanup(func() { // by now the test's context has ended
+	t.Cleanup(func() { // the test's context is canceled by now
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
@@ -85,8 +85,8 @@ func run(t *testing.T, o mcpclient.Options, prepare ...func(*mcpclient.Client)) 
 	return c
 }
 
-// started starts a client of a program in a bubble, or whose log is looked at. It does not wait for the program. What
-// it returns besides stops the client, and says why it ended.
+// started starts a client of a program in a bubble, or one whose log the test inspects. It does not wait for the
+// program. The second result stops the client and returns its error.
 func started(t *testing.T, o mcpclient.Options, s *script,
 	prepare ...func(*mcpclient.Client),
 ) (*mcpclient.Client, func() error) {
@@ -109,12 +109,12 @@ func started(t *testing.T, o mcpclient.Options, s *script,
 	}
 }
 
-// A chain is a way from a client to a Handler behind an MCP server of a revision.
+// A chain connects a client to a Handler through an MCP server of one revision.
 type chain struct {
 	name string
-	// spoken are the revisions it is tried in, by what the client is told: NoRevision has it find out.
+	// spoken maps the configured revision to the negotiated one. NoRevision makes the client detect it.
 	spoken map[bridge.Revision]bridge.Revision
-	// server says how a server of h is reached.
+	// server returns the options of a client of a server that serves h.
 	server func(t *testing.T, h bridge.Handler) mcpclient.Options
 }
 
@@ -123,23 +123,23 @@ var chains = []chain{
 		t.Helper()
 		return atURL(t, h, func(*http.Request) bool { return true })
 	}},
-	// An endpoint that knows nothing but HTTP+SSE: messages go where its stream says. What is spoken there is the
-	// newest revision, if nobody says otherwise.
+	// This endpoint supports HTTP+SSE only: the client posts messages to the address that the stream announces. Without
+	// a configured revision, the newest one is negotiated.
 	{"HTTP+SSE", map[bridge.Revision]bridge.Revision{
 		bridge.Rev20241105: bridge.Rev20241105, bridge.NoRevision: bridge.LatestLegacy,
 	}, func(t *testing.T, h bridge.Handler) mcpclient.Options {
 		t.Helper()
 		return atURL(t, h, func(r *http.Request) bool { return r.Method != http.MethodPost || r.URL.RawQuery != "" })
 	}},
-	// Programs that share what they serve, as programs with a database do: a caller who can be asked has one of their
-	// own.
+	// Programs that share their state, like programs with a database: each caller with input capabilities gets a
+	// program of its own.
 	{"stdio", every(), func(t *testing.T, h bridge.Handler) mcpclient.Options {
 		t.Helper()
 		return mcpclient.Options{Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + shared(t, h)}}
 	}},
 }
 
-// every returns each revision, spoken because the client is told to.
+// every maps each revision to itself, for clients with a configured revision.
 func every() map[bridge.Revision]bridge.Revision {
 	all := map[bridge.Revision]bridge.Revision{}
 	for _, rev := range bridge.Revisions() {
@@ -148,7 +148,7 @@ func every() map[bridge.Revision]bridge.Revision {
 	return all
 }
 
-// atURL serves h over HTTP to the requests that it takes. The others are not allowed.
+// atURL serves h over HTTP. It rejects the requests for which takes is false with 405.
 func atURL(t *testing.T, h bridge.Handler, takes func(*http.Request) bool) mcpclient.Options {
 	t.Helper()
 	s := mcpserver.New(h, mcpserver.Options{})
@@ -163,7 +163,7 @@ func atURL(t *testing.T, h bridge.Handler, takes func(*http.Request) bool) mcpcl
 	return mcpclient.Options{URL: srv.URL + "/mcp"}
 }
 
-// shared serves h to programs, and returns the address.
+// shared serves h to programs and returns the address.
 func shared(t *testing.T, h bridge.Handler) string {
 	t.Helper()
 	s, err := grpcserver.New(h, nil, grpcserver.Options{})
@@ -204,7 +204,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// A program of its own: what it serves is its own, and it ends when the client does.
+// A program with state of its own, which ends with its client.
 func TestProgram(t *testing.T) {
 	for _, rev := range []bridge.Revision{bridge.NoRevision, bridge.Rev20241105, bridge.Rev20251125} {
 		t.Run(rev.String(), func(t *testing.T) {
@@ -213,13 +213,13 @@ func TestProgram(t *testing.T) {
 				Revision: rev,
 			})
 			if got := call(t, c, "echo", `{"a":[1e2]}`); got != `{"a":[1e2]}` {
-				t.Errorf("echo says %s", got)
+				t.Errorf("echo returned %s", got)
 			}
 		})
 	}
 }
 
-// call calls a tool and returns the text that it says.
+// call calls a tool and returns the text of its result.
 func call(t *testing.T, h bridge.Handler, name, args string) string {
 	t.Helper()
 	res, err := h.Handle(t.Context(), toolCall(name, args), func(context.Context, bridge.Event) error { return nil })

@@ -13,13 +13,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// counting is a context that counts what depends on it.
+// counting is a context that counts the contexts derived from it.
 type counting struct {
 	context.Context //nolint:containedctx // it is a context
 	dependents      atomic.Int64
 }
 
-// Value hides the context behind it, which others would depend on instead.
+// Value hides the parent, because derived contexts would register with it instead.
 func (c *counting) Value(any) any { return nil }
 
 func (c *counting) AfterFunc(f func()) func() bool {
@@ -31,7 +31,7 @@ func (c *counting) AfterFunc(f func()) func() bool {
 	}
 }
 
-// A call that has ended leaves nothing at the client, however its answer came.
+// A completed call leaves no derived context behind, however its response arrived.
 func TestCallsLeakNothing(t *testing.T) {
 	for _, format := range []string{"%s", "data: %s\n\n", "data: [%s,{}]\n\n"} {
 		for _, mine := range []bool{false, true} {
@@ -57,9 +57,9 @@ func TestCallsLeakNothing(t *testing.T) {
 					}
 					p.end(x)
 				}
-				synctest.Wait() // for the ends of streams
+				synctest.Wait() // streams end
 				if n := parent.dependents.Load(); n != 0 {
-					t.Errorf("%q, mine %t: 100 calls have left %d contexts", format, mine, n)
+					t.Errorf("%q, mine %t: %d contexts are left after 100 calls", format, mine, n)
 				}
 				p.close()
 				c.cancel()
@@ -68,7 +68,7 @@ func TestCallsLeakNothing(t *testing.T) {
 	}
 }
 
-// Of a connection of HTTP+SSE nothing is left once it is closed, also if a call that has begun is sent only then.
+// A closed HTTP+SSE connection sends nothing, even if a call has begun before.
 func TestNothingIsPostedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var posts atomic.Int64
@@ -103,8 +103,8 @@ func TestNothingIsPostedAfterClose(t *testing.T) {
 	})
 }
 
-// answering returns a transport that answers request after request, from the first id on, with what format makes of the
-// response.
+// answering returns a transport that responds to one request after another with the formatted ID, starting with the
+// first.
 func answering(format string) http.RoundTripper {
 	var n atomic.Int64
 	return roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -15,27 +15,27 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// pinging is an event that is answered by who reads it.
+// pinging is an event that the client answers as soon as it reads it.
 const pinging = `data: {"jsonrpc":"2.0","id":"p","method":"ping"}` + "\n\n"
 
-// A server that answers on the stream of what is no answer, and keeps that of the request open, keeps nothing of it:
-// not of a call that has its session to itself, nor of what is asked beside a call, nor of one whose stream was cut.
+// If the server sends the response on the standalone stream and keeps the request's stream open, the client closes that
+// stream: for a call in a session of its own, for a request beside the call, and for a call whose stream was cut.
 func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		call *bridge.Call
 		cut  bool
 		at   string // the request whose stream is left open
 	}{
-		"of anybody":                  {toolCall("t", "{}"), false, "tools/call"},
-		"of one who can be asked":     {asking("t", "{}", "ada"), false, "tools/call"},
-		"a stream that was cut":       {toolCall("t", "{}"), true, "tools/call"},
-		"beside the call":             {toolCall("t", "{}"), false, "logging/setLevel"},
-		"beside one who can be asked": {asking("t", "{}", "ada"), false, "logging/setLevel"},
+		"without input capabilities":               {toolCall("t", "{}"), false, "tools/call"},
+		"with input capabilities":                  {asking("t", "{}", "ada"), false, "tools/call"},
+		"a stream that was cut":                    {toolCall("t", "{}"), true, "tools/call"},
+		"beside the call":                          {toolCall("t", "{}"), false, "logging/setLevel"},
+		"beside the call, with input capabilities": {asking("t", "{}", "ada"), false, "logging/setLevel"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
-			var sessions sync.Map // by their ids, what is said on their streams
+			var sessions sync.Map // channels of the lines for their standalone streams, by session ID
 			says := func(r *http.Request) chan string {
 				s, _ := sessions.LoadOrStore(r.Header.Get("Mcp-Session-Id"), make(chan string, 10))
 				return s.(chan string)
@@ -44,12 +44,12 @@ func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 			var f *fake
 			open := func(w http.ResponseWriter, r *http.Request, answer string) {
 				stream(w, pinging)
-				<-f.told // it reads this stream
+				<-f.told // the client reads this stream
 				says(r) <- "data: " + answer + "\n\n"
 				<-r.Context().Done()
 				ended <- struct{}{}
 			}
-			var cut string // what answers the request whose stream was cut
+			var cut string // the response to the request whose stream was cut
 			f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 				answer := string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))
 				switch {
@@ -91,7 +91,7 @@ func TestStreamEndsWhenItsRequestIsAnsweredElsewhere(t *testing.T) {
 	}
 }
 
-// A session that ends is followed by another one, whatever streams the server keeps open.
+// A session that ends is replaced even if the server keeps its streams open.
 func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
 	says, over, again := make(chan string, 1), make(chan struct{}), make(chan struct{})
 	var f *fake
@@ -140,12 +140,11 @@ func TestOpenStreamDoesNotKeepItsSession(t *testing.T) {
 	select {
 	case <-again:
 	case <-time.After(10 * time.Second):
-		t.Error("there is no other session")
+		t.Error("no second session")
 	}
 }
 
-// Events that come on the stream of what is no answer, while the response is waited for, are emitted by the goroutine
-// of the call.
+// Events on the standalone stream that arrive during a call are emitted by the goroutine of the call.
 func TestEventsOfOtherStreamsAreEmittedByTheCallsGoroutine(t *testing.T) {
 	const line = `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}` +
 		"\n\n"
@@ -173,7 +172,7 @@ func TestEventsOfOtherStreamsAreEmittedByTheCallsGoroutine(t *testing.T) {
 	caller := goroutine()
 	_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error {
 		if g := goroutine(); g != caller {
-			t.Errorf("emitted by %s, and called by %s", g, caller)
+			t.Errorf("emitted by goroutine %s, called by %s", g, caller)
 		}
 		close(shown)
 		return nil
@@ -183,7 +182,7 @@ func TestEventsOfOtherStreamsAreEmittedByTheCallsGoroutine(t *testing.T) {
 	}
 }
 
-// goroutine returns the name of the goroutine that calls it.
+// goroutine returns the name of the calling goroutine.
 func goroutine() string {
 	name, _, _ := strings.Cut(string(debug.Stack()), " [")
 	return name

@@ -22,17 +22,17 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A twofold server serves both eras, and declares something else in each. It is a program, or the http.RoundTripper to
-// an endpoint.
+// A twofold server supports both eras, and declares different capabilities in each. It is a program, or the
+// http.RoundTripper of an endpoint.
 type twofold struct {
 	can  [bridge.Eras]string
-	acks string // the filter that subscriptions/listen acknowledges; if empty, there is no such method
+	acks string // the filter that subscriptions/listen acknowledges; if empty, the method is unsupported
 
 	mu   sync.Mutex
-	send [bridge.Eras]func(line string) // sends on the connection of an era, or on its stream of changes
+	send [bridge.Eras]func(line string) // sends on the connection of an era, or on its change stream
 }
 
-// answer returns the answer to a request, and of which era the stream of changes is that begins with it, if one does.
+// answer returns the response to a request, and the era of the change stream that the request opens, if any.
 func (s *twofold) answer(m *jsonrpc.Message) (line string, begins bridge.Era) {
 	begins = bridge.Eras
 	line = pong
@@ -51,7 +51,7 @@ func (s *twofold) answer(m *jsonrpc.Message) (line string, begins bridge.Era) {
 	return strings.ReplaceAll(line, "ID", string(m.ID)), begins
 }
 
-// modernChange returns a notification of the subscription that ID names.
+// modernChange returns a notification of the subscription with the placeholder ID.
 func modernChange(method, params string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{` + params +
 		`"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`
@@ -77,7 +77,6 @@ func (s *twofold) program() *script {
 	}}
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s *twofold) RoundTrip(r *http.Request) (*http.Response, error) {
 	res := &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody,
@@ -126,8 +125,8 @@ func (s *twofold) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// What changes is received once, whichever era it is reported in, and what either era reports is acknowledged. Two
-// programs report changes of their own; what an endpoint reports in both eras is the same change.
+// The client receives each change once, whichever era reports it, and acknowledges what either era supports. Two
+// programs report separate changes; an endpoint reports the same change in both eras.
 func TestChangesOfBothEras(t *testing.T) {
 	const (
 		all      = `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`
@@ -135,11 +134,11 @@ func TestChangesOfBothEras(t *testing.T) {
 		allAcked = `{"toolsListChanged":true,"resourceSubscriptions":["a:1"]}`
 	)
 	for name, tt := range map[string]struct {
-		modern, legacy string // the capabilities
+		modern, legacy string // capabilities
 		acks           string
-		acked          string // what is acknowledged
-		program        string // what is received from two programs
-		endpoint       string // what is received from an endpoint
+		acked          string // the acknowledged filter
+		program        string // changes received from two programs
+		endpoint       string // changes received from an endpoint
 	}{
 		"both report": {all, all, allAcked, "tools a:1", "tools a:1 tools a:1", "tools a:1"},
 		"only modern": {all, nothing, allAcked, "tools a:1", "tools a:1", "tools a:1"},
@@ -174,7 +173,7 @@ func TestChangesOfBothEras(t *testing.T) {
 							t.Error(err)
 						}
 					})
-					// the first legacy caller has the server connected to in that era as well
+					// The first legacy call makes the client connect in that era as well.
 					for era, can := range s.can {
 						d, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{
 							Context: &pb.CallContext{ProtocolVersion: bridge.Era(era).Latest().String()},
@@ -185,7 +184,7 @@ func TestChangesOfBothEras(t *testing.T) {
 						}
 						declared := d.Complete.(*pb.DiscoverResponse).GetCapabilities().GetTools().GetListChanged()
 						if want := strings.Contains(can, `"listChanged":true`); declared != want {
-							t.Errorf("era %d: listChanged is %t", era, declared)
+							t.Errorf("era %d: got listChanged %t", era, declared)
 						}
 					}
 					var acked, got []string
@@ -240,7 +239,7 @@ func TestChangesOfBothEras(t *testing.T) {
 	}
 }
 
-// changesOf returns what has changed: the list of tools, or a resource.
+// changesOf returns the names of what has changed: the list of tools, or resources.
 func changesOf(changes ...*pb.ListenResponse) (names []string) {
 	for _, c := range changes {
 		if c.GetToolsListChanged() != nil {
@@ -252,8 +251,8 @@ func changesOf(changes ...*pb.ListenResponse) (names []string) {
 	return names
 }
 
-// The program that serves legacy callers starts when the first of them comes. Until it answers, it has not started, and
-// callers of the other era do not wait for it.
+// The program for legacy callers starts with the first legacy call. Callers of the other era do not wait until it
+// responds.
 func TestErasStartIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 20 * time.Second
@@ -271,7 +270,7 @@ func TestErasStartIndependently(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := program.starts.Load(); n != 1 {
-			t.Errorf("no legacy caller has come, and there are %d programs", n)
+			t.Errorf("got %d programs before the first legacy call", n)
 		}
 		for _, waits := range []struct {
 			era  bridge.Era
@@ -283,7 +282,7 @@ func TestErasStartIndependently(t *testing.T) {
 			}
 		}
 		if n := program.starts.Load(); n != 2 {
-			t.Errorf("there are %d programs", n)
+			t.Errorf("got %d programs", n)
 		}
 		if err := end(); err != nil {
 			t.Error(err)

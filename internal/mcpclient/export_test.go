@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Pipe makes serve the program of c: it reads in and writes out until in ends. It is for a Client with any Command.
+// Pipe replaces the program of c by serve, which reads from in and writes to out until in ends. The Client may have any
+// Command.
 func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Writer)) {
 	c.launch = func(p *peer) error {
 		inR, inW := io.Pipe()
@@ -35,31 +36,31 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 	}
 }
 
-// Hasten makes everything that takes time between attempts take less of it.
+// Hasten shortens all intervals between attempts.
 func (c *Client) Hasten() {
 	c.pace.Backoff, c.pace.Patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
 }
 
-// Dial makes c trust the servers of roots, and ask soon whether a connection of HTTP/2 still leads somewhere. The
-// answer has as long as a busy machine may take.
+// Dial makes c trust the certificates of roots and check idle HTTP/2 connections after a short time. The timeout of the
+// check is long enough for a busy machine.
 func (c *Client) Dial(roots *x509.CertPool) {
 	t := c.http.Transport.(*http.Transport)
 	t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	t.HTTP2.SendPingTimeout, t.HTTP2.PingTimeout = 100*time.Millisecond, 3*time.Second
 }
 
-// SpendRetries has as many calls made again as may be at once.
+// SpendRetries uses up the budget of retries.
 func (c *Client) SpendRetries() {
 	for c.super.Retries.Retry() {
 	}
 }
 
-// Watch has programs watched so closely that a test can wait for it.
+// Watch makes the client check programs at intervals that are short enough for a test.
 func (c *Client) Watch() {
 	c.pace.look, c.pace.quiet = 20*time.Millisecond, 50*time.Millisecond
 }
 
-// Starve has no program started while there are no descriptors.
+// Starve makes starts of programs fail with EMFILE while none returns true.
 func (c *Client) Starve(none func() bool) {
 	launch := c.launch
 	c.launch = func(p *peer) error {
@@ -70,7 +71,7 @@ func (c *Client) Starve(none func() bool) {
 	}
 }
 
-// Topics returns how many resources a client remembers that somebody listens to.
+// Topics returns the number of resources that have a subscriber.
 func (c *Client) Topics() int {
 	h := &c.super.Live().peer.subs
 	h.mu.Lock()
@@ -78,7 +79,7 @@ func (c *Client) Topics() int {
 	return len(h.topics)
 }
 
-// Room returns how many sessions take the room that there is for them, and how many of them have yet to end.
+// Room returns the number of sessions that count toward the limit, and how many of them are ending.
 func (c *Client) Room() (total, ending int) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()

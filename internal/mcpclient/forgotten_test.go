@@ -13,24 +13,24 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 )
 
-// A server that does not go on after an event may still know the session: the stream begins anew. If it does not know
-// the session either, another one is begun. What runs is answered all the same.
+// If the server rejects Last-Event-ID, the session may still be valid: the client opens the stream again without it. If
+// the session is invalid too, the client starts another one. Calls in flight complete in both cases.
 func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 	for name, tt := range map[string]struct {
 		call   *bridge.Call
 		status int
-		over   bool // the session has ended
+		over   bool // the session is invalid
 	}{
-		"an event":                            {toolCall("slow", "{}"), 404, false},
-		"an event, by 400":                    {toolCall("slow", "{}"), 400, false},
-		"an event of one who can be asked":    {asking("slow", "{}", "ada"), 404, false},
-		"the session":                         {toolCall("slow", "{}"), 404, true},
-		"the session, by 400":                 {toolCall("slow", "{}"), 400, true},
-		"the session of one who can be asked": {asking("slow", "{}", "ada"), 404, true},
+		"an event":                             {toolCall("slow", "{}"), 404, false},
+		"an event, by 400":                     {toolCall("slow", "{}"), 400, false},
+		"an event, with input capabilities":    {asking("slow", "{}", "ada"), 404, false},
+		"the session":                          {toolCall("slow", "{}"), 404, true},
+		"the session, by 400":                  {toolCall("slow", "{}"), 400, true},
+		"the session, with input capabilities": {asking("slow", "{}", "ada"), 404, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			session, sessions := "s1", int64(1) // that of the call, and how many there are then
+			session, sessions := "s1", int64(1) // the session of the call, and the number of sessions so far
 			if tt.call.Context().GetClientCapabilities() != nil {
 				session, sessions = "s2", 2
 			}
@@ -39,7 +39,7 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 			f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 				if !strings.Contains(string(m.Params), "slow") {
 					if over := r.Header.Get("Mcp-Session-Id") == session; over != !tt.over {
-						t.Errorf("the next call is made in %s", r.Header.Get("Mcp-Session-Id"))
+						t.Errorf("the next call uses session %s", r.Header.Get("Mcp-Session-Id"))
 					}
 					result(w, m, hello)
 					return
@@ -50,7 +50,7 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 				case <-refused:
 				case <-r.Context().Done():
 				}
-				select { // what becomes of the refusal is nothing that can be waited for
+				select { // a test cannot wait for the consequences of the rejection
 				case <-time.After(100 * time.Millisecond):
 				case <-r.Context().Done():
 				}
@@ -64,7 +64,7 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 				serve.ServeHTTP(w, r)
 			})
 			var mu sync.Mutex
-			var gets []string // the events after which the stream is to go on
+			var gets []string // the received Last-Event-ID headers
 			f.get = func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Mcp-Session-Id") != session {
 					stream(w)
@@ -107,7 +107,7 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 				}
 			case <-anew:
 			case <-time.After(10 * time.Second):
-				t.Fatal("neither does the stream begin anew nor does the session end")
+				t.Fatal("the client neither opened the stream again nor replaced the session")
 			}
 			next := toolCall("t", "{}")
 			next.Context().ClientCapabilities, next.Context().Principal = tt.call.Context().GetClientCapabilities(),
@@ -116,12 +116,12 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 				t.Errorf("then got %q", got)
 			}
 			if n := f.n.Load(); n != sessions {
-				t.Errorf("%d sessions were begun, want %d", n, sessions)
+				t.Errorf("%d sessions were started, want %d", n, sessions)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if want := []string{"", "e1", ""}; !slices.Equal(gets, want) {
-				t.Errorf("the stream was to go on after %q, want %q", gets, want)
+				t.Errorf("the stream was resumed after %q, want %q", gets, want)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A program that somebody has stopped does no work: a call that waits for it ends, and it is started again.
+// A program stopped by SIGSTOP is restarted, and calls that wait for it end.
 func TestStoppedProgramIsRestarted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, rev := range []bridge.Revision{bridge.Rev20251125, bridge.Rev20260728} {

@@ -13,28 +13,28 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A program that is silent while a call waits is asked whether it is there: once, until it answers. It is started again
-// only if it says nothing at all for as long as it may, and not if it does one thing at a time, or prints what it does,
-// or waits for its caller.
+// If a program is silent during a call, the client pings it once and waits for the response. It restarts the program
+// only if nothing arrives before the timeout, and not if the program processes one request at a time, prints to
+// standard output, or waits for its caller's input.
 func TestSilentPrograms(t *testing.T) {
-	const longest = 15 * time.Minute // of a call
+	const longest = 15 * time.Minute // the maximum duration of a call
 	for name, tt := range map[string]struct {
 		hang   time.Duration
-		works  time.Duration // how long a call takes
-		beside bool          // the program reads on meanwhile
-		prints time.Duration // how often it prints something meanwhile
-		asks   bool          // it asks its caller, who takes so long
+		works  time.Duration // the duration of a call
+		beside bool          // the program reads during the call
+		prints time.Duration // the interval of its output during the call
+		asks   bool          // it requests input, and the caller takes this long
 		fails  bool
 		asked  string
 	}{
-		"one thing at a time":     {hang: longest, works: longest - time.Second, asked: "once"},
-		"below the default":       {works: 58 * time.Second, asked: "once"},
-		"above the default":       {works: 61 * time.Second, fails: true, asked: "once"},
-		"many things at a time":   {works: longest - time.Second, beside: true, asked: "often"},
-		"quick":                   {works: 1900 * time.Millisecond, asked: "never"},
-		"below the limit":         {hang: time.Minute, works: 58 * time.Second, asked: "once"},
-		"above the limit":         {hang: time.Minute, works: 61 * time.Second, fails: true, asked: "once"},
-		"a limit, and it answers": {hang: time.Minute, works: 10 * time.Minute, beside: true, asked: "often"},
+		"one thing at a time":      {hang: longest, works: longest - time.Second, asked: "once"},
+		"below the default":        {works: 58 * time.Second, asked: "once"},
+		"above the default":        {works: 61 * time.Second, fails: true, asked: "once"},
+		"many things at a time":    {works: longest - time.Second, beside: true, asked: "often"},
+		"quick":                    {works: 1900 * time.Millisecond, asked: "never"},
+		"below the limit":          {hang: time.Minute, works: 58 * time.Second, asked: "once"},
+		"above the limit":          {hang: time.Minute, works: 61 * time.Second, fails: true, asked: "once"},
+		"a limit, and it responds": {hang: time.Minute, works: 10 * time.Minute, beside: true, asked: "often"},
 		"a limit, and it prints": {
 			hang: time.Minute, works: 10 * time.Minute, prints: 50 * time.Second,
 			asked: "once",
@@ -52,7 +52,7 @@ func TestSilentPrograms(t *testing.T) {
 						pings++
 						say(`{"jsonrpc":"2.0","id":ID,"result":{}}`)
 					case "tools/call":
-						pings = 0 // those of the beginning
+						pings = 0 // without those of the start
 						answer = strings.Replace(said1, "ID", string(m.ID), 1)
 						switch {
 						case tt.asks:
@@ -96,27 +96,27 @@ func TestSilentPrograms(t *testing.T) {
 						!strings.Contains(e.Cause.Error(), "it has said nothing for 1m0s") {
 						t.Errorf("got %v", err)
 					}
-					time.Sleep(10 * time.Second) //nolint:forbidigo // until it has been started again
+					time.Sleep(10 * time.Second) //nolint:forbidigo // until the program has been restarted
 				}
 				programs := int64(1)
-				if tt.asks || tt.fails { // one for those who can be asked
+				if tt.asks || tt.fails { // one program for callers with input capabilities
 					programs = 2
 				}
 				if got := s.starts.Load(); got != programs {
-					t.Errorf("there were %d programs, want %d", got, programs)
+					t.Errorf("%d programs were started, want %d", got, programs)
 				}
 				if err := end(); err != nil {
 					t.Error(err)
 				}
 				if !map[string]bool{"never": pings == 0, "once": pings == 1, "often": pings > 1}[tt.asked] {
-					t.Errorf("it was asked %d times, want %s", pings, tt.asked)
+					t.Errorf("got %d pings, want %s", pings, tt.asked)
 				}
 			})
 		})
 	}
 }
 
-// A program that cannot be started because there are no descriptors left is started as soon as there are some.
+// A program that could not start for lack of file descriptors starts as soon as some are free.
 func TestProgramStartWithoutFreeDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -138,7 +138,7 @@ func TestProgramStartWithoutFreeDescriptors(t *testing.T) {
 		}
 		starved.Store(true)
 		if _, err := c.Handle(t.Context(), toolCall("end", "{}"), ignore); err == nil {
-			t.Error("it does not end")
+			t.Error("the call does not end")
 		}
 		time.Sleep(30 * time.Second) //nolint:forbidigo // by the bubble's clock
 		starved.Store(false)

@@ -22,14 +22,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The stream of what is no answer is taken up after its last event, also when that came on an earlier one, and not
-// before the server wants it.
+// The client resumes the standalone stream after its last event, even if that arrived on an earlier stream, and not
+// before the server's retry interval.
 func TestStandaloneStreamIsResumed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const wait = 500 * time.Millisecond
 	type get struct {
 		last  string
-		after time.Duration // the end of the one before
+		after time.Duration // after the end of the previous stream
 	}
 	gets := make(chan get, 10)
 	listens := make(chan struct{})
@@ -49,7 +49,7 @@ func TestStandaloneStreamIsResumed(t *testing.T) {
 		case 1:
 			stream(w, fmt.Sprintf("retry: %d\nid: e1\n", wait.Milliseconds())+updated(1))
 		case 2:
-			stream(w, updated(2)) // without an id
+			stream(w, updated(2)) // without an ID
 		default:
 			stream(w, "id: e3\n"+updated(3))
 			<-r.Context().Done()
@@ -73,25 +73,25 @@ func TestStandaloneStreamIsResumed(t *testing.T) {
 	}()
 	defer func() { cancel(); <-done }()
 	if got := <-changes; got.GetAcknowledged() == nil {
-		t.Fatalf("told %v", got)
+		t.Fatalf("received %v", got)
 	}
 	close(listens)
-	// Nothing is told but what the streams say: what is resumed has missed nothing.
+	// Each event arrives once; resumption loses none.
 	for i := 1; i <= 3; i++ {
 		if got, want := (<-changes).GetResourceUpdated().GetUri(), fmt.Sprintf("a://%d", i); got != want {
-			t.Errorf("told of %q, want %s", got, want)
+			t.Errorf("received a change of %q, want %s", got, want)
 		}
 	}
 	for i, last := range []string{"", "e1", "e1"} {
 		got := <-gets
 		if got.last != last || i == 1 && got.after < wait {
-			t.Errorf("GET %d came after %q and %v", i+1, got.last, got.after)
+			t.Errorf("GET %d resumed after event %q and %v", i+1, got.last, got.after)
 		}
 	}
 }
 
-// That a list has changed is told whichever process of a program says it; of resources the first one tells, which is
-// subscribed to.
+// A changed list is reported whichever process of a program sends the notification. Changes of resources are reported
+// by the first process, which has the subscription.
 func TestChangesOfSeveralProcesses(t *testing.T) {
 	var starts atomic.Int64
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -147,11 +147,11 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 			{toolCall("t", `{}`), []string{"Acknowledged", "ToolsListChanged", "ResourceUpdated"}},
 		} {
 			if got := said(t, c, tt.call); got != strconv.Itoa(2-i) {
-				t.Errorf("process %s answers", got)
+				t.Errorf("process %s responded", got)
 			}
 			synctest.Wait()
 			if !slices.Equal(told, tt.want) {
-				t.Errorf("told %q, want %q", told, tt.want)
+				t.Errorf("received %q, want %q", told, tt.want)
 			}
 		}
 		cancel()
@@ -159,7 +159,7 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 	})
 }
 
-// What the server takes back is not asked any more, and the rest is.
+// An input request that the server cancels is dropped; the others remain.
 func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 	answered := make(chan string, 10)
 	s := &script{}
@@ -172,7 +172,7 @@ func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 		case m.Method == "tools/call":
 			open = string(m.ID)
 			say(strings.ReplaceAll(question, "ID?", "one"), strings.ReplaceAll(question, "ID?", "two"),
-				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u006fne"}}`) // the same id
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u006fne"}}`) // the same ID
 		case m.IsResponse():
 			answered <- string(m.ID)
 			say(strings.Replace(said1, "ID", open, 1))
@@ -188,19 +188,19 @@ func TestInputRequestsAreCanceledWithTheirCall(t *testing.T) {
 			asked = append(asked, r.GetElicit().GetForm().GetMessage())
 		}
 		if !slices.Equal(asked, []string{"two"}) {
-			t.Errorf("it asks %q, want two", asked)
+			t.Errorf("got input requests %q, want two", asked)
 		}
 		if got := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); got != "hello" {
 			t.Errorf("got %s", got)
 		}
 		if n, first := len(answered), <-answered; n != 1 || first != `"two"` {
-			t.Errorf("%d answers, the first to %s, want one to two", n, first)
+			t.Errorf("got %d responses, the first to %s, want one to two", n, first)
 		}
 	})
 }
 
-// A program that did not survive server/discover is never sent it again, also when it is found anew because it did not
-// begin.
+// server/discover is never sent again to a program that crashed on it, even if the client probes again because
+// initialize failed.
 func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 	discovers := 0
 	s := &script{}
@@ -210,7 +210,7 @@ func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 			discovers++
 			return false
 		case "initialize":
-			if s.starts.Load() == 3 { // it does not begin this time
+			if s.starts.Load() == 3 { // this time initialize fails
 				return false
 			}
 			say(initialized)
@@ -225,14 +225,14 @@ func TestDiscoverThatCrashedAProgramIsNotRepeated(t *testing.T) {
 		if err := c.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"die", "t"} { // the first is the last thing that the program does
+		for _, name := range []string{"die", "t"} { // the program exits on the first
 			if got := said(t, c, toolCall(name, `{}`)); got != "hello" {
 				t.Errorf("%s: got %s", name, got)
 			}
 			time.Sleep(time.Minute) //nolint:forbidigo // by the bubble's clock: until it is there again
 		}
 		if n := s.starts.Load(); n != 4 || discovers != 1 {
-			t.Errorf("%d starts and %d times server/discover, want 4 and 1", n, discovers)
+			t.Errorf("got %d starts and %d server/discover requests, want 4 and 1", n, discovers)
 		}
 		if err := end(); err != nil {
 			t.Error(err)

@@ -28,33 +28,33 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A fake is an MCP server over HTTP that does what its test says.
+// A fake is an MCP server over HTTP whose behavior its test defines.
 type fake struct {
 	*httptest.Server
-	// modern says of which era it is.
+	// modern selects the era.
 	modern bool
-	// answer answers a request that is not about the connection itself.
+	// answer responds to requests other than those of the session itself.
 	answer func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
-	// get answers GET. Nil: 405.
+	// get handles GET. If nil, the response is 405.
 	get http.HandlerFunc
-	// discover answers server/discover. Nil: as the era has it.
+	// discover responds to server/discover. If nil, the response depends on the era.
 	discover func(w http.ResponseWriter, m *jsonrpc.Message)
-	// ping answers ping. Nil: at once.
+	// ping responds to ping. If nil, at once.
 	ping func(w http.ResponseWriter, m *jsonrpc.Message)
-	// noSession says that there are no sessions.
+	// noSession disables sessions.
 	noSession bool
-	// noInitialize says that there is no initialize, and capabilities what the server can do: tools, if it is empty.
+	// noInitialize makes initialize unsupported. capabilities are those of the server; if empty, it has tools.
 	noInitialize bool
 	capabilities string
 
 	mu   sync.Mutex
 	seen []string // the methods of all messages
 	n    atomic.Int64
-	// cancelled gets a message for every notification that a request is cancelled, and told one for every response.
+	// cancelled receives a value for each notifications/cancelled, and told one for each response.
 	cancelled, told chan struct{}
 }
 
-// A server that does not take some calls, however many, is there for others.
+// A server that rejects some calls, however many, remains available for others.
 func TestRejectedCallsDoNotDelayOthers(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		f := newFake(t, modern, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
@@ -69,7 +69,7 @@ func TestRejectedCallsDoNotDelayOthers(t *testing.T) {
 			_, err := c.Handle(t.Context(), toolCall("gone", "{}"), ignore)
 			e := bridge.AsError(err)
 			outcome := pb.CallFailure_OUTCOME_UNKNOWN
-			if !modern { // it is the session that is not known
+			if !modern { // the session is unknown
 				outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
 			}
 			if e.Failure.GetOutcome() != outcome || !strings.Contains(e.Message, "does not take the call") {
@@ -144,7 +144,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count returns how many messages had the method.
+// count returns the number of messages with the method.
 func (f *fake) count(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,10 +172,10 @@ func stream(w http.ResponseWriter, events ...string) {
 
 const hello = `{"content":[{"type":"text","text":"hello"}]}`
 
-// quick makes a client hurry.
+// quick shortens the client's intervals.
 func quick(c *mcpclient.Client) { c.Hasten() }
 
-// A server that answers as no server may does not get further than one call.
+// An invalid response fails its call only.
 func TestInvalidServerResponses(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	for name, tt := range map[string]struct {
@@ -206,17 +206,17 @@ func TestInvalidServerResponses(t *testing.T) {
 				}
 			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
 		},
-		"an event that is none": {
+		"an invalid event": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				stream(w, "data: {not json\n\n")
 			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
 		},
-		"an event that is none, of an older server": {
+		"an invalid event of an older server": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				stream(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n\n")
 			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
 		},
-		"a redirection of what was done": {
+		"a redirection after execution": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/done", http.StatusSeeOther)
 			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS",
@@ -249,14 +249,14 @@ func TestInvalidServerResponses(t *testing.T) {
 				}
 			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "the limit is",
 		},
-		"a body that is announced too large": {
+		"a Content-Length above the limit": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "application/json")
 				w.Header().Set("Content-Length", "99999999999")
 				_ = http.NewResponseController(w).Flush()
 			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "99999999999 bytes",
 		},
-		"what is compressed": {
+		"a compressed body": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				w.Header().Set("Content-Encoding", "gzip")
 				result(w, m, hello)
@@ -286,22 +286,22 @@ func TestInvalidServerResponses(t *testing.T) {
 				result(w, m, `{"content":[],"content":[]}`)
 			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `duplicate name "content"`,
 		},
-		"a result that is not one": {
+		"an invalid result": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"content":"hello"}`)
 			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "content: must be an array",
 		},
-		"a kind of result that nobody knows": {
+		"an unknown resultType": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"resultType":"later","content":[]}`)
 			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `resultType "later"`,
 		},
-		"a question about nothing": {
+		"empty input requests": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"resultType":"input_required"}`)
 			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "asks for nothing",
 		},
-		"half an answer": {
+		"half a response": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "application/json")
 				w.Header().Set("Content-Length", "1000")
@@ -331,7 +331,7 @@ func TestInvalidServerResponses(t *testing.T) {
 			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
 			`failed the call: the server answered with 500 Internal Server Error: {"error":"long `,
 		},
-		"a status that says nothing of the call": {
+		"a status without an outcome": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusUnprocessableEntity)
 			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
@@ -343,20 +343,20 @@ func TestInvalidServerResponses(t *testing.T) {
 			},
 			codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED", "429",
 		},
-		"who are you": {
+		"credentials required": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusUnauthorized)
 			},
 			codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
 			"Give it credentials",
 		},
-		"not you": {
+		"forbidden": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusForbidden)
 			},
 			codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN", "403",
 		},
-		"a session that is never known": {
+		"a session that is always unknown": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "", http.StatusNotFound)
 			},
@@ -374,18 +374,18 @@ func TestInvalidServerResponses(t *testing.T) {
 			}
 			f.answer = func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) }
 			if got := call(t, c, "t", "{}"); got != "hello" {
-				t.Errorf("the next call says %q", got)
+				t.Errorf("the next call returned %q", got)
 			}
 		})
 	}
 }
 
-// One entry of a list that cannot be read costs itself.
+// An entry of a list that cannot be parsed is dropped; the others remain.
 func TestInvalidEntriesAreDropped(t *testing.T) {
 	for _, tt := range []struct {
 		method            *bridge.Method
 		request           bridge.Request
-		result, bad, want string // what is bad is the first of that
+		result, bad, want string // bad begins with the invalid entries
 	}{
 		{
 			bridge.ListTools, &pb.ListToolsRequest{},
@@ -431,12 +431,12 @@ func TestInvalidEntriesAreDropped(t *testing.T) {
 		}
 		if said := <-log; !strings.Contains(said, strconv.Quote(tt.bad)) ||
 			!strings.Contains(said, "entries of "+tt.method.Name) {
-			t.Errorf("%s: the log says %s", tt.method.Name, said)
+			t.Errorf("%s: got log %s", tt.method.Name, said)
 		}
 	}
 }
 
-// A logged gets the first line of a log.
+// A logged receives the first line of a log.
 type logged chan string
 
 func (l logged) Write(line []byte) (int, error) {
@@ -447,7 +447,7 @@ func (l logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Credentials go nowhere but to the server that they are for.
+// Credentials are sent only to the server that they are for.
 func TestCredentialsAreSentOnlyToTheirServer(t *testing.T) {
 	var others atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { others.Add(1) }))
@@ -497,11 +497,11 @@ func TestCredentialsAreSentOnlyToTheirServer(t *testing.T) {
 		}
 	})
 	if n := others.Load(); n > 0 {
-		t.Errorf("somebody else was spoken to %d times", n)
+		t.Errorf("another server received %d requests", n)
 	}
 }
 
-// However busy a server seems, a call ends when its time is over, and the server is told.
+// Progress notifications do not extend a call's deadline, and the client cancels the call at the server.
 func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, modern := range []bool{true, false} {
@@ -527,7 +527,7 @@ func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 		last, steps := -1.0, 0
 		_, err := c.Handle(ctx, tool, func(_ context.Context, e bridge.Event) error {
 			if e.Progress.GetProgress() <= last {
-				t.Errorf("progress went from %v to %v", last, e.Progress.GetProgress())
+				t.Errorf("got progress from %v to %v", last, e.Progress.GetProgress())
 			}
 			last = e.Progress.GetProgress()
 			steps++
@@ -544,7 +544,7 @@ func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 	}
 }
 
-// What can be made again is, once; what cannot is not.
+// Read-only calls are retried once; others are not.
 func TestOnlyReadOnlyCallsAreRetried(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		var n atomic.Int64
@@ -568,14 +568,14 @@ func TestOnlyReadOnlyCallsAreRetried(t *testing.T) {
 		c.SpendRetries()
 		_, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil)
 		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
-			t.Errorf("after %d attempts, when too many calls were made again: %v", n.Load(), err)
+			t.Errorf("after %d attempts with an exhausted retry budget: %v", n.Load(), err)
 		}
 	}
 }
 
-// A server may do the work and then answer with a status that refuses it. The call is not made again, and nobody says
-// that it was not executed; except that 404 with a session is proof, and the call is repeated once. Lists are made
-// again.
+// A server may execute a call and then reject it by status. The call is not retried, and its outcome is not
+// not_executed. The exception is 404 with a session, which proves that the call was not executed: it is retried once.
+// List requests are retried.
 func TestRejectionDoesNotProveThatNothingWasExecuted(t *testing.T) {
 	refusals := map[string]func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message){
 		"JSON": func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -615,26 +615,26 @@ func TestRejectionDoesNotProveThatNothingWasExecuted(t *testing.T) {
 				}
 				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 				e := bridge.AsError(err)
-				// it is a JSON-RPC error, for which nobody else is meant
+				// The response is a JSON-RPC error, which is passed on to the caller.
 				answered := name == "JSON" && (kind == "modern" || kind == "no session")
 				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != outcome) != answered {
 					t.Errorf("executed %d times: %v %v", n, e.Failure, err)
 				}
 				if (name == "422" || name == "500") && !strings.Contains(e.Message, "the server answered with "+name) ||
 					strings.Contains(e.Message, "lost") {
-					t.Errorf("says %v", err)
+					t.Errorf("got %v", err)
 				}
 				if _, err := c.Handle(t.Context(),
 					&bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}},
 					ignore); (err == nil) == answered {
-					t.Errorf("a list, after %d attempts: %v", lists.Load(), err)
+					t.Errorf("list request, after %d attempts: %v", lists.Load(), err)
 				}
 			})
 		}
 	}
 }
 
-// sseServer returns a server of HTTP+SSE, of 2024-11-05. What answer writes as JSON is an event.
+// sseServer returns an HTTP+SSE server of 2024-11-05. It sends the JSON that answer writes as an event.
 func sseServer(answer func(http.ResponseWriter, *http.Request, *jsonrpc.Message)) http.HandlerFunc {
 	var mu sync.Mutex
 	streams, last := map[string]chan string{}, 0
@@ -682,7 +682,7 @@ func sseServer(answer func(http.ResponseWriter, *http.Request, *jsonrpc.Message)
 	}
 }
 
-// A session that the server has forgotten begins again, once, and the call is made in the new one.
+// An expired session is replaced once, and the call is retried in the new session.
 func TestExpiredSessionIsReplaced(t *testing.T) {
 	var f *fake
 	f = newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -691,7 +691,7 @@ func TestExpiredSessionIsReplaced(t *testing.T) {
 			return
 		}
 		if v := r.Header.Get("Mcp-Protocol-Version"); v != "2025-11-25" {
-			t.Errorf("the version is %q", v)
+			t.Errorf("got version %q", v)
 		}
 		result(w, m, hello)
 	})
@@ -704,18 +704,18 @@ func TestExpiredSessionIsReplaced(t *testing.T) {
 	}
 }
 
-// A server that was started anew knows none of the sessions that a caller had. That costs a call one attempt, however
-// many they were, and whatever of it meets the old one.
+// A restarted server does not know any session of its callers. A call loses one attempt to that, however many sessions
+// expired, and whichever of its messages meets the first of them.
 func TestAllExpiredSessionsAreReplaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		capabilities string
 		level        pb.LogLevel
 	}{
-		"the call":                 {"", pb.LogLevel_LOG_LEVEL_UNSPECIFIED},
-		"what comes before a call": {`{"tools":{},"logging":{}}`, pb.LogLevel_LOG_LEVEL_INFO},
+		"the call":                  {"", pb.LogLevel_LOG_LEVEL_UNSPECIFIED},
+		"a request before the call": {`{"tools":{},"logging":{}}`, pb.LogLevel_LOG_LEVEL_INFO},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var anew atomic.Int64 // the first session that is known
+			var anew atomic.Int64 // the first valid session
 			both, on := make(chan struct{}, 3), make(chan struct{})
 			f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 				var n int64
@@ -748,13 +748,13 @@ func TestAllExpiredSessionsAreReplaced(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			if n := f.n.Load() + 1 - anew.Load(); n != 1 {
-				t.Errorf("%d sessions were begun", n)
+				t.Errorf("%d sessions were started", n)
 			}
 		})
 	}
 }
 
-// What the server refuses one call for does not disturb the others.
+// A rejected call does not affect other calls.
 func TestOneRejectionDoesNotAffectOtherSessions(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		waiting, refused := make(chan struct{}), make(chan struct{})
@@ -789,8 +789,8 @@ func TestOneRejectionDoesNotAffectOtherSessions(t *testing.T) {
 	}
 }
 
-// A server of HTTP+SSE that refuses a message by 404 answers others on its stream all the same, and whoever calls next
-// begins another session.
+// An HTTP+SSE server that rejects a message with 404 still responds to others on its stream. The next call starts
+// another session.
 func TestOneRejectionEndsNoStream(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusGone} {
 		waiting, refused := make(chan struct{}), make(chan struct{})
@@ -814,7 +814,7 @@ func TestOneRejectionEndsNoStream(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := c.Handle(t.Context(), toolCall("good", "{}"), ignore); err != nil {
-				t.Errorf("%d: the other call: %v", status, err)
+				t.Errorf("%d: other call: %v", status, err)
 			}
 		})
 		<-waiting
@@ -824,17 +824,17 @@ func TestOneRejectionEndsNoStream(t *testing.T) {
 			t.Errorf("%d: %v", status, err)
 		}
 		if got := call(t, c, "t", "{}"); got != "hello" {
-			t.Errorf("%d: the next call says %q", status, got)
+			t.Errorf("%d: the next call returned %q", status, got)
 		}
 		close(refused)
 		wg.Wait()
 		if next == session {
-			t.Errorf("%d: the next call is made in the same session", status)
+			t.Errorf("%d: the next call uses the same session", status)
 		}
 	}
 }
 
-// A stream that was cut is gone on with where it ended, after as long as the server says.
+// An interrupted stream is resumed after its last event and the server's retry interval.
 func TestStreamIsResumed(t *testing.T) {
 	const wait = 60 * time.Millisecond
 	var cut time.Time
@@ -850,7 +850,7 @@ func TestStreamIsResumed(t *testing.T) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		case "e1":
 			if took := time.Since(cut); took < wait {
-				t.Errorf("came back after %v", took)
+				t.Errorf("resumed after %v", took)
 			}
 			stream(w, "id: e2\ndata: \n\n")
 		case "e2":
@@ -862,11 +862,12 @@ func TestStreamIsResumed(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if n := f.count("tools/call"); n != 1 {
-		t.Errorf("the call was made %d times", n)
+		t.Errorf("the call was sent %d times", n)
 	}
 }
 
-// A network is a transport that sees what is posted before it is sent. An error keeps it from that.
+// A network is a transport that calls a function with each body before it is sent. An error of the function prevents
+// that.
 type network func(ctx context.Context, body []byte) error
 
 func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -885,12 +886,13 @@ func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// A call that its caller gives up is cancelled, also if it is not known yet that it was sent.
+// A call that its caller cancels is canceled at the server too, even while it is uncertain whether the request has been
+// sent.
 func TestCallCanceledBeforeItIsSent(t *testing.T) {
 	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
-		if bytes.Contains(body, []byte(`"tools/call"`)) { // the server has it, and nobody has said so
+		if bytes.Contains(body, []byte(`"tools/call"`)) { // received, but not yet reported as sent
 			cancel()
 			<-ctx.Done()
 		}
@@ -902,14 +904,14 @@ func TestCallCanceledBeforeItIsSent(t *testing.T) {
 	select {
 	case <-f.cancelled:
 	case <-time.After(10 * time.Second):
-		t.Error("the server was not told")
+		t.Error("the server received no notifications/cancelled")
 	}
 }
 
-// A late connection does not say that it has written what ends in "the end" until held has ended or it is closed.
+// A late connection does not return from a write that ends in "the end" until held is done or the connection is closed.
 type late struct {
 	net.Conn
-	held   context.Context //nolint:containedctx // a connection has none
+	held   context.Context //nolint:containedctx // a connection has no context of its own
 	closed context.CancelFunc
 }
 
@@ -926,7 +928,7 @@ func (l late) Close() error {
 	return l.Conn.Close()
 }
 
-// A server may have executed a call before we know that all of it has left.
+// A server may execute a call before the client's write has returned.
 func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 	for _, kind := range []string{"HTTP/1", "HTTP/2", "HTTP+SSE"} {
 		for _, size := range []int{1, 100 << 10} {
@@ -944,7 +946,7 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 					if kind == "HTTP+SSE" {
 						die()
 					} else {
-						cancel() // the caller goes away
+						cancel() // the caller disconnects
 					}
 					<-r.Context().Done()
 				}
@@ -957,7 +959,7 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 					serve = sseServer(answer)
 				}
 				f.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Method == http.MethodGet { // the stream ends with the server's life
+					if r.Method == http.MethodGet { // the stream ends with the server
 						r = r.WithContext(lives)
 					}
 					serve.ServeHTTP(w, r)
@@ -989,7 +991,7 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 	}
 }
 
-// A dialled connection says when it is closed.
+// A dialled connection reports when it is closed.
 type dialled struct {
 	net.Conn
 	closed context.CancelFunc
@@ -1000,7 +1002,7 @@ func (c dialled) Close() error {
 	return c.Conn.Close()
 }
 
-// Whose caller was told that it was not executed is not sent any more, when the connection for it is there at last.
+// A call reported as not_executed is not sent when the connection is established later.
 func TestCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	for _, kind := range []string{"2025-11-25", "2026-07-28", "HTTP+SSE"} {
 		t.Run(kind, func(t *testing.T) {
@@ -1035,7 +1037,7 @@ func TestCallsReportedAsNotSentAreNotSent(t *testing.T) {
 				},
 			}
 			c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
-			call(t, c, "t", "{}") // now there is a session
+			call(t, c, "t", "{}") // establishes a session
 			calls.Store(0)
 			slow.Store(true)
 			_, err := c.Handle(ctx, toolCall("t", "{}"), ignore)
@@ -1055,7 +1057,7 @@ func TestCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	}
 }
 
-// A torn connection breaks before the first "the end" has left.
+// A torn connection fails before the first "the end" is written.
 type torn struct {
 	net.Conn
 	once *atomic.Bool
@@ -1069,9 +1071,9 @@ func (c torn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A call whose end has not left is made again: its server cannot have executed it.
+// A call whose request was not fully written is retried: the server cannot have executed it.
 func TestUnsentCallsAreRetried(t *testing.T) {
-	for _, modern := range []bool{false, true} { // and over HTTP/2
+	for _, modern := range []bool{false, true} { // modern also runs over HTTP/2
 		f := &fake{
 			modern: modern, cancelled: make(chan struct{}, 100),
 			answer: func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
@@ -1096,12 +1098,12 @@ func TestUnsentCallsAreRetried(t *testing.T) {
 		c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
 		if got := call(t, c, "t", `{"x":"`+strings.Repeat("x", 100<<10)+`the end"}`); got != "hello" ||
 			f.count("tools/call") != 1 {
-			t.Errorf("modern %v: got %q, executed %d times", modern, got, f.count("tools/call"))
+			t.Errorf("modern %t: got %q, executed %d times", modern, got, f.count("tools/call"))
 		}
 	}
 }
 
-// A session whose call was given up ends, and not before its server has been told that the call is cancelled.
+// The session of a canceled call ends, but not before notifications/cancelled is sent.
 func TestSessionOfACanceledCallEndsAfterTheCancellation(t *testing.T) {
 	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
 		t.Run(kind, func(t *testing.T) {
@@ -1132,7 +1134,7 @@ func TestSessionOfACanceledCallEndsAfterTheCancellation(t *testing.T) {
 			})
 			c := run(t, mcpclient.Options{URL: f.URL, Transport: network(func(ctx context.Context, body []byte) error {
 				if bytes.Contains(body, []byte("notifications/cancelled")) {
-					select { // it is a slow one
+					select { // it is slow
 					case <-time.After(100 * time.Millisecond):
 					case <-ctx.Done():
 					}
@@ -1145,13 +1147,13 @@ func TestSessionOfACanceledCallEndsAfterTheCancellation(t *testing.T) {
 			select {
 			case <-told:
 			case <-time.After(10 * time.Second):
-				t.Error("the server was not told")
+				t.Error("the server received no notifications/cancelled")
 			}
 		})
 	}
 }
 
-// A server that asks without end and does not read what it is answered does not fill the log.
+// A server that sends many requests and does not read the responses does not fill the log.
 func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 	var log bytes.Buffer
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -1178,11 +1180,11 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 			}
 		})
 	if n := strings.Count(log.String(), "server is not reading responses"); n != 1 {
-		t.Errorf("it is said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 }
 
-// When to come back is the server's word, if it is one.
+// The client returns the server's Retry-After if it is valid.
 func TestRetryAfterOfOverloadedServers(t *testing.T) {
 	for says, want := range map[string]int64{
 		"": -1, "0": 0, "30": 30_000, "2147483647": 2_147_483_647_000,
@@ -1204,7 +1206,7 @@ func TestRetryAfterOfOverloadedServers(t *testing.T) {
 	}
 }
 
-// A broken transport answers calls with bodies that panic when they are read.
+// A broken transport returns bodies that panic when they are read.
 type broken struct{}
 
 func (broken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -1224,7 +1226,7 @@ type bomb struct{ io.ReadCloser }
 
 func (bomb) Read([]byte) (int, error) { panic("a bug") }
 
-// A bug where a stream is read beside the call ends the call, and not the bridge.
+// A panic in a goroutine that reads a stream fails the call and does not end the bridge.
 func TestPanicsOfStreamsEndTheirCalls(t *testing.T) {
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 		if m.Method != "tools/call" {
@@ -1234,7 +1236,7 @@ func TestPanicsOfStreamsEndTheirCalls(t *testing.T) {
 		stream(w, "event: message\ndata: "+string(jsonrpc.AppendResult(nil, m.ID, []byte(hello)))+"\n\n")
 	})
 	c := run(t, mcpclient.Options{URL: f.URL, Transport: broken{}}, quick)
-	_, err := c.Handle(t.Context(), asking("t", `{}`, "ada"), ignore) // who can be asked does not read it himself
+	_, err := c.Handle(t.Context(), asking("t", `{}`, "ada"), ignore) // another goroutine reads its stream
 	if e := bridge.AsError(err); e.Failure.GetReason() != "INTERNAL" ||
 		e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
 		t.Errorf("%v %v", e.Failure, err)

@@ -25,13 +25,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// question is what a server asks in the middle of a call.
+// question is an input request in the middle of a call.
 const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
 
-// A curious server is a program of 2025-11-25 whose tool "ask" asks before it answers. It counts how many of it there
-// are, how many there were at most, and how often it was started.
+// A curious server is a program of 2025-11-25 whose tool "ask" requests input before it returns. It counts its running
+// instances, their maximum, and its starts.
 type curious struct {
-	lingers              time.Duration // how long it takes to end when it is told to
+	lingers              time.Duration // the time it takes to exit after its input is closed
 	programs, most, ever atomic.Int64
 }
 
@@ -42,7 +42,7 @@ func (s *curious) serve(ctx context.Context, in io.Reader, out io.Writer) {
 	}
 	defer s.programs.Add(-1)
 	defer time.Sleep(s.lingers) //nolint:forbidigo // by the bubble's clock
-	var open string             // the call that has asked
+	var open string             // the ID of the call that requested input
 	program := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch {
 		case m.Method == "initialize":
@@ -89,8 +89,8 @@ func bubble(t *testing.T, o mcpclient.Options, serve func(context.Context, io.Re
 	})
 }
 
-// As many callers as there may be sessions can be asked at a time. The next waits for a moment, and is then told that
-// it was not executed.
+// As many callers as the session limit can have calls with input requests at a time. The next call waits for a while
+// and then fails with not_executed.
 func TestSessionLimit(t *testing.T) {
 	for set, most := range map[int]int{0: 32, 1: 1, 10: 10} {
 		s := &curious{}
@@ -110,12 +110,12 @@ func TestSessionLimit(t *testing.T) {
 			e := bridge.AsError(err)
 			if e.Code != codes.ResourceExhausted || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
 				time.Since(began) != 10*time.Second {
-				t.Errorf("one above %d, after %v: %v", most, time.Since(began), err)
+				t.Errorf("call above the limit of %d, after %v: %v", most, time.Since(began), err)
 			}
 			if n := s.programs.Load(); n != int64(most)+1 {
 				t.Errorf("%d programs, want %d", n, most+1)
 			}
-			// Who waits gets the session of who has done.
+			// A waiting call gets the session of a completed one.
 			next := make(chan string)
 			go func() { next <- said(t, c, asking("t", `{}`, "a")) }()
 			synctest.Wait()
@@ -125,14 +125,14 @@ func TestSessionLimit(t *testing.T) {
 				}
 			}
 			if got := <-next; got != "hello" {
-				t.Errorf("who waited got %s", got)
+				t.Errorf("the waiting call got %s", got)
 			}
 		})
 	}
 }
 
-// However slowly programs end, and whether callers come one after the other or at once, there are no more than there
-// may be, besides the one for those who can do nothing. Who does not get one is told that the call was not executed.
+// However slowly programs exit, and whether calls are sequential or concurrent, the number of programs stays within the
+// limit, besides the one for callers without input capabilities. A call without a session fails with not_executed.
 func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 	for _, most := range []int{1, 2, 5} {
 		for _, lingers := range []time.Duration{0, time.Millisecond, 5 * time.Second, time.Minute} {
@@ -150,11 +150,11 @@ func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 							e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
 					}
 					if !right || took > limit {
-						t.Errorf("%d programs that take %v to end, after %v: %v %v", most, lingers, took, res, err)
+						t.Errorf("%d programs that take %v to exit, after %v: %v %v", most, lingers, took, res, err)
 					}
 				}
 				for n := range 20 {
-					try(n, min(lingers, 30*time.Second)) // as long as one may take to start
+					try(n, min(lingers, 30*time.Second)) // the maximum duration of a start
 				}
 				var wg sync.WaitGroup
 				for n := range 60 {
@@ -162,14 +162,14 @@ func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 				}
 				wg.Wait()
 				if got := s.most.Load(); got > int64(most)+1 {
-					t.Errorf("%d programs that take %v to end, and %d and one are the most", got, lingers, most)
+					t.Errorf("%d programs that take %v to exit, want at most %d and one", got, lingers, most)
 				}
 			})
 		}
 	}
 }
 
-// While a program ends to make room for a caller, those of others do not end for the same caller.
+// While a program exits to free its place for a caller, no second one is stopped for that caller.
 func TestOneProgramIsStoppedPerWaitingCaller(t *testing.T) {
 	s := &curious{lingers: 5 * time.Second}
 	bubble(t, mcpclient.Options{MaxSessions: 3}, s.serve, func(t *testing.T, c *mcpclient.Client) {
@@ -187,19 +187,19 @@ func TestOneProgramIsStoppedPerWaitingCaller(t *testing.T) {
 		wg.Go(func() { use("d") })
 		synctest.Wait()
 		for range 3 {
-			use("b") // and each time there may be room
+			use("b") // a place may be free each time
 			synctest.Wait()
 		}
 		wg.Wait()
 		use("c")
 		if got := s.ever.Load(); got != 5 {
-			t.Errorf("started %d times, want 5: for those who can do nothing, a, b, c and d", got)
+			t.Errorf("started %d times, want 5: for callers without input capabilities, a, b, c and d", got)
 		}
 	})
 }
 
-// Calls that wait for answers of one caller keep half of the sessions from others, and no more: the rest they keep for
-// as long as nobody else has waited for one.
+// Pending input requests of one caller hold at most half of the sessions for a time; the other half they hold only
+// while no other caller waits for one.
 func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 	for _, most := range []int{1, 2, 5} {
 		bubble(t, mcpclient.Options{MaxSessions: most}, (&curious{}).serve, func(t *testing.T, c *mcpclient.Client) {
@@ -214,7 +214,7 @@ func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 			for {
 				began := time.Now()
 				res, err := c.Handle(t.Context(), asking("ask", `{}`, "ben"), ignore)
-				// a session that begins takes some time as well
+				// The start of a session takes time too.
 				if waited := time.Since(began); waited < 10*time.Second {
 					t.Fatalf("waited %v: %v %v", waited, res, err)
 				}
@@ -225,18 +225,19 @@ func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 			}
 			keeps := max(most/2, 1)
 			if got != most-keeps {
-				t.Errorf("of %d sessions, others got %d", most, got)
+				t.Errorf("others got %d of %d sessions", got, most)
 			}
 			for i, n := range open {
 				if said := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); (said == "hello") != (i >= most-keeps) {
-					t.Errorf("of %d sessions, call %d: %s", most, i, said)
+					t.Errorf("with %d sessions, call %d: %s", most, i, said)
 				}
 			}
 		})
 	}
 }
 
-// Who comes when all sessions are at work waits for one, whoever they are of and however often they have been used.
+// If all sessions are busy, a new caller waits for one, whoever their callers are and however often they have been
+// used.
 func TestCallersWaitForBusySessions(t *testing.T) {
 	s := &curious{}
 	bubble(t, mcpclient.Options{MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {
@@ -254,12 +255,12 @@ func TestCallersWaitForBusySessions(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		if got := said(t, c, asking("t", `{}`, "b")); got != "hello" {
-			t.Errorf("another caller, afterwards: %s", got)
+			t.Errorf("another caller, later: %s", got)
 		}
 	})
 }
 
-// A call that ends in a panic closes its session, which makes room for another caller's.
+// A call that panics closes its session, which frees a place for another caller.
 func TestAPanicClosesTheSession(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line"}}`
 	program := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -289,7 +290,7 @@ func TestAPanicClosesTheSession(t *testing.T) {
 	})
 }
 
-// A session that nobody uses is kept for as long as it is said, and no longer.
+// An idle session is closed after its timeout.
 func TestIdleSessionsAreClosed(t *testing.T) {
 	for set, idle := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
 		s := &curious{}
@@ -310,7 +311,7 @@ func TestIdleSessionsAreClosed(t *testing.T) {
 			}
 			use()
 			programs(idle-time.Second, 2)
-			use() // from now on
+			use() // the timeout starts again
 			programs(idle-time.Second, 2)
 			programs(time.Second, 2)
 			programs(time.Second, 1)
@@ -320,7 +321,7 @@ func TestIdleSessionsAreClosed(t *testing.T) {
 	}
 }
 
-// A caller may take as long to come back as it is said, and no longer. Then its session is free.
+// A caller must respond to input requests within the timeout. Then its session is free.
 func TestInputResponseTimeout(t *testing.T) {
 	for set, life := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Minute: time.Minute} {
 		for _, late := range []time.Duration{-time.Nanosecond, 0, time.Nanosecond} {
@@ -342,7 +343,7 @@ func TestInputResponseTimeout(t *testing.T) {
 	}
 }
 
-// Who waits for a legacy client until there is no more use in it comes back to say so, and the server is told.
+// A legacy client's timeout is reported by the retried call, and the client cancels the request at the server.
 func TestLegacyCallerMayReportNoAnswer(t *testing.T) {
 	for _, c := range []struct{ ask, park, life time.Duration }{
 		{0, 0, 5*time.Minute + 10*time.Second},
@@ -367,14 +368,14 @@ func TestLegacyCallerMayReportNoAnswer(t *testing.T) {
 	}
 }
 
-// A call that is made again because its program was lost may have been executed the first time, although it ends before
-// it is sent the second.
+// A call that is retried after its program was lost may have been executed by the first attempt, even if it ends before
+// the second is sent.
 func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 	for lost, want := range map[bool]pb.CallFailure_Outcome{
 		false: pb.CallFailure_OUTCOME_NOT_EXECUTED,
 		true:  pb.CallFailure_OUTCOME_UNKNOWN,
 	} {
-		programs := 0 // the first is for those who can do nothing
+		programs := 0 // the first is for callers without input capabilities
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 			programs++
 			begins := programs == 1 || lost && programs == 2
@@ -404,15 +405,14 @@ func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 	}
 }
 
-// accounted reports whether an error says what became of the call, or that it was a mistake to make it, as with a state
-// that came too late.
+// accounted reports whether an error contains the outcome of the call, or rejects the call as invalid, for example
+// because of an expired request state.
 func accounted(err error) bool {
 	e := bridge.AsError(err)
 	return e.Code == codes.InvalidArgument || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNSPECIFIED
 }
 
-// Whatever callers do, in whatever order, and whichever programs die: a program is one caller's, every call ends, and
-// says what became of it.
+// Under random calls and crashes, each program serves one caller, every call ends, and every error contains an outcome.
 func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 	for n := range 8 {
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -427,7 +427,7 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 				case m.Method == "tools/call":
 					who := string(rawjson.Get(rawjson.Get(m.Params, "arguments"), "who"))
 					if whose != "" && whose != who {
-						t.Errorf("the program of %s is used by %s", whose, who)
+						t.Errorf("the program of %s was used by %s", whose, who)
 					}
 					whose, open = who, string(m.ID)
 					if rand.IntN(20) == 0 {
@@ -466,7 +466,7 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 						}
 						cancel()
 						if err != nil && !accounted(err) {
-							t.Errorf("nothing says what became of a call: %v", err)
+							t.Errorf("error without an outcome: %v", err)
 						}
 						<-upTo(3 * time.Second)
 					}
@@ -477,8 +477,8 @@ func TestProgramsAreNeverSharedBetweenCallers(t *testing.T) {
 	}
 }
 
-// A program that takes longer to start than its callers wait goes on starting, and is there for who comes next: once,
-// however many leave.
+// A program that starts more slowly than its callers wait continues to start, and serves the next caller. It is started
+// once, however many callers disconnect.
 func TestSlowStartSucceeds(t *testing.T) {
 	for _, takes := range []time.Duration{6 * time.Second, 29 * time.Second} {
 		s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -513,16 +513,15 @@ func TestSlowStartSucceeds(t *testing.T) {
 				bridgetest.Pass(time.Second)
 			}
 			if took := time.Since(began); !found || took > takes+5*time.Second || s.starts.Load() != 2 {
-				t.Errorf("a program that takes %v: found after %v: %t; started %d times, want 2", takes, took, found,
+				t.Errorf("start time %v: ready after %v: %t; started %d times, want 2", takes, took, found,
 					s.starts.Load())
 			}
 		})
 	}
 }
 
-// An opening that nobody waits for any more keeps its room from others for no longer than a session at work does: then
-// it ends, and whoever waits has the room. That is so each time, and leaves nothing, also when the client ends
-// meanwhile.
+// A session that starts without a waiting caller keeps its place no longer than a busy one does. Then it ends, and a
+// waiting caller gets the place. That holds every time and leaks nothing, even if the client is closed meanwhile.
 func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 	var most, programs, ever atomic.Int64
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -531,7 +530,7 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 		}
 		defer programs.Add(-1)
 		defer time.Sleep(3 * time.Second) //nolint:forbidigo // by the bubble's clock
-		first := ever.Add(1) == 1         // for those who can do nothing
+		first := ever.Add(1) == 1         // for callers without input capabilities
 		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 			switch m.Method {
 			case "initialize":
@@ -565,7 +564,7 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 		began := time.Now()
 		if got := said(t, c, asking("t", `{}`, "ada")); got != "hello" || time.Since(began) != 20*time.Second ||
 			ever.Load() != 2 {
-			t.Errorf("who comes back, after %v: %s; %d programs were started, want 2", time.Since(began), got,
+			t.Errorf("returning caller, after %v: %s; %d programs were started, want 2", time.Since(began), got,
 				ever.Load())
 		}
 		for n := range 5 {
@@ -577,22 +576,22 @@ func TestAbandonedConnectFreesItsPlace(t *testing.T) {
 			}
 			synctest.Wait()
 			if total, ending := c.Room(); total != 1 || ending != 0 || programs.Load() != 2 {
-				t.Errorf("%d sessions count, of which %d end, and there are %d programs", total, ending,
+				t.Errorf("%d sessions count toward the limit, %d of them ending; %d programs run", total, ending,
 					programs.Load())
 			}
 		}
 		if most.Load() != 2 {
-			t.Errorf("%d programs, want one and another at most", most.Load())
+			t.Errorf("%d programs run, want 1 or 2", most.Load())
 		}
 		leave("ada")
-		// when that opening has yet to end, and everything does
+		// The client is closed while that session has yet to end.
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()
 		if res, err := c.Handle(ctx, asking("t", `{}`, "ben"), ignore); err == nil || programs.Load() != 2 {
-			t.Errorf("while an opening ends: %v %v; there are %d programs", res, err, programs.Load())
+			t.Errorf("while a starting session ends: %v %v; %d programs run", res, err, programs.Load())
 		}
 	})
 	if n := programs.Load(); n != 0 {
-		t.Errorf("%d programs are left", n)
+		t.Errorf("%d programs still run", n)
 	}
 }

@@ -21,14 +21,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A publisher is a program that answers what it is asked about resources when it is let, and notes what it is
-// subscribed to.
+// A publisher is a program that records its subscriptions. It can hold back its responses to requests about resources.
 type publisher struct {
 	mu   sync.Mutex
-	told map[string]bool // the resources of which it tells
-	held [][]byte        // what it has yet to answer
+	told map[string]bool // the resources with a subscription
+	held [][]byte        // the responses held back
 	say  func(...string)
-	// holds says that it answers nothing about resources.
+	// holds is true while responses about resources are held back.
 	holds bool
 }
 
@@ -58,14 +57,14 @@ func (p *publisher) serve() *script {
 	}}
 }
 
-// hold makes it answer nothing about resources until it is let.
+// hold makes it hold back responses about resources.
 func (p *publisher) hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holds = true
 }
 
-// let makes it answer everything again, and what it has not answered yet: by an error if it refuses that.
+// let sends the responses held back, as errors if refuse is true, and holds back no others.
 func (p *publisher) let(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +81,7 @@ func (p *publisher) let(refuse bool) {
 	p.held = nil
 }
 
-// tells returns the resources of which it tells.
+// tells returns the resources with a subscription.
 func (p *publisher) tells() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,12 +95,12 @@ func (p *publisher) tells() string {
 	return strings.Join(uris, " ")
 }
 
-// A reader listens to resources until it leaves.
+// A reader subscribes to resources until it disconnects.
 type reader struct {
 	leave func()
 
 	mu    sync.Mutex
-	acked []string // nil: it is not acknowledged
+	acked []string // nil before the acknowledgment
 }
 
 func listenTo(t *testing.T, c *mcpclient.Client, uris ...string) *reader {
@@ -129,7 +128,7 @@ func listenTo(t *testing.T, c *mcpclient.Client, uris ...string) *reader {
 	return r
 }
 
-// to returns what the reader was told that it listens to.
+// to returns the resources in the acknowledgment.
 func (r *reader) to() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,8 +138,7 @@ func (r *reader) to() string {
 	return strings.Join(r.acked, " ")
 }
 
-// Who is told that it listens to a resource is told when that changes, whatever others do at the time who listen to it,
-// too.
+// A subscriber with an acknowledged resource receives its changes, whatever other subscribers of the resource do.
 func TestSubscribersReceiveChanges(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, c *mcpclient.Client, p *publisher) *reader{
 		"the first is refused": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
@@ -149,12 +147,12 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 			first := listenTo(t, c, "a:1")
 			second := listenTo(t, c, "a:1")
 			if got := second.to(); got != "nothing yet" {
-				t.Errorf("before the server answers, the second listens to %s", got)
+				t.Errorf("before the server's response, the second reader's acknowledgment is %s", got)
 			}
 			p.let(true)
 			synctest.Wait()
 			if got := first.to(); got != "" {
-				t.Errorf("the first listens to %s", got)
+				t.Errorf("the first reader's acknowledgment is %s", got)
 			}
 			first.leave()
 			return second
@@ -169,7 +167,7 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 			p.let(false)
 			return second
 		},
-		"the first is taken": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
+		"the first is acknowledged": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
 			t.Helper()
 			p.hold()
 			first := listenTo(t, c, "a:1")
@@ -179,17 +177,17 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 			first.leave()
 			return second
 		},
-		"the last has just left": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
+		"the last is unsubscribing": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
 			t.Helper()
 			last := listenTo(t, c, "a:0", "a:1")
 			p.hold()
 			last.leave()
 			synctest.Wait()
-			next := listenTo(t, c, "a:1") // while the server has yet to answer that nobody listens to a:0
+			next := listenTo(t, c, "a:1") // while the server has yet to respond to the unsubscription of a:0
 			p.let(false)
 			return next
 		},
-		"the last has left": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
+		"the last has unsubscribed": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
 			t.Helper()
 			last := listenTo(t, c, "a:1")
 			p.hold()
@@ -197,12 +195,12 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 			synctest.Wait()
 			next := listenTo(t, c, "a:1")
 			if got := next.to(); got != "nothing yet" {
-				t.Errorf("before the server answers, the next listens to %s", got)
+				t.Errorf("before the server's response, the next reader's acknowledgment is %s", got)
 			}
 			p.let(false)
 			return next
 		},
-		"another gives up waiting": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
+		"another stops waiting": func(t *testing.T, c *mcpclient.Client, p *publisher) *reader {
 			t.Helper()
 			p.hold()
 			first := listenTo(t, c, "a:1")
@@ -223,15 +221,15 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 				r := do(t, c, p)
 				synctest.Wait()
 				if got, tells := r.to(), p.tells(); got != "a:1" || tells != "a:1" {
-					t.Errorf("it listens to %q, and the server tells of %q", got, tells)
+					t.Errorf("the reader is subscribed to %q, the server has subscriptions to %q", got, tells)
 				}
 				r.leave()
 				synctest.Wait()
 				if tells := p.tells(); tells != "" {
-					t.Errorf("nobody listens, and the server tells of %q", tells)
+					t.Errorf("without readers, the server has subscriptions to %q", tells)
 				}
 				if n := c.Topics(); n != 0 {
-					t.Errorf("%d resources are remembered", n)
+					t.Errorf("%d resources are still registered", n)
 				}
 				if err := end(); err != nil {
 					t.Error(err)
@@ -241,7 +239,8 @@ func TestSubscribersReceiveChanges(t *testing.T) {
 	}
 }
 
-// A server that comes back and tells less, or other things, than it did may have changed in all of that.
+// If a restarted server supports fewer or other subscriptions than before, all that they covered is reported as
+// changed.
 func TestServerThatStopsReportingChanges(t *testing.T) {
 	const all, none = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`, `{"tools":{}}`
 	for name, tt := range map[string]struct{ before, after, want string }{
@@ -293,7 +292,7 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 					})
 				}()
 				synctest.Wait()
-				call(t, c, "t", "{}")   // it ends
+				call(t, c, "t", "{}")   // the program exits
 				time.Sleep(time.Minute) //nolint:forbidigo // by the bubble's clock
 				cancel()
 				<-done
@@ -301,7 +300,7 @@ func TestServerThatStopsReportingChanges(t *testing.T) {
 				slices.Sort(want)
 				slices.Sort(told)
 				if n := s.starts.Load(); n != 2 || !slices.Equal(told, want) {
-					t.Errorf("after %d starts, told of %q, want %q", n, told, want)
+					t.Errorf("after %d starts, received changes of %q, want %q", n, told, want)
 				}
 			})
 		})

@@ -16,8 +16,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A program that has other tools for clients that can do more is seen by each as it is for it, also while lists are
-// kept.
+// If a program lists other tools for clients with more capabilities, each client receives its own list, even with
+// caching.
 func TestListsDependOnClientCapabilities(t *testing.T) {
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		name := "plain"
@@ -67,7 +67,7 @@ func TestListsDependOnClientCapabilities(t *testing.T) {
 				}
 				if tools := res.Complete.(*pb.ListToolsResponse).GetTools(); len(tools) != 1 ||
 					tools[0].GetName() != want {
-					t.Errorf("who should see %s sees %v", want, tools)
+					t.Errorf("got tools %v, want %s", tools, want)
 				}
 			}
 		}

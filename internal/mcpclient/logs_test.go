@@ -17,13 +17,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// What a program logs is shown to the only call that runs, but not while the program may still work at one that was
-// given up: until it answers that, or no call takes as long.
+// Log messages are sent to the only call that runs. A canceled call counts as running until its response arrives or the
+// maximum duration of a call has passed.
 func TestLogOfCanceledCalls(t *testing.T) {
 	for name, many := range map[string]int{"one": 1, "more than are told apart": 1100} {
 		t.Run(name, func(t *testing.T) {
 			var begun chan struct{}
-			var slow []string // the ids of the calls that are given up
+			var slow []string // the IDs of the canceled calls
 			s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 				switch params := string(m.Params); {
 				case m.Method == "initialize":
@@ -89,10 +89,10 @@ func TestLogOfCanceledCalls(t *testing.T) {
 				look()
 				want := []int{1, 0, 1, 1, 0, 1}
 				if many > 1024 {
-					want[2] = 0 // which of them were answered is not known
+					want[2] = 0 // the client cannot match the responses to these
 				}
 				if fmt.Sprint(shown) != fmt.Sprint(want) {
-					t.Errorf("ben is shown %v lines, want %v: before, while ada's call may run, when it is "+
+					t.Errorf("ben received %v lines, want %v: before, while ada's call may run, when it is "+
 						"answered, and later; and so again", shown, want)
 				}
 			})
@@ -100,16 +100,16 @@ func TestLogOfCanceledCalls(t *testing.T) {
 	}
 }
 
-// Whoever has given up a call is shown what the program logs, though that may be of the call: it is theirs. Others are
-// not, and neither are callers of whom nothing is known, who may be others.
+// A caller that has canceled a call still receives the program's log messages: they may be about that call. Other
+// callers do not receive them, nor do callers without a principal, who may be anybody.
 func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 	for _, tt := range []struct {
 		gives, looks, sessions string
-		before, many, shown    int // before is as long before as a call may take
+		before, many, shown    int // in before, before is the maximum duration of a call
 	}{
 		{"ada", "ada", "", 0, 1, 1},
 		{"ada", "ben", "", 0, 1, 0},
-		{"ada", "ada", "", 0, 1100, 0}, // those that are not told apart may be anybody's
+		{"ada", "ada", "", 0, 1100, 0}, // without a principal, callers cannot be distinguished
 		{"ada", "ada", "", 1100, 1, 1},
 		{"", "", "", 0, 1, 0},
 		{"", "ada", "", 0, 1, 0},
@@ -159,7 +159,7 @@ func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					go func() { <-begun; cancel() }()
 					if err := do(ctx, "slow", tt.gives, gives); err == nil {
-						t.Error("a call that is given up is answered")
+						t.Error("a canceled call got a response")
 					}
 				}
 				synctest.Wait()
@@ -168,24 +168,23 @@ func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 			bridgetest.Pass(15 * time.Minute)
 			give(tt.many)
 			if err := do(t.Context(), "t", tt.looks, looks); err != nil || shown != tt.shown {
-				t.Errorf("%+v: %d lines are shown, %v", tt, shown, err)
+				t.Errorf("%+v: received %d lines, %v", tt, shown, err)
 			}
 		})
 	}
 }
 
-// Who is behind a gateway that has given up a call may still work at it, and so may a server whose call ended because
-// its caller takes no more: what is logged on the stream of what is no answer is not shown to another caller then. A
-// call that the server itself has ended is over.
+// A server may still run a call after its gateway timed out or after the caller's limit of messages ended the call. Log
+// messages on the standalone stream are not sent to another caller then. A call that the server ended itself is over.
 func TestLogOfFailedCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
-		status int // of the first call; 0: its caller takes no log message
+		status int // of the first call; 0: its caller accepts no log messages
 		shown  int
 	}{
-		"by the server":                {http.StatusInternalServerError, 1},
-		"by a gateway that waited":     {http.StatusGatewayTimeout, 0},
-		"by a gateway that lost it":    {http.StatusBadGateway, 0},
-		"by a caller that has no room": {0, 0},
+		"internal server error": {http.StatusInternalServerError, 1},
+		"gateway timeout":       {http.StatusGatewayTimeout, 0},
+		"bad gateway":           {http.StatusBadGateway, 0},
+		"caller's limit":        {0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,20 +230,21 @@ func TestLogOfFailedCalls(t *testing.T) {
 				return err
 			}
 			if err := do("slow", "ada", errors.New("no room")); err == nil {
-				t.Error("ada's call is answered")
+				t.Error("ada's call got a response")
 			}
 			if tt.status == 0 {
 				<-f.told
 			}
 			shown = 0
 			if err := do("t", "ben", nil); err != nil || shown != tt.shown {
-				t.Errorf("ben is shown %d lines, want %d: %v", shown, tt.shown, err)
+				t.Errorf("ben received %d lines, want %d: %v", shown, tt.shown, err)
 			}
 		})
 	}
 }
 
-// A server that sends log messages without declaring it is declared to, and is not sent a level: the bridge filters.
+// If a server sends log messages without declaring the capability, the client reports it as declared and sends no
+// level: the bridge filters.
 func TestUndeclaredLogMessages(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
@@ -255,7 +255,7 @@ func TestUndeclaredLogMessages(t *testing.T) {
 				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"a failure"}}`,
 				said1)
 		case "logging/setLevel":
-			t.Error("it is sent a level")
+			t.Error("the server received a level")
 			say(pong)
 		}
 		return true

@@ -17,32 +17,32 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// padded returns a message with a megabyte in its text that says nothing.
+// padded returns a message with a megabyte of padding.
 func padded(msg string) string {
 	return strings.TrimSuffix(msg, "}") + `,"x":"` + strings.Repeat("x", 1<<20) + `"}`
 }
 
-// heap returns how many bytes somebody keeps.
+// heap returns the number of bytes in use.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what is in a pool goes the second time
+	runtime.GC() // two collections empty a sync.Pool
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// checkKept fails the test if much more is kept than before.
+// checkKept fails the test if much more memory is in use than before.
 func checkKept(t *testing.T, before uint64) {
 	t.Helper()
 	if now := heap(); now > before+8<<20 {
-		t.Errorf("%d MiB more are kept", (now-before)>>20)
+		t.Errorf("%d MiB are retained", (now-before)>>20)
 	}
 }
 
-// many is how many messages there are that say little in a long text.
+// many is the number of messages with little content in a long text.
 const many = 64
 
-// What is said of a call while it waits for its caller is kept without the text that it came in, and not without end.
+// Events of a call that waits for input are kept without the text of their message, and limited in number.
 func TestEventsOfAPendingCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for what, tt := range map[string]struct {
@@ -91,13 +91,13 @@ func TestEventsOfAPendingCall(t *testing.T) {
 			res, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState),
 				func(context.Context, bridge.Event) error { told++; return nil })
 			if err != nil || res.Complete == nil || told != tt.told {
-				t.Errorf("%v %v, and progress was told %d times", res, err, told)
+				t.Errorf("%v %v, got %d progress events", res, err, told)
 			}
 		})
 	}
 }
 
-// What is asked when a session begins waits for a call, and then for its caller.
+// Input requests during initialization are kept for a call, and then for its caller's input.
 func TestInputRequestsDoNotRetainTheirMessage(t *testing.T) {
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, ProbeTimeout: time.Minute},
 		func(me int64) func(*jsonrpc.Message, func(...string)) {
@@ -118,11 +118,11 @@ func TestInputRequestsDoNotRetainTheirMessage(t *testing.T) {
 	checkKept(t, before)
 	if got := said(t, c, ask.Retry(roots(n, "file:///a"), n.RequestState)); got != "hello" ||
 		len(n.GetInputRequests()) != 32 {
-		t.Errorf("asked for %d things, and got %q", len(n.GetInputRequests()), got)
+		t.Errorf("got %d input requests and %q", len(n.GetInputRequests()), got)
 	}
 }
 
-// Lists are kept by who asks for them, and by what they say.
+// Lists are cached by caller and by content.
 func TestListsDoNotRetainTheirMessage(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
@@ -147,8 +147,8 @@ func TestListsDoNotRetainTheirMessage(t *testing.T) {
 	runtime.KeepAlive(lists)
 }
 
-// changing returns a client of a program that says something, by which things change, when its tool is called; and what
-// somebody is told who listens to a:// and the tools, and waits until each change is taken.
+// changing returns a client of a program whose tool sends messages that report changes, and the changes of a:// and the
+// tools as a subscriber receives them. The subscriber waits until each is read.
 func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, <-chan *pb.ListenResponse) {
 	t.Helper()
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -186,12 +186,12 @@ func changing(t *testing.T, says func(say func(...string))) (*mcpclient.Client, 
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	if first := <-changes; first.GetAcknowledged() == nil {
-		t.Fatalf("told %v", first)
+		t.Fatalf("received %v", first)
 	}
 	return c, changes
 }
 
-// Changes wait for who is told of them.
+// Changes are buffered for their subscriber.
 func TestChangesDoNotRetainTheirMessage(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	c, told := changing(t, func(say func(...string)) {
@@ -204,12 +204,13 @@ func TestChangesDoNotRetainTheirMessage(t *testing.T) {
 	checkKept(t, before)
 	for i := range many {
 		if got, want := (<-told).GetResourceUpdated().GetUri(), fmt.Sprint("a://", i); got != want {
-			t.Errorf("told of %s, want %s", got, want)
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }
 
-// When changes are too many for who is told of them, or too long, all that it listens to is told to have changed.
+// If the changes are too many or too long for a subscriber's buffer, everything that it subscribes to is reported as
+// changed.
 func TestTooManyChanges(t *testing.T) {
 	for what, tt := range map[string]struct {
 		changes int
@@ -244,7 +245,7 @@ func TestTooManyChanges(t *testing.T) {
 			}
 		}()
 		for ended := false; !ended; {
-			call(t, c, "t", "{}") // says the end, which may be one too many as well
+			call(t, c, "t", "{}") // the end may be one message too many as well
 			select {
 			case <-end:
 				ended = true
@@ -252,7 +253,7 @@ func TestTooManyChanges(t *testing.T) {
 			}
 		}
 		if !tools || !resources || size > 3<<20 {
-			t.Errorf("%s: told of the tools %v, of the resources %v, in %d bytes", what, tools, resources, size)
+			t.Errorf("%s: got changes of the tools %v, of the resources %v, in %d bytes", what, tools, resources, size)
 		}
 	}
 }

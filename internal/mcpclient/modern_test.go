@@ -24,7 +24,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// How an endpoint takes server/discover tells of which era it is (2026-07-28: basic/versioning, backward
+// The response to server/discover determines the era of an endpoint (2026-07-28: basic/versioning, backward
 // compatibility).
 func TestProbeOfEndpoints(t *testing.T) {
 	refuse := func(status int, body string) func(w http.ResponseWriter, m *jsonrpc.Message) {
@@ -77,12 +77,12 @@ func TestProbeOfEndpoints(t *testing.T) {
 
 const discoveredHTTP = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}`
 
-// A server that knows no server/discover, and fails to begin a session, is not taken for one of the modern era.
+// A server that does not support server/discover and fails to start a session is not classified as modern.
 func TestFailedSessionDoesNotDetermineTheEra(t *testing.T) {
 	for _, fails := range []string{`"method":"initialize"`, `"method":"notifications/initialized"`} {
 		f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 			if r.Header.Get("Mcp-Method") != "" {
-				t.Errorf("%s failed: called with %v", fails, r.Header)
+				t.Errorf("%s failed: server called with %v", fails, r.Header)
 			}
 			result(w, m, hello)
 		})
@@ -108,7 +108,7 @@ func TestFailedSessionDoesNotDetermineTheEra(t *testing.T) {
 	}
 }
 
-// A server that first refuses the revision that it supports, and one that cannot be reached, are asked again.
+// Probing is repeated for a server that first rejects its own revision, and for one that cannot be reached.
 func TestProbeResumesAfterAFailure(t *testing.T) {
 	n := 0
 	f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) })
@@ -135,7 +135,8 @@ func jsonBody(w http.ResponseWriter) http.ResponseWriter {
 	return w
 }
 
-// Every request of the modern era says in its headers what it says in its body, and in its body who its caller is.
+// A request of the modern era contains its method, name and revision in headers and in the body, and its client in the
+// body.
 func TestModernRequests(t *testing.T) {
 	var header http.Header
 	var params []byte
@@ -213,8 +214,8 @@ func TestModernRequests(t *testing.T) {
 	}
 }
 
-// Arguments that a tool's schema says so of are repeated in headers. Who has not read the schema is told so, reads it,
-// and calls again; a tool whose schema is wrong there is not shown.
+// Arguments that a tool's schema marks are repeated in headers. A server rejects a call without them; then the client
+// lists the tools and retries. A tool with an invalid mark is dropped from the list.
 func TestParamHeaders(t *testing.T) {
 	calls, lists := 0, 0
 	f := newFake(t, true, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -258,14 +259,14 @@ func TestParamHeaders(t *testing.T) {
 		*page.NextCursor != "" {
 		t.Errorf("got %v", page)
 	}
-	// It is not the headers: the error is the caller's.
+	// If the headers are correct, the error goes to the caller.
 	_, err = c.Handle(t.Context(), toolCall("t", `{}`), ignore)
 	if e := bridge.AsError(err); e.RPC.GetCode() != -32020 || calls != 5 {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }
 
-// What the errors of the modern era mean is the same as bridge.Error says.
+// Errors of the modern era map to the same codes as bridge.Error.
 func TestModernErrors(t *testing.T) {
 	var body string
 	var status int
@@ -316,8 +317,8 @@ func TestModernErrors(t *testing.T) {
 	}
 }
 
-// An error that answers the call is the server's answer by 401 and 403, too: nobody knows what it did before. If the
-// response asks for credentials or answers nothing, it did nothing.
+// With 401 and 403 too, an error that responds to the call is the server's, and the outcome is unknown. If the response
+// requests credentials or has no such error, the call was not executed.
 func TestOutcomeOfDeniedCalls(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		for status, reason := range map[int]string{401: "UPSTREAM_UNAUTHENTICATED", 403: "UPSTREAM_FORBIDDEN"} {
@@ -353,7 +354,7 @@ func TestOutcomeOfDeniedCalls(t *testing.T) {
 	}
 }
 
-// A server that wants credentials before it says what it is says that, whatever its answer looks like.
+// A server that requires credentials for server/discover is reported as that, whatever its response looks like.
 func TestServerThatRequiresCredentials(t *testing.T) {
 	f, asked := newFake(t, true, nil), make(chan struct{}, 100)
 	f.discover = func(w http.ResponseWriter, m *jsonrpc.Message) {
@@ -369,11 +370,11 @@ func TestServerThatRequiresCredentials(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	for range 2 { // by the second time it is known why the first failed
+	for range 2 { // the second time, the reason of the first failure is cached
 		select {
 		case <-asked:
 		case <-time.After(10 * time.Second):
-			t.Error("it is not asked again")
+			t.Error("server/discover was not sent again")
 		}
 	}
 	cancel()
@@ -385,12 +386,12 @@ func TestServerThatRequiresCredentials(t *testing.T) {
 		t.Error(err)
 	}
 	if n := f.count("initialize"); n != 0 {
-		t.Errorf("it is sent initialize %d times", n)
+		t.Errorf("got initialize %d times", n)
 	}
 }
 
-// A server that was replaced by one of the other era is found again, by the first call that it does not take. That is
-// made again if it may be.
+// If a server is replaced by one of the other era, the first rejected call makes the client probe again. The call is
+// retried if it may be.
 func TestEraIsProbedAgain(t *testing.T) {
 	f := newFake(t, true, nil)
 	f.answer = func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
@@ -413,14 +414,14 @@ func TestEraIsProbedAgain(t *testing.T) {
 	}
 }
 
-// When a subscription is cut it begins again, and what may have been missed is told.
+// An interrupted subscription is opened again, and missed changes are reported.
 func TestListenResumesAfterReconnecting(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		t.Run(strconv.FormatBool(modern), func(t *testing.T) {
 			cut := make(chan struct{})
 			f := newFake(t, modern, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 				if !modern {
-					result(w, m, `{}`) // resources/subscribe
+					result(w, m, `{}`) // the response to resources/subscribe
 					return
 				}
 				stream(w, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://"]},"_meta":{"io.modelcontextprotocol/subscriptionId":`+string(m.ID)+`}}}`+"\n\n")
@@ -460,10 +461,10 @@ func TestListenResumesAfterReconnecting(t *testing.T) {
 			}
 			cut <- struct{}{}
 			if got := <-changes; got.GetToolsListChanged() == nil {
-				t.Errorf("told %v", got)
+				t.Errorf("received %v", got)
 			}
 			if got := <-changes; got.GetResourceUpdated().GetUri() != "a://" {
-				t.Errorf("told %v", got)
+				t.Errorf("received %v", got)
 			}
 			cancel()
 			if e := bridge.AsError(<-done); e.Code != codes.Canceled {
@@ -473,8 +474,8 @@ func TestListenResumesAfterReconnecting(t *testing.T) {
 	}
 }
 
-// A caller that has no answer to what a server of 2026-07-28 asks cannot tell it so. The call ends with the reason, in
-// words.
+// A caller has no means to send a server of 2026-07-28 the reason why it has no input. The call ends with that reason
+// as text.
 func TestInputWithoutAnswer(t *testing.T) {
 	var calls atomic.Int64
 	f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
@@ -500,9 +501,9 @@ func TestInputWithoutAnswer(t *testing.T) {
 	_, err = c.Handle(t.Context(), prompt.Retry(none, []byte("s")), ignore)
 	if e := bridge.AsError(err); e.Code != codes.FailedPrecondition ||
 		!strings.Contains(e.Message, "this needs a form") {
-		t.Errorf("a prompt fails with %v", err)
+		t.Errorf("prompt failed with %v", err)
 	}
 	if n := calls.Load(); n != 0 {
-		t.Errorf("the server was called %d times", n)
+		t.Errorf("the server received %d calls", n)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 )
 
-// Many servers of the legacy era have nothing to GET, and say so by 404. That is no reason to begin the session again
-// and again.
+// Many legacy servers have no standalone stream and respond to GET with 404. That does not make the client replace the
+// session.
 func TestServersWithoutAStandaloneStream(t *testing.T) {
 	for _, status := range []int{400, 404, 405, 406, 410, 501} {
 		f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) })
@@ -30,8 +30,8 @@ func TestServersWithoutAStandaloneStream(t *testing.T) {
 	}
 }
 
-// A server that ends the stream of a call each time with an id and no answer, and wants us back at once, is not asked
-// as fast as it can be.
+// If a server keeps ending the stream of a call with an ID, no response and a short retry interval, the client resumes
+// it with backoff.
 func TestStreamResumptionBacksOff(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -48,14 +48,14 @@ func TestStreamResumptionBacksOff(t *testing.T) {
 	}
 	c := run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{CallTotal: time.Second}}, quick)
 	if _, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore); err == nil {
-		t.Error("there is an answer")
+		t.Error("got a response")
 	}
 	if n := gets.Load(); n < 2 || n > 46 { // 1 ms, 2 ms and so on: 45 of them are more than a second
 		t.Errorf("resumed %d times in a second", n)
 	}
 }
 
-// A server that ends the stream of what is no answer at once, and wants us back at once, is not asked without a pause.
+// If a server ends the standalone stream at once with a short retry interval, the client waits between its requests.
 func TestReconnectsAreRateLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const most = 15
@@ -70,6 +70,6 @@ func TestReconnectsAreRateLimited(t *testing.T) {
 	}
 	run(t, mcpclient.Options{URL: f.URL}, quick)
 	if took := <-enough; took < 700*time.Millisecond {
-		t.Errorf("it was asked %d times in %v", most, took)
+		t.Errorf("got %d requests in %v", most, took)
 	}
 }

@@ -2,15 +2,15 @@ package mcpclient
 
 import "testing"
 
-// A request that waits when the server is lost is not sent any more, for its caller makes it again, and none whose
-// caller was told that it was not; what has no answer still is.
+// When the connection is lost, queued requests are not sent any more: their callers retry them, or were told that they
+// were not executed. Other queued messages are still sent.
 func TestQueuedCallsAreNotSentAfterDisconnect(t *testing.T) {
 	gone, here := &peer{shutdown: shutdown{gone: make(chan struct{})}},
 		&peer{shutdown: shutdown{gone: make(chan struct{})}}
 	close(gone.gone)
 	left := &exchange{p: here}
 	if left.sent.settle() {
-		t.Error("what nobody has sent was sent")
+		t.Error("settle reported an unqueued request as sent")
 	}
 	var sent []string
 	o := newOutbox(func(m outgoing) error { sent = append(sent, string(m.msg)); return nil }, func(error) {}, func() {})

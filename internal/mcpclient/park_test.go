@@ -34,7 +34,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// asking is a caller who can be asked.
+// asking returns a call of a caller with input capabilities.
 func asking(name, args, subject string) *bridge.Call {
 	c := toolCall(name, args)
 	c.Context().ClientCapabilities = &pb.ClientCapabilities{
@@ -45,7 +45,7 @@ func asking(name, args, subject string) *bridge.Call {
 	return c
 }
 
-// answers answers everything that is asked with the same text.
+// answers returns the same content as the response to each input request.
 func answers(needs *pb.InputRequired, content string) map[string]*pb.InputResponse {
 	out := map[string]*pb.InputResponse{}
 	for _, q := range needs.GetInputRequests() {
@@ -58,7 +58,7 @@ func answers(needs *pb.InputRequired, content string) map[string]*pb.InputRespon
 
 func ignore(context.Context, bridge.Event) error { return nil }
 
-// needs makes a call that must need something.
+// needs makes a call that must require input.
 func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
 	t.Helper()
 	res, err := h.Handle(t.Context(), c, ignore)
@@ -68,7 +68,7 @@ func needs(t *testing.T, h bridge.Handler, c *bridge.Call) *pb.InputRequired {
 	return res.InputRequired
 }
 
-// keys returns the keys of what is asked, in order.
+// keys returns the sorted keys of the input requests.
 func keys(needs *pb.InputRequired) (keys []string) {
 	for _, q := range needs.GetInputRequests() {
 		keys = append(keys, q.GetKey())
@@ -76,7 +76,7 @@ func keys(needs *pb.InputRequired) (keys []string) {
 	return keys
 }
 
-// said returns what a call says that is made again with answers.
+// said returns the text of a retried call's result, or its error.
 func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 	t.Helper()
 	res, err := h.Handle(t.Context(), c, ignore)
@@ -89,7 +89,7 @@ func said(t *testing.T, h bridge.Handler, c *bridge.Call) string {
 	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
 }
 
-// legacyServers are ways to a legacy server that asks.
+// legacyServers runs each for different transports to a legacy server with input requests.
 func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
 	t.Helper()
 	t.Run("program", func(t *testing.T) {
@@ -106,7 +106,7 @@ func legacyServers(t *testing.T, each func(t *testing.T, c *mcpclient.Client)) {
 	})
 }
 
-// What one caller answers reaches that caller's call, whatever order the answers come in.
+// Each caller's responses reach that caller's call, in whatever order they arrive.
 func TestResponsesReachTheirCall(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
@@ -127,13 +127,13 @@ func TestResponsesReachTheirCall(t *testing.T) {
 			want := fmt.Sprintf(`name={"name":"n%d"} {"yes":"%d"}`, i, i)
 			if got := said(t, c, calls[i].Retry(answers(states[i], fmt.Sprintf(`{"yes":"%d"}`, i)),
 				states[i].RequestState)); got != want {
-				t.Errorf("caller %d is told %q, want %q", i, got, want)
+				t.Errorf("caller %d got %q, want %q", i, got, want)
 			}
 		}
 	})
 }
 
-// A state is good for one use by the same caller for the same call.
+// A request state is valid once, for the same caller and the same call.
 func TestStateIsValidForOneCall(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
@@ -155,7 +155,7 @@ func TestStateIsValidForOneCall(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		// Another spelling of the same arguments is the same call.
+		// Another encoding of the same arguments is the same call.
 		again := asking("ask", ` { "x" : 1 } `, "a").Retry(reply, n.RequestState)
 		next := needs(t, c, again)
 		_, err := c.Handle(t.Context(), again, ignore)
@@ -169,7 +169,7 @@ func TestStateIsValidForOneCall(t *testing.T) {
 	})
 }
 
-// Of two who bring the same state at the same time one goes on.
+// If a request state is used twice at the same time, one of the calls continues.
 func TestStateCanBeUsedOnce(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
@@ -194,8 +194,8 @@ func TestStateCanBeUsedOnce(t *testing.T) {
 	})
 }
 
-// programs makes a client of programs that begin sessions of its revision, answer pings, and do besides what do says,
-// which is called for each program that is started, with its number.
+// programs makes a client of programs that initialize sessions of its revision and respond to pings. do handles all
+// else; it is called for each start of a program with its number.
 func programs(t *testing.T, o mcpclient.Options,
 	do func(me int64) func(m *jsonrpc.Message, say func(lines ...string)),
 ) *mcpclient.Client {
@@ -220,7 +220,7 @@ func programs(t *testing.T, o mcpclient.Options,
 	})
 }
 
-// A session is one caller's: what a server remembers in it is not used for somebody else.
+// A session belongs to one caller: the state that a server keeps in it is not used for another.
 func TestSessionsAreNotShared(t *testing.T) {
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 2},
 		func(me int64) func(*jsonrpc.Message, func(...string)) {
@@ -238,12 +238,12 @@ func TestSessionsAreNotShared(t *testing.T) {
 		}
 	}
 	if got := call(t, c, "t", `{}`); got != "1" {
-		t.Errorf("who cannot be asked is served by %s", got)
+		t.Errorf("a caller without input capabilities is served by %s", got)
 	}
 }
 
-// rooted makes a client of programs that ask for the roots when a session begins, and say in their answers which
-// program it is and what it was told.
+// rooted makes a client of programs that request the roots after initialization. Their results contain the program's
+// number and the roots.
 func rooted(t *testing.T) *mcpclient.Client {
 	t.Helper()
 	return programs(t, mcpclient.Options{Revision: bridge.Rev20250618, MaxSessions: 4},
@@ -251,7 +251,7 @@ func rooted(t *testing.T) *mcpclient.Client {
 			told := "nothing"
 			return func(m *jsonrpc.Message, say func(...string)) {
 				switch {
-				case m.Method == "notifications/initialized" && me > 1: // the first is for callers without input
+				case m.Method == "notifications/initialized" && me > 1: // the first is for calls without input
 					say(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 				case m.Method == "" && string(m.ID) == `"r"`:
 					told = string(m.Result)
@@ -262,7 +262,7 @@ func rooted(t *testing.T) *mcpclient.Client {
 		})
 }
 
-// roots answers that the caller has one root.
+// roots returns a response with one root.
 func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
 	out := map[string]*pb.InputResponse{}
 	for _, q := range needs.GetInputRequests() {
@@ -273,13 +273,14 @@ func roots(needs *pb.InputRequired, uri string) map[string]*pb.InputResponse {
 	return out
 }
 
-// What a server asks when a session begins, the caller of the first call is asked before the call is made.
+// Input that a server requests after initialization is requested from the caller of the first call before the call is
+// sent.
 func TestEarlyRootsRequestIsAnsweredByTheCaller(t *testing.T) {
 	c := rooted(t)
 	call := asking("t", `{}`, "ada")
 	n := needs(t, c, call)
 	if len(n.GetInputRequests()) != 1 {
-		t.Fatalf("asked %v", n)
+		t.Fatalf("requested %v", n)
 	}
 	again := call.Retry(roots(n, "file:///ada"), n.RequestState)
 	if got := said(t, c, again); got != `2 {"roots":[{"uri":"file:///ada"}]}` {
@@ -290,7 +291,7 @@ func TestEarlyRootsRequestIsAnsweredByTheCaller(t *testing.T) {
 	}
 }
 
-// What a server takes back before anybody was asked, nobody is asked: by the same id, however that is written.
+// An input request that the server cancels before it is forwarded is dropped, whatever the encoding of its ID.
 func TestCanceledRootsRequestIsNotForwarded(t *testing.T) {
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
 		func(me int64) func(*jsonrpc.Message, func(...string)) {
@@ -309,7 +310,7 @@ func TestCanceledRootsRequestIsNotForwarded(t *testing.T) {
 	}
 }
 
-// A server that is slow to read its roots, and takes some time to look at them, has done so when the call comes.
+// A server that requests its roots late, and processes them for a while, has finished when the call arrives.
 func TestRootsAreReadBeforeTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
@@ -330,13 +331,13 @@ func TestRootsAreReadBeforeTheCall(t *testing.T) {
 		call := asking("t", `{}`, "ada")
 		n := needs(t, c, call)
 		if got := said(t, c, call.Retry(roots(n, "file:///ada"), n.RequestState)); got != "true" {
-			t.Error("the call came before")
+			t.Error("the call arrived before the roots were read")
 		}
 	})
 }
 
-// What a server asks in a call that ends before its caller has answered, the next call is asked: a server that was told
-// that there are no roots would not ask again.
+// If a call ends before its caller has responded to the server's roots request, the request is sent with the next call:
+// after a response without roots, the server would not request them again.
 func TestUnreadRootsAreRequestedInTheNextCall(t *testing.T) {
 	c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
 		func(int64) func(*jsonrpc.Message, func(...string)) {
@@ -364,7 +365,7 @@ func TestUnreadRootsAreRequestedInTheNextCall(t *testing.T) {
 	}
 }
 
-// A server is told what its caller can do, and nothing else, also if that is nothing that a server can ask.
+// A server receives the caller's capabilities, and no others, even if they contain nothing that it can request.
 func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 	clients := map[bridge.Revision]*mcpclient.Client{}
 	for _, rev := range []bridge.Revision{bridge.Rev20250618, bridge.Rev20251125} {
@@ -398,19 +399,19 @@ func TestServersReceiveTheCallersCapabilities(t *testing.T) {
 		{bridge.Rev20251125, &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}, `{"roots":{}}`},
 		{bridge.Rev20251125, nil, "{}"},
 		{bridge.Rev20251125, elicits(nil, &pb.Capability{}), `{"elicitation":{"url":{}}}`},
-		{bridge.Rev20250618, elicits(nil, &pb.Capability{}), "{}"}, // where any elicitation is of forms
+		{bridge.Rev20250618, elicits(nil, &pb.Capability{}), "{}"}, // in this revision, elicitation means forms
 		{bridge.Rev20250618, elicits(&pb.Capability{}, &pb.Capability{}), `{"elicitation":{}}`},
 		{bridge.Rev20250618, elicits(nil, nil), `{"elicitation":{}}`},
 	} {
 		call := toolCall("t", `{}`)
 		call.Context().ClientCapabilities = tt.can
 		if got := said(t, clients[tt.rev], call); got != tt.want {
-			t.Errorf("who can %v: the server of %v was told %s, want %s", tt.can, tt.rev, got, tt.want)
+			t.Errorf("caller with %v: the server of %v received %s, want %s", tt.can, tt.rev, got, tt.want)
 		}
 	}
 }
 
-// Nobody gets a session in which a server was told something by another caller, also where nobody says who callers are.
+// A session in which a server received another caller's input is not reused, even if callers have no principal.
 func TestCapabilitiesAreNotSharedBetweenCallers(t *testing.T) {
 	c := rooted(t)
 	visit := func(session, root string) string {
@@ -429,10 +430,10 @@ func TestCapabilitiesAreNotSharedBetweenCallers(t *testing.T) {
 	}
 	for i, tt := range []struct{ session, root, want string }{
 		{"", "file:///a", `2 {"roots":[{"uri":"file:///a"}]}`},
-		{"", "file:///b", `3 {"roots":[{"uri":"file:///b"}]}`}, // of whom nothing is known, may be anybody
+		{"", "file:///b", `3 {"roots":[{"uri":"file:///b"}]}`}, // without a principal, it may be any caller
 		{"x", "file:///c", `4 {"roots":[{"uri":"file:///c"}]}`},
 		{"y", "file:///d", `5 {"roots":[{"uri":"file:///d"}]}`},
-		{"x", "file:///e", `4 {"roots":[{"uri":"file:///c"}]}`}, // is asked no more
+		{"x", "file:///e", `4 {"roots":[{"uri":"file:///c"}]}`}, // no further roots request
 	} {
 		if got := visit(tt.session, tt.root); got != tt.want {
 			t.Errorf("%d: got %s, want %s", i, got, tt.want)
@@ -440,7 +441,7 @@ func TestCapabilitiesAreNotSharedBetweenCallers(t *testing.T) {
 	}
 }
 
-// What is not answered is asked for again; what was answered is not lost.
+// Input without a response is requested again; the other responses are kept.
 func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
@@ -448,7 +449,7 @@ func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 		many.Context().ClientCapabilities.Sampling = &pb.SamplingCapability{}
 		n := needs(t, c, many)
 		if len(n.GetInputRequests()) != 3 {
-			t.Fatalf("asked for %v", n)
+			t.Fatalf("requested %v", n)
 		}
 		all := map[string]*pb.InputResponse{}
 		for _, r := range n.GetInputRequests() {
@@ -472,12 +473,12 @@ func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 		}
 		one := slices.Sorted(maps.Keys(all))[1]
 		wrong := maps.Clone(all)
-		wrong[one] = &pb.InputResponse{} // no answer at all
+		wrong[one] = &pb.InputResponse{} // no response in it
 		rest := needs(t, c, many.Retry(wrong, n.RequestState))
 		if got := keys(rest); len(got) != 1 || got[0] != one ||
 			!slices.ContainsFunc(n.GetInputRequests(),
 				func(q *pb.InputRequest) bool { return proto.Equal(q, rest.GetInputRequests()[0]) }) {
-			t.Fatalf("asked for %v", got)
+			t.Fatalf("requested %v", got)
 		}
 		if got := said(t, c, many.Retry(map[string]*pb.InputResponse{one: all[one]},
 			rest.RequestState)); got != `form={"a":"b"} model=4 roots=1` {
@@ -486,7 +487,7 @@ func TestUnansweredInputIsRequestedAgain(t *testing.T) {
 	})
 }
 
-// A caller that has an error instead of an answer is understood.
+// A caller may respond to an input request with an error.
 func TestReportedNoAnswerCompletesTheInput(t *testing.T) {
 	legacyServers(t, func(t *testing.T, c *mcpclient.Client) {
 		t.Helper()
@@ -507,13 +508,13 @@ func TestReportedNoAnswerCompletesTheInput(t *testing.T) {
 	})
 }
 
-// A call whose server does not get the answer to what it has asked ends, and says so: the server may wait for the
-// answer for ever.
+// If the response to an input request cannot be delivered, the call ends with an error, because the server might wait
+// forever.
 func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 	for _, kind := range []string{"Streamable HTTP", "HTTP+SSE"} {
 		for _, tt := range []struct {
 			name   string
-			status int // none: the connection breaks
+			status int // 0: the connection fails
 			want   string
 		}{
 			{"500", http.StatusInternalServerError, "500 Internal Server Error: no"},
@@ -567,7 +568,7 @@ func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 	}
 }
 
-// A serverless is a transport without a network: what it returns is what is answered, if it is not nil.
+// A serverless is a transport without a network. It returns the body of the response, or nil for the default one.
 type serverless func(r *http.Request, m *jsonrpc.Message) io.ReadCloser
 
 func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -600,8 +601,8 @@ func (s serverless) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A server that has got an answer may take its time to say so, as it does whose only thread is at work. One that cannot
-// be reached has not.
+// A server may take long to acknowledge a response that it has received, for example because its only thread is busy.
+// If it cannot be reached, the response is lost.
 func TestResponsesMayBeReadSlowly(t *testing.T) {
 	for _, got := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -652,7 +653,7 @@ func TestResponsesMayBeReadSlowly(t *testing.T) {
 				want = `server "http://server/" was not told the answer to what it asked: it could not be reached within 10s; whether the call was executed is not known`
 			}
 			if is := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); is != want {
-				t.Errorf("the server got it: %t: %s, want %s", got, is, want)
+				t.Errorf("received by the server: %t: got %s, want %s", got, is, want)
 			}
 			cancel()
 			if err := <-done; err != nil {
@@ -662,9 +663,9 @@ func TestResponsesMayBeReadSlowly(t *testing.T) {
 	}
 }
 
-// A call that is not begun because an answer that was asked for before it is lost was not executed.
+// A call that is not sent because an earlier response was lost was not executed.
 func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
-	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) { t.Error("the call was made") })
+	f := newFake(t, false, func(http.ResponseWriter, *http.Request, *jsonrpc.Message) { t.Error("the call was sent") })
 	var asked atomic.Bool
 	f.ping = func(w http.ResponseWriter, m *jsonrpc.Message) {
 		if !asked.Swap(true) {
@@ -689,7 +690,7 @@ func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 	}
 }
 
-// A call ends whose program does not read, if there is no room for the answer.
+// A call ends if its program does not read and the buffer has no room for the response.
 func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 	serve := func(ctx context.Context, in io.Reader, out io.Writer) {
 		(&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -710,7 +711,7 @@ func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 		t.Helper()
 		ask := asking("ask", `{}`, "a")
 		n := needs(t, c, ask)
-		synctest.Wait() // until the pings have come: before that there is room
+		synctest.Wait() // the pings take up the buffer
 		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
 			!strings.Contains(e.Message, "256 messages wait") {
@@ -719,7 +720,7 @@ func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 	})
 }
 
-// A caller who does not come back keeps nothing but its time.
+// A caller that does not retry holds a session only until the timeout.
 func TestPendingCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
@@ -746,13 +747,13 @@ func TestPendingCallsEnd(t *testing.T) {
 		}
 		ask := asking("ask", `{}`, "a")
 		n := needs(t, c, ask)
-		// The only session is taken.
+		// The only session is in use.
 		_, err = c.Handle(t.Context(), asking("echo", `{}`, "b"), ignore)
 		if e := bridge.AsError(err); e.Failure.GetReason() != "OVERLOADED" ||
 			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
 			t.Errorf("got %v", err)
 		}
-		// Who cannot be asked does not need one.
+		// A caller without input capabilities does not need a session.
 		if got := said(t, c, toolCall("echo", `{}`)); got != "{}" {
 			t.Errorf("got %s", got)
 		}
@@ -761,7 +762,7 @@ func TestPendingCallsEnd(t *testing.T) {
 		if e := bridge.AsError(err); e.Code != codes.InvalidArgument {
 			t.Errorf("too late: %v", err)
 		}
-		// The session that the call had may still say something on its behalf, so there is a new one.
+		// The server may still send messages of the earlier call in its session, so there is a new one.
 		if got := said(t, c, asking("echo", `{}`, "b")); got != "{}" {
 			t.Errorf("got %s", got)
 		}
@@ -773,12 +774,12 @@ func TestPendingCallsEnd(t *testing.T) {
 		gone.Wait()
 		_, err = c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Code != codes.Unavailable {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("after Close: %v", err)
 		}
 	})
 }
 
-// Some servers ask on the stream of what is no answer, and what they ask before there is one is lost.
+// Some servers request input on the standalone stream, and drop a request if it is not open.
 func TestStandaloneStreamOpensBeforeTheCall(t *testing.T) {
 	called := make(chan struct{})
 	f := newFake(t, false, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
@@ -789,11 +790,11 @@ func TestStandaloneStreamOpensBeforeTheCall(t *testing.T) {
 	f.get = func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-called:
-			t.Error("the call came before the server could ask")
+			t.Error("the call arrived before the standalone stream")
 		case <-time.After(100 * time.Millisecond):
 		}
 		stream(w)
-		if r.Header.Get("Mcp-Session-Id") == "s1" { // of those who cannot be asked
+		if r.Header.Get("Mcp-Session-Id") == "s1" { // of callers without input capabilities
 			<-r.Context().Done()
 			return
 		}
@@ -803,16 +804,16 @@ func TestStandaloneStreamOpensBeforeTheCall(t *testing.T) {
 	}
 	c := run(t, mcpclient.Options{URL: f.URL})
 	if n := len(needs(t, c, asking("ask", `{}`, "a")).GetInputRequests()); n != 1 {
-		t.Errorf("it asks %d times, want once", n)
+		t.Errorf("got %d input requests, want 1", n)
 	}
 }
 
-// Who cannot be asked may be told something, on the same stream.
+// Callers without input capabilities may receive messages on the standalone stream too.
 func TestStandaloneStreamOpensWithoutACall(t *testing.T) {
 	var heard atomic.Bool
 	f := newFake(t, false, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 		if !heard.Load() {
-			t.Error("the call came before the server could say anything")
+			t.Error("the call arrived before the standalone stream")
 		}
 		result(w, m, hello)
 	})

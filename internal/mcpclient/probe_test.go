@@ -24,19 +24,19 @@ const (
 	wrong      = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"not today"}}`
 )
 
-// A program that is slow is of the era that it says, late as it is, and not of the one that answers first.
+// A slow program has the era that it declares, even if another response arrives first.
 func TestProbeOfSlowPrograms(t *testing.T) {
 	type says struct {
 		after time.Duration
-		what  string // nothing: it says nothing
+		what  string // if empty, no response
 	}
 	second := time.Second
 	for name, tt := range map[string]struct {
 		discover, initialize says
 		timeout              time.Duration // of the probe; 0: 3 s; negative: the default
-		rev                  string        // what is spoken in the end
+		rev                  string        // the negotiated revision
 		starts               int64         // of the program; 0: 1
-		fails                string        // or why nothing is
+		fails                string        // or the expected error
 	}{
 		"modern, and slower than the probe": {
 			discover:   says{5 * second, discovered},
@@ -47,7 +47,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 			discover:   says{25 * second, discovered},
 			initialize: says{4 * second, modernOnly}, rev: "2026-07-28",
 		},
-		"modern only, without saying so": {
+		"modern only, without declaring it": {
 			discover:   says{5 * second, discovered},
 			initialize: says{4 * second, unknown}, rev: "2026-07-28",
 		},
@@ -72,21 +72,21 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 			discover:   says{5 * second, unknown},
 			initialize: says{8 * second, initialized}, rev: "2024-11-05",
 		},
-		"legacy, and slow to know the other": {
+		"legacy, and slow to reject the other": {
 			discover:   says{8 * second, wrong},
 			initialize: says{5 * second, initialized}, rev: "2024-11-05",
 		},
-		"none, as it says":            {initialize: says{4 * second, wrong}, fails: "not today"},
-		"none, and modern as it says": {initialize: says{4 * second, modernOnly}, fails: "-32022"},
-		"none, as it says nothing":    {fails: "neither server/discover nor initialize was answered"},
-		"of a revision that nobody speaks": {
+		"none, and it rejects both":     {initialize: says{4 * second, wrong}, fails: "not today"},
+		"none, and modern in its error": {initialize: says{4 * second, modernOnly}, fails: "-32022"},
+		"none, and silent":              {fails: "neither server/discover nor initialize was answered"},
+		"an unsupported revision": {
 			discover: says{
 				5 * second,
 				strings.Replace(modernOnly, "2026-07-28", "2031-01-01", 1),
 			}, initialize: says{20 * second, initialized},
 			fails: "none of our revisions",
 		},
-		"modern, and does not know itself so": {discover: says{5 * second, modernOnly}, fails: "-32022"},
+		"modern, and it rejects its own revision": {discover: says{5 * second, modernOnly}, fails: "-32022"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 					t.Error(err)
 				case tt.fails == "":
 					if got := spoken(t, c); got != tt.rev {
-						t.Errorf("it speaks %s, want %s", got, tt.rev)
+						t.Errorf("got revision %s, want %s", got, tt.rev)
 					}
 					if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != cmp.Or(tt.starts, 1) {
 						t.Errorf("got %q after %d starts", got, s.starts.Load())
@@ -127,26 +127,26 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 	}
 }
 
-// spoken returns the revision that a server of the script speaks: the legacy one is told that it has begun.
+// spoken returns the revision that a scripted server supports. The legacy one receives notifications/initialized.
 func spoken(t *testing.T, c *mcpclient.Client) string {
 	t.Helper()
 	res, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}}, ignore)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.Complete.(*pb.DiscoverResponse).GetServerInfo().GetName() == "s" { // which is in the answer to initialize
+	if res.Complete.(*pb.DiscoverResponse).GetServerInfo().GetName() == "s" { // the name in the response to initialize
 		return "2024-11-05"
 	}
 	return "2026-07-28"
 }
 
-// An endpoint that is slow to answer server/discover is not asked in vain: initialize is sent beside it.
+// The client sends initialize while an endpoint's response to server/discover is pending.
 func TestProbeOfSlowEndpoints(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tt := range map[string]struct {
-		initialize string // what is answered, before server/discover is; nothing: nothing, until then
+		initialize string // the response to initialize, sent before that to server/discover; if empty, none until then
 		status     int
-		discover   bool // whether it is answered at all
+		discover   bool // whether there is a response
 		legacy     bool
 	}{
 		"modern":      {"", 0, true, false},
@@ -183,7 +183,7 @@ func TestProbeOfSlowEndpoints(t *testing.T) {
 					say(http.StatusOK, discovered)
 				case "initialize":
 					if close(asked); tt.initialize == "" {
-						<-r.Context().Done() // which is because the other was answered
+						<-r.Context().Done() // canceled because the other request got a response
 						return
 					}
 					say(tt.status, tt.initialize)

@@ -22,11 +22,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A restless server is one without a network whose streams end: get says what becomes of each GET.
+// A restless server works without a network and ends its streams: get handles each GET.
 type restless struct {
 	serverless
 
-	// session is its session, if it has one.
+	// session is the session ID, if any.
 	session string
 	get     func(r *http.Request) (status int, body io.ReadCloser)
 
@@ -54,7 +54,7 @@ func (s *restless) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// asked notes that a GET has come, and returns how many there were.
+// asked records a GET and returns the number of GETs.
 func (s *restless) asked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,14 +62,14 @@ func (s *restless) asked() int {
 	return len(s.gets)
 }
 
-// checkGaps checks that as much time as is wanted was between each GET and the next.
+// checkGaps checks that at least the wanted time passed between each GET and the next.
 func (s *restless) checkGaps(t *testing.T, want time.Duration) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, at := range s.gets[1:] {
 		if gap := at.Sub(s.gets[i]); gap < want {
-			t.Errorf("GET %d comes %v after the one before, want %v at least", i+2, gap, want)
+			t.Errorf("GET %d was sent %v after the previous one, want at least %v", i+2, gap, want)
 		}
 	}
 }
@@ -97,28 +97,28 @@ func bubbled(t *testing.T, s *restless, f func(t *testing.T, c *mcpclient.Client
 	})
 }
 
-// until returns a stream that goes on until the request ends.
+// until returns a stream that stays open until the request ends.
 func until(r *http.Request) io.ReadCloser {
 	out, in := io.Pipe()
 	context.AfterFunc(r.Context(), func() { in.Close() })
 	return out
 }
 
-// A server that wants us back after some time, and is not there then or does not take us yet, is asked again after that
-// time: what it said last holds (2025-11-25: basic/transports, sending messages).
+// If a server is unreachable or rejects the GET at the end of its retry interval, the client tries again after the same
+// interval: the last value of retry applies (2025-11-25: basic/transports, sending messages).
 func TestStreamsResumeAfterTheServersRetryTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		retry  string
 		gap    time.Duration
 		status int
-		times  int // how often it is so
+		times  int // how often that happens
 	}{
-		"it is down":                         {"retry: 1000\n", time.Second, 503, 3},
-		"it cannot be reached":               {"retry: 1000\n", time.Second, 0, 3},
-		"it is there, and says nothing":      {"retry: 1000\n", time.Second, 200, 3},
-		"the old stream is still there":      {"", 100 * time.Millisecond, 409, 2},
-		"it has too much to do":              {"", 100 * time.Millisecond, 429, 2},
-		"it wants us at once, and is not up": {"retry: 0\n", 200 * time.Millisecond, 503, 4},
+		"it is down":                     {"retry: 1000\n", time.Second, 503, 3},
+		"it cannot be reached":           {"retry: 1000\n", time.Second, 0, 3},
+		"an open stream without events":  {"retry: 1000\n", time.Second, 200, 3},
+		"the old stream is still open":   {"", 100 * time.Millisecond, 409, 2},
+		"it is overloaded":               {"", 100 * time.Millisecond, 429, 2},
+		"retry at once, and unreachable": {"retry: 0\n", 200 * time.Millisecond, 503, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var id []byte
@@ -152,8 +152,8 @@ func TestStreamsResumeAfterTheServersRetryTime(t *testing.T) {
 	}
 }
 
-// A server that had a stream of what is no answer, and then refuses it for an hour, is asked for it all the while, but
-// not often; who listens is told that everything may have changed.
+// If a server had a standalone stream and then rejects it for an hour, the client keeps trying at long intervals, and
+// subscribers receive a resync.
 func TestLostStreamMayReturn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		session string
@@ -161,14 +161,14 @@ func TestLostStreamMayReturn(t *testing.T) {
 		first   string
 		gap     time.Duration
 	}{
-		"the old one is still there":        {"s1", 409, ": hello\n\n", 100 * time.Millisecond},
-		"it has none":                       {"s1", 405, ": hello\n\n", 100 * time.Millisecond},
-		"it wants credentials":              {"s1", 401, ": hello\n\n", 100 * time.Millisecond},
-		"a proxy knows nothing":             {"", 404, ": hello\n\n", 100 * time.Millisecond},
-		"a proxy understands nothing":       {"", 400, ": hello\n\n", 100 * time.Millisecond},
-		"it is down":                        {"", 503, ": hello\n\n", 100 * time.Millisecond},
-		"it is down, and wants us later":    {"", 503, "retry: 20000\n\n", 20 * time.Second},
-		"it has no events, which is no GET": {"", 202, ": hello\n\n", 100 * time.Millisecond},
+		"the old stream is still open": {"s1", 409, ": hello\n\n", 100 * time.Millisecond},
+		"it has no standalone stream":  {"s1", 405, ": hello\n\n", 100 * time.Millisecond},
+		"it requires credentials":      {"s1", 401, ": hello\n\n", 100 * time.Millisecond},
+		"a proxy responds with 404":    {"", 404, ": hello\n\n", 100 * time.Millisecond},
+		"a proxy responds with 400":    {"", 400, ": hello\n\n", 100 * time.Millisecond},
+		"it is down":                   {"", 503, ": hello\n\n", 100 * time.Millisecond},
+		"unreachable, and retry later": {"", 503, "retry: 20000\n\n", 20 * time.Second},
+		"it responds to GET with 202":  {"", 202, ": hello\n\n", 100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var since time.Time
@@ -206,25 +206,24 @@ func TestLostStreamMayReturn(t *testing.T) {
 				case change := <-told:
 					if took := time.Since(since); change.GetToolsListChanged() == nil || took < time.Hour ||
 						took > time.Hour+31*time.Second {
-						t.Errorf("told %v after %v", change, took)
+						t.Errorf("received %v after %v", change, took)
 					}
 				case <-time.After(2 * time.Hour):
-					t.Errorf("nothing is told after %d GETs", s.asked())
+					t.Errorf("no change received after %d GETs", s.asked())
 				}
 				cancel()
 				<-done
 				s.checkGaps(t, tt.gap)
 				if n := s.asked(); n > 200 {
-					t.Errorf("%d GETs in an hour", n)
+					t.Errorf("got %d GETs in an hour", n)
 				}
 			})
 		})
 	}
 }
 
-// A server that does not take us yet does not say that an event is forgotten: it is asked again for what came after it,
-// and nothing is missed. The TypeScript and Go SDKs answer 409 to Last-Event-ID for as long as they take the old stream
-// for open.
+// A rejected GET does not mean that the event ID has expired: the client tries again with the same Last-Event-ID and
+// misses nothing. The TypeScript and Go SDKs respond with 409 to Last-Event-ID while they consider the old stream open.
 func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 	for _, status := range []int{401, 403, 409, 429, 503} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
@@ -261,13 +260,13 @@ func TestUnavailableStreamResumesAfterItsLastEvent(t *testing.T) {
 				})
 				synctest.Wait()
 				if want := []string{"", "1", "1", "1", "1", "1"}; !slices.Equal(last, want) {
-					t.Errorf("the stream was to go on after %q, want %q", last, want)
+					t.Errorf("the stream was resumed after %q, want %q", last, want)
 				}
 				if want := []string{
 					"*mcpbridgev1.ListenResponse_Acknowledged",
 					"*mcpbridgev1.ListenResponse_ToolsListChanged",
 				}; !slices.Equal(told, want) {
-					t.Errorf("told %q, want %q", told, want)
+					t.Errorf("received %q, want %q", told, want)
 				}
 				s.checkGaps(t, 100*time.Millisecond)
 			})

@@ -19,12 +19,12 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A relay passes connections on to an address. Those that it has when it is told to be silent stay open, and nothing
-// comes through them any more.
+// A relay forwards connections to an address. When it is silenced, its connections stay open and transfer nothing any
+// more.
 type relay struct {
 	net.Listener
 	to      string
-	silence atomic.Int64 // how often it was told to be silent
+	silence atomic.Int64 // how often it was silenced
 	conns   atomic.Int64
 	wg      sync.WaitGroup
 }
@@ -66,7 +66,7 @@ func (r *relay) run() {
 	}
 }
 
-// A silenced is a connection that loses what is written to it once the relay is silent.
+// A silenced is a connection that drops what is written to it once the relay is silenced.
 type silenced struct {
 	net.Conn
 	r     *relay
@@ -80,8 +80,8 @@ func (s *silenced) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// A connection of HTTP/2 on which nothing comes any more is given up: the call that is on it may have been executed,
-// and the next has another one.
+// An HTTP/2 connection that receives nothing is closed. Its call may have been executed, and the next one uses another
+// connection.
 func TestDeadConnectionIsClosed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -111,6 +111,6 @@ func TestDeadConnectionIsClosed(t *testing.T) {
 		t.Fatalf("on the dead connection: %v %v", res, err)
 	}
 	if got := call(t, c, "t", "{}"); got != "hello" || r.conns.Load() == before {
-		t.Errorf("afterwards: %s, over %d connections more", got, r.conns.Load()-before)
+		t.Errorf("later: %s, over %d more connections", got, r.conns.Load()-before)
 	}
 }

@@ -23,7 +23,7 @@ type read struct {
 	HasData        bool
 }
 
-// readEvents reads all events, and says why it stopped and how long to wait.
+// readEvents reads all events and returns the error that ended them and the retry interval.
 func readEvents(r io.Reader, most int) (events []read, retry time.Duration, err error) {
 	in := newEventReader(r, most)
 	for {
@@ -38,7 +38,7 @@ func readEvents(r io.Reader, most int) (events []read, retry time.Duration, err 
 func TestEvents(t *testing.T) {
 	for in, want := range map[string][]read{
 		"":                           nil,
-		"data: a":                    nil, // it has no end
+		"data: a":                    nil, // incomplete
 		"data: a\n\n":                {{"", "", "a", true}},
 		"data:a\r\n\r\ndata:  b\n\n": {{"", "", "a", true}, {"", "", " b", true}},
 		"data: a\r\rdata: b\r\n\rdata: c\n\r": {
@@ -54,9 +54,9 @@ func TestEvents(t *testing.T) {
 		"event: endpoint\ndata: /p?a=b:c\n\n": {{"endpoint", "", "/p?a=b:c", true}},
 		"what: is\nthis\ndata: x\n\n":         {{"", "", "x", true}},
 		"\uFEFFdata: a\n\n":                   {{"", "", "a", true}},
-		// one of them is part of a name that there is not
+		// Only the first byte order mark is removed; another is part of the field's name.
 		"\uFEFF\uFEFFdata: a\n\ndata: b\n\n":             {{"", "", "b", true}},
-		"data: a\n\n\uFEFFdata: b\n\n":                   {{"", "", "a", true}}, // the same
+		"data: a\n\n\uFEFFdata: b\n\n":                   {{"", "", "a", true}}, // likewise
 		"data: " + strings.Repeat("long", 5000) + "\n\n": {{"", "", strings.Repeat("long", 5000), true}},
 		"id: 1\n\nid: " + strings.Repeat("x", maxEventID) + "\n\nid: " + strings.Repeat("x", maxEventID+1) + "\n\n": {
 			{"", "1", "", false}, {"", strings.Repeat("x", maxEventID), "", false}, {"", "", "", false},
@@ -90,7 +90,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// FuzzEvents reads the same events whatever the pieces are that they come in, and never more than there is.
+// FuzzEvents reads the same events however the input is split, and not more than there are.
 func FuzzEvents(f *testing.F) {
 	f.Add("data: a\ndata: b\nid: 1\n\nretry: 5\n: c\n\nevent: e\ndata:x\r\n\r\n")
 	f.Add("data: " + strings.Repeat("x", 5000) + "\n\n")
@@ -113,8 +113,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// FuzzWrittenEvents writes an event as the bridge does, and has it read as the standard says (HTML, 9.2.6), and by
-// ourselves.
+// FuzzWrittenEvents writes an event as the bridge does, and compares the results of readEvents and a parser written
+// from the standard (HTML, 9.2.6).
 func FuzzWrittenEvents(f *testing.F) {
 	f.Add("1-0", "", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 	f.Add("", "endpoint", []byte(`/mcp?sessionId=a:b`))
@@ -122,11 +122,11 @@ func FuzzWrittenEvents(f *testing.F) {
 	f.Add("99-7", "message", []byte(`" \u2028 `+"\u2028\u0085\ufeff"+`"`))
 	fuzzing.Run(f, func(t *testing.T, id, name string, text []byte) {
 		if strings.ContainsAny(id+name, "\r\n\x00") || !utf8.ValidString(id+name) {
-			return // ids and names are our own
+			return // the bridge generates IDs and names
 		}
 		line, err := rawjson.AppendChecked(nil, text)
 		if err != nil {
-			return // nothing else is written as an event
+			return // other data is not written as an event
 		}
 		stream := mcphttp.AppendEvent(nil, id, name, line)
 		stream = append(stream, mcphttp.Comment...)
@@ -149,13 +149,13 @@ func FuzzWrittenEvents(f *testing.F) {
 
 var lineEnd = regexp.MustCompile("\r\n|\r|\n")
 
-// plainly reads a whole stream as the standard says.
+// plainly parses a whole stream as the standard defines.
 func plainly(stream string) (events []read) {
 	stream = strings.TrimPrefix(stream, "\ufeff")
 	lines := lineEnd.Split(stream, -1)
 	var e read
 	var data strings.Builder
-	for _, line := range lines[:len(lines)-1] { // what no end of a line follows is no line
+	for _, line := range lines[:len(lines)-1] { // an unterminated line is not a line
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {

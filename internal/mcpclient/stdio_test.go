@@ -27,12 +27,12 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A script is a program on stdio that does what its test says.
+// A script is a program on stdio whose behavior its test defines.
 type script struct {
-	// on says what is printed on a request or notification, by its method, or its default by "". ID stands for the id.
-	// It returns false to end the program.
+	// on prints the lines that respond to a request or notification, or those for the method "" by default. ID stands
+	// for the request's ID. It returns false to end the program.
 	on func(m *jsonrpc.Message, say func(lines ...string)) bool
-	// starts is how often it was started.
+	// starts is the number of starts.
 	starts atomic.Int64
 }
 
@@ -63,16 +63,16 @@ const (
 	unknown     = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"what?"}}`
 )
 
-// How an old program takes server/discover differs; what it is, is found out all the same.
+// Programs respond to server/discover in different ways; the client detects the revision of each.
 func TestProbeOfPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		discover func(say func(...string)) bool
 		starts   int64
 		legacy   bool
 	}{
-		"answers":          {func(say func(...string)) bool { say(discovered); return true }, 1, false},
-		"does not know it": {func(say func(...string)) bool { say(unknown); return true }, 1, true},
-		"wants initialize first": {func(say func(...string)) bool {
+		"a result":         {func(say func(...string)) bool { say(discovered); return true }, 1, false},
+		"method not found": {func(say func(...string)) bool { say(unknown); return true }, 1, true},
+		"requires initialize first": {func(say func(...string)) bool {
 			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"not yet"}}`)
 			return true
 		}, 1, true},
@@ -80,18 +80,18 @@ func TestProbeOfPrograms(t *testing.T) {
 			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":0,"message":""}}`)
 			return true
 		}, 1, true},
-		"says nothing":   {func(func(...string)) bool { return true }, 1, true},
-		"dies of it":     {func(func(...string)) bool { return false }, 2, true},
+		"no response":    {func(func(...string)) bool { return true }, 1, true},
+		"crash":          {func(func(...string)) bool { return false }, 2, true},
 		"prints a stack": {func(say func(...string)) bool { say("Traceback", "  File"); return false }, 2, true},
 		"echoes": {
 			func(say func(...string)) bool { say(`{"jsonrpc":"2.0","id":ID,"result":{}}`); return true },
 			1, true,
 		},
-		"speaks older revisions only": {func(say func(...string)) bool {
+		"supports older revisions only": {func(say func(...string)) bool {
 			say(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"]}}}`)
 			return true
 		}, 1, true},
-		"discovers what is older": {func(say func(...string)) bool {
+		"older revisions in the result": {func(say func(...string)) bool {
 			say(strings.Replace(discovered, "2026-07-28", "2025-11-25", 1))
 			return true
 		}, 1, true},
@@ -122,8 +122,8 @@ func TestProbeOfPrograms(t *testing.T) {
 	}
 }
 
-// A server of 2024-11-05 cannot declare completions. Those who can only ask what is offered find them all the same,
-// where there may be some.
+// A server of 2024-11-05 cannot declare completions. Clients that read the capabilities find them declared wherever the
+// server may support them.
 func TestUndeclarableCompletions(t *testing.T) {
 	for capabilities, offered := range map[string]bool{
 		`{"prompts":{}}`: true, `{"resources":{}}`: true,
@@ -148,7 +148,7 @@ func TestUndeclarableCompletions(t *testing.T) {
 			}
 			if got := bridge.Complete.SupportedBy(res.Complete.(*pb.DiscoverResponse).
 				GetCapabilities()); got != offered {
-				t.Errorf("completions are offered: %t, want %t", got, offered)
+				t.Errorf("completions declared: %t, want %t", got, offered)
 			}
 			res, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.Complete, Request: &pb.CompleteRequest{
 				Reference: &pb.CompletionReference{
@@ -167,7 +167,7 @@ func TestUndeclarableCompletions(t *testing.T) {
 	}
 }
 
-// What is not MCP on a program's standard output does no harm; what was to be an answer and is not ends its call.
+// Lines on standard output that are not MCP are dropped; an invalid response ends its call.
 func TestInvalidLinesOfPrograms(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch m.Method {
@@ -205,12 +205,12 @@ func TestInvalidLinesOfPrograms(t *testing.T) {
 	}
 }
 
-// A program that prints 1,000 lines a minute that are not MCP is used all the same. One that prints one more is started
-// again: what runs there ends and says that it may have been executed, and one warning says what to do.
+// A program that prints 1,000 lines a minute that are not MCP remains in use. With one more line it is restarted: its
+// calls end with outcome unknown, and one warning contains a fix.
 func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lines  int
-		slowly bool // the last one comes when the first is a minute old
+		slowly bool // the last line comes a minute after the first
 		starts int64
 	}{
 		"one below":       {999, false, 1},
@@ -268,7 +268,8 @@ func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 	}
 }
 
-// A program that was of use is started again at once, however often it dies; one that never was, ever later.
+// A program that has served a call is restarted at once, however often it exits; one that never has, with growing
+// backoff.
 func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 	for name, of := range map[string]bool{"of use": true, "of no use": false} {
 		t.Run(name, func(t *testing.T) {
@@ -292,14 +293,14 @@ func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 				}
 				began := time.Now()
 				for range 6 {
-					_, _ = c.Handle(t.Context(), toolCall("t", "{}"), ignore) // what it says is tested elsewhere
+					_, _ = c.Handle(t.Context(), toolCall("t", "{}"), ignore) // its error is tested elsewhere
 					time.Sleep(time.Second)                                   //nolint:forbidigo // by the bubble's clock
 					if err := c.Ready(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if took := time.Since(began) - 6*time.Second; took > 10*time.Millisecond == of {
-					t.Errorf("6 deaths took %v longer than what was done", took)
+					t.Errorf("6 exits took %v longer than the calls", took)
 				}
 				if err := end(); err != nil {
 					t.Error(err)
@@ -309,7 +310,7 @@ func TestUsefulProgramIsRestartedAtOnce(t *testing.T) {
 	}
 }
 
-// A line may be as long as a message, and not a byte longer.
+// The maximum length of a line is that of a message.
 func TestLineLengthLimit(t *testing.T) {
 	const most = 1 << 20
 	for _, length := range []int{most - 1, most, most + 1} {
@@ -335,7 +336,7 @@ func TestLineLengthLimit(t *testing.T) {
 	}
 }
 
-// A line that is too long costs no more memory than the limit, and one life of the program.
+// A line that is too long takes no more memory than the limit, and ends the program.
 func TestLongLine(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		switch {
@@ -361,7 +362,7 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// What a server asks that nobody can be asked is answered by an error, and a flood of it not at all.
+// An input request that no caller can serve gets an error response, and a flood of them none.
 func TestInputRequestThatNobodyCanAnswer(t *testing.T) {
 	answered := make(chan string, 100)
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -389,18 +390,19 @@ func TestInputRequestThatNobodyCanAnswer(t *testing.T) {
 	}
 	for _, want := range []string{`"p" 0`, `"r" -32601`, `"e" -32601`, `"x" -32601`} {
 		if got := <-answered; got != want {
-			t.Errorf("answered %s, want %s", got, want)
+			t.Errorf("responded %s, want %s", got, want)
 		}
 	}
 	if got := call(t, c, "t", "{}"); got != "hello" {
 		t.Errorf("got %q", got)
 	}
-	if n := len(answered); n > 30 { // 10 a second, over a boundary of seconds or two
-		t.Errorf("%d answers to a flood", n)
+	if n := len(answered); n > 30 { // 10 a second, over one or two boundaries of seconds
+		t.Errorf("got %d responses to a flood", n)
 	}
 }
 
-// A server that asks too much at once is told so, and its caller is asked what fits.
+// If a server sends too many input requests at once, those above the limit get an error response; the others go to the
+// caller.
 func TestTooManyInputRequests(t *testing.T) {
 	form := `"method":"elicitation/create","params":{"message":"` + strings.Repeat("m", 20<<10) +
 		`","requestedSchema":{"type":"object","properties":{}}}`
@@ -409,15 +411,15 @@ func TestTooManyInputRequests(t *testing.T) {
 		asks, fit int
 	}{
 		"too many in a call":             {"tools/call", `"method":"roots/list"`, 100, 32},
-		"too many when a session begins": {"notifications/initialized", `"method":"roots/list"`, 100, 32},
+		"too many during initialization": {"notifications/initialized", `"method":"roots/list"`, 100, 32},
 		"too long in a call":             {"tools/call", form, 10, 3},
-		"too long when a session begins": {
+		"too long during initialization": {
 			"notifications/initialized",
 			`"method":"roots/list","params":{"_meta":{"m":"` + strings.Repeat("m", 20<<10) + `"}}`, 10, 3,
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // all that is asked comes before the call is parked
+			synctest.Test(t, func(t *testing.T) { // all input requests arrive before the call is suspended
 				answered := make(chan string, tt.asks)
 				c := programs(t, mcpclient.Options{
 					Revision: bridge.Rev20250618,
@@ -436,12 +438,12 @@ func TestTooManyInputRequests(t *testing.T) {
 				})
 				n := needs(t, c, asking("t", `{}`, "a"))
 				if got := len(n.GetInputRequests()); got != tt.fit {
-					t.Fatalf("asked for %d things, want %d", got, tt.fit)
+					t.Fatalf("got %d input requests, want %d", got, tt.fit)
 				}
 				for i := tt.fit; i < tt.asks; i++ {
 					if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) ||
 						!strings.Contains(got, "too much is asked at once") {
-						t.Fatalf("answered %s, want %s", got, want)
+						t.Fatalf("responded %s, want %s", got, want)
 					}
 				}
 			})
@@ -449,7 +451,7 @@ func TestTooManyInputRequests(t *testing.T) {
 	}
 }
 
-// A program that ends is started again. What it was doing is unknown, and what waited for its caller is lost.
+// A program that exits is restarted. Calls in flight have an unknown outcome, and calls that wait for input are lost.
 func TestProgramIsRestarted(t *testing.T) {
 	c := run(t, mcpclient.Options{
 		Command: []string{os.Args[0]}, Env: []string{serveEnv + "=" + own},
@@ -480,7 +482,7 @@ func TestProgramIsRestarted(t *testing.T) {
 	needs(t, c, ask)
 }
 
-// A program that cannot run twice at a time serves those who cannot be asked, and says so to the others at once.
+// A program that cannot run twice at a time serves callers without input capabilities; other calls fail at once.
 func TestProgramThatExitsAfterOneCall(t *testing.T) {
 	var programs atomic.Int64
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -507,13 +509,13 @@ func TestProgramThatExitsAfterOneCall(t *testing.T) {
 	}
 }
 
-// killChildren kills the processes whose parent is this one.
+// killChildren kills the child processes of this one.
 func killChildren(t *testing.T) {
 	t.Helper()
 	signalChildren(t, syscall.SIGKILL)
 }
 
-// signalChildren sends a signal to the processes whose parent is this one.
+// signalChildren sends a signal to the child processes of this one.
 func signalChildren(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", os.Getpid(), os.Getpid()))
@@ -525,7 +527,7 @@ func signalChildren(t *testing.T, s syscall.Signal) {
 		}
 	}
 	if len(pids) == 0 {
-		t.Fatal("there are no children")
+		t.Fatal("no child processes")
 	}
 	for _, p := range pids {
 		var pid int
@@ -534,7 +536,7 @@ func signalChildren(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// What is wrong with a command is said at once, with what was run and what to do.
+// An invalid command is reported at once, with the command and a fix.
 func TestProgramsThatFailToStart(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tt := range map[string]struct {
@@ -557,7 +559,7 @@ func TestProgramsThatFailToStart(t *testing.T) {
 			3 * time.Second,
 			[]string{"neither server/discover nor initialize was answered within 2s"},
 		},
-		"says hello": {
+		"prints hello": {
 			[]string{"sh", "-c", "echo hello; exec sleep 100"},
 			100 * time.Millisecond,
 			[]string{"answered within 2s", "stdout, where only MCP belongs:\n    hello"},
@@ -595,8 +597,7 @@ func TestProgramsThatFailToStart(t *testing.T) {
 	}
 }
 
-// A server of the modern era is asked again what it is when what it said is no longer true, and if it does not say,
-// that is still what it is.
+// server/discover is sent again when its result has expired. If that fails, the old result remains in use.
 func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
@@ -636,7 +637,7 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 			}
 		}
 		if n := asked.Load(); n != 4 {
-			t.Errorf("asked %d times", n)
+			t.Errorf("got %d server/discover requests", n)
 		}
 		if err := end(); err != nil {
 			t.Error(err)
@@ -644,7 +645,7 @@ func TestDiscoverIsRepeatedAfterAFailure(t *testing.T) {
 	})
 }
 
-// What a server is, is kept for as long as it says, and told with what is left of that.
+// A result of server/discover is cached for its TTL and returned with the remaining TTL.
 func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 	type look struct {
 		after time.Duration
@@ -705,7 +706,7 @@ func TestDiscoverIsCachedForItsTTL(t *testing.T) {
 	}
 }
 
-// A caller that goes while the server is asked again does not make what it was last for longer.
+// If a caller disconnects during a repeated server/discover, the lifetime of the old result is not extended.
 func TestNextCallerRepeatsAFailedDiscover(t *testing.T) {
 	asked := 0
 	serve := (&script{on: func(m *jsonrpc.Message, say func(...string)) bool {
@@ -745,7 +746,7 @@ func TestNextCallerRepeatsAFailedDiscover(t *testing.T) {
 	})
 }
 
-// A server that does nothing that it is asked does not keep the client from ending.
+// A server that ignores every request does not keep the client from closing.
 func TestCloseWithUnresponsiveServers(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Run("program", func(t *testing.T) {
@@ -754,10 +755,10 @@ func TestCloseWithUnresponsiveServers(t *testing.T) {
 				strings.Replace(initialized, "ID", "1", 1) + `'; while :; do sleep 1; done`},
 			StopTimeout: 100 * time.Millisecond, Revision: bridge.Rev20241105,
 		})
-		// in which the writing begins, however busy the machine is
+		// The timeout is long enough for the write to begin on a busy machine.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		// More than the pipe has room for, so that not even the writing ends.
+		// The arguments exceed the pipe's buffer, so that the write blocks.
 		_, err := c.Handle(ctx, toolCall("t", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`), ignore)
 		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
 			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
@@ -795,7 +796,7 @@ func TestCloseWithUnresponsiveServers(t *testing.T) {
 	})
 }
 
-// What a server says of an error is told, and in the log, as far as anybody reads it.
+// A server's error message is returned and logged up to a limit.
 func TestLongErrorsAreTruncated(t *testing.T) {
 	s := &script{on: func(m *jsonrpc.Message, say func(...string)) bool {
 		fails := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-7,"data":[1],"message":"no` +
@@ -821,6 +822,6 @@ func TestLongErrorsAreTruncated(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), `no\r\n`) || log.Len() > 16<<10 {
-		t.Errorf("%d bytes are logged: %.300s", log.Len(), log.String())
+		t.Errorf("logged %d bytes: %.300s", log.Len(), log.String())
 	}
 }
