@@ -30,8 +30,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Whoever has no token is let nowhere; tokens and certificates are; and a tool may need more. What is presented is not
-// logged.
+// Requests without a valid token or certificate are rejected, and so are tools whose scopes the token lacks.
+// Credentials are not logged.
 func TestCallersAuthenticate(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
@@ -114,12 +114,11 @@ func TestCallersAuthenticate(t *testing.T) {
 	}
 	r.awaitLog(t, "refused a caller")
 	if log := r.stderr.String(); strings.Contains(log, "canary") || !strings.Contains(log, "refused a caller") {
-		t.Errorf("the log is %s", log)
+		t.Errorf("got log %s", log)
 	}
 }
 
-// Whoever is refused at an endpoint is told where the metadata of that endpoint is, which says the URL that the client
-// knows.
+// A rejected request gets the URL of its endpoint's metadata, which contain the resource URL that the client uses.
 func TestEachEndpointHasMetadata(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	config := writeConfig(t, fmt.Sprintf(`
@@ -158,7 +157,7 @@ backends: [{name: one, launch: {command: [%q]}}, {name: two, launch: {command: [
 	}
 }
 
-// Who may call over HTTP says also who may over gRPC, where nothing else does. The token goes no further.
+// The rules for callers over HTTP also apply to gRPC if it has none of its own. The token is not forwarded.
 func TestGRPCCallersAuthenticate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mcpbridge.yaml")
@@ -222,12 +221,11 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 	}
 	r.awaitLog(t, "refused a gRPC caller")
 	if log := r.stderr.String(); strings.Contains(log, "canary") {
-		t.Errorf("the log is %s", log)
+		t.Errorf("got log %s", log)
 	}
 }
 
-// Whoever gRPC lets in by a certificate has no scopes, as over HTTP: where callers must have some, or a tool needs
-// some, it takes a token.
+// A gRPC caller with a certificate has no scopes, as over HTTP: if callers or a tool need scopes, a token is required.
 func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, ca := bridgetest.Certificates(t, dir)
@@ -252,12 +250,12 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 		want                    codes.Code
 		says, subject           string
 	}{
-		{"a certificate is all that is asked for", "", "slow", "", codes.OK, "", ada},
-		{"the tool needs a scope, and nobody can have one", "", "echo", "", codes.PermissionDenied, refused, ""},
+		{"a certificate is sufficient", "", "slow", "", codes.OK, "", ada},
+		{"the tool needs a scope that no caller can have", "", "echo", "", codes.PermissionDenied, refused, ""},
 		{"tokens are good as well", tokens, "slow", "", codes.OK, "", ada},
 		{"the tool needs a scope", tokens, "echo", "", codes.PermissionDenied, refused, ""},
 		{"the tool needs a scope, and a token has it", tokens, "echo", "t-of-root", codes.OK, "", "root"},
-		{"a token that is not good", tokens, "slow", "t-of-eve", codes.Unauthenticated, "not executed", ""},
+		{"an invalid token", tokens, "slow", "t-of-eve", codes.Unauthenticated, "not executed", ""},
 		{
 			"all need a scope", "scopes: [tools], " + tokens, "slow", "", codes.PermissionDenied,
 			"a certificate has no scopes", "",
@@ -301,8 +299,7 @@ func TestGRPCCertificatesHaveNoScopes(t *testing.T) {
 	}
 }
 
-// Scopes of tools are of no use where nobody is asked who calls: every address has to check callers, that of the
-// default, too.
+// Scopes of tools require that every address authenticates callers, including the default one.
 func TestToolScopesRequireOAuth(t *testing.T) {
 	const (
 		token = "auth: {tokens: [{token: t, subject: s}]}"
@@ -348,7 +345,7 @@ func TestToolScopesRequireOAuth(t *testing.T) {
 	}
 }
 
-// Headers that are named reach backends, and no others; the bridge's own credentials cannot be named.
+// Only the configured headers are forwarded to backends; those with credentials of the bridge cannot be configured.
 func TestConfiguredHeadersReachBackends(t *testing.T) {
 	dir := t.TempDir()
 	heard := listen(t, dir+"/s")
@@ -384,7 +381,7 @@ func TestConfiguredHeadersReachBackends(t *testing.T) {
 	defer res.Body.Close()
 	if want := map[string]string{"x-team": "tools"}; res.StatusCode != http.StatusOK ||
 		!maps.Equal(heard.headers, want) {
-		t.Errorf("%s: the backend was told %v, want %v", res.Status, heard.headers, want)
+		t.Errorf("%s: the backend received %v, want %v", res.Status, heard.headers, want)
 	}
 	for _, name := range []string{"Authorization", "proxy-authorization", "'X Team'"} {
 		l, err := config.Load(configured(name), nil, nil, nil)
@@ -397,7 +394,7 @@ func TestConfiguredHeadersReachBackends(t *testing.T) {
 	}
 }
 
-// A listener is a sayer that knows who called it last.
+// A listener is a sayer that records its last caller.
 type listener struct {
 	sayer
 
@@ -406,7 +403,7 @@ type listener struct {
 	headers map[string]string
 }
 
-// listen serves a listener at a socket, until the test ends.
+// listen serves a listener at a Unix socket until the end of the test.
 func listen(t *testing.T, path string) *listener {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
@@ -446,7 +443,7 @@ func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreaming
 	return l.sayer.CallTool(req, stream)
 }
 
-// A secret or a key of OAuth goes only to an authorization server that is named.
+// An OAuth secret or key requires a configured authorization server.
 func TestOAuthSecretsRequireAnIssuer(t *testing.T) {
 	for oauth, ok := range map[string]bool{
 		"clientId: a, clientSecret: b":                               false,
@@ -468,8 +465,8 @@ func TestOAuthSecretsRequireAnIssuer(t *testing.T) {
 	}
 }
 
-// Where there can be no temporary files, whoever starts mcpbridge is told so, and what to do. A file where the
-// directory would be stops root, too.
+// If temporary files cannot be created, the error contains a fix. A file in place of the directory is an error for root
+// too.
 func TestNoTemporaryFiles(t *testing.T) {
 	config := writeConfig(t, "backends: [{name: a, launch: {command: [cat]}}]")
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))

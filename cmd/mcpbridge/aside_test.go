@@ -12,8 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// What net/http says of a server that says too much has the server's words in it: it must be a line of our log, and no
-// other.
+// Errors of net/http quote the server. They are logged as one line, which the server cannot break.
 func TestServerTextCannotForgeLogLines(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +31,7 @@ func TestServerTextCannotForgeLogLines(t *testing.T) {
 		_, _ = fmt.Fprintf(conn,
 			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s{\"level\":\"error\"}",
 			len(answer), answer)
-		_, _ = io.Copy(io.Discard, conn) // until the other side has had enough
+		_, _ = io.Copy(io.Discard, conn) // until the peer closes the connection
 	}))
 	t.Cleanup(s.Close)
 	r := start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
@@ -43,7 +42,7 @@ backends: [{name: web, mcp: {url: %q}}]
 	r.awaitLog(t, `"said":"Unsolicited response`)
 	for line := range strings.Lines(r.stderr.String()) {
 		if !json.Valid([]byte(line)) {
-			t.Errorf("no line of ours: %q", line)
+			t.Errorf("not a line of the bridge's log: %q", line)
 		}
 	}
 }

@@ -94,8 +94,8 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
 `
 
-// Whoever calls a tool from a shell sees what its developer needs: the line of the exception and its trace, or how the
-// process ended and what it printed last. Each kind of failure has its exit code.
+// The output of `call` contains what the backend's developer needs: the exception and its trace, or how the process
+// exited and its last output. Each kind of failure has its own exit code.
 func TestFailuresOfBackendsAreExplained(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	python, err := filepath.Abs("../../.venv/bin/python")
@@ -133,7 +133,7 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 	for _, c := range []struct {
 		language, tool string
 		exit           int
-		want           failure // parts of it
+		want           failure // substrings
 	}{
 		{
 			"python", "throw", problem.ExitTool,
@@ -173,7 +173,7 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 				}
 			}
 			if got.code != c.exit || len(lines) > 1 {
-				t.Errorf("it said %+v", got)
+				t.Errorf("got %+v", got)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 			got := runCommand(t, "", append([]string{"call", tool, "--"}, strings.Fields(commands["python"])...)...)
 			if got.code != problem.ExitTool || !strings.Contains(got.stderr, `"hint":"`) ||
 				!strings.Contains(got.stderr, fix) {
-				t.Errorf("it said %+v", got)
+				t.Errorf("got %+v", got)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestFailuresOfBackendsAreExplained(t *testing.T) {
 			append([]string{"call", "careful", "--log-format", "text", "--"}, strings.Fields(commands["python"])...)...)
 		if got.code != problem.ExitOK || !strings.Contains(got.stderr, "WRN be careful") ||
 			strings.Contains(got.stderr, "record=") {
-			t.Errorf("it said %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	})
 }

@@ -25,8 +25,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A limit cannot be out of its bounds, whatever sets it, and the error says where it was set, why it is wrong, and what
-// to write.
+// A limit out of range is rejected, whatever sets it. The error contains the place, the reason and a fix.
 func TestLimitsAreValidated(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, r := range limits.Table[limits.Limits]() {
@@ -70,14 +69,14 @@ func TestLimitsAreValidated(t *testing.T) {
 				}
 				if p := problem.Of(err); !strings.Contains(p.Where, where) || p.What != key+" cannot be "+text(n)+why ||
 					!strings.Contains(p.Fix, unit) {
-					t.Errorf("%s of %s: %+v, and it should be at %s", key, text(n), p, where)
+					t.Errorf("%s of %s: %+v, want the place %s", key, text(n), p, where)
 				}
 			}
 		}
 	}
 }
 
-// A timeout of a backend cannot be negative, whatever kind of backend it is, and the error says where it is.
+// A negative timeout of a backend is rejected, whatever its kind, and the error contains the place.
 func TestTimeoutsOfBackendsAreNotNegative(t *testing.T) {
 	for at, backend := range map[string]string{
 		"hangTimeout":         `dial: "unix:///x", hangTimeout: -1s`,
@@ -104,7 +103,7 @@ func TestTimeoutsOfBackendsAreNotNegative(t *testing.T) {
 	}
 }
 
-// Every key of limits is in the table of limits, and what it names there is one.
+// The table of limits contains every key of limits, and no others.
 func TestLimitsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
@@ -117,7 +116,7 @@ func TestLimitsAreDocumented(t *testing.T) {
 	}
 }
 
-// A listedPlugin is a backend with tools, one of which asks, and gives a state of as many bytes as it is told.
+// A listedPlugin is a backend with tools. One of them requests input, with a request state of the requested size.
 type listedPlugin struct {
 	sizedPlugin
 
@@ -134,7 +133,7 @@ func (*listedPlugin) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreami
 	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
 }
 
-// What clients send is held to the keys, over the wire: one below, at, and one above.
+// Requests are held to the limits, over the wire: one below, at, and one above each.
 func TestRequestLimitsAreConfigurable(t *testing.T) {
 	_, address := startSized(t)
 	r := start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
@@ -158,7 +157,7 @@ backends: [{name: plugin, dial: %q}]
 	ping := func(id, x string) string {
 		return says(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping","params":{"x":` + x + `}}`)
 	}
-	// get makes a request whose header has so many bytes, or fields, and returns its status.
+	// get sends a request with a header of the given number of bytes or fields and returns its status.
 	get := func(bytes, fields int) string {
 		conn, err := new(net.Dialer).
 			DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(r.url, "http://"), "/mcp"))
@@ -218,7 +217,7 @@ backends: [{name: plugin, dial: %q}]
 	}
 }
 
-// What a backend has is held to the keys: one below, at, and one above.
+// The lists of backends are held to the limits: one below, at, and one above each.
 func TestBackendLimitsAreConfigurable(t *testing.T) {
 	tool := func(name, rest string) *pb.Tool {
 		return &pb.Tool{Name: name, InputSchema: `{"type":"object"` + rest + `}`}
@@ -234,7 +233,7 @@ func TestBackendLimitsAreConfigurable(t *testing.T) {
 	}
 	p := &listedPlugin{tools: all}
 	address := servePlugin(t, p)
-	for tools := 5; tools <= 7; tools++ { // 6 are good
+	for tools := 5; tools <= 7; tools++ { // 6 are allowed
 		socket := "unix://" + filepath.Join(t.TempDir(), "s")
 		r := start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
 serve: {http: {addr: "127.0.0.1:0"}, grpc: {addr: %q}}
@@ -249,7 +248,7 @@ backends: [{name: plugin, dial: %q}]
 		}
 		if got := strings.Count(string(text), `"name":`); got != min(tools, 6) ||
 			strings.Contains(string(text), "above") {
-			t.Errorf("%d tools are left of %d: %s", got, tools, text)
+			t.Errorf("got %d of %d tools: %s", got, tools, text)
 		}
 		if tools > 5 {
 			continue
@@ -259,9 +258,9 @@ backends: [{name: plugin, dial: %q}]
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		for n := 1023; n <= 1025; n++ { // sealed, they are more
+		for n := 1023; n <= 1025; n++ { // sealing makes them longer
 			arguments := fmt.Sprintf(`{"state":%d}`, n)
-			// which expects another answer, and returns this one as an error
+			// The tool expects another response and returns this one as an error.
 			_, err := r.call(t, "schema-at", arguments)
 			if asked := err != nil &&
 				strings.Contains(err.Error(), `"input_required","requestState":`); asked != (n <= 1024) {
@@ -280,23 +279,24 @@ backends: [{name: plugin, dial: %q}]
 	}
 }
 
-// What is logged of programs is held to the keys, whatever the program is: one below, at, and one above.
+// The output of programs in the log is held to the limits, whatever the program is: one below, at, and one above each.
 func TestOutputLimitsAreConfigurable(t *testing.T) {
-	// script prints lines of so many a, b and c, at once, which are not in the script itself: the log has that, too.
+	// script prints lines of the given numbers of a, b and c. It does not contain them itself, because the command is
+	// logged too.
 	script := func(a, b, c int) string {
 		return fmt.Sprintf(`said=$(for n in %da %db %dc; do head -c ${n%%?} /dev/zero | tr '\0' ${n#${n%%?}}; echo; done); echo "$said" >&2; exec "$@"`, a, b, c)
 	}
 	line := func(letter string, n int) string { return strings.Repeat(letter, n) }
 	for name, c := range map[string]struct {
 		limits, script string
-		logged, not    []string // what is in the log, and what is not
+		logged, not    []string // what the log contains, and what it does not
 	}{
 		"logLine": {
 			"{logLine: 100}", script(99, 100, 101),
 			[]string{line("a", 99), line("b", 100), line("c", 100)},
 			[]string{line("c", 101)},
 		},
-		"logRate": { // each line counts 512 bytes
+		"logRate": { // each line counts as 512 bytes
 			"{logRate: 1024, logLine: 512}", script(412, 412, 412),
 			[]string{line("a", 412), line("b", 412), "exceeds the log rate"},
 			[]string{line("c", 412)},

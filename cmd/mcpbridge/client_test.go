@@ -37,22 +37,22 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A shop is a backend that has one of everything, in this process, and remembers what it was called with.
+// A shop is a backend in this process with tools, prompts and resources. It records its calls.
 type shop struct {
 	pb.UnimplementedMcpServiceServer
 
 	cancelled chan struct{} // closed when the context of `wait` ends
 	waiting   chan struct{} // closed when `wait` is called
 	held      chan struct{} // ends `hold`
-	endless   bool          // its list of prompts has no end
-	form      string        // what `order` asks, if not orderForm
-	schema    string        // the arguments of `buy`, if not buySchema
+	endless   bool          // its list of prompts never ends
+	form      string        // the form of `order`, if not orderForm
+	schema    string        // the input schema of `buy`, if not buySchema
 	mu        sync.Mutex
 	caller    *pb.CallContext
-	version   int32 // of the contract, if another
+	version   int32 // of the contract; 0: the current one
 }
 
-// startShop serves a shop, and returns its address.
+// startShop serves a shop and returns its address.
 func startShop(t *testing.T) (*shop, string) {
 	t.Helper()
 	s := &shop{cancelled: make(chan struct{}), waiting: make(chan struct{}), held: make(chan struct{})}
@@ -101,7 +101,7 @@ const buySchema = `{"type":"object","required":["what"],"properties":{"what":{"t
 	`"$defs":{"pay":{"type":"object","properties":{"by":{"enum":["card","cash"]},"tip":{"type":"number"}}}}}`
 
 func (s *shop) ListTools(_ context.Context, req *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	if req.Cursor == nil { // lists have pages
+	if req.Cursor == nil { // the lists have pages
 		return &pb.ListToolsResponse{
 			Tools: []*pb.Tool{{
 				Name: "paint", Description: text("Paint\x1b[31m red.\nMore."),
@@ -158,7 +158,7 @@ func (s *shop) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServ
 		return say(string(req.GetArguments()), false)
 	case "fail":
 		return say("out of \x1b[31mpaint", true)
-	case "sell": // it does, and then says this
+	case "sell": // runs, and then returns this error
 		return status.Error(codes.Unavailable, "the till is stuck")
 	case "deny":
 		return status.Error(codes.Unauthenticated, "who are you?")
@@ -277,13 +277,13 @@ func (*shop) Complete(_ context.Context, req *pb.CompleteRequest) (*pb.CompleteR
 	}}, nil
 }
 
-// A said is what a command has said, and how it ended.
+// A said is the output of a command and its exit code.
 type said struct {
 	stdout, stderr string
 	code           int
 }
 
-// run runs a command in this process, without a terminal.
+// runCommand runs a command in this process, without a terminal.
 func runCommand(t *testing.T, stdin string, args ...string) said {
 	t.Helper()
 	var stdout, stderr lockedBuffer
@@ -295,7 +295,7 @@ func runCommand(t *testing.T, stdin string, args ...string) said {
 	return said{stdout.String(), stderr.String(), code}
 }
 
-// Client commands serve nobody: whatever serve says, they need not be told --insecure, which they do not have.
+// Client commands ignore the configuration of serve: they have no --insecure flag and need none.
 func TestClientCommandsIgnoreServerConfiguration(t *testing.T) {
 	backend := fmt.Sprintf("backends: [{name: e, launch: {command: [%q]}, toolScopes: {echo: [admin]}}]\n", echoGo(t))
 	for name, c := range map[string]struct{ serve, environ string }{
@@ -320,17 +320,17 @@ func TestClientCommandsIgnoreServerConfiguration(t *testing.T) {
 	}
 	if got := runCommand(t, "", "list",
 		writeConfig(t, "limits: {calls: -1}\n"+backend)); got.code != problem.ExitConfig {
-		t.Errorf("limits are for clients, too: %d %s", got.code, got.stderr)
+		t.Errorf("limits did not apply to a client command: %d %s", got.code, got.stderr)
 	}
 }
 
-// errorCode returns the code of the error that the last line of stderr is.
+// errorCode returns the code of the error in the last line of stderr.
 func (s said) errorCode(t *testing.T) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(s.stderr), "\n")
 	var last struct{ Error struct{ Code string } }
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
-		t.Errorf("the last line of stderr is no error: %v\n%s", err, s.stderr)
+		t.Errorf("the last line of stderr is not an error: %v\n%s", err, s.stderr)
 	}
 	return last.Error.Code
 }
@@ -363,7 +363,7 @@ Prompts
   haggle(price, tone?)
 `
 	if got != (said{want, "", problem.ExitOK}) {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	var document struct {
 		Tools, Resources, ResourceTemplates, Prompts []struct{ Name string }
@@ -376,7 +376,7 @@ Prompts
 	}
 }
 
-// What is typed reaches the tool as its schema says, every digit of it; and what cannot, is said all at once.
+// Arguments are passed to the tool in the types of its schema, with every digit. All invalid ones are reported at once.
 func TestArguments(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
@@ -403,7 +403,7 @@ func TestArguments(t *testing.T) {
 	} {
 		got := runCommand(t, c.stdin, append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
 		if got != (said{c.want + "\n", "", problem.ExitOK}) {
-			t.Errorf("%s: it said %+v", c.words, got)
+			t.Errorf("%s: got %+v", c.words, got)
 		}
 	}
 	for words, want := range map[string]string{
@@ -428,13 +428,13 @@ func TestArguments(t *testing.T) {
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(words)...)...)
 		if got.code != problem.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, want) ||
 			!strings.Contains(got.stderr, "what: string") && !strings.Contains(words, "@") {
-			t.Errorf("%s: it said %+v", words, got)
+			t.Errorf("%s: got %+v", words, got)
 		}
 	}
 }
 
-// A schema that is put together of others, or has something beside a reference, allows what any part of it names: what
-// is right is for the catalog to say.
+// With composed schemas, or keywords beside a reference, an argument may have the type that any part allows: the
+// catalog validates it.
 func TestArgumentsOfComposedSchemas(t *testing.T) {
 	const (
 		payment = `{"type":"object","required":["kind"],"properties":{"kind":{"enum":["card","cash"]}},"oneOf":[` +
@@ -482,11 +482,11 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 		s.schema = c.schema
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
 		if got != (said{c.want + "\n", "", problem.ExitOK}) {
-			t.Errorf("%s with %s: it said %+v", c.schema, c.words, got)
+			t.Errorf("%s with %s: got %+v", c.schema, c.words, got)
 		}
 	}
 	for _, c := range []struct{ schema, words, want string }{
-		{payment, "kind=card", "/number: expected a value"}, // the catalog says it
+		{payment, "kind=card", "/number: expected a value"}, // the catalog reports this
 		{payment, "number=4111", "kind is missing"},
 		{
 			with(`"additionalProperties":false,"anyOf":[{"required":["a"]},{"title":"x"}]`), "ab=1",
@@ -505,7 +505,7 @@ func TestArgumentsOfComposedSchemas(t *testing.T) {
 		s.schema = c.schema
 		got := runCommand(t, "", append([]string{"call", shop, "buy"}, strings.Fields(c.words)...)...)
 		if got.code != problem.ExitUsage || got.errorCode(t) != "arguments" || !strings.Contains(got.stderr, c.want) {
-			t.Errorf("%s with %s: it said %+v", c.schema, c.words, got)
+			t.Errorf("%s with %s: got %+v", c.schema, c.words, got)
 		}
 	}
 }
@@ -526,7 +526,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"call unix:///nowhere.sock x", "unreachable", problem.ExitUnreachable},
 		{"call tcp:127.0.0.1:1 x", "unreachable", problem.ExitUnreachable},
 		{"read " + shop + " shop://no", "not_found", problem.ExitTool},
-		{"read x://y -- " + echoGo(t), "not_found", problem.ExitTool}, // it has no resources
+		{"read x://y -- " + echoGo(t), "not_found", problem.ExitTool}, // no resources
 		{"prompt " + shop + " hagle price=1", "not_found", problem.ExitTool},
 		{"prompt " + shop + " haggle", "arguments", problem.ExitUsage},
 		{"prompt " + shop + " haggle price=1 ton=x", "arguments", problem.ExitUsage},
@@ -537,7 +537,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"complete " + shop + " hagle tone=k", "not_found", problem.ExitTool},
 		{"complete " + shop + " shop://{shelf} shelve=k", "arguments", problem.ExitUsage},
 		{"complete " + shop + " shop://{shelve} shelve=k", "not_found", problem.ExitTool},
-		{"complete greet name=k -- " + echoGo(t), "not_found", problem.ExitTool}, // it completes nothing
+		{"complete greet name=k -- " + echoGo(t), "not_found", problem.ExitTool}, // no completion
 		{"call " + shop, "usage", problem.ExitUsage},
 		{"call nobody x", "usage", problem.ExitUsage},
 		{"list -- no-such-program", "command", problem.ExitPlugin},
@@ -549,46 +549,46 @@ func TestClientExitCodes(t *testing.T) {
 	} {
 		got := runCommand(t, "", strings.Fields(c.args)...)
 		if code := got.errorCode(t); got.code != c.exit || code != c.code || got.stdout != "" {
-			t.Errorf("%s: it ended with %d and %s, not with %d and %s: %+v", c.args, got.code, code, c.exit, c.code,
+			t.Errorf("%s: got exit code %d and %s, want %d and %s: %+v", c.args, got.code, code, c.exit, c.code,
 				got)
 		}
 	}
 }
 
-// What --help says of exit codes is so.
+// The exit codes in --help are the actual ones.
 func TestHelpOfExitCodes(t *testing.T) {
 	for _, command := range []string{"run", "list", "describe", "call", "read", "prompt", "complete"} {
 		help := strings.Join(strings.Fields(runCommand(t, "", command, "--help").stdout), " ")
 		if !strings.Contains(help, "1 a wrong command line") || !strings.Contains(help, " 6 a wrong configuration") {
-			t.Errorf("%s: it said %s", command, help)
+			t.Errorf("%s: got %s", command, help)
 		}
 		if got := runCommand(t, "", command, "--nope"); got.code != problem.ExitUsage {
-			t.Errorf("%s --nope: it said %+v", command, got)
+			t.Errorf("%s --nope: got %+v", command, got)
 		}
 	}
 }
 
-// Who calls is not told to call again where the call may have been executed, also if the backend does not say so.
+// No hint suggests to repeat a call that may have been executed, even if the backend does not report an outcome.
 func TestHintsNeverSuggestRepeatingAnExecutedCall(t *testing.T) {
 	_, shop := startShop(t)
 	got := runCommand(t, "", "call", shop, "sell")
 	if !strings.Contains(got.stderr, "the till is stuck") ||
 		!strings.Contains(got.stderr, "look before calling it again") || strings.Contains(got.stderr, "try again") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
-// A command waits for as long as somebody at the keyboard would, unless the configuration says otherwise.
+// A command has no timeout unless it is configured.
 func TestCommandsHaveNoTimeoutByDefault(t *testing.T) {
 	_, shop := startShop(t)
 	t.Setenv("MCPBRIDGE_LIMITS__CALLTOTAL", "50ms")
 	if got := runCommand(t, "", "call", shop, "wait"); got.code != problem.ExitTimeout ||
 		!strings.Contains(got.stderr, "it took longer than 50ms") {
-		t.Errorf("with a limit, it said %+v", got)
+		t.Errorf("with a timeout: got %+v", got)
 	}
 }
 
-// What prints that it listens somewhere is no server on stdin and stdout.
+// A program that prints the address on which it listens is not a server on stdin and stdout.
 func TestServerAtAnotherPath(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	got := runCommand(t, "", "list", "--start-timeout", "200ms", "--", "sh", "-c",
@@ -599,12 +599,12 @@ func TestServerAtAnotherPath(t *testing.T) {
 		"check that it is a server on stdin and stdout",
 	} {
 		if got.code != problem.ExitPlugin || !strings.Contains(got.stderr, want) {
-			t.Errorf("it said %+v, want %q in it", got, want)
+			t.Errorf("got %+v, want %q in it", got, want)
 		}
 	}
 }
 
-// A program that ends is no server, and may have said why.
+// The error for a program that exits contains its output and a fix.
 func TestExitedProgramErrorHasAFix(t *testing.T) {
 	for script, want := range map[string]string{
 		"exit 3":                           "run the command by itself",
@@ -613,7 +613,7 @@ func TestExitedProgramErrorHasAFix(t *testing.T) {
 	} {
 		if got := runCommand(t, "", "list", "--", "sh", "-c", script); got.code != problem.ExitPlugin ||
 			!strings.Contains(got.stderr, want) {
-			t.Errorf("%s: it said %+v, want %q in it", script, got, want)
+			t.Errorf("%s: got %+v, want %q in it", script, got, want)
 		}
 	}
 }
@@ -632,7 +632,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 		"read --output " + logo + " " + shop + " shop://logo": "",
 		"prompt " + shop + " haggle price=3":                  "user: Not more than 3.\n",
 		"complete " + shop + " haggle tone=k price=3":         "kind\nkey3\n",
-		// a URI, which the server has to know
+		// a URI, which the server has to support
 		"complete " + shop + " shop://sign shelf=k": "kind\nkey\n",
 		"call " + shop + " paint":                   "red \x1b[31m\u202e\u009b and \n",
 		"call --root . " + shop + " where":          "file://" + dir + "\n",
@@ -654,7 +654,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 					continue
 				}
 			}
-			t.Errorf("%s: it said %+v", args, got)
+			t.Errorf("%s: got %+v", args, got)
 		}
 	}
 	if data, err := os.ReadFile(logo); err != nil || string(data) != "\x89PNG\x00\xff" {
@@ -663,11 +663,11 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "sign.json")
 	if got := runCommand(t, "", "read", "--json", "-o", document, shop,
 		"shop://sign"); got != (said{"", "", problem.ExitOK}) {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	shown := runCommand(t, "", "read", "--json", shop, "shop://sign").stdout
 	if data, err := os.ReadFile(document); err != nil || string(data) != shown || !json.Valid(data) {
-		t.Errorf("it wrote %q, %v, and shows %q", data, err, shown)
+		t.Errorf("wrote %q, %v, and printed %q", data, err, shown)
 	}
 	for uri, want := range map[string]string{
 		"shop://sing":               "did you mean shop://sign?",
@@ -677,7 +677,7 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	} {
 		if got := runCommand(t, "", "read", shop, uri); got.code != problem.ExitTool ||
 			!strings.Contains(got.stderr, want) {
-			t.Errorf("%s: it said %+v", uri, got)
+			t.Errorf("%s: got %+v", uri, got)
 		}
 	}
 	for args, want := range map[string]string{
@@ -688,22 +688,22 @@ func TestReadPromptCompleteDescribe(t *testing.T) {
 	} {
 		if got := runCommand(t, "",
 			append([]string{"complete", shop}, strings.Fields(args)...)...); !strings.Contains(got.stderr, want) {
-			t.Errorf("%s: it said %+v", args, got)
+			t.Errorf("%s: got %+v", args, got)
 		}
 	}
 	got := runCommand(t, "", "describe", shop)
 	if !strings.Contains(got.stdout, `Buy\u001b[31m something.`) || !strings.Contains(got.stdout, "tools/call") ||
 		strings.Contains(got.stdout, "Revisions: \n") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.caller.GetClientCapabilities(); e.GetSampling() != nil {
-		t.Error("it declared that it has a model")
+		t.Error("sampling was declared")
 	}
 }
 
-// Servers of 2024-11-05 say that they complete no arguments when they are asked to, those of later revisions before.
+// Servers of 2024-11-05 reject completion when it is requested; those of later revisions do not declare it.
 func TestServersWithoutCompletion(t *testing.T) {
 	for _, rev := range []string{"2024-11-05", "2025-11-25"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -730,15 +730,15 @@ func TestServersWithoutCompletion(t *testing.T) {
 		got := runCommand(t, "", "complete", s.URL, "haggle", "price=1")
 		if got.code != problem.ExitTool || !strings.Contains(got.stderr, "the server completes no arguments") ||
 			!strings.Contains(got.stderr, "mcpbridge describe") {
-			t.Errorf("%s: it said %+v", rev, got)
+			t.Errorf("%s: got %+v", rev, got)
 		}
-		// It declares no tools.
+		// The server declares no tools.
 		got = runCommand(t, "", "call", s.URL, "haggle")
 		if got.code != problem.ExitTool ||
 			!strings.Contains(got.stderr, "the server has no tools; `mcpbridge list` shows") {
 			t.Errorf("%s: call: %+v", rev, got)
 		}
-		// It declares resources, and implements no list of them: that list is empty.
+		// The server declares resources without implementing their list: the list is empty.
 		if got := runCommand(t, "", "list", s.URL); got.code != problem.ExitOK ||
 			!strings.Contains(got.stdout, "haggle") {
 			t.Errorf("%s: list: %+v", rev, got)
@@ -754,7 +754,7 @@ func mustJSON(v any) string {
 	return string(text)
 }
 
-// Nobody is there to be asked, so no server is told that somebody is.
+// Without a terminal, no elicitation capability is declared.
 func TestNoTerminalNoElicitation(t *testing.T) {
 	s, shop := startShop(t)
 	runCommand(t, "", "call", shop, "paint")
@@ -781,12 +781,12 @@ func TestHiddenTools(t *testing.T) {
 	} {
 		if got := runCommand(t, "", c.args...); got.code != problem.ExitTool ||
 			strings.Contains(got.stderr, hidden) != c.shown {
-			t.Errorf("%v: it said %+v", c.args, got)
+			t.Errorf("%v: got %+v", c.args, got)
 		}
 	}
 }
 
-// A form is sent that somebody has answered: what --answer says of another one, or a default, is nobody's yes.
+// A form is sent only if the user has filled it in: --answer for another form, or defaults, are not consent.
 func TestUnansweredFormIsNotSent(t *testing.T) {
 	s, shop := startShop(t)
 	const sure = `{"type":"object","properties":{"sure":{"type":"boolean","default":true},"why":{"type":"string"}}}`
@@ -805,7 +805,7 @@ func TestUnansweredFormIsNotSent(t *testing.T) {
 		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
 		if got.code != problem.ExitUsage || got.errorCode(t) != "no_answer" || !strings.Contains(got.stderr, c.fix) ||
 			got.stdout != "" {
-			t.Errorf("%s with %q: it said %+v", c.form, c.args, got)
+			t.Errorf("%s with %q: got %+v", c.form, c.args, got)
 		}
 	}
 	for answer, want := range map[string]string{
@@ -815,12 +815,12 @@ func TestUnansweredFormIsNotSent(t *testing.T) {
 		s.form = sure
 		if got := runCommand(t, "", "call", "--answer", answer, shop,
 			"order"); got != (said{want + "\n", "", problem.ExitOK}) {
-			t.Errorf("%s: it said %+v", answer, got)
+			t.Errorf("%s: got %+v", answer, got)
 		}
 	}
 }
 
-// --revision is for tools that ask in sessions only, though their server speaks 2026-07-28 too.
+// --revision is for tools that request input only in sessions, of servers that also support 2026-07-28.
 func TestRevisionOfTheServer(t *testing.T) {
 	first := "read -r line; echo \"$line\" >&2; exit 3"
 	for _, c := range []struct {
@@ -836,12 +836,12 @@ func TestRevisionOfTheServer(t *testing.T) {
 	} {
 		got := runCommand(t, "", append([]string{"list"}, c.args...)...)
 		if got.code == problem.ExitOK || !strings.Contains(strings.ReplaceAll(got.stderr, `\\\"`, `\"`), c.want) {
-			t.Errorf("%q: it printed %+v, want %s in it", c.args, got, c.want)
+			t.Errorf("%q: got %+v, want %s in it", c.args, got, c.want)
 		}
 	}
 }
 
-// An answer that nobody asked for is probably one that somebody did.
+// An unused --answer is reported as a probable typing error.
 func TestUnusedAnswersAreReported(t *testing.T) {
 	_, shop := startShop(t)
 	for _, c := range []struct{ args, stdout, warns string }{
@@ -855,12 +855,12 @@ func TestUnusedAnswersAreReported(t *testing.T) {
 		got := runCommand(t, "", append([]string{"call"}, strings.Fields(c.args)...)...)
 		if got.code != problem.ExitOK || !strings.HasPrefix(got.stdout, c.stdout) ||
 			!strings.Contains(got.stderr, c.warns) || (got.stderr == "") != (c.warns == "") {
-			t.Errorf("%s: it said %+v", c.args, got)
+			t.Errorf("%s: got %+v", c.args, got)
 		}
 	}
 }
 
-// Answers of one name are those of one form after the other, within a round and from round to round.
+// Answers with the same name are used in order, for the forms of a round and of later rounds.
 func TestAnswersOfSeveralForms(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -876,19 +876,19 @@ func TestAnswersOfSeveralForms(t *testing.T) {
 		return runCommand(t, "", append(args, "--", kit)...)
 	}
 	if got := survey("Ada", "36", "no"); got != (said{"Ada is 36: false, 1\n", "", problem.ExitOK}) {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	if got := survey("Ada", "36", "no", "maybe", "maybe"); got.stdout != "Ada is 36: false, 1\n" ||
 		!strings.Contains(got.stderr, "--answer value is given 5 times, and 3 of them were asked for") {
-		t.Errorf("with answers to spare, it said %+v", got)
+		t.Errorf("with unused answers: got %+v", got)
 	}
-	// The last one answers the rest.
+	// The last answer is used for all remaining forms.
 	if got := survey("Ada", "36"); got.code != problem.ExitUsage || !strings.Contains(got.stderr, "it is yes or no") {
-		t.Errorf("without the third answer, it said %+v", got)
+		t.Errorf("without the third answer: got %+v", got)
 	}
 }
 
-// All wrong answers are reported at once, and no right one is reported as unused.
+// All invalid answers are reported at once, and no valid one is reported as unused.
 func TestEveryWrongAnswerIsReported(t *testing.T) {
 	_, shop := startShop(t)
 	got := runCommand(t, "",
@@ -904,21 +904,21 @@ func TestEveryWrongAnswerIsReported(t *testing.T) {
 	}
 	if got.code != problem.ExitUsage || strings.Contains(got.stderr, "nobody asked") ||
 		strings.Contains(got.stderr, "gift") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" order")...); !strings.Contains(got.stderr,
 		`"code":"no_answer"`) ||
 		!strings.Contains(got.stderr, "asks for count, ") || strings.Contains(got.stderr, "nobody asked") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
-	// Nothing was called, so nothing could have been asked.
+	// No tool was called, so unused answers are not reported.
 	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" buy nothing=1")...); got.errorCode(
 		t) != "arguments" || strings.Contains(got.stderr, "nobody asked") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
-// Forms and pages are accepted, declined and canceled as a whole from the command line.
+// Forms and pages can be accepted, declined and canceled as a whole on the command line.
 func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 	s, shop := startShop(t)
 	const empty, sure = `{"type":"object","properties":{}}`,
@@ -934,28 +934,28 @@ func TestAnswerOfAWholeFormOrPage(t *testing.T) {
 		s.form = c.form
 		got := runCommand(t, "", append([]string{"call", shop, "order"}, strings.Fields(c.args)...)...)
 		if got != (said{c.want + "\n", "", problem.ExitOK}) {
-			t.Errorf("%s with %s: it said %+v", c.form, c.args, got)
+			t.Errorf("%s with %s: got %+v", c.form, c.args, got)
 		}
 	}
 	s.form = orderForm
 	if got := runCommand(t, "", "call", shop, "order", "--answer", "/accept"); got.errorCode(t) != "no_answer" ||
 		!strings.Contains(got.stderr, "size, count") {
-		t.Errorf("without the required fields, it said %+v", got)
+		t.Errorf("without the required fields: got %+v", got)
 	}
 	for action, want := range map[string]string{"/accept": "accept", "/decline": "decline", "/cancel": "cancel"} {
 		got := runCommand(t, "", "call", shop, "visit", "--answer", action)
 		if got.code != problem.ExitOK || got.stdout != want+"\n" ||
 			strings.Contains(got.stderr, "https://pay.example.com/1") != (action == "/accept") {
-			t.Errorf("a page with %s: it said %+v", action, got)
+			t.Errorf("a page with %s: got %+v", action, got)
 		}
 	}
 	if got := runCommand(t, "", "call", shop, "visit", "--answer", "accept"); got.code != problem.ExitUsage ||
 		!strings.Contains(got.stderr, "/accept, /decline or /cancel") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
-// A backend of another version of the contract is refused, on the terminal as well as in the log.
+// A backend with another version of the contract is rejected, on the terminal and in the log.
 func TestCallOfAnotherContractVersion(t *testing.T) {
 	s, shop := startShop(t)
 	s.version = 1
@@ -963,12 +963,12 @@ func TestCallOfAnotherContractVersion(t *testing.T) {
 		"its stubs with mcpbridge proto DIR"
 	for _, args := range [][]string{{"call", shop, "order"}, {"list", shop}} {
 		if got := runCommand(t, "", args...); got.code == problem.ExitOK || !strings.Contains(got.stderr, want) {
-			t.Errorf("%v: it said %+v", args, got)
+			t.Errorf("%v: got %+v", args, got)
 		}
 	}
 }
 
-// --sample answers in place of a model.
+// --sample responds in place of a model.
 func TestSamplingFromTheCommandLine(t *testing.T) {
 	s, shop := startShop(t)
 	dir := t.TempDir()
@@ -989,21 +989,21 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 	} {
 		if got := runCommand(t, "Of stdin.", "call", shop, "dream", "--sample",
 			name); got != (said{want, "", problem.ExitOK}) {
-			t.Errorf("--sample %s: it said %+v", name, got)
+			t.Errorf("--sample %s: got %+v", name, got)
 		}
 	}
 	if s.caller.GetClientCapabilities().GetSampling() == nil {
-		t.Error("it did not declare sampling")
+		t.Error("sampling was not declared")
 	}
 	got := runCommand(t, "", "call", shop, "dream", "--sample", filepath.Join(dir, "wrong"), "--sample",
 		filepath.Join(dir, "absent"))
 	if got.code != problem.ExitUsage || !strings.Contains(got.stderr, "not a result of sampling") ||
 		!strings.Contains(got.stderr, "absent") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	if got := runCommand(t, "", "call", shop, "paint", "--sample",
 		filepath.Join(dir, "text")); !strings.Contains(got.stderr, "nobody asked for --sample") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -1020,18 +1020,18 @@ func TestSamplingOnATerminal(t *testing.T) {
 	x.write(".\n")
 	x.expect("Of electric\r\nsheep. mcpbridge")
 	if code, all := x.wait(); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, all)
+		t.Errorf("exit code %d:\n%s", code, all)
 	}
 	x = openTerminal(t, "call", shop, "dream")
 	x.expect("> ")
 	x.write("/decline\n")
 	x.expect("REASON_REFUSED")
 	if code, all := x.wait(); code != problem.ExitTool {
-		t.Errorf("it ended with %d:\n%s", code, all)
+		t.Errorf("exit code %d:\n%s", code, all)
 	}
 }
 
-// A screen is a terminal with a person, at which a command runs as a process.
+// A screen is a terminal with a user, on which a command runs as a process.
 type screen struct {
 	t   *testing.T
 	pty *os.File
@@ -1039,9 +1039,9 @@ type screen struct {
 
 	mu    sync.Mutex
 	shown bytes.Buffer
-	seen  int // of shown
+	seen  int // the part of shown that expect has consumed
 	more  chan struct{}
-	ended chan struct{} // closed when there is no more
+	ended chan struct{} // closed at the end of the output
 }
 
 func openTerminal(t *testing.T, args ...string) *screen {
@@ -1064,20 +1064,20 @@ func openTerminal(t *testing.T, args ...string) *screen {
 			case x.more <- struct{}{}:
 			default:
 			}
-			if err != nil { // EIO, when the process has ended
+			if err != nil { // EIO when the process has exited
 				return
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		cmd.Process.Kill() // it has ended, unless the test has failed
+		cmd.Process.Kill() // it has exited unless the test failed
 		f.Close()
 		<-x.ended
 	})
 	return x
 }
 
-// expect waits until a text is shown, after those before.
+// expect waits until a text appears after the previous ones.
 func (x *screen) expect(text string) {
 	x.t.Helper()
 	limit := time.After(20 * time.Second)
@@ -1100,9 +1100,9 @@ func (x *screen) expect(text string) {
 				continue
 			default:
 			}
-			x.t.Fatalf("it ended without %q:\n%s", text, all)
+			x.t.Fatalf("the command exited without %q:\n%s", text, all)
 		case <-limit:
-			x.t.Fatalf("it never showed %q:\n%s", text, all)
+			x.t.Fatalf("%q did not appear:\n%s", text, all)
 		}
 	}
 }
@@ -1114,7 +1114,7 @@ func (x *screen) write(text string) {
 	}
 }
 
-// wait waits until the command has ended, and returns its exit code and all that was shown.
+// wait waits until the command exits, and returns its exit code and all output.
 func (x *screen) wait() (int, string) {
 	x.t.Helper()
 	err := x.cmd.Wait()
@@ -1130,7 +1130,7 @@ func (x *screen) wait() (int, string) {
 func TestElicitationOnATerminal(t *testing.T) {
 	_, shop := startShop(t)
 	x := openTerminal(t, "call", shop, "order")
-	x.expect(`What\u001b[2J would you like?`) // the server does not clear the screen
+	x.expect(`What\u001b[2J would you like?`) // the server's escape sequences are escaped
 	x.expect("l  large")
 	x.expect(`Size ("s" | "l"): `)
 	x.write("m\n")
@@ -1160,7 +1160,7 @@ func TestElicitationOnATerminal(t *testing.T) {
 	x.write("s\n\n\n\n\n\n")
 	x.expect(`accept {"size":"s","count":2,"gift":true,"mail":"ada@example.com","tags":["new","old"]}`)
 	if code, all := x.wait(); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, all)
+		t.Errorf("exit code %d:\n%s", code, all)
 	}
 }
 
@@ -1174,7 +1174,7 @@ func TestDeclineAndCancelOnATerminal(t *testing.T) {
 		x.write(typed)
 		x.expect(want)
 		if code, all := x.wait(); code != problem.ExitOK {
-			t.Errorf("%q: it ended with %d:\n%s", typed, code, all)
+			t.Errorf("%q: exit code %d:\n%s", typed, code, all)
 		}
 	}
 }
@@ -1196,16 +1196,16 @@ func TestProgressBarAndCtrlC(t *testing.T) {
 	x.write("\x03")
 	code, all := x.wait()
 	if code != problem.ExitInterrupted || !strings.Contains(all, "cancelled") {
-		t.Errorf("it ended with %d:\n%s", code, all)
+		t.Errorf("exit code %d:\n%s", code, all)
 	}
 	select {
 	case <-s.cancelled:
 	case <-time.After(10 * time.Second):
-		t.Error("the server was not told")
+		t.Error("the server received no cancellation")
 	}
 }
 
-// Whoever waits at a terminal sees for what, and a line of the log does not run into it.
+// The terminal shows the pending request, and log lines start on a line of their own.
 func TestTerminalShowsPendingWork(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -1215,18 +1215,18 @@ func TestTerminalShowsPendingWork(t *testing.T) {
 	x.expect(" s)")
 	x.expect("\r\x1b[KTools")
 	if code, all := x.wait(); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, all)
+		t.Errorf("exit code %d:\n%s", code, all)
 	}
 	x = openTerminal(t, "call", shop, "hold")
 	x.expect(`tools/call "hold", Ctrl-C cancels (1 s)`)
 	close(s.held)
 	x.expect("\r\x1b[Kheld")
 	if code, all := x.wait(); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, all)
+		t.Errorf("exit code %d:\n%s", code, all)
 	}
 }
 
-// What a server says cannot do anything to a terminal; a pipe gets what was said.
+// Text of a server cannot control a terminal; a pipe receives it unchanged.
 func TestTerminalOutputIsEscaped(t *testing.T) {
 	t.Parallel()
 	_, shop := startShop(t)
@@ -1238,7 +1238,7 @@ func TestTerminalOutputIsEscaped(t *testing.T) {
 		{"list", shop},
 	} {
 		_, all := openTerminal(t, args...).wait()
-		// the client's own: it shows what it waits for when that takes a second
+		// the client shows its pending request after a second
 		all = strings.ReplaceAll(all, "\r\x1b[K", "")
 		if strings.ContainsAny(all, "\x1b\u202e\u009b") || !strings.Contains(all, `\u001b[31m`) {
 			t.Errorf("%v showed %q", args, all)
@@ -1246,11 +1246,11 @@ func TestTerminalOutputIsEscaped(t *testing.T) {
 	}
 	code, all := openTerminal(t, "read", shop, "shop://logo").wait()
 	if code != problem.ExitUsage || !strings.Contains(all, "write --output FILE") || strings.Contains(all, "PNG") {
-		t.Errorf("it ended with %d and showed %q", code, all)
+		t.Errorf("exit code %d, output %q", code, all)
 	}
 }
 
-// The first signal leaves a server 5 s to end, and the second one does not.
+// After the first signal a server has 5 s to exit; the second signal kills it.
 func TestSecondSignalEndsAClientCommand(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	mark := filepath.Join(t.TempDir(), "mark")
@@ -1267,14 +1267,14 @@ func TestSecondSignalEndsAClientCommand(t *testing.T) {
 		return err == nil
 	})
 	begin := time.Now()
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} { // two of the same could become one
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} { // two equal signals could be merged
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Error(err)
 		}
 	}
 	err := cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != problem.ExitInterrupted {
-		t.Errorf("it ended with %d, %v:\n%s", code, err, stderr)
+		t.Errorf("exit code %d, %v:\n%s", code, err, stderr)
 	}
 	if d := time.Since(begin); d >= 5*time.Second {
 		t.Errorf("it took %s", d)
@@ -1287,11 +1287,11 @@ func TestCtrlCDuringAPrompt(t *testing.T) {
 	x.expect("Size")
 	x.write("\x03")
 	if code, all := x.wait(); code != problem.ExitInterrupted {
-		t.Errorf("it ended with %d:\n%s", code, all)
+		t.Errorf("exit code %d:\n%s", code, all)
 	}
 }
 
-// A silent stdin never ends, and says when it is read.
+// A silent stdin never ends, and signals when it is read.
 type silent struct{ read, end chan struct{} }
 
 func (s silent) Read([]byte) (int, error) {
@@ -1300,7 +1300,7 @@ func (s silent) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Who passes stdin and does not end it is not waited for longer than --timeout, Ctrl-C or SIGTERM let.
+// A command that reads an open stdin ends at --timeout, Ctrl-C or SIGTERM.
 func TestWaitingForStdinEnds(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
@@ -1334,7 +1334,7 @@ func TestWaitingForStdinEnds(t *testing.T) {
 			got := said{code: <-done, stdout: stdout.String(), stderr: stderr.String()}
 			if got.code != exit || got.errorCode(t) != code || !timeout &&
 				!strings.Contains(got.stderr, "nothing was called: the argument @- ") {
-				t.Errorf("%v: it said %+v", words, got)
+				t.Errorf("%v: got %+v", words, got)
 			}
 		}
 	}
@@ -1345,17 +1345,17 @@ func TestLimitsOfAClient(t *testing.T) {
 	s.endless = true
 	if got := runCommand(t, "", "list", shop); got.code != problem.ExitOK ||
 		!strings.Contains(got.stderr, "prompts/list does not end") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	digits := "n=1" + strings.Repeat("0", 10_000)
 	if got := runCommand(t, "", "call", shop, "buy", "what=x", digits); got.code != problem.ExitUsage ||
 		len(got.stderr) > 2_000 {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	long := writeConfig(t, strings.Repeat("#", 4<<20))
 	if got := runCommand(t, "", "list", "-c", long); got.code != problem.ExitConfig ||
 		!strings.Contains(got.stderr, "longer than 4 MiB") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -1372,17 +1372,17 @@ func TestLogOfACall(t *testing.T) {
 	} {
 		got := runCommand(t, "", "call", "--log-level", c.level, shop, "paint")
 		if strings.Contains(got.stderr, `mixing\\u001b[31m`) != c.shown || got.code != problem.ExitOK {
-			t.Errorf("%s: it said %+v", c.level, got)
+			t.Errorf("%s: got %+v", c.level, got)
 		}
 		s.mu.Lock()
 		if told := s.caller.GetLogLevel(); told != c.told {
-			t.Errorf("%s: the server was told %s", c.level, told)
+			t.Errorf("%s: the server received %s", c.level, told)
 		}
 		s.mu.Unlock()
 	}
 }
 
-// fronted starts a bridge, and a server that has nothing to serve yet and is to stand before it.
+// fronted starts a bridge, and a server without handlers that is to be its reverse proxy.
 func fronted(t *testing.T) (bridge *url.URL, mux *http.ServeMux, server *httptest.Server) {
 	t.Helper()
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
@@ -1397,7 +1397,7 @@ func fronted(t *testing.T) (bridge *url.URL, mux *http.ServeMux, server *httptes
 	return bridge, mux, server
 }
 
-// What auth says is what a token is got with.
+// Tokens are requested with the options under auth.
 func TestOAuthOfTheConfiguration(t *testing.T) {
 	to, mux, server := fronted(t)
 	answer := func(pattern string, value any) {
@@ -1443,17 +1443,17 @@ func TestOAuthOfTheConfiguration(t *testing.T) {
 	}
 	if got := runCommand(t, "", "call", "-c", config("me"), "a", "echo",
 		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	credentials = filepath.Join(t.TempDir(), "others")
 	got := runCommand(t, "", "list", "-c", config("you"))
 	if got.code != problem.ExitAuth || got.errorCode(t) != "auth_required" || strings.Contains(got.stderr, "hunter2") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
-// wantsLogin starts a server whose users log in with a browser, which is the program in dir: begun is called when one
-// has opened the page, and the login goes on when it returns. refused is called with each request that has no good
+// wantsLogin starts a server whose users log in with a browser, which is the program in dir. begun is called after a
+// browser has opened the page; the login continues when it returns. refused is called for each request without a valid
 // token.
 func wantsLogin(t *testing.T, dir string, begun func(context.Context), refused func()) *httptest.Server {
 	t.Helper()
@@ -1502,8 +1502,8 @@ func wantsLogin(t *testing.T, dir string, begun func(context.Context), refused f
 	return server
 }
 
-// A URL that another client's file says is logged in to as one of the command line is: whoever has an Authorization
-// there needs none.
+// Servers in the configuration of another client use the same login as those on the command line. One with an
+// Authorization header needs none.
 func TestLoginToServersOfOtherClients(t *testing.T) {
 	dir, logins := t.TempDir(), 0
 	server := wantsLogin(t, dir, func(context.Context) { logins++ }, func() {})
@@ -1521,22 +1521,21 @@ func TestLoginToServersOfOtherClients(t *testing.T) {
 		logins = 0
 		if got := runCommand(t, "", "call", "-c", file, "a", "echo", "n=1"); got.stdout != `{"n":1}`+"\n" ||
 			logins != want {
-			t.Errorf("%s: it said %+v after %d logins, want %d", servers, got, logins, want)
+			t.Errorf("%s: got %+v after %d logins, want %d", servers, got, logins, want)
 		}
 		if err := os.RemoveAll(filepath.Join(dir, "mcpbridge")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// In a file of ours, what is not written is not done.
+	// In the bridge's own configuration, a server without auth gets no login.
 	logins = 0
 	ours := writeConfig(t, "backends: [{name: a, mcp: {url: '"+server.URL+"/mcp'}}]")
 	if got := runCommand(t, "", "list", "-c", ours); got.code != problem.ExitAuth || logins != 0 {
-		t.Errorf("it said %+v after %d logins", got, logins)
+		t.Errorf("got %+v after %d logins", got, logins)
 	}
 }
 
-// A user has the time that a login has, which is longer than a server may take to answer, or than one attempt to reach
-// it lasts.
+// The timeout of a login applies while a user logs in; it is longer than that of a request or of an attempt to connect.
 func TestLoginIsAwaited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
@@ -1546,11 +1545,11 @@ func TestLoginIsAwaited(t *testing.T) {
 		asked.Add(1)
 		select {
 		case <-late:
-		case <-ctx.Done(): // the browser has gone
+		case <-ctx.Done(): // the browser was killed
 		}
 	}
 	server := wantsLogin(t, dir, begun, func() {
-		if asked.Load() > 0 && attempts.Add(1) == 2 { // the third attempt begins: two have lasted two seconds each
+		if asked.Load() > 0 && attempts.Add(1) == 2 { // the third attempt begins: the first two took two seconds each
 			close(late)
 		}
 	})
@@ -1566,11 +1565,11 @@ func TestLoginIsAwaited(t *testing.T) {
 	}
 	if code := p.Run(t.Context()); code != problem.ExitOK || stdout.String() != `{"n":1}`+"\n" ||
 		stderr.String() != "" || asked.Load() != 1 {
-		t.Errorf("after %d logins it ended with %d: %s%s", asked.Load(), code, &stdout, &stderr)
+		t.Errorf("after %d logins: exit code %d: %s%s", asked.Load(), code, &stdout, &stderr)
 	}
 }
 
-// A user who does not log in in time is not asked again by the same command.
+// If a user does not log in in time, the same command does not start another login.
 func TestUnansweredLoginEndsTheCommand(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -1593,7 +1592,7 @@ func TestUnansweredLoginEndsTheCommand(t *testing.T) {
 	}
 	if code := p.Run(ctx); code != problem.ExitAuth || asked.Load() != 1 ||
 		!strings.Contains(stderr.String(), "the user did not log in") {
-		t.Errorf("after %d logins it ended with %d: %s", asked.Load(), code, &stderr)
+		t.Errorf("after %d logins: exit code %d: %s", asked.Load(), code, &stderr)
 	}
 }
 
@@ -1602,7 +1601,7 @@ func TestCredentialsWithoutEncryptionCauseAWarning(t *testing.T) {
 		server string
 		warned bool
 	}{
-		{"url: 'http://192.0.2.1/mcp', auth: {bearer: token}", true}, // an address that nobody has (RFC 5737)
+		{"url: 'http://192.0.2.1/mcp', auth: {bearer: token}", true}, // reserved for documentation (RFC 5737)
 		{"url: 'http://192.0.2.1/mcp', headers: {authorization: token}", true},
 		{"url: 'http://192.0.2.1/mcp', headers: {X-Team: tools}", false},
 		{"url: 'https://192.0.2.1/mcp', auth: {bearer: token}", false},
@@ -1611,12 +1610,12 @@ func TestCredentialsWithoutEncryptionCauseAWarning(t *testing.T) {
 		config := writeConfig(t, "backends: [{name: a, mcp: {"+c.server+"}}]")
 		got := runCommand(t, "", "list", "--timeout", "50ms", "--log-level", "info", "-c", config)
 		if strings.Contains(got.stderr, "without encryption") != c.warned {
-			t.Errorf("%s: it said %+v", c.server, got)
+			t.Errorf("%s: got %+v", c.server, got)
 		}
 	}
 }
 
-// A server that wants to know who calls is not asked again and again, and a token that is given reaches it.
+// A server that requires authentication is not called again, and a given token is sent to it.
 func TestServerThatRequiresAToken(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	to, err := url.Parse(r.url)
@@ -1637,23 +1636,23 @@ func TestServerThatRequiresAToken(t *testing.T) {
 	t.Setenv("SECRET_TOKEN", "hunter2-hunter2")
 	there := guarded.URL + "/mcp"
 	if got := runCommand(t, "", "list", there); got.code != problem.ExitAuth || got.errorCode(t) != "auth_required" {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	if got := runCommand(t, "", "call", "--header", "Authorization: Bearer ${env:SECRET_TOKEN}", there, "echo",
 		"n=1"); got.stdout != `{"n":1}`+"\n" {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	config := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: '${env:SECRET_TOKEN}'}}}]")
 	if got := runCommand(t, "", "call", "-c", config, "a", "echo",
 		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	config = writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"'}}]")
 	if got := runCommand(t, "", "list", "-c", config); got.code != problem.ExitAuth {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 
-	// What was passed and refused is not what to pass.
+	// A rejected token is not suggested as its own fix.
 	const passed, bare = "that was passed was refused", "a token is written"
 	wrong := writeConfig(t, "backends: [{name: a, mcp: {url: '"+there+"', auth: {bearer: wrong}}}]")
 	for _, c := range []struct {
@@ -1670,12 +1669,12 @@ func TestServerThatRequiresAToken(t *testing.T) {
 		got := runCommand(t, "", c.args...)
 		if got.code != problem.ExitAuth || !strings.Contains(got.stderr, c.want) ||
 			strings.Contains(got.stderr, c.not) {
-			t.Errorf("%v: it said %+v", c.args, got)
+			t.Errorf("%v: got %+v", c.args, got)
 		}
 	}
 }
 
-// A command is taken for what it is by what it prints: an MCP server is started once for that, and a backend twice.
+// The output of a command determines its kind: an MCP server is started once for that, and a plugin twice.
 func TestTargetKindIsDetected(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -1687,13 +1686,13 @@ func TestTargetKindIsDetected(t *testing.T) {
 		{"--plugin", "exec " + echoGo(t), ".", problem.ExitOK},
 		{"", "echo noise; exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", problem.ExitOK},
 		{"--mcp", "exec " + bridgeProgram(t) + " run --stdio -- " + echoGo(t), ".", problem.ExitOK},
-		{"", "exit 3", "", problem.ExitPlugin}, // mcpclient may try it again
+		{"", "exit 3", "", problem.ExitPlugin}, // mcpclient may start it again
 	} {
 		count := filepath.Join(t.TempDir(), "count")
 		args := strings.Fields("call " + c.flag + " echo n=1 --")
 		got := runCommand(t, "", append(args, "sh", "-c", "printf . >>"+count+"; "+c.command)...)
 		if got.code != c.code || c.code == problem.ExitOK && got.stdout != `{"n":1}`+"\n" {
-			t.Errorf("%s %s: it said %+v", c.flag, c.command, got)
+			t.Errorf("%s %s: got %+v", c.flag, c.command, got)
 		}
 		if starts, err := os.ReadFile(count); err != nil || c.starts != "" && string(starts) != c.starts {
 			t.Errorf("%s %s: it was started %q times, %v", c.flag, c.command, starts, err)

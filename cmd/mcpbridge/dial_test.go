@@ -17,14 +17,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// What is dialled on another machine has TLS, or somebody has said that it need not.
+// A backend on another machine must have TLS, unless plaintext is allowed explicitly.
 func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 	for _, c := range []struct{ backend, says, fix string }{
 		{"dial: 'unix:///run/s'", "", ""},
 		{"dial: 'unix:///run/s', tls: {}", "", ""},
 		{"dial: 'tcp:127.0.0.1:1'", "", ""},
 		{"dial: 'tcp://[::1]:1'", "", ""},
-		{"dial: 'tcp:0.0.0.0:1'", "", ""}, // which is this machine for who dials it
+		{"dial: 'tcp:0.0.0.0:1'", "", ""}, // dialing it reaches this machine
 		{"dial: 'dns:///localhost:1'", "", ""},
 		{"dial: 'tcp:localhost:1', insecure: true", "", ""},
 		{
@@ -64,7 +64,7 @@ func TestBackendsOnOtherMachinesNeedTLS(t *testing.T) {
 	}
 }
 
-// On the command line it is --plaintext that says so, for every command that dials.
+// --plaintext allows that for every command that dials a backend.
 func TestPlaintextIsAllowedByFlag(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -90,8 +90,8 @@ func TestPlaintextIsAllowedByFlag(t *testing.T) {
 	}
 }
 
-// A backend with TLS is called over it, with a certificate of the bridge's own, and by nobody that it does not know;
-// the bridge believes no other backend. Files are beside the configuration.
+// TLS with a backend is mutual: the backend accepts only the bridge's certificate, and the bridge only the backend's.
+// The files are relative to the configuration.
 func TestBackendsAreDialledWithTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key, _ := bridgetest.Certificates(t, dir)

@@ -29,7 +29,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// statusNames are the gRPC codes as other languages write them, with the error of a row in docs/errors.md.
+// statusNames are the names of gRPC codes in other languages, with the errors in the rows of docs/errors.md.
 var statusNames = [...]string{
 	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
 	"PERMISSION_DENIED",
@@ -37,7 +37,7 @@ var statusNames = [...]string{
 	"DATA_LOSS", "UNAUTHENTICATED",
 }
 
-// TestErrorsPage makes every error that a backend can make, and compares what arrives with docs/errors.md.
+// TestErrorsPage makes every error that a backend can return, and compares what clients receive with docs/errors.md.
 func TestErrorsPage(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| gRPC status | legacy | modern | HTTP status, modern | message |\n|---|---|---|---|---|\n")
@@ -60,14 +60,13 @@ func TestErrorsPage(t *testing.T) {
 	bridgetest.ComparePart(t, "../../docs/errors.md", "codes", table.String())
 }
 
-// TestReasonsPage compares the reasons that the sources give for failed calls, and the outcomes that they give with
-// them, with those of docs/errors.md.
+// TestReasonsPage compares the reasons and outcomes of failed calls in the sources with those in docs/errors.md.
 func TestReasonsPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	written := map[string]string{} // what is said of the outcome
+	written := map[string]string{} // the outcomes on the page
 	_, table, _ := strings.Cut(string(page), "\n| `reason` |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(table, -1) {
@@ -78,22 +77,22 @@ func TestReasonsPage(t *testing.T) {
 		given[reason] = true
 		for _, outcome := range outcomes {
 			if !strings.Contains(written[reason], "`"+outcome+"`") {
-				t.Errorf("docs/errors.md says %q of %s, which is also %s", written[reason], reason, outcome)
+				t.Errorf("docs/errors.md has %q for %s, but the sources also have %s", written[reason], reason, outcome)
 			}
 		}
 		if written[reason] == "" {
-			t.Errorf("docs/errors.md does not have %s", reason)
+			t.Errorf("docs/errors.md lacks %s", reason)
 		}
 	}
 	for reason := range written {
 		if !given[reason] {
-			t.Errorf("docs/errors.md has %s, which nothing gives", reason)
+			t.Errorf("docs/errors.md has %s, which no source uses", reason)
 		}
 	}
 }
 
-// reasons returns the reasons in the sources below some directories: what Failed is called with, what is called a
-// reason, and what is one in JSON text. With each are the outcomes, where they are beside it.
+// reasons returns the reasons in the sources below some directories, with the outcomes beside them: arguments of
+// Failed, values of variables named reason*, and those in JSON text.
 func reasons(t *testing.T, dirs ...string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -160,7 +159,7 @@ func reasons(t *testing.T, dirs ...string) map[string][]string {
 	}
 	for reason := range found {
 		if !regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`).MatchString(reason) {
-			delete(found, reason) // it is a reason for something else
+			delete(found, reason) // a reason of another kind
 		}
 	}
 	return found
@@ -171,7 +170,7 @@ type rpcError struct {
 	Message string
 }
 
-// modernError returns what a client of the newest revision gets when a backend fails a call.
+// modernError returns what a client of the latest revision receives when a backend fails a call.
 func modernError(t *testing.T, code codes.Code, m *bridge.Method) (status int, e rpcError) {
 	t.Helper()
 	failing := bridge.HandlerFunc(func(_ context.Context, c *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
@@ -199,12 +198,12 @@ func modernError(t *testing.T, code codes.Code, m *bridge.Method) (status int, e
 	s.ServeHTTP(res, req)
 	var answer struct{ Error *rpcError }
 	if err := json.Unmarshal(res.Body.Bytes(), &answer); err != nil || answer.Error == nil {
-		t.Fatalf("%s: answered %q: %v", code, res.Body, err)
+		t.Fatalf("%s: got %q: %v", code, res.Body, err)
 	}
 	return res.Code, *answer.Error
 }
 
-// TestReadmeOverHTTP asks as the README does.
+// TestReadmeOverHTTP sends the requests of the README.
 func TestReadmeOverHTTP(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	parts := bridgetest.Fenced(t, "../../README.md")
@@ -220,13 +219,13 @@ func TestReadmeOverHTTP(t *testing.T) {
 	const there = "http://127.0.0.1:8080/mcp"
 	script := parts["ask it over http"]
 	if !strings.Contains(script, there) {
-		t.Fatalf("README.md does not ask at %s:\n%s", there, script)
+		t.Fatalf("README.md has no request for %s:\n%s", there, script)
 	}
 	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c",
 		strings.Replace(script, there, r.url, 1)).CombinedOutput()
 	for _, want := range []string{`"name":"greet"`, `"input_required"`, "Which language?"} {
 		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%v, and %s is not in what it answered:\n%s", err, want, out)
+			t.Errorf("%v, and %s is not in the response:\n%s", err, want, out)
 		}
 	}
 	var clients struct {
@@ -236,11 +235,11 @@ func TestReadmeOverHTTP(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(parts["mcp.json"]), &clients); err != nil ||
 		len(clients.MCPServers["greeter"].Args) != 5 {
-		t.Errorf("what clients are told is not right: %v\n%s", err, parts["mcp.json"])
+		t.Errorf("the instructions for clients are wrong: %v\n%s", err, parts["mcp.json"])
 	}
 }
 
-// TestReadme does what the README says: its tools, called by its commands.
+// TestReadme follows the README: it writes its tools and runs its commands.
 func TestReadme(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -262,7 +261,7 @@ func TestReadme(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
 		cmd.Dir = dir
-		// TestMain has put mcpbridge into PATH.
+		// TestMain put mcpbridge into venv.
 		cmd.Env = append(os.Environ(), "PATH="+venv+string(filepath.ListSeparator)+os.Getenv("PATH"))
 		cmd.Stdin = strings.NewReader(
 			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
@@ -270,14 +269,14 @@ func TestReadme(t *testing.T) {
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		// on a busy machine the backend has yet to start
+		// on a busy machine the backend may still be starting
 		if err != nil || !strings.Contains(string(out), `"serverInfo":{"name":`) {
 			t.Errorf("%s: %v\n%s\n%s\n%s", name, err, script, out, stderr.String())
 		}
 	}
 }
 
-// TestCommandsPage compares what docs/commands.md says of the commands with what they are.
+// TestCommandsPage compares the commands in docs/commands.md with the actual ones.
 func TestCommandsPage(t *testing.T) {
 	root, _ := (&Program{}).command()
 	var b strings.Builder
@@ -315,13 +314,13 @@ func TestCommandsPage(t *testing.T) {
 	bridgetest.ComparePart(t, "../../docs/commands.md", "commands", b.String())
 }
 
-// TestCommandsPageSession types what docs/commands.md shows, and compares what is answered.
+// TestCommandsPageSession runs the commands of the session in docs/commands.md and compares their output.
 func TestCommandsPageSession(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	session, ok := bridgetest.Fenced(t, "../../docs/commands.md")["session"]
 	if !ok {
-		t.Fatal("docs/commands.md does not have it")
+		t.Fatal("docs/commands.md has no session")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tools.py"), []byte(bridgetest.Fenced(t, "../../README.md")["tools.py"]),
@@ -340,7 +339,7 @@ func TestCommandsPageSession(t *testing.T) {
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
 		cmd.Dir = dir
-		// TestMain has put mcpbridge into PATH.
+		// TestMain put mcpbridge into venv.
 		cmd.Env = append(os.Environ(), "PATH="+venv+string(filepath.ListSeparator)+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		fmt.Fprintf(&got, "$ %s\n%s", command, out)
@@ -351,6 +350,6 @@ func TestCommandsPageSession(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(session, got.String()); diff != "" {
-		t.Errorf("docs/commands.md shows something else (-), than what is answered (+):\n%s", diff)
+		t.Errorf("docs/commands.md (-) differs from the output (+):\n%s", diff)
 	}
 }

@@ -29,7 +29,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// initialize begins a session, and returns how that was answered.
+// initialize starts a session and returns the response.
 func (r *run) initialize(t *testing.T) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader(
@@ -47,7 +47,7 @@ func (r *run) initialize(t *testing.T) *http.Response {
 	return res
 }
 
-// A gRPC client that is slow to read an answer gets it, for as long as the drain may take.
+// A gRPC client that reads a response slowly gets all of it before the end of the drain.
 func TestResponsesAreReadBeforeShutdown(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := start(t, nil, nil, "run", "--grpc", "127.0.0.1:0", "--", echoGo(t))
@@ -55,7 +55,7 @@ func TestResponsesAreReadBeforeShutdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() // which nobody waits for
+	defer silent.Close() // the drain does not wait for it
 	conn, err := grpc.NewClient(strings.TrimPrefix(r.app.GRPC(), "tcp:"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
@@ -69,13 +69,13 @@ func TestResponsesAreReadBeforeShutdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Header(); err != nil { // it is answered
+	if _, err := s.Header(); err != nil { // the response has begun
 		t.Fatal(err)
 	}
 	r.drain()
 	select {
 	case <-r.exited:
-		t.Error("it ended before the answer was read")
+		t.Error("the bridge exited before the response was read")
 	case <-time.After(1500 * time.Millisecond):
 	}
 	got, err := s.Recv()
@@ -83,17 +83,17 @@ func TestResponsesAreReadBeforeShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answer := got.GetResult().GetContent()[0].GetText().GetText(); !strings.Contains(answer, text) {
-		t.Errorf("the answer has %d bytes, want those that were sent", len(answer))
+		t.Errorf("got a response of %d bytes, want the bytes sent", len(answer))
 	}
 	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 	if code := r.wait(t); code != 0 {
-		t.Errorf("it ended with %d", code)
+		t.Errorf("exit code %d", code)
 	}
 }
 
-// Who sends clients here needs time to hear that this is the end.
+// A load balancer needs time to notice that the bridge is shutting down.
 func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Setenv("MCPBRIDGE_SERVE__PREDRAIN", "1s")
@@ -133,24 +133,24 @@ func TestRequestsAreAcceptedDuringTheLameDuckPhase(t *testing.T) {
 		t.Errorf("a call got %v", err)
 	}
 	if res := r.initialize(t); res.StatusCode != http.StatusOK || !res.Close {
-		t.Errorf("a new session got %s, closing: %t", res.Status, res.Close)
+		t.Errorf("new session: got %s, closing: %t", res.Status, res.Close)
 	}
 
 	r.awaitLog(t, "refusing new calls")
 	if res := r.initialize(t); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "1" {
-		t.Errorf("a session that came too late got %s, to be tried again after %q", res.Status,
+		t.Errorf("late session: got %s, Retry-After %q", res.Status,
 			res.Header.Get("Retry-After"))
 	}
 	if err := <-running; err != nil {
-		t.Errorf("the call that ran got %v", err)
+		t.Errorf("call in flight: got %v", err)
 	}
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 }
 
-// A process under load is told to end. Its balancer asks now and then whether it is ready; what it sends until it hears
-// that it is not is answered, all of it.
+// A process under load receives SIGTERM. Its load balancer polls readiness at intervals; every request that it sends
+// before it sees the change gets a response.
 func TestLoadBalancerLosesNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "mcpbridge.yaml")
@@ -165,7 +165,7 @@ func TestLoadBalancerLosesNoCall(t *testing.T) {
 
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	var told atomic.Bool // to end
+	var told atomic.Bool // the process received SIGTERM
 	var calls, late atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -177,7 +177,7 @@ func TestLoadBalancerLosesNoCall(t *testing.T) {
 					tool, arguments = "slow", `{"ms":300}`
 				}
 				if _, err := r.call(t, tool, arguments); err != nil {
-					t.Errorf("a call that began after the signal: %t: %v", after, err)
+					t.Errorf("call (after the signal: %t): %v", after, err)
 					return
 				}
 				calls.Add(1)
@@ -206,16 +206,15 @@ func TestLoadBalancerLosesNoCall(t *testing.T) {
 	leave()
 	wg.Wait()
 	if late.Load() == 0 {
-		t.Error("no call came after the signal")
+		t.Error("no call was sent after the signal")
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v:\n%s", err, r.stderr)
+		t.Errorf("exited with %v:\n%s", err, r.stderr)
 	}
-	t.Logf("%d calls, %d of them after the signal; it took %s", calls.Load(), late.Load(), time.Since(begin))
+	t.Logf("%d calls, %d of them after the signal; shutdown took %s", calls.Load(), late.Load(), time.Since(begin))
 }
 
-// However the bridge ends, who waits for a call over gRPC is told what became of it, and by a code that no client sends
-// it again for.
+// However the bridge ends, a pending gRPC call gets its outcome, with a code that no client retries.
 func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, end := range map[string]func(t *testing.T, r *run, stdin io.Closer){
@@ -251,7 +250,7 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 			}
 			stream := slow(`{"ms":60000}`)
 			r.awaitCalls(t, 1)
-			if _, err := slow(`{"ms":100}`).Recv(); err != nil { // by its end the other one has begun
+			if _, err := slow(`{"ms":100}`).Recv(); err != nil { // the other one has begun by its end
 				t.Fatal(err)
 			}
 			end(t, r, stdin)
@@ -259,18 +258,18 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 			f := bridge.FromStatus(status.Convert(err)).Failure
 			if status.Code(err) != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" ||
 				f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
-				t.Errorf("the call got %v with %v", err, f)
+				t.Errorf("got %v with %v", err, f)
 			}
 			if code := r.wait(t); code != problem.ExitOK {
-				t.Errorf("it ended with %d:\n%s", code, r.stderr)
+				t.Errorf("exit code %d:\n%s", code, r.stderr)
 			}
 			stdin.Close()
 		})
 	}
 }
 
-// The second signal leaves no time for calls, and still enough to say that they were cut: in a session, too, whose
-// calls do not end with their connections.
+// After the second signal, pending calls are interrupted at once and still get an error, also in a session, whose calls
+// do not end with their connections.
 func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--", echoGo(t))
 	post := func(session, body string) (string, error) {
@@ -301,17 +300,17 @@ func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`)
 			if err != nil || !strings.Contains(text, told) ||
 				!strings.Contains(text, `{"reason":"SHUTTING_DOWN","outcome":"unknown"}`) {
-				t.Errorf("a call in a session got %q, %v", text, err)
+				t.Errorf("call in a session: got %q, %v", text, err)
 			}
 		})
 		wg.Go(func() {
 			if _, err := r.call(t, "slow", `{"ms":60000}`); err == nil || err.Error() != told {
-				t.Errorf("a call without one got %v", err)
+				t.Errorf("call without a session: got %v", err)
 			}
 		})
 	}
 	r.awaitCalls(t, 16)
-	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // by its end the others have begun
+	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // the others have begun by its end
 		t.Error(err)
 	}
 	r.drain()

@@ -25,8 +25,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A tellingPlugin is a backend whose tool tells its progress before it answers; or, if it is told to hang, instead of
-// that.
+// A tellingPlugin is a backend whose tool sends progress before its result, or hangs after it.
 type tellingPlugin struct{ sizedPlugin }
 
 func (*tellingPlugin) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
@@ -52,7 +51,7 @@ func (p *tellingPlugin) CallTool(req *pb.CallToolRequest,
 	return p.sizedPlugin.CallTool(req, stream)
 }
 
-// serveTwo serves two backends, a and b, over HTTP and gRPC, with these limits.
+// serveTwo serves two backends, a and b, over HTTP and gRPC, with the given limits.
 func serveTwo(t *testing.T, limits, auth string) (r *run, rpc pb.McpServiceClient) {
 	t.Helper()
 	r = start(t, nil, nil, "run", "-c", writeConfig(t, fmt.Sprintf(`
@@ -71,7 +70,7 @@ backends: [{name: a, dial: %q}, {name: b, dial: %q}]
 
 const twoCallers = `, auth: {tokens: [{token: ada, subject: ada, scopes: []}, {token: bob, subject: bob, scopes: []}]}`
 
-// request sends a request of a caller, whose response may last as long as the test.
+// request sends a request of a caller. The response may last until the end of the test.
 func (r *run) request(t *testing.T, method, caller, body string, header ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.url, strings.NewReader(body))
@@ -92,13 +91,13 @@ func (r *run) request(t *testing.T, method, caller, body string, header ...strin
 	return res
 }
 
-// namesLimit matches messages that say which limit was reached.
+// namesLimit matches messages that contain the limit.
 var namesLimit = regexp.MustCompile(`\blimit (is )?\d+\b`)
 
-// refusal returns the reason for which a request is refused, which has all that a refusal must have.
+// refusal returns the reason of a rejection, and checks that it is complete.
 func refusal(t *testing.T, res *http.Response) string {
 	t.Helper()
-	if res.StatusCode == http.StatusOK { // it may be a stream
+	if res.StatusCode == http.StatusOK { // may be a stream
 		return res.Status
 	}
 	text, err := io.ReadAll(res.Body)
@@ -128,7 +127,7 @@ func refusal(t *testing.T, res *http.Response) string {
 
 const initializeText = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
-// begin begins a session, and returns its id.
+// begin starts a session and returns its ID.
 func (r *run) begin(t *testing.T) string {
 	t.Helper()
 	res := r.request(t, http.MethodPost, "ada", initializeText)
@@ -140,8 +139,8 @@ func (r *run) begin(t *testing.T) string {
 	return id
 }
 
-// Sessions are counted together, whichever endpoint they are of: of the process, and of a caller. One that ends makes
-// room at every one.
+// The limits of sessions, of the process and of a caller, apply to all endpoints together. A session that ends at one
+// frees a place at each.
 func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 	for _, c := range []struct{ limits, auth, over string }{
 		{"{sessions: 3}", "", "503 OVERLOADED"},
@@ -150,7 +149,7 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 		r, _ := serveTwo(t, c.limits, c.auth)
 		post := func(path, caller string) *http.Response {
 			res := r.at(path).request(t, http.MethodPost, caller, initializeText)
-			if id := res.Header.Get("Mcp-Session-Id"); id != "" { // one that is never used would make room
+			if id := res.Header.Get("Mcp-Session-Id"); id != "" { // unused sessions can be evicted
 				r.at(path).request(t, http.MethodPost, caller, `{"jsonrpc":"2.0","id":2,"method":"ping"}`,
 					"Mcp-Session-Id", id)
 			}
@@ -178,7 +177,7 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 		}
 		over()
 		if res := post("/b", "bob"); (res.StatusCode == http.StatusOK) != (c.auth != "") {
-			t.Errorf("%s, of somebody else: %s", c.limits, res.Status)
+			t.Errorf("%s, another caller: %s", c.limits, res.Status)
 		}
 		if res := r.at("/a").request(t, http.MethodDelete, "ada", "", "Mcp-Session-Id",
 			first.Header.Get("Mcp-Session-Id")); res.StatusCode != http.StatusNoContent {
@@ -191,7 +190,7 @@ func TestSessionsOfAllEndpointsAreBounded(t *testing.T) {
 	}
 }
 
-// modernOf returns a request of 2026-07-28, and its header.
+// modernOf returns the body and header of a request of 2026-07-28.
 func modernOf(method, params, name string) (body string, header []string) {
 	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params +
 			`,"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
@@ -199,7 +198,7 @@ func modernOf(method, params, name string) (body string, header []string) {
 		[]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method, "Mcp-Name", name}
 }
 
-// The streams of a caller are counted together, whichever endpoint they are of, and those over gRPC with them.
+// The limit of a caller's streams applies to all endpoints and gRPC together.
 func TestStreamsOfACallerAreBounded(t *testing.T) {
 	r, rpc := serveTwo(t, "{streamsPerCaller: 3}", twoCallers)
 	listen := func(path, caller string) *http.Response {
@@ -237,12 +236,12 @@ func TestStreamsOfACallerAreBounded(t *testing.T) {
 		t.Errorf("one above, over gRPC: %v", err)
 	}
 	if res := listen("", "bob"); res.StatusCode != http.StatusOK {
-		t.Errorf("of somebody else: %s", res.Status)
+		t.Errorf("another caller: %s", res.Status)
 	}
 }
 
-// The calls of a backend are counted together, whichever endpoint they come by, and those over gRPC with them. Those of
-// a caller are, too, of each backend by itself: one that hangs keeps nobody from the others.
+// The limit of a backend's calls applies to all endpoints and gRPC together. A caller's quota applies to each backend
+// separately: a hung backend does not block the others.
 func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, c := range []struct{ limits, auth string }{
@@ -265,12 +264,12 @@ func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
 		}
 		for name, path := range map[string]string{"answer": "/a", "a_answer": ""} {
 			if res := call("/a", "answer", "{}"); res.StatusCode != http.StatusOK {
-				t.Errorf("%s, up to the most: %s", c.limits, res.Status)
+				t.Errorf("%s, up to the limit: %s", c.limits, res.Status)
 			}
 			if err := callGRPC(); err != nil {
-				t.Errorf("%s, up to the most, over gRPC: %v", c.limits, err)
+				t.Errorf("%s, up to the limit, over gRPC: %v", c.limits, err)
 			}
-			if res := call(path, name, `{"hang":true}`); res.StatusCode != http.StatusOK { // it has told its progress
+			if res := call(path, name, `{"hang":true}`); res.StatusCode != http.StatusOK { // it has sent progress
 				t.Errorf("%s, %s: %s", c.limits, name, res.Status)
 			}
 		}
@@ -287,14 +286,13 @@ func TestCallsOfAllEndpointsAreBounded(t *testing.T) {
 		}
 		for path, tool := range map[string]string{"/b": "answer", "": "b_answer"} {
 			if res := call(path, tool, "{}"); res.StatusCode != http.StatusOK {
-				t.Errorf("%s, of the other backend: %s", c.limits, res.Status)
+				t.Errorf("%s, at the other backend: %s", c.limits, res.Status)
 			}
 		}
 	}
 }
 
-// What is kept to resume streams by is bounded for all endpoints together, and the stream that ended first is forgotten
-// first.
+// The memory of event logs is limited for all endpoints together. The stream that ended first is dropped first.
 func TestEventLogMemoryOfAllEndpointsIsBounded(t *testing.T) {
 	const most = 100_000
 	r, _ := serveTwo(t, fmt.Sprintf("{replay: %d}", most), "")
@@ -303,28 +301,28 @@ func TestEventLogMemoryOfAllEndpointsIsBounded(t *testing.T) {
 		second.end(t)
 		second = r.keep(t, "b_answer", 1+most+over-first.size-second.size)
 		if first.size+second.size != most+over {
-			t.Fatalf("%d and %d bytes are kept", first.size, second.size)
+			t.Fatalf("sizes %d and %d", first.size, second.size)
 		}
 		if got := first.resumes(t); got != (over <= 0) {
-			t.Errorf("%+d: what ended first can be resumed: %t", over, got)
+			t.Errorf("%+d: the stream that ended first can be resumed: %t", over, got)
 		}
 		if !second.resumes(t) {
-			t.Errorf("%+d: what ended last cannot be resumed", over)
+			t.Errorf("%+d: the stream that ended last cannot be resumed", over)
 		}
 		first.end(t)
 		second.end(t)
 	}
 }
 
-// A kept is what is kept of a call that has ended, in a session of its own.
+// A kept is the event log of a completed call in a session of its own.
 type kept struct {
 	*run
 
-	session, first string // the first event
+	session, first string // the ID of the first event
 	size           int
 }
 
-// keep makes a call whose answer has a text of so many bytes.
+// keep makes a call whose response has a text of the given size.
 func (r *run) keep(t *testing.T, tool string, text int) *kept {
 	t.Helper()
 	k := &kept{run: r, session: r.begin(t)}
@@ -340,13 +338,13 @@ func (r *run) keep(t *testing.T, tool string, text int) *kept {
 			k.first = strings.TrimSpace(id)
 		}
 		if data, ok := strings.CutPrefix(line, "data: "); ok {
-			k.size += cmp.Or(len(data)-1, 64) // what one that says nothing counts as
+			k.size += cmp.Or(len(data)-1, 64) // the size of an event without data
 		}
 	}
 	return k
 }
 
-// resumes reports whether what came after the first event can be had, and what it is told if it cannot.
+// resumes reports whether the stream can be resumed after its first event, and checks the response if it cannot.
 func (k *kept) resumes(t *testing.T) bool {
 	t.Helper()
 	res := k.request(t, http.MethodGet, "", "", "Accept", "text/event-stream", "Mcp-Session-Id", k.session,
@@ -372,7 +370,7 @@ func (k *kept) end(t *testing.T) {
 	}
 }
 
-// Who cannot listen on a socket is told of files, and who cannot listen on a port of ports.
+// The fixes for a Unix socket are about files, and those for a TCP address about ports.
 func TestUnusableListenAddress(t *testing.T) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	start(t, nil, nil, "run", "--grpc", socket, "--", echoGo(t))
@@ -384,7 +382,7 @@ func TestUnusableListenAddress(t *testing.T) {
 	} {
 		got := runCommand(t, "", "run", "--grpc", addr, "--", echoGo(t))
 		if got.code != problem.ExitConfig || got.errorCode(t) != "port_in_use" || !strings.Contains(got.stderr, want) {
-			t.Errorf("%s: it said %+v, want %q in it", addr, got, want)
+			t.Errorf("%s: got %+v, want %q in it", addr, got, want)
 		}
 	}
 }

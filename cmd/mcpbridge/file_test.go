@@ -8,7 +8,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// A variable is replaced wherever it stands, and its value is told to the backend and to nobody else.
+// Variables are expanded everywhere, and their values reach the backend only.
 func TestVariablesAreExpandedAndNotPrinted(t *testing.T) {
 	t.Setenv("SECRET_TOKEN", "hunter2-hunter2")
 	config := writeConfig(t, fmt.Sprintf(`
@@ -24,13 +24,13 @@ backends:
 	r.drain()
 	r.wait(t)
 	if strings.Contains(r.stderr.String(), "hunter2") {
-		t.Errorf("it told the secret:\n%s", r.stderr)
+		t.Errorf("the output contains the secret:\n%s", r.stderr)
 	}
 	wrong := writeConfig(t, "backends: [{name: a, launch: {command: [sh, -c, 'echo no ${env:SECRET_TOKEN} >&2; "+
 		"exit 3']}}]")
 	got := runCommand(t, "", "list", "--plugin", "-c", wrong)
 	if got.code != problem.ExitPlugin || strings.Contains(got.stderr, "hunter2") ||
 		!strings.Contains(got.stderr, "${env:SECRET_TOKEN}") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }

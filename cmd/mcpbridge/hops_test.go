@@ -41,7 +41,7 @@ func TestHops(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			stack := hops(t, revision)
 			if !slices.Equal(stack, listed[i]) {
-				t.Errorf("docs/architecture.md lists\n%s\nand the stack is\n%s", strings.Join(listed[i], "\n"),
+				t.Errorf("docs/architecture.md lists\n%s\nbut the stack is\n%s", strings.Join(listed[i], "\n"),
 					strings.Join(stack, "\n"))
 			}
 			if len(stack) > 9 {
@@ -51,7 +51,7 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// hops returns our functions on the stack of a call of a revision that a backend executes, the first one first.
+// hops returns the bridge's functions on the stack of a call of a revision, outermost first.
 func hops(t *testing.T, revision string) []string {
 	t.Helper()
 	ctx, drain := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func hops(t *testing.T, revision string) []string {
 		}
 		<-ended
 	}()
-	c.call(t.Context(), t, 2, "started") // answers when wait is being executed
+	c.call(t.Context(), t, 2, "started") // returns once wait runs
 	return stackOf(t, "(*httpFront).ServeHTTP")
 }
 
@@ -98,7 +98,7 @@ type hopper struct {
 	meta   string // the last member of params
 }
 
-// initialize begins a session.
+// initialize starts a session.
 func (c *hopper) initialize(t *testing.T, revision string) {
 	t.Helper()
 	_, header := c.post(t.Context(), t, `"id":0,"method":"initialize","params":{"protocolVersion":"`+revision+
@@ -107,7 +107,7 @@ func (c *hopper) initialize(t *testing.T, revision string) {
 	c.post(t.Context(), t, `"method":"notifications/initialized"`)
 }
 
-// call calls a tool, which must succeed unless ctx is done before.
+// call calls a tool, which must succeed unless ctx is canceled first.
 func (c *hopper) call(ctx context.Context, t *testing.T, id int, tool string) {
 	t.Helper()
 	header := c.header.Clone()
@@ -122,7 +122,7 @@ func (c *hopper) call(ctx context.Context, t *testing.T, id int, tool string) {
 	}
 }
 
-// post sends the members of a message, and returns the response, which is empty if ctx is done before.
+// post sends the members of a message and returns the response, which is empty if ctx is canceled first.
 func (c *hopper) post(ctx context.Context, t *testing.T, message string) (body string, header http.Header) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url,
@@ -147,7 +147,7 @@ func (c *hopper) post(ctx context.Context, t *testing.T, message string) (body s
 	return string(text), res.Header
 }
 
-// stackOf returns our functions on the stack of a goroutine that is in a function, the first one first.
+// stackOf returns the bridge's functions on the stack of the goroutine that runs a function, outermost first.
 func stackOf(t *testing.T, function string) []string {
 	t.Helper()
 	all := make([]byte, 8<<20)
@@ -175,6 +175,6 @@ func stackOf(t *testing.T, function string) []string {
 		slices.Reverse(stack)
 		return stack
 	}
-	t.Fatalf("no goroutine serves the call:\n%s", all)
+	t.Fatalf("no goroutine runs the call:\n%s", all)
 	return nil
 }

@@ -34,7 +34,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Neither a line nor a message can be longer than 64 MiB, whatever says so, and who says it is told what to write.
+// The maximum size of a line or message cannot exceed 64 MiB, whatever sets it, and the error contains a fix.
 func TestMessageSizeLimit(t *testing.T) {
 	const most = 64 << 20
 	for _, key := range []string{"line", "message"} {
@@ -64,14 +64,14 @@ func TestMessageSizeLimit(t *testing.T) {
 				}
 				if p := problem.Of(err); !strings.Contains(p.Where, where) ||
 					!strings.Contains(p.Fix, "at most 67108864") {
-					t.Errorf("%s of %d: %+v, and it should be at %s", key, n, p, where)
+					t.Errorf("%s of %d: %+v, want the place %s", key, n, p, where)
 				}
 			}
 		}
 	}
 }
 
-// sized is an MCP server on stdin and stdout: see answerSized.
+// sized is an MCP server on stdin and stdout with answerSized.
 func sized() {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -81,7 +81,7 @@ func sized() {
 	}
 }
 
-// answerSized is a legacy MCP server whose only tool answers with messages of exactly so many bytes, or with so many x.
+// answerSized is a legacy MCP server whose only tool returns messages of the given size, or a text of the given size.
 func answerSized(request []byte) string {
 	msg, err := jsonrpc.Parse(request, limits.Defaults())
 	if err != nil || !msg.IsRequest() {
@@ -105,7 +105,7 @@ func answerSized(request []byte) string {
 	return `{"jsonrpc":"2.0","id":` + string(msg.ID) + `,"error":{"code":-32601,"message":"no such method"}}`
 }
 
-// sizedHTTP serves answerSized over Streamable HTTP, and returns its URL.
+// sizedHTTP serves answerSized over Streamable HTTP and returns its URL.
 func sizedHTTP(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,8 +125,8 @@ func sizedHTTP(t *testing.T) string {
 	return s.URL
 }
 
-// limits.message is how long a message of an MCP server may be, whether it is a line or the body of a response, and
-// whether the server was declared or found out to be one.
+// limits.message is the maximum size of an MCP server's message, on a line or in the body of a response, whether the
+// server's kind is configured or detected.
 func TestMessagesOfServersAreBounded(t *testing.T) {
 	const most = 100_000
 	config := writeConfig(t, fmt.Sprintf(`
@@ -160,7 +160,7 @@ backends:
 	}
 }
 
-// A sizedPlugin is a backend whose tool answers with so many x.
+// A sizedPlugin is a backend whose tool returns a text of the given size.
 type sizedPlugin struct {
 	pb.UnimplementedMcpServiceServer
 
@@ -197,14 +197,14 @@ func (*sizedPlugin) Listen(_ *pb.ListenRequest, stream grpc.ServerStreamingServe
 	return nil
 }
 
-// startSized serves a sizedPlugin, and returns its address.
+// startSized serves a sizedPlugin and returns its address.
 func startSized(t *testing.T) (*sizedPlugin, string) {
 	t.Helper()
 	p := &sizedPlugin{}
 	return p, servePlugin(t, p)
 }
 
-// servePlugin serves a backend, and returns its address.
+// servePlugin serves a backend and returns its address.
 func servePlugin(t *testing.T, p pb.McpServiceServer) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -221,20 +221,20 @@ func servePlugin(t *testing.T, p pb.McpServiceServer) string {
 	return "unix://" + socket
 }
 
-// limits.message is how long messages of gRPC clients may be, and those to them. What becomes of a longer one is said,
-// whoever finds it too long: the way to the client, or the backend's.
+// limits.message is the maximum size of messages from and to gRPC clients. The error for a longer one contains the
+// outcome, whether the limit of the client's or of the backend's connection rejects it.
 func TestMessagesOfGRPCClientsAreBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, c := range []struct {
 		limits string
 		most   int
 		server string
-		// outcome is what becomes of a call whose answer is too long: of a message of a stream that is not read, nobody
-		// knows what it is.
+		// outcome is that of a call with a response above the limit. If the message of a stream is not read, its type
+		// is unknown.
 		outcome string
 	}{
-		{"{}", 4 << 20, "web", "executed"},    // a server's messages are bounded by 16 MiB
-		{"{}", 4 << 20, "plugin", "executed"}, // so are a backend's
+		{"{}", 4 << 20, "web", "executed"},    // the limit of a server's messages is 16 MiB
+		{"{}", 4 << 20, "plugin", "executed"}, // so is that of a backend's
 		{"{message: 5242880}", 5 << 20, "plugin", "unknown"},
 	} {
 		plugin, address := startSized(t)
@@ -273,14 +273,14 @@ backends:
 			size, err := answer(n)
 			switch {
 			case n <= full && (err != nil || size != c.most+n-full):
-				t.Errorf("%+v: an answer of %d bytes: it has %d, %v", c, c.most+n-full, size, err)
+				t.Errorf("%+v: response of %d bytes: got %d, %v", c, c.most+n-full, size, err)
 			case n > full && (status.Code(err) != codes.ResourceExhausted ||
 				failure(err) != "RESPONSE_TOO_LARGE "+c.outcome):
-				t.Errorf("%+v: an answer of %d bytes: %v, %s", c, c.most+n-full, err, failure(err))
+				t.Errorf("%+v: response of %d bytes: %v, %s", c, c.most+n-full, err, failure(err))
 			}
 		}
 
-		// A backend gets a request with what the bridge says of the caller, for which there has to be room.
+		// The bridge adds the caller's context to a request, which must fit too.
 		plugin.called.Store(0)
 		if _, err := call(`{"s":"` + strings.Repeat("x", c.most-1000) + `"}`); err != nil {
 			t.Errorf("%+v: a request: %v", c, err)
@@ -288,13 +288,12 @@ backends:
 		plugin.called.Store(0)
 		if _, err := call(`{"s":"` + strings.Repeat("x", c.most) + `"}`); status.Code(err) != codes.ResourceExhausted ||
 			plugin.called.Load() != 0 {
-			t.Errorf("%+v: a request that is too long: %v", c, err)
+			t.Errorf("%+v: request above the limit: %v", c, err)
 		}
 	}
 }
 
-// limits.streams is how many streams only tell what changes, at all addresses together: Listens of gRPC clients and of
-// MCP clients.
+// limits.streams is the maximum number of subscription streams, of gRPC and MCP clients at all addresses together.
 func TestStreamsOfAllClientsAreBounded(t *testing.T) {
 	const most = 3
 	_, address := startSized(t)
@@ -309,7 +308,7 @@ backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	// listen begins a Listen, and returns why it is refused, or what ends it.
+	// listen opens a Listen and returns the error that rejects or ends it.
 	listen := func(server string) (end func(), err error) {
 		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "mcpbridge-server", server))
 		t.Cleanup(cancel)
@@ -338,17 +337,17 @@ backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
 		t.Fatal(err)
 	}
 	if _, err := listen("web"); err != nil {
-		t.Errorf("one below the most: %v", err)
+		t.Errorf("one below the limit: %v", err)
 	}
 	if status := get("/web"); status != http.StatusOK {
-		t.Errorf("the most: status %d", status)
+		t.Errorf("at the limit: status %d", status)
 	}
 	if _, err := listen("plugin"); status.Code(err) != codes.ResourceExhausted ||
 		failure(err) != "OVERLOADED not_executed" || len(status.Convert(err).Details()) != 3 {
-		t.Errorf("one above the most: %v, %v", err, status.Convert(err).Details())
+		t.Errorf("one above the limit: %v, %v", err, status.Convert(err).Details())
 	}
 	if status := get(""); status != http.StatusServiceUnavailable {
-		t.Errorf("one above the most: status %d", status)
+		t.Errorf("one above the limit: status %d", status)
 	}
 	end()
 	r.await(t, "one that has ended is counted no more", func() bool {
@@ -357,7 +356,7 @@ backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
 	})
 }
 
-// failure returns the reason and the outcome that an error tells a gRPC client.
+// failure returns the reason and the outcome in the error of a gRPC client.
 func failure(err error) string {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {

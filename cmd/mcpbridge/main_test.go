@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(cleaning{m}, map[string]func(){"mcpbridge": main, "sized": sized, "curious": curious})
 }
 
-// cleaning removes what the tests have built, once they are over, and looks what they have left running.
+// cleaning removes what the tests built, and reports processes that they left running.
 type cleaning struct{ m *testing.M }
 
 func (c cleaning) Run() int {
@@ -63,7 +63,7 @@ func (c cleaning) Run() int {
 	return code
 }
 
-// TestScripts runs what is typed in testdata/script, and compares what is answered.
+// TestScripts runs the commands in testdata/script and compares their output.
 func TestScripts(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	testscript.Run(t, testscript.Params{
@@ -88,10 +88,9 @@ func echoGo(t *testing.T) string {
 	return path
 }
 
-// built is the directory with what the tests have built, which TestMain removes.
+// built is the directory of built programs, which TestMain removes.
 var built string
 
-// buildEcho builds it.
 var buildEcho = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "mcpbridge-test")
 	if err != nil {
@@ -110,14 +109,14 @@ var buildEcho = sync.OnceValues(func() (string, error) {
 type run struct {
 	url    string
 	app    *app.App
-	called atomic.Int32 // how often a tool has been called
-	// defective says that the backends panic in every call of a tool.
+	called atomic.Int32 // the number of tool calls
+	// defective makes the backends panic in every call of a tool.
 	defective atomic.Bool
 	stderr    *lockedBuffer
 	drain     context.CancelFunc
 	cut       context.CancelFunc
 	exited    chan struct{}
-	code      int // once exited is closed
+	code      int // valid once exited is closed
 }
 
 // start runs the program until it is ready.
@@ -160,24 +159,24 @@ func start(t *testing.T, stdin io.Reader, stdout io.Writer, args ...string) *run
 	select {
 	case <-ready:
 	case <-r.exited:
-		t.Fatalf("it ended with %d before it was ready:\n%s", r.code, r.stderr)
+		t.Fatalf("exit code %d before it was ready:\n%s", r.code, r.stderr)
 	}
 	return r
 }
 
-// wait waits until the program has ended, and returns its exit code.
+// wait waits until the program has exited and returns its exit code.
 func (r *run) wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-r.exited:
 		return r.code
 	case <-time.After(20 * time.Second):
-		t.Fatalf("it did not end:\n%s", r.stderr)
+		t.Fatalf("the program did not exit:\n%s", r.stderr)
 		return -1
 	}
 }
 
-// call calls a tool as a client of 2026-07-28, and returns the text of what is answered.
+// call calls a tool as a client of 2026-07-28 and returns the text of the result.
 func (r *run) call(t *testing.T, tool, arguments string) (string, error) {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments +
@@ -223,17 +222,17 @@ func (r *run) call(t *testing.T, tool, arguments string) (string, error) {
 func TestServesHTTP(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--path", "/tools", "--", echoGo(t))
 	if !strings.HasSuffix(r.url, "/tools") {
-		t.Errorf("it serves %s, not at the path that was asked for", r.url)
+		t.Errorf("it serves %s, not the configured path", r.url)
 	}
 	if text, err := r.call(t, "echo", `{"n":1}`); err != nil || text != `{"n":1}` {
-		t.Errorf("echo answered %q, %v", text, err)
+		t.Errorf("echo returned %q, %v", text, err)
 	}
 	r.drain()
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 	if _, err := r.call(t, "echo", `{}`); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("after its end, a call got %v", err)
+		t.Errorf("after the exit: call got %v", err)
 	}
 }
 
@@ -252,7 +251,7 @@ func TestServesStdio(t *testing.T) {
 	}
 	client.Close()
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if last := lines[len(lines)-1]; len(lines) != 2 || !strings.Contains(last, `"id":2`) ||
@@ -276,19 +275,19 @@ func TestDrainCompletesCallsAndStartsNone(t *testing.T) {
 	r.awaitCalls(t, 1)
 	r.drain()
 	r.awaitLog(t, "draining")
-	// A balancer may not have noticed yet.
+	// A load balancer may not have noticed yet.
 	if _, err := r.call(t, "echo", `{}`); err != nil {
-		t.Errorf("a call that came early got %v", err)
+		t.Errorf("call in the lame duck phase: %v", err)
 	}
 	r.awaitLog(t, "refusing new calls")
 	if _, err := r.call(t, "echo", `{}`); err == nil || !strings.Contains(err.Error(), "shutting down") {
-		t.Errorf("a new call got %v", err)
+		t.Errorf("new call: got %v", err)
 	}
 	if a := <-answers; a.err != nil || a.text != "done" {
-		t.Errorf("the call that ran got %q, %v", a.text, a.err)
+		t.Errorf("call in flight: got %q, %v", a.text, a.err)
 	}
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 }
 
@@ -301,13 +300,13 @@ func TestSilentConnectionsDoNotDelayShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	if _, err := r.call(t, "echo", `{}`); err != nil { // the connection before is accepted, too, by now
+	if _, err := r.call(t, "echo", `{}`); err != nil { // the previous connection has been accepted by now too
 		t.Fatal(err)
 	}
 	begin := time.Now()
 	r.drain()
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 	if d := time.Since(begin); d >= 2*time.Second {
 		t.Errorf("it took %s", d)
@@ -325,19 +324,19 @@ func TestDrainIsBounded(t *testing.T) {
 	r.awaitCalls(t, 1)
 	r.drain()
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 	if err := <-failed; err == nil ||
 		!strings.Contains(err.Error(), "shutting down; whether it was executed is not known") {
-		t.Errorf("the call that did not end in time got %v", err)
+		t.Errorf("call above the drain timeout: got %v", err)
 	}
 	if d := time.Since(begin); d > 30*time.Second { // the call takes 60
 		t.Errorf("it took %s", d)
 	}
 }
 
-// spawn starts cmd, a bridge that serves HTTP and logs JSON, as a process of its own, and waits until it is ready. It
-// is killed at the end.
+// spawn starts cmd, a bridge that serves HTTP and logs JSON, as a process and waits until it is ready. The process is
+// killed at the end of the test.
 func spawn(t *testing.T, cmd *exec.Cmd) *run {
 	t.Helper()
 	r := &run{stderr: &lockedBuffer{}}
@@ -352,11 +351,11 @@ func spawn(t *testing.T, cmd *exec.Cmd) *run {
 	return r
 }
 
-// Who closes the terminal does not cut calls.
+// Closing the terminal does not interrupt calls.
 func TestHangupDrains(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // else, under nohup, the bridge would be told to ignore it
+	signal.Notify(hangups, syscall.SIGHUP) // under nohup, the bridge would inherit the ignored signal
 	defer signal.Stop(hangups)
 	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
 	r := spawn(t, cmd)
@@ -365,30 +364,30 @@ func TestHangupDrains(t *testing.T) {
 		_, err := r.call(t, "slow", `{"ms":1000}`)
 		answered <- err
 	}()
-	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // by its end the other one has begun
+	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // the other one has begun by its end
 		t.Error(err)
 	}
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-answered; err != nil {
-		t.Errorf("the call got %v", err)
+		t.Errorf("call: got %v", err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v:\n%s", err, r.stderr)
+		t.Errorf("exited with %v:\n%s", err, r.stderr)
 	}
 }
 
 func TestSecondSignalExitsAtOnce(t *testing.T) {
 	cmd := exec.Command("mcpbridge", "run", "--log-format", "json", "--http", "127.0.0.1:0", "--", echoGo(t))
-	cmd.Env = append(os.Environ(), "MCPBRIDGE_SERVE__PREDRAIN=1m") // it cuts that, too
+	cmd.Env = append(os.Environ(), "MCPBRIDGE_SERVE__PREDRAIN=1m") // the signal ends this wait too
 	r := spawn(t, cmd)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = r.call(t, "slow", `{"ms":60000}`) // it is cut
+		_, _ = r.call(t, "slow", `{"ms":60000}`) // interrupted
 	}()
-	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // by its end the other one has begun
+	if _, err := r.call(t, "slow", `{"ms":100}`); err != nil { // the other one has begun by its end
 		t.Error(err)
 	}
 	signal := func() {
@@ -402,9 +401,9 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	signal()
 	err := cmd.Wait()
 	if cmd.ProcessState.ExitCode() != problem.ExitInterrupted {
-		t.Errorf("it ended with %v:\n%s", err, r.stderr)
+		t.Errorf("exited with %v:\n%s", err, r.stderr)
 	}
-	if d := time.Since(begin); d > 20*time.Second { // the drain may take 30
+	if d := time.Since(begin); d > 20*time.Second { // the drain timeout is 30 s
 		t.Errorf("it took %s", d)
 	}
 	<-ended
@@ -422,16 +421,16 @@ func TestBackendThatDoesNotStart(t *testing.T) {
 		},
 	}
 	if code := p.Run(t.Context()); code != problem.ExitPlugin {
-		t.Errorf("it ended with %d", code)
+		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{`backend "sh" did not start`, "no such module", "exit status 4", "fix:"} {
 		if !strings.Contains(stderr.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, stderr)
+			t.Errorf("the output lacks %q:\n%s", want, stderr)
 		}
 	}
 }
 
-// Who dials a backend may be started before it.
+// The bridge may be started before a backend that it dials.
 func TestServesHTTPBeforeADialedBackendIsReachable(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	socket := filepath.Join(t.TempDir(), "s.sock")
@@ -461,11 +460,11 @@ func TestServesHTTPBeforeADialedBackendIsReachable(t *testing.T) {
 		}
 	})
 	if a := <-answers; a.err != nil || a.text != "here now" {
-		t.Errorf("the call that was made before the backend was there got %q, %v", a.text, a.err)
+		t.Errorf("call before the backend was reachable: got %q, %v", a.text, a.err)
 	}
 }
 
-// A sayer is a backend whose every tool says the same.
+// A sayer is a backend whose tools all return the same text.
 type sayer struct {
 	pb.UnimplementedMcpServiceServer
 }
@@ -500,7 +499,7 @@ func TestExitCodes(t *testing.T) {
 	} {
 		p := &Program{Env: clientcmd.Env{Args: strings.Fields(args), Stdout: io.Discard, Stderr: io.Discard}}
 		if code := p.Run(t.Context()); code != want {
-			t.Errorf("mcpbridge %s ended with %d, not with %d", args, code, want)
+			t.Errorf("mcpbridge %s: got exit code %d, want %d", args, code, want)
 		}
 	}
 }
@@ -517,41 +516,41 @@ func TestServesThePythonExample(t *testing.T) {
 	r := start(t, nil, nil, "run", "--http", "127.0.0.1:0", "--dir", "../../examples/python-tools", "--", python,
 		"tools.py")
 	if text, err := r.call(t, "add", `{"a":20,"b":22}`); err != nil || text != "42" {
-		t.Errorf("add answered %q, %v", text, err)
+		t.Errorf("add returned %q, %v", text, err)
 	}
 	if text, err := r.call(t, "noisy", `{"lines":2}`); err != nil || text != "Nothing broke." {
-		t.Errorf("noisy answered %q, %v", text, err)
+		t.Errorf("noisy returned %q, %v", text, err)
 	}
 	r.awaitLog(t, "printed line 1")
 	r.drain()
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 }
 
-// await waits until something has happened that nothing tells.
+// await polls for a condition that has no event.
 func (r *run) await(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !happened(); time.Sleep(time.Millisecond) { //nolint:forbidigo // processes are outside of synctest
 		if time.Now().After(end) {
-			t.Fatalf("it never happened that %s:\n%s", what, r.stderr)
+			t.Fatalf("timeout: %s:\n%s", what, r.stderr)
 		}
 	}
 }
 
-// awaitLog waits until the program has logged a text.
+// awaitLog waits until the log contains a text.
 func (r *run) awaitLog(t *testing.T, text string) {
 	t.Helper()
 	r.await(t, "it logs "+text, func() bool { return strings.Contains(r.stderr.String(), text) })
 }
 
-// awaitCalls waits until the backends have been called so often.
+// awaitCalls waits until the backends have received n calls.
 func (r *run) awaitCalls(t *testing.T, n int32) {
 	t.Helper()
 	r.await(t, "tools are called", func() bool { return r.called.Load() >= n })
 }
 
-// A lockedBuffer is a buffer that one goroutine may read while another one writes.
+// A lockedBuffer is a buffer for concurrent reads and writes.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// probe asks an endpoint for probes under a name for its host, and returns the status and what is said.
+// probe sends a probe with a Host header and returns the status and the body.
 func probe(t *testing.T, r *run, path, host string) (status int, said string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.app.Ops()+path, http.NoBody)
@@ -52,12 +52,12 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	if status, _ := probe(t, r, "/readyz", "evil.example.com"); status != 403 {
-		t.Errorf("a name that may be rebound: %d", status)
+		t.Errorf("Host that DNS rebinding could use: status %d", status)
 	}
 	if status, _ := probe(t, r, "/nosuch", ""); status != 404 {
 		t.Errorf("nothing there: %d", status)
 	}
-	// While it ends it is alive, and not ready.
+	// While it shuts down it is alive and not ready.
 	done := make(chan error)
 	go func() {
 		_, err := r.call(t, "slow", `{"ms":500}`)
@@ -73,17 +73,17 @@ func TestProbes(t *testing.T) {
 		status, _ = probe(t, r, "/readyz", "")
 	}
 	if status, said := probe(t, r, "/readyz", ""); status != 503 || !strings.Contains(said, `"ending"`) {
-		t.Errorf("while it ends: %d %s", status, said)
+		t.Errorf("during shutdown: %d %s", status, said)
 	}
 	if status, _ := probe(t, r, "/livez", ""); status != 200 {
-		t.Errorf("while it ends, it is not alive: %d", status)
+		t.Errorf("not alive during shutdown: %d", status)
 	}
 	if err := <-done; err != nil {
 		t.Errorf("the call: %v", err)
 	}
 }
 
-// A sidecar is alive, and has started, before what it stands beside is there.
+// A sidecar is alive and has started before its backend is reachable.
 func TestProbesWithoutABackend(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := startWithOps(t, "dial: unix:"+filepath.Join(t.TempDir(), "nobody.sock"))
@@ -94,7 +94,7 @@ func TestProbesWithoutABackend(t *testing.T) {
 	}
 }
 
-// A bridge with three panics from one place within a minute is not ready; another bridge in the same process is.
+// A bridge with three panics at one place within a minute is not ready; another bridge in the same process is.
 func TestRepeatedPanicsMakeTheBridgeNotReady(t *testing.T) {
 	r, other := startWithOps(t, "launch: {command: ["+echoGo(t)+"]}"),
 		startWithOps(t, "launch: {command: ["+echoGo(t)+"]}")
@@ -109,7 +109,7 @@ func TestRepeatedPanicsMakeTheBridgeNotReady(t *testing.T) {
 		}
 	}
 	if status, said := probe(t, r, "/livez", ""); status != 200 {
-		t.Errorf("it is not alive: %d %s", status, said)
+		t.Errorf("not alive: %d %s", status, said)
 	}
 	if status, said := probe(t, other, "/readyz", ""); status != 200 {
 		t.Errorf("another bridge: %d %s", status, said)

@@ -22,7 +22,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A wrong is a backend that does wrong what a tool is named for.
+// A wrong is a backend with a defect for the name of each tool.
 type wrong struct {
 	pb.UnimplementedMcpServiceServer
 }
@@ -56,19 +56,19 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 		return errors.Join(s.Send(result("{}")), s.Send(result("{}")))
 	case "an empty event":
 		return s.Send(&pb.CallToolResponse{})
-	case "JSON that is none":
+	case "invalid JSON":
 		return s.Send(result("{nope"))
-	case "asks for nothing":
+	case "an empty InputRequired":
 		return s.Send(asks(nil))
-	case "a state that is too long":
+	case "a request state above the limit":
 		return s.Send(asks(make([]byte, 40_000)))
-	case "asks for ever":
+	case "input requests without end":
 		return s.Send(asks([]byte("x")))
 	case "a reason of its own":
 		st, err := status.New(codes.Internal, "m").
 			WithDetails(&pb.CallFailure{Reason: "MINE", Outcome: pb.CallFailure_OUTCOME_EXECUTED})
 		return errors.Join(st.Err(), err)
-	case "a reason that is none":
+	case "an invalid reason":
 		st, err := status.New(codes.NotFound, "m").WithDetails(&pb.CallFailure{Reason: "a\x01\"b"})
 		if err != nil {
 			return err
@@ -83,8 +83,7 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 	return s.Send(result("{}"))
 }
 
-// Whatever goes wrong with a call, each client is told a reason and what became of the call; unless what it asked for
-// is what is wrong.
+// Every error of a call contains a reason and an outcome, unless the request itself is invalid.
 func TestEveryFailureReportsTheOutcome(t *testing.T) {
 	dir := t.TempDir()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "b"))
@@ -109,31 +108,31 @@ backends: [{name: b, dial: "unix://%s/b"}]
 
 	const misbehaved, failed, answered = "BACKEND_MISBEHAVED unknown", "BACKEND_FAILED unknown", ""
 	for tool, want := range map[string]struct{ modern, legacy, grpc string }{
-		"no result":                {misbehaved, misbehaved, misbehaved},
-		"two results":              {answered, answered, answered}, // by the first
-		"an empty event":           {misbehaved, misbehaved, misbehaved},
-		"asks for nothing":         {misbehaved, misbehaved, misbehaved},
-		"a state that is too long": {misbehaved, misbehaved, misbehaved},
-		"asks for ever":            {answered, misbehaved, answered}, // others ask again themselves
-		"JSON that is none":        {"BACKEND_MISBEHAVED executed", "BACKEND_MISBEHAVED executed", answered},
-		"a reason of its own":      {"MINE executed", "MINE executed", "MINE executed"},
-		"a reason that is none":    {failed, failed, failed},
-		"Canceled":                 {failed, failed, failed},
-		"Unknown":                  {failed, failed, failed},
-		"InvalidArgument":          {answered, answered, answered},
-		"DeadlineExceeded":         {failed, failed, failed},
-		"NotFound":                 {answered, answered, answered},
-		"AlreadyExists":            {failed, failed, failed},
-		"PermissionDenied":         {failed, failed, failed},
-		"ResourceExhausted":        {failed, failed, failed},
-		"FailedPrecondition":       {failed, failed, failed},
-		"Aborted":                  {failed, failed, failed},
-		"OutOfRange":               {answered, answered, answered},
-		"Unimplemented":            {answered, answered, answered},
-		"Internal":                 {failed, failed, failed},
-		"Unavailable":              {failed, failed, failed},
-		"DataLoss":                 {failed, failed, failed},
-		"Unauthenticated":          {failed, failed, failed},
+		"no result":                       {misbehaved, misbehaved, misbehaved},
+		"two results":                     {answered, answered, answered}, // the first one counts
+		"an empty event":                  {misbehaved, misbehaved, misbehaved},
+		"an empty InputRequired":          {misbehaved, misbehaved, misbehaved},
+		"a request state above the limit": {misbehaved, misbehaved, misbehaved},
+		"input requests without end":      {answered, misbehaved, answered}, // other clients repeat the call themselves
+		"invalid JSON":                    {"BACKEND_MISBEHAVED executed", "BACKEND_MISBEHAVED executed", answered},
+		"a reason of its own":             {"MINE executed", "MINE executed", "MINE executed"},
+		"an invalid reason":               {failed, failed, failed},
+		"Canceled":                        {failed, failed, failed},
+		"Unknown":                         {failed, failed, failed},
+		"InvalidArgument":                 {answered, answered, answered},
+		"DeadlineExceeded":                {failed, failed, failed},
+		"NotFound":                        {answered, answered, answered},
+		"AlreadyExists":                   {failed, failed, failed},
+		"PermissionDenied":                {failed, failed, failed},
+		"ResourceExhausted":               {failed, failed, failed},
+		"FailedPrecondition":              {failed, failed, failed},
+		"Aborted":                         {failed, failed, failed},
+		"OutOfRange":                      {answered, answered, answered},
+		"Unimplemented":                   {answered, answered, answered},
+		"Internal":                        {failed, failed, failed},
+		"Unavailable":                     {failed, failed, failed},
+		"DataLoss":                        {failed, failed, failed},
+		"Unauthenticated":                 {failed, failed, failed},
 	} {
 		if got := r.failure(t, tool, ""); got != want.modern {
 			t.Errorf("%s, modern: %q, want %q", tool, got, want.modern)
@@ -152,11 +151,11 @@ backends: [{name: b, dial: "unix://%s/b"}]
 		}
 	}
 	if n := strings.Count(r.stderr.String(), "This is a mistake in the backend"); n == 0 {
-		t.Error("whoever runs the bridge is told nothing of the backend's mistakes")
+		t.Error("the log does not report the backend's defects")
 	}
 }
 
-// session begins a session of 2025-11-25, and returns its id.
+// session starts a session of 2025-11-25 and returns its ID.
 func (r *run) session(t *testing.T) string {
 	t.Helper()
 	res := r.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, "")
@@ -166,8 +165,7 @@ func (r *run) session(t *testing.T) string {
 	return id
 }
 
-// failure calls a tool in a session, or as a client of 2026-07-28, and returns the reason and the outcome that its
-// error tells.
+// failure calls a tool in a session, or as a client of 2026-07-28, and returns the reason and the outcome in its error.
 func (r *run) failure(t *testing.T, tool, session string) string {
 	t.Helper()
 	meta := `{}`
@@ -194,7 +192,7 @@ func (r *run) failure(t *testing.T, tool, session string) string {
 	}
 	if strings.Contains(string(text), "secret") && tool != "" &&
 		strings.Contains("Unknown AlreadyExists Aborted Internal Unavailable DataLoss", tool) {
-		t.Errorf("%s: the message is not withheld: %s", tool, text)
+		t.Errorf("%s: the message is not redacted: %s", tool, text)
 	}
 	return strings.TrimSpace(answer.Error.Data.Reason + " " + answer.Error.Data.Outcome)
 }

@@ -23,13 +23,13 @@ func TestConfigurationWritableByOthersIsRejected(t *testing.T) {
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(config, 0o666); err != nil { // whatever the umask
+		if err := os.Chmod(config, 0o666); err != nil { // regardless of the umask
 			t.Fatal(err)
 		}
 		for _, command := range []string{"run", "list"} {
 			if got := runCommand(t, "", command, "-c", config); got.code != problem.ExitConfig ||
 				got.errorCode(t) != "config_writable" {
-				t.Errorf("%s of %s said %+v", command, name, got)
+				t.Errorf("%s of %s: got %+v", command, name, got)
 			}
 		}
 	}

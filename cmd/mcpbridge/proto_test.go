@@ -12,11 +12,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/clientcmd"
 )
 
-// What the command writes is all that stubs are made of: every import is there, but for what every protoc brings along.
+// The command writes all imports of the contract except those that protoc includes.
 func TestProtoWritesWhatItImports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "proto")
 	long := time.Unix(1, 0)
-	for range 2 { // the second time over what the first has written
+	for range 2 { // the second time over the files of the first
 		var out, errs bytes.Buffer
 		p := &Program{Env: clientcmd.Env{
 			Args: []string{"proto", dir}, Stdin: strings.NewReader(""), Stdout: &out,
@@ -31,7 +31,7 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(dir, "plugin", "grpc_controller.proto")); err != nil ||
 		!info.ModTime().Equal(long) {
-		t.Errorf("what has not changed is written again: %v, %v", info, err)
+		t.Errorf("an unchanged file is written again: %v, %v", info, err)
 	}
 	for path, has := range map[string]string{
 		"mcpbridge/v1/service.proto": "service McpService", "mcpbridge/v1/error.proto": "message CallFailure",
@@ -40,7 +40,7 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, path))
 		if err != nil || !strings.Contains(string(text), has) {
-			t.Errorf("%s: %v, does not have %q", path, err, has)
+			t.Errorf("%s: %v, lacks %q", path, err, has)
 		}
 		for _, name := range regexp.MustCompile(`(?m)^import "(.*)";`).FindAllStringSubmatch(string(text), -1) {
 			if _, err := os.Stat(filepath.Join(dir, name[1])); err != nil &&

@@ -16,14 +16,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// A stuckRun is mcpbridge as a process that serves stdin and stdout, and whose stderr is not as it should be.
+// A stuckRun is an mcpbridge process that serves stdin and stdout, and whose stderr is blocked.
 type stuckRun struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
-// What internal/terminal keeps of the log, in lines, and how long it waits at the end for somebody to read it.
+// Limits of internal/terminal: the lines of log that it buffers, and the time that it waits at the end for a reader.
 const (
 	queued  = 1024
 	flushed = time.Second
@@ -46,7 +46,7 @@ func startStuck(t *testing.T, stderr *os.File) *stuckRun {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill() // it may have ended
+		_ = r.cmd.Process.Kill() // it may have exited
 		_ = r.cmd.Wait()
 	})
 	r.out = bufio.NewScanner(out)
@@ -57,7 +57,7 @@ func startStuck(t *testing.T, stderr *os.File) *stuckRun {
 	return r
 }
 
-// ask sends a request and expects a text in the answer to it, which has to come in time.
+// ask sends a request and expects a text in its response within a timeout.
 func (r *stuckRun) ask(t *testing.T, request, want string) {
 	t.Helper()
 	late := time.AfterFunc(20*time.Second, func() { r.cmd.Process.Kill() })
@@ -66,11 +66,11 @@ func (r *stuckRun) ask(t *testing.T, request, want string) {
 		t.Fatal(err)
 	}
 	if !r.out.Scan() || !strings.Contains(r.out.Text(), want) {
-		t.Fatalf("%s was answered with %q, %v", request, r.out.Text(), r.out.Err())
+		t.Fatalf("%s: got response %q, %v", request, r.out.Text(), r.out.Err())
 	}
 }
 
-// askMany makes calls that each say something in the log, and one that a backend answers.
+// askMany sends n requests that each log a line, and a call to a backend.
 func (r *stuckRun) askMany(t *testing.T, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {
@@ -80,7 +80,7 @@ func (r *stuckRun) askMany(t *testing.T, n int) {
 		`"id":"last","result"`)
 }
 
-// end tells it to end, and expects that it does so well, and is not kept by the log.
+// end ends the process and expects success without a delay by the log.
 func (r *stuckRun) end(t *testing.T) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -89,11 +89,11 @@ func (r *stuckRun) end(t *testing.T) {
 	late := time.AfterFunc(20*time.Second, func() { r.cmd.Process.Kill() })
 	defer late.Stop()
 	if err := r.cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("exited with %v", err)
 	}
 }
 
-// fullPipe returns a pipe that has no room, and that nobody reads.
+// fullPipe returns a full pipe that nothing reads.
 func fullPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -117,7 +117,7 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// Whoever started the bridge may not read its log.
+// Nobody may be reading the bridge's log.
 func TestUnreadLogDoesNotBlockCalls(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
@@ -135,16 +135,16 @@ func TestDroppedLogLinesAreCounted(t *testing.T) {
 	lines := bufio.NewScanner(pipe)
 	for !strings.Contains(lines.Text(), "lines of the log were dropped") {
 		if !lines.Scan() {
-			t.Fatal("nothing is said of the lines that were dropped")
+			t.Fatal("the dropped lines are not reported")
 		}
 	}
 	if text := lines.Text(); !strings.Contains(text, `"level":"warn"`) || !strings.Contains(text, `"lines":`) ||
 		strings.Contains(text, `"lines":0`) {
-		t.Errorf("it says %s", text)
+		t.Errorf("got %s", text)
 	}
 	rest := make(chan string, 1)
 	go func() {
-		all, _ := io.ReadAll(pipe) // until the process has ended
+		all, _ := io.ReadAll(pipe) // until the process has exited
 		rest <- string(all)
 	}()
 	r.end(t)
@@ -175,7 +175,7 @@ func TestUnwritableLogDoesNotAffectCalls(t *testing.T) {
 	}
 }
 
-// The error that ends the program is written like the log is.
+// The error that ends the program is written through the same buffer as the log.
 func TestUnreadErrorDoesNotDelayExit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, w := fullPipe(t)
@@ -188,7 +188,7 @@ func TestUnreadErrorDoesNotDelayExit(t *testing.T) {
 	late := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
 	defer late.Stop()
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != problem.ExitPlugin {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("exited with %v", err)
 	}
 	if took := time.Since(begin); took < flushed {
 		t.Errorf("it took %s", took)

@@ -22,7 +22,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// curious is a legacy MCP server on stdin and stdout whose only tool asks its caller before it answers.
+// curious is a legacy MCP server on stdin and stdout whose only tool requests input from its caller.
 func curious() {
 	in, open := bufio.NewScanner(os.Stdin), "1"
 	for in.Scan() {
@@ -47,8 +47,8 @@ func curious() {
 	}
 }
 
-// serveCurious serves a curious server to gRPC clients, and returns what calls its tool, again with the answer if there
-// was a question.
+// serveCurious serves a curious server to gRPC clients, and returns a function that calls its tool, or retries the call
+// with an answer.
 func serveCurious(t *testing.T, more,
 	sessions string,
 ) (*run, func(ctx context.Context, asked *pb.InputRequired) (*pb.CallToolResponse, error)) {
@@ -86,7 +86,7 @@ backends: [{name: a, mcp: {command: [curious], probeTimeout: 50ms, sessions: %s}
 	}
 }
 
-// As many calls as mcp.sessions.most says can wait for their callers at a time.
+// As many calls as mcp.sessions.most can wait for input at a time.
 func TestSessionLimitOfAServer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -102,11 +102,11 @@ func TestSessionLimitOfAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if res, err := call(ctx, nil); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("one too many: %v %v", res, err)
+		t.Errorf("one above the limit: %v %v", res, err)
 	}
 	for _, a := range asked {
 		if res, err := call(t.Context(), a); err != nil || res.GetResult() == nil {
-			t.Errorf("answered: %v %v", res, err)
+			t.Errorf("with an answer: %v %v", res, err)
 		}
 	}
 	if res, err := call(t.Context(), nil); err != nil || res.GetInputRequired() == nil {
@@ -114,7 +114,7 @@ func TestSessionLimitOfAServer(t *testing.T) {
 	}
 }
 
-// Both who waits for answers and what brings them back live for as long as limits.stateLife says.
+// Both a call that waits for input and its request state expire after limits.stateLife.
 func TestStateLifetime(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r, call := serveCurious(t, "limits: {stateLife: 1s}", "{most: 0}")
@@ -123,7 +123,7 @@ func TestStateLifetime(t *testing.T) {
 		t.Fatalf("%v %v", res, err)
 	}
 	r.awaitLog(t, "a call waited too long for its caller to answer")
-	// what brings it back was made a moment later, and lives as long
+	// the request state was made a moment later and expires later
 	for err == nil || strings.Contains(err.Error(), "the state is not known") {
 		if _, err = call(t.Context(), res.GetInputRequired()); status.Code(err) != codes.InvalidArgument {
 			break
@@ -134,7 +134,7 @@ func TestStateLifetime(t *testing.T) {
 	}
 }
 
-// A number or time of sessions is not below nothing.
+// Numbers and timeouts of sessions are not negative.
 func TestSessionsOfTheConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		sessions, where string

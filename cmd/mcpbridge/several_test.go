@@ -30,7 +30,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// writeConfig writes a configuration, and returns its name.
+// writeConfig writes a configuration file and returns its name.
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "mcpbridge.yaml")
@@ -40,7 +40,7 @@ func writeConfig(t *testing.T, text string) string {
 	return name
 }
 
-// bridgeProgram returns the path of mcpbridge itself, which TestMain has put into PATH.
+// bridgeProgram returns the path of mcpbridge, which TestMain put into PATH.
 func bridgeProgram(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("mcpbridge")
@@ -53,8 +53,8 @@ func bridgeProgram(t *testing.T) string {
 // at returns a client of another path.
 func (r *run) at(path string) *run { return &run{url: r.url + path, stderr: r.stderr} }
 
-// Backends of every kind are served as one and each by itself, and one that does not start does not keep the others
-// from it.
+// Backends of every kind are served together and at separate endpoints. One that fails to start does not affect the
+// others.
 func TestServesSeveralBackends(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	_, shop := startShop(t)
@@ -80,14 +80,14 @@ backends:
 		{"/web", "echo"},
 	} {
 		if text, err := r.at(c.path).call(t, c.tool, `{"n":1}`); err != nil || text != `{"n":1}` {
-			t.Errorf("%s at %s answered %q, %v", c.tool, c.path, text, err)
+			t.Errorf("%s at %s returned %q, %v", c.tool, c.path, text, err)
 		}
 	}
 	if text, err := r.at("/shop").call(t, "buy", `{"what":"tea"}`); err != nil || text != `{"what":"tea"}` {
-		t.Errorf("buy answered %q, %v", text, err)
+		t.Errorf("buy returned %q, %v", text, err)
 	}
 	if text, err := r.at("/broken").call(t, "echo", `{}`); err == nil {
-		t.Errorf("a backend that does not start answered %q", text)
+		t.Errorf("backend that does not start: got %q", text)
 	}
 	r.awaitLog(t, "no such thing")
 	r.awaitLog(t, `"retryIn":"1s"`)
@@ -95,7 +95,7 @@ backends:
 	r.awaitLog(t, `"fix":"run the command by itself: a server on stdin and stdout waits there for a client"`)
 	r.drain()
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 	for _, empty := range []string{`"fix":""`, `"why":""`, `"where":""`} {
 		if strings.Contains(r.stderr.String(), empty) {
@@ -104,7 +104,7 @@ backends:
 	}
 }
 
-// An endpoint is where it is said to be, written in one way only, and the root is a path as well.
+// An endpoint has its configured path in one canonical form only, which may be the root.
 func TestPathsOfEndpoints(t *testing.T) {
 	config := writeConfig(t, fmt.Sprintf("backends: [{name: one, launch: {command: [%q]}}]", echoGo(t)))
 	for at, paths := range map[string]map[string]int{
@@ -122,7 +122,7 @@ func TestPathsOfEndpoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			res, err := http.DefaultTransport.RoundTrip(req) // which does not follow
+			res, err := http.DefaultTransport.RoundTrip(req) // without following redirects
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestPathsOfEndpoints(t *testing.T) {
 	}
 }
 
-// A target is the same for run as for the other commands.
+// run has the same targets as the other commands.
 func TestRunServesEveryTarget(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -155,11 +155,11 @@ func TestRunServesEveryTarget(t *testing.T) {
 	} {
 		r := start(t, nil, nil, append([]string{"run", "--http", "127.0.0.1:0"}, c.args...)...)
 		if text, err := r.call(t, c.tool, `{"what":"tea"}`); err != nil || text != `{"what":"tea"}` {
-			t.Errorf("%v: %s answered %q, %v", c.args, c.tool, text, err)
+			t.Errorf("%v: %s returned %q, %v", c.args, c.tool, text, err)
 		}
 		if text, err := r.at("/"+c.name).call(t, strings.TrimPrefix(c.tool, "here_"), `{"what":"tea"}`); err != nil ||
 			text != `{"what":"tea"}` {
-			t.Errorf("%v: %s at its name answered %q, %v", c.args, c.tool, text, err)
+			t.Errorf("%v: %s at its name: got %q, %v", c.args, c.tool, text, err)
 		}
 		r.drain()
 		r.wait(t)
@@ -178,19 +178,19 @@ backends:
 `, echoGo(t)))
 	got := runCommand(t, "", "list", "-c", config)
 	if got.code != problem.ExitOK || !strings.Contains(got.stdout, "one_echo()") {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	for _, name := range []string{"broken", "gone", "away"} {
 		if !strings.Contains(got.stderr, `"backend":"`+name+`"`) {
-			t.Errorf("it does not warn of %s:\n%s", name, got.stderr)
+			t.Errorf("no warning of %s:\n%s", name, got.stderr)
 		}
 	}
 	if got := runCommand(t, "", "call", config, "broken_echo", "n=1"); got.code != problem.ExitPlugin ||
 		!strings.Contains(got.stderr, `"message":"backend \"broken\" did not start`) {
-		t.Errorf("a tool of a backend that did not start: %+v", got)
+		t.Errorf("tool of a backend that did not start: %+v", got)
 	}
 	if got := runCommand(t, "", "call", config, "gone_echo", "n=1"); got.code != problem.ExitUnreachable {
-		t.Errorf("a tool of a backend that is not there: %+v", got)
+		t.Errorf("tool of an unknown backend: %+v", got)
 	}
 	if got := runCommand(t, "", "call", config, "one", "echo", "n=1"); got.code != problem.ExitTool ||
 		!strings.Contains(got.stderr, "it is a server: write -c FILE one") {
@@ -205,7 +205,7 @@ backends:
 	}
 	if got := runCommand(t, "", "call", "-c", config, "one", "echo",
 		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -224,7 +224,7 @@ backends:
 		return err == nil && text == `{"n":1}`
 	})
 	if text, err := r.call(t, "late_echo", `{"n":2}`); err != nil || text != `{"n":2}` {
-		t.Errorf("it answered %q, %v", text, err)
+		t.Errorf("got %q, %v", text, err)
 	}
 }
 
@@ -249,15 +249,15 @@ backends:
 	r.drain()
 	r.awaitLog(t, "refusing new calls")
 	if _, err := r.at("/two").call(t, "echo", `{}`); err == nil || !strings.Contains(err.Error(), "shutting down") {
-		t.Errorf("a new call got %v", err)
+		t.Errorf("new call: got %v", err)
 	}
 	for range 2 {
 		if got := <-answers; got != "done<nil>" {
-			t.Errorf("a call that ran got %s", got)
+			t.Errorf("call in flight: got %s", got)
 		}
 	}
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 }
 
@@ -271,11 +271,11 @@ backends:
 `, socket, echoGo(t), echoGo(t)))
 	r := start(t, nil, nil, "run", "-c", config)
 	if r.url != "" {
-		t.Errorf("it serves MCP at %s, which nobody asked for", r.url)
+		t.Errorf("it serves MCP at the unconfigured path %s", r.url)
 	}
 	if got := runCommand(t, "", "call", socket, "two_echo",
 		"n=1"); got != (said{`{"n":1}` + "\n", "", problem.ExitOK}) {
-		t.Errorf("it said %+v", got)
+		t.Errorf("got %+v", got)
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -294,7 +294,7 @@ backends:
 	})
 	r.drain()
 	if code := r.wait(t); code != problem.ExitOK {
-		t.Errorf("it ended with %d:\n%s", code, r.stderr)
+		t.Errorf("exit code %d:\n%s", code, r.stderr)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// slowly returns the configuration of two MCP servers of the legacy era, fast and slow. Each process of slow starts
-// once the file is there.
+// slowly returns the configuration of two legacy MCP servers, fast and slow. Processes of slow start to respond once
+// the file exists.
 func slowly(t *testing.T) (config, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "go")
@@ -42,8 +42,8 @@ const (
 	modernMeta   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 )
 
-// A stdio client is answered while a server starts, its lists wait for the server, and are whole. The next time, what
-// the servers declared is known before they start.
+// A stdio client gets responses while a server starts; its list requests wait for the server and are complete. The next
+// time, the servers' declarations are cached before they start.
 func TestStdioAnswersWhileServersStart(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -59,22 +59,22 @@ func TestStdioAnswersWhileServersStart(t *testing.T) {
 					return out.Text()
 				}
 			}
-			t.Fatalf("there is no answer to %s", id)
+			t.Fatalf("no response to %s", id)
 			return ""
 		}
 		r := start(t, inR, outW, "run", "--stdio", "-c", config)
-		go func() { // so that what is read from it ends
+		go func() { // ends the writer
 			<-r.exited
 			outW.Close()
 		}()
 		say := func(line string) { _, _ = io.WriteString(inW, line+"\n") }
 		say(introduction)
 		if first := answer("1"); strings.Contains(first, `"prompts"`) == known {
-			t.Errorf("known %t: %s", known, first)
+			t.Errorf("cached %t: %s", known, first)
 		}
 		say(`{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{` + modernMeta + `}}`)
 		if second := answer("2"); strings.Contains(second, `"prompts"`) == known {
-			t.Errorf("known %t: %s", known, second)
+			t.Errorf("cached %t: %s", known, second)
 		}
 		r.awaitLog(t, "the backend is starting")
 		say(initialized)
@@ -85,7 +85,7 @@ func TestStdioAnswersWhileServersStart(t *testing.T) {
 		}
 		say(`{"jsonrpc":"2.0","id":4,"method":"server/discover","params":{` + modernMeta + `}}`)
 		if now := answer("4"); strings.Contains(now, `"prompts"`) {
-			t.Errorf("it has started: %s", now)
+			t.Errorf("the server has started: %s", now)
 		}
 		inW.Close()
 		for out.Scan() {
@@ -95,8 +95,8 @@ func TestStdioAnswersWhileServersStart(t *testing.T) {
 	}
 }
 
-// While the connections of callers with capabilities are being made, their lists are whole, and reported to have
-// changed when the connections are there. Here they never are before the list is answered.
+// While a caller's connections are being established, its lists are complete, and reported as changed once the
+// connections exist. In this test that happens after the response to the list request.
 func TestMergedListsContainEveryServer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestMergedListsContainEveryServer(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("the stream has ended without %s", text)
+		t.Errorf("the stream ended without %s", text)
 	}
 	res := r.post(t, introduction, "")
 	res.Body.Close()
@@ -144,7 +144,7 @@ func TestMergedListsContainEveryServer(t *testing.T) {
 			t.Errorf("%s %v", text, err)
 		}
 		if strings.Contains(string(text), "resultType") && !strings.Contains(string(text), `"ttlMs":0`) {
-			t.Errorf("it may be kept: %s", text)
+			t.Errorf("the result may be cached: %s", text)
 		}
 	}
 	touch(t, file)
@@ -152,7 +152,7 @@ func TestMergedListsContainEveryServer(t *testing.T) {
 	lines(modern, "notifications/tools/list_changed")
 }
 
-// A client that does not read does not keep the bridge from ending, whatever the bridge is about to write.
+// A client that does not read does not keep the bridge from exiting, whatever is pending for it.
 func TestTerminatesWhenStdoutIsNotRead(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	cmd := exec.Command("mcpbridge", "run", "--stdio", "--", echoGo(t))
@@ -160,7 +160,7 @@ func TestTerminatesWhenStdoutIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe() // which is not read any more after the first answer
+	out, err := cmd.StdoutPipe() // not read after the first response
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +169,12 @@ func TestTerminatesWhenStdoutIsNotRead(t *testing.T) {
 	}
 	_, _ = io.WriteString(in, introduction+"\n"+initialized+"\n")
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-		t.Fatalf("it does not answer: %v", err)
+		t.Fatalf("no response: %v", err)
 	}
-	for id := range 4 { // whose answers do not fit into the pipe
+	for id := range 4 { // their responses exceed the pipe's buffer
 		_, _ = fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"a":%q}}}`+"\n", id+2, strings.Repeat("x", 40<<10))
 	}
-	for err == nil { // until the bridge, which has a line to refuse, reads no more
+	for err == nil { // until the bridge blocks on the error for a line, and reads no more
 		if err = in.(interface{ SetWriteDeadline(t time.Time) error }).
 			SetWriteDeadline(time.Now().Add(time.Second)); err == nil {
 			_, err = io.WriteString(in, "{\n"+strings.Repeat(" ", 4<<10)+"\n")
@@ -194,7 +194,7 @@ func TestTerminatesWhenStdoutIsNotRead(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(60 * time.Second):
-		t.Error("it still runs a minute after SIGTERM")
+		t.Error("still running a minute after SIGTERM")
 		_ = cmd.Process.Kill()
 		<-ended
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/verify"
 )
 
-// verified runs `mcpbridge verify` and returns its exit code and what it prints.
+// verified runs `mcpbridge verify` and returns its exit code and output.
 func verified(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder

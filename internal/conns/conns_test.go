@@ -215,7 +215,7 @@ func TestWarningsAboutAFullPortAreRateLimited(t *testing.T) {
 		if len(lines) != 2 || !strings.Contains(lines[0], `"idle_closed":1,`) ||
 			!strings.Contains(lines[1], `"idle_closed":999,`) ||
 			!strings.Contains(lines[1], `"most_from":"10.0.0.1/32"`) {
-			t.Errorf("it says %s", lines)
+			t.Errorf("got %s", lines)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func TestIdleGRPCConnectionsAreClosed(t *testing.T) {
 		return false
 	})
 	if err == nil || !bye {
-		t.Errorf("it ended with %v, told before: %v", err, bye)
+		t.Errorf("exited with %v, told before: %v", err, bye)
 	}
 	close(letGo)
 	if err := busy.until(t, func(f http2.Frame) bool {

@@ -101,7 +101,7 @@ func browse(ctx context.Context, address string) error {
 	return resp.Body.Close()
 }
 
-// An mcpClient is as little of an MCP client as can call a tool.
+// An mcpClient supports as much of MCP as a call of a tool needs.
 type mcpClient struct {
 	http          *http.Client
 	url, revision string

@@ -436,13 +436,13 @@ func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
 			warned = true
 			if !regexp.MustCompile(`^run_test\.go:\d+: tool "echo" has no description, by which models choose$`).
 				MatchString(record.Msg) {
-				t.Errorf("it says %s", record.Msg)
+				t.Errorf("got %s", record.Msg)
 			}
 			continue
 		}
 		if !regexp.MustCompile(`^run_test\.go:\d+: tool "panics" failed: assignment to entry in nil map$`).
 			MatchString(record.Msg) {
-			t.Errorf("it says %s", record.Msg)
+			t.Errorf("got %s", record.Msg)
 		}
 		if !strings.Contains(record.Stack, "run_test.go:") || strings.Contains(record.Stack, "google.golang.org/grpc") {
 			t.Errorf("the stack is\n%s", record.Stack)
@@ -475,7 +475,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p.Process.Signal(syscall.SIGTERM)
 	p.ends(t, 3*time.Second)
 	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
-		t.Errorf("it ended with %v", p.ProcessState)
+		t.Errorf("exited with %v", p.ProcessState)
 	}
 }
 
@@ -639,7 +639,7 @@ func TestStartFailsIfTheBackendDoesNotStart(t *testing.T) {
 		mcpbridgetest.Start(test, bridge, "sh", "-c", "sleep 3; exit 3")
 	}()
 	if <-done; !strings.Contains(test.said, "the program does not serve") {
-		t.Errorf("it said %q", test.said)
+		t.Errorf("got %q", test.said)
 	}
 }
 
