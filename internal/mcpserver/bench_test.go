@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// BenchmarkCall measures what the front alone does for a tool call, without sockets and without a backend.
+// BenchmarkCall measures the front's part of a tool call, without sockets and a backend.
 func BenchmarkCall(b *testing.B) {
 	s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
 	b.Cleanup(s.Close)
@@ -60,7 +60,7 @@ func BenchmarkCall(b *testing.B) {
 					w.n = 0
 					s.ServeHTTP(w, r)
 					if w.n < size {
-						b.Fatalf("answered %d bytes", w.n)
+						b.Fatalf("got a response of %d bytes", w.n)
 					}
 				}
 			})
@@ -68,7 +68,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// discard is an http.ResponseWriter that counts what it is given.
+// discard is an http.ResponseWriter that counts bytes.
 type discard struct {
 	h http.Header
 	n int

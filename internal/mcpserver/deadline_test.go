@@ -26,8 +26,8 @@ var modernHeader = http.Header{
 	mcphttp.HeaderName: {"x"},
 }
 
-// A stream may say nothing for longer than a client may take to read, and it goes on, and ends as it should: over
-// HTTP/2, too, where many share a connection.
+// A stream may be idle for longer than a client's read timeout and continues, also over HTTP/2, where streams share a
+// connection.
 func TestIdleStreams(t *testing.T) {
 	const silence = 55 * time.Second
 	h := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -48,7 +48,7 @@ func TestIdleStreams(t *testing.T) {
 		method, body string
 		header       http.Header
 		poll         time.Duration
-		says         string // in the end; nothing if it is cut to come back to
+		says         string // the last event; empty if the stream is cut for resumption
 	}{
 		"a call of 2026-07-28": {http.MethodPost, modernBody, modernHeader, 0, `"result"`},
 		"a call of a session": {
@@ -57,14 +57,14 @@ func TestIdleStreams(t *testing.T) {
 			http.Header{},
 			0, `"result"`,
 		},
-		"a call to come back for": {
+		"a call with a resumable stream": {
 			http.MethodPost,
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`,
 			http.Header{},
 			30 * time.Second,
 			"id: ",
 		},
-		"the stream of what changes": {http.MethodGet, "", http.Header{}, 0, `"notifications/tools/list_changed"`},
+		"the standalone stream": {http.MethodGet, "", http.Header{}, 0, `"notifications/tools/list_changed"`},
 	} {
 		for _, major := range []int{1, 2} {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,9 +115,9 @@ func TestIdleStreams(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 that does not read has as long as any other.
+// An HTTP/2 client that does not read has the same timeout as any other.
 func TestHTTP2ClientThatDoesNotReadIsDisconnected(t *testing.T) {
-	const size = 16 << 20 // more than the client's side takes by itself
+	const size = 16 << 20 // above the window of the client's transport
 	h := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if call.Method != bridge.CallTool {
 			return talker(ctx, call, emit)
@@ -153,7 +153,7 @@ func TestHTTP2ClientThatDoesNotReadIsDisconnected(t *testing.T) {
 	}
 }
 
-// overHTTP returns a client of a server, whose connections are within the process and of one version of HTTP.
+// overHTTP returns a client of a server over in-memory connections of one HTTP version.
 func overHTTP(t *testing.T, s *Server, major int) *http.Transport {
 	t.Helper()
 	ln := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -170,7 +170,7 @@ func overHTTP(t *testing.T, s *Server, major int) *http.Transport {
 	return client
 }
 
-// pipes are a listener of connections within the process.
+// pipes are a listener of in-memory connections.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}

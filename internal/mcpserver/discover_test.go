@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A moody handler says what it is, or fails.
+// A moody handler responds to Discover, or fails.
 type moody struct {
 	err   error
 	asked int
@@ -35,7 +35,7 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 		s := New(h, Options{})
 		defer s.Close()
 		if _, err := s.discover(t.Context(), bridge.ModernEra); err == nil {
-			t.Error("it is known, and was never told")
+			t.Error("got a result that was never returned")
 		}
 		h.err = nil
 		if _, err := s.discover(t.Context(), bridge.ModernEra); err != nil {
@@ -49,17 +49,17 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 			}
 		}
 		if h.asked != 1 {
-			t.Errorf("who is overloaded is asked %d times", h.asked)
+			t.Errorf("an overloaded backend received %d requests", h.asked)
 		}
 		pass(2 * knownFor)
 		h.err = gone
 		if _, err := s.discover(t.Context(), bridge.ModernEra); err == nil {
-			t.Error("who is gone is still there")
+			t.Error("the result of a lost backend is still returned")
 		}
 	})
 }
 
-// Extensions and _meta reach clients of all revisions, except for tasks, which the bridge does not have.
+// Extensions and _meta reach clients of all revisions, except for tasks, which the bridge does not support.
 func TestExtensionsReachOldClients(t *testing.T) {
 	d := &known{DiscoverResponse: &pb.DiscoverResponse{
 		Capabilities: &pb.ServerCapabilities{

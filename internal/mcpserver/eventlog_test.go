@@ -6,8 +6,7 @@ import (
 	"weak"
 )
 
-// What a log has forgotten takes no memory any more, however many events it once had, and who has been given it has it
-// still.
+// Dropped events of a log free their memory, however many there were. A reader that received them keeps them.
 func TestExpiredEventsFreeTheirMemory(t *testing.T) {
 	l := newEventLog("1", &replay{most: 1 << 20}, &replay{most: usual.Replay})
 	reader := l.take()
@@ -29,11 +28,11 @@ func TestExpiredEventsFreeTheirMemory(t *testing.T) {
 		}
 	}
 	if kept != 1 || l.held() != 1<<20 {
-		t.Errorf("%d of %d messages are in memory, and %d bytes are counted", kept, len(long), l.held())
+		t.Errorf("%d of %d messages are in memory, and the log counts %d bytes", kept, len(long), l.held())
 	}
 	for _, msg := range given {
 		if string(msg) != "x" {
-			t.Fatalf("what was given is %q", msg)
+			t.Fatalf("the reader got %q", msg)
 		}
 	}
 }

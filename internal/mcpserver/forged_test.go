@@ -9,7 +9,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A client is asked to add the context of servers only if it says that it can, in revisions that let it say so.
+// A client receives a request for the context of servers only if it declares support, in revisions with such a
+// declaration.
 func TestIncludeContextNeedsTheClientsCapability(t *testing.T) {
 	declares := &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{Context: &pb.Capability{}}}
 	not := &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}}

@@ -36,7 +36,7 @@ func newFront(t *testing.T, o mcpserver.Options) *front {
 	return newFrontOf(t, o, func(h bridge.Handler) bridge.Handler { return h })
 }
 
-// newFrontOf returns a server in front of what wrap makes of a scripted handler.
+// newFrontOf returns a server in front of a scripted handler wrapped by wrap.
 func newFrontOf(t *testing.T, o mcpserver.Options, wrap func(bridge.Handler) bridge.Handler) *front {
 	t.Helper()
 	o.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
@@ -52,10 +52,10 @@ func newFrontOf(t *testing.T, o mcpserver.Options, wrap func(bridge.Handler) bri
 	return f
 }
 
-// header are the headers of a request, as alternating names and values; an empty value takes one away.
+// header are the headers of a request, as alternating names and values; an empty value removes one.
 type header []string
 
-// do makes a request with the headers that every client sends, and h.
+// do sends a request with h and the headers that every client sends.
 func (f *front) do(ctx context.Context, method, url, body string, h header) *http.Response {
 	f.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -92,13 +92,13 @@ func (f *front) post(body string, h header) *http.Response {
 // An event is a server-sent event.
 type event struct{ id, name, data, retry string }
 
-// A stream reads the messages of a response, be it one or a stream of events.
+// A stream reads the messages of a response, which is one message or a stream of events.
 type stream struct {
 	t *testing.T
 	r *bufio.Reader
-	// json is set when the response is one message.
+	// json is true if the response is one message.
 	json bool
-	last string // the last event's id
+	last string // the ID of the last event
 }
 
 func read(t *testing.T, res *http.Response) *stream {
@@ -144,7 +144,7 @@ func (s *stream) event() (event, bool) {
 	}
 }
 
-// next returns the next message, compact, or "" at the end. Events without data are passed over.
+// next returns the next message as compact JSON, or "" at the end. It skips events without data.
 func (s *stream) next() string {
 	s.t.Helper()
 	if s.json {
@@ -255,14 +255,14 @@ func (c *client) get(ctx context.Context, last string) *http.Response {
 	return c.do(ctx, http.MethodGet, c.url, "", h)
 }
 
-// openSSE opens the event stream of HTTP+SSE, and returns it and where to send messages.
+// openSSE opens the event stream of HTTP+SSE and returns it and the URL for messages.
 func (f *front) openSSE(ctx context.Context, h ...string) (*stream, string) {
 	f.Helper()
 	s := read(f.T, f.do(ctx, http.MethodGet, f.url, "",
 		append(header{"Accept", "", "Accept", "text/event-stream"}, h...)))
 	e, ok := s.event()
 	if !ok || e.name != "endpoint" || !strings.HasPrefix(e.data, "/mcp?") {
-		f.Fatalf("the stream begins with %+v", e)
+		f.Fatalf("first event: %+v", e)
 	}
 	return s, strings.TrimSuffix(f.url, "/mcp") + e.data
 }

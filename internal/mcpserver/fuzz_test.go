@@ -21,8 +21,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// FuzzLines reads lines of any bytes, which come in any pieces: what is no longer than may be is read whole, and
-// nothing else is.
+// FuzzLines reads any lines, split in any way: those within the limit are returned whole, and no others.
 func FuzzLines(f *testing.F) {
 	for _, s := range []string{
 		"", "a\nb\n", "\r\n \r\na\r\n", "\v", "no end", "\n\n\n",
@@ -38,7 +37,7 @@ func FuzzLines(f *testing.F) {
 			if trimmed := bytes.Trim(line, " \t\r\n"); len(line) <= most && len(trimmed) > 0 {
 				want = append(want, trimmed)
 			} else if !whole && len(line) == most+1 && len(trimmed) > 0 {
-				want = append(want, trimmed) // where the end of the line would be
+				want = append(want, trimmed) // the possible end of the line
 			}
 		}
 		in := lineReader{r: bufio.NewReaderSize(bytes.NewReader(data), 16), most: most}
@@ -64,7 +63,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzLastEventID looks for streams by what clients say: only the exact id of an event that is there finds one.
+// FuzzLastEventID looks up streams by any text: only the exact ID of an existing event finds one.
 func FuzzLastEventID(f *testing.F) {
 	for _, s := range []string{
 		"", "1-0", "1-2", "1-3", "1-00", "1-+0", "01-1", "1-1 ", "1-0x1", "\u0031-1", "1--1",
@@ -85,7 +84,7 @@ func FuzzLastEventID(f *testing.F) {
 	})
 }
 
-// messages are bodies to begin with.
+// messages are seeds.
 var messages = []string{
 	`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"n":1e2}}}`,
 	`{"jsonrpc":"2.0","id":"a","method":"resources/read","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}},"uri":"a:é"}}`,
@@ -97,8 +96,8 @@ var messages = []string{
 	`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"Name":"x","name":"y"}}`,
 }
 
-// FuzzMessages reads any bytes as a request of every revision: what can be read means the same as text, and is written
-// and read again as the same call.
+// FuzzMessages parses any bytes as a request of every revision: a valid one has the same meaning as its JSON, and the
+// same call results from writing and parsing it.
 func FuzzMessages(f *testing.F) {
 	for _, m := range messages {
 		f.Add([]byte(m))
@@ -118,11 +117,11 @@ func FuzzMessages(f *testing.F) {
 			sameAsText(t, body, call)
 			out, err := mcpjson.Append(nil, call.Request, rev)
 			if err != nil {
-				continue // an older revision cannot say it
+				continue // an older revision cannot express it
 			}
 			again, err := decode(m, &jsonrpc.Message{Params: out}, &pb.CallContext{}, rev)
 			if err != nil {
-				t.Fatalf("%s: %s\nbecame %s\nwhich cannot be read: %v", rev, body, out, err)
+				t.Fatalf("%s: %s\nbecame %s\nwhich is invalid: %v", rev, body, out, err)
 			}
 			if twice, err := mcpjson.Append(nil, again.Request, rev); err != nil || !bytes.Equal(out, twice) {
 				t.Fatalf("%s: %s\nonce  %s\ntwice %s, %v", rev, body, out, twice, err)
@@ -131,23 +130,23 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// sameAsText fails unless what a call is about is what encoding/json/v2 says that it is.
+// sameAsText fails the test unless the method, name and arguments of a call are those that encoding/json/v2 parses.
 func sameAsText(t *testing.T, body []byte, call *bridge.Call) {
 	t.Helper()
 	v, err := fuzzing.Value(body)
 	if err != nil {
-		t.Fatalf("%s was taken for JSON: %v", body, err)
+		t.Fatalf("%s was accepted as JSON: %v", body, err)
 	}
 	params, _ := v.(map[string]any)["params"].(map[string]any)
 	if target := targets[call.Method.Name]; target != "" {
 		if got, want := call.Method.Target(call.Request), params[target]; got != want {
-			t.Fatalf("%s is about %q, and not %q", body, want, got)
+			t.Fatalf("%s is a call of %q, want %q", body, want, got)
 		}
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 {
 		got, err := fuzzing.Value(r.GetArguments())
 		if want := params["arguments"]; err != nil || !equalValues(got, want) {
-			t.Fatalf("%s has the arguments %v, and not %s: %v", body, want, r.GetArguments(), err)
+			t.Fatalf("%s has the arguments %v, want %s: %v", body, want, r.GetArguments(), err)
 		}
 	}
 }
@@ -171,11 +170,11 @@ func equalValues(a, b any) bool {
 	return a == b
 }
 
-// targets are the members of params that Mcp-Name says, by method (2026-07-28: streamable-http, standard headers).
+// targets are the members of params that Mcp-Name contains, by method (2026-07-28: streamable-http, standard headers).
 var targets = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-// headersSay says, as plainly as can be, whether the headers of a request say what its body does: every one of them
-// once, and the same.
+// headersSay reports whether the headers of a request match its body: each exists once and has the same value. It is
+// written as plainly as possible.
 func headersSay(header http.Header, body []byte) bool {
 	v, err := fuzzing.Value(body)
 	if err != nil {
@@ -199,7 +198,7 @@ func headersSay(header http.Header, body []byte) bool {
 		}
 		said := all[0]
 		if strings.ContainsFunc(said, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
-			return false // it has to be encoded
+			return false // must be encoded
 		}
 		if inner, ok := strings.CutPrefix(said, "=?base64?"); ok && name == "Mcp-Name" &&
 			strings.HasSuffix(inner, "?=") {
@@ -216,7 +215,7 @@ func headersSay(header http.Header, body []byte) bool {
 	return true
 }
 
-// FuzzHeaders holds what is decided about the headers of a modern request against a slow and plain reading of them.
+// FuzzHeaders compares the validation of a modern request's headers with a slow and plain one.
 func FuzzHeaders(f *testing.F) {
 	const good = "Mcp-Protocol-Version: 2026-07-28\nMcp-Method: tools/call\nMcp-Name: echo\n"
 	for _, h := range []string{
@@ -239,7 +238,7 @@ func FuzzHeaders(f *testing.F) {
 		}
 		read, err := textproto.NewReader(bufio.NewReader(strings.NewReader(lines + "\n\n"))).ReadMIMEHeader()
 		if err != nil {
-			return // as net/http does
+			return // net/http rejects it
 		}
 		header := http.Header(read)
 		out := &discarding{}
@@ -249,18 +248,18 @@ func FuzzHeaders(f *testing.F) {
 		e, refused := errors.AsType[*bridge.Error](err)
 		switch {
 		case err == nil && !same:
-			t.Fatalf("%s\n%s\nare accepted as %v", lines, body, call.Request)
+			t.Fatalf("%s\n%s\naccepted: %v", lines, body, call.Request)
 		case refused && e.RPC.GetCode() == codeHeaderMismatch && same:
 			t.Fatalf("%s\n%s\nare refused: %v", lines, body, err)
 		}
 	})
 }
 
-// A discarding is a sink for what nobody reads.
+// A discarding is a sink that drops everything.
 type discarding struct{ sink }
 
-// FuzzInitialize reads what a client of the legacy era may begin with: a session of a revision that there is, or an
-// error.
+// FuzzInitialize parses any bytes as the first message of a legacy client: the result is a session of a supported
+// revision, or an error.
 func FuzzInitialize(f *testing.F) {
 	f.Add([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{"tools":{}},"roots":{"listChanged":true}},"clientInfo":{"name":"x","version":"1","icons":[{"src":"a:b"}]}}`))
 	f.Add([]byte(`{"protocolVersion":"2099-01-01","capabilities":{"experimental":{"a":{}}},"clientInfo":{"name":"","version":""}}`))
@@ -283,7 +282,7 @@ func FuzzInitialize(f *testing.F) {
 		ss.cancel(lifecycle.ErrClosing)
 		v, err := fuzzing.Value(result)
 		if err != nil || ss.rev.Modern() || v.(map[string]any)["protocolVersion"] != ss.rev.String() {
-			t.Fatalf("%s: a session of %s, and the answer %s, %v", params, ss.rev, result, err)
+			t.Fatalf("%s: got a session of %s and the response %s, %v", params, ss.rev, result, err)
 		}
 	})
 }

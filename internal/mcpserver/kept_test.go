@@ -18,7 +18,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// heap returns how many bytes are in use.
+// heap returns the number of bytes in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -26,7 +26,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A session keeps what initialize says of its client, and not the message around it.
+// A session keeps the declarations in initialize, and not the message around them.
 func TestSessionDoesNotRetainItsMessage(t *testing.T) {
 	const n, long = 16, 1 << 20
 	s := New(bridgetest.New(), Options{})
@@ -45,13 +45,13 @@ func TestSessionDoesNotRetainItsMessage(t *testing.T) {
 		begin()
 	}
 	if kept := heap() - before; kept > n*long/4 {
-		t.Errorf("%d sessions keep %d KiB, and each began with a message of %d KiB", n, kept>>10, long>>10)
+		t.Errorf("%d sessions retain %d KiB after messages of %d KiB", n, kept>>10, long>>10)
 	}
 	runtime.KeepAlive(s)
 }
 
-// A stream of changes keeps nothing of the request for it, and takes no memory from the bodies of others, whether or
-// not the request said how long it is.
+// A subscription stream retains nothing of its request, and reserves no memory for bodies, with or without a
+// Content-Length.
 func TestStreamDoesNotRetainItsMessage(t *testing.T) {
 	const n, long = 32, 100 << 10
 	for major := 1; major <= 2; major++ {
@@ -102,9 +102,9 @@ func TestStreamDoesNotRetainItsMessage(t *testing.T) {
 					open()
 				}
 				if kept := heap() - before; kept > n*long/2 {
-					t.Errorf("%d streams keep %d KiB, and each began with a message of %d KiB", n, kept>>10, long>>10)
+					t.Errorf("%d streams retain %d KiB after messages of %d KiB", n, kept>>10, long>>10)
 				}
-				if err := errors.Join(m.ReserveBody(1), m.ReserveBody(2*long-1)); err != nil { // all that there is
+				if err := errors.Join(m.ReserveBody(1), m.ReserveBody(2*long-1)); err != nil { // the whole budget
 					t.Errorf("while streams are open: %v", err)
 				}
 				runtime.KeepAlive(body)

@@ -19,7 +19,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A worker is a handler whose calls work until they are let go, or cancelled, and note what happens.
+// A worker is a handler whose calls run until they are released or canceled, and which records events.
 type worker struct {
 	letGo chan struct{}
 	notes chan string
@@ -49,7 +49,7 @@ func (w *worker) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	}
 }
 
-// next returns what has been noted since, if anything.
+// next returns what has been recorded since, if anything.
 func (w *worker) next() string {
 	select {
 	case note := <-w.notes:
@@ -59,10 +59,10 @@ func (w *worker) next() string {
 	}
 }
 
-// A lossy is a response that is lost at the moment in which its client goes.
+// A lossy is a response that is lost when its client disconnects.
 type lossy struct {
 	header http.Header
-	ctx    context.Context //nolint:containedctx // it is the life of the connection
+	ctx    context.Context //nolint:containedctx // the connection's context
 	said   chan string
 }
 
@@ -87,7 +87,7 @@ type old struct {
 	drop context.CancelFunc
 }
 
-// openOld opens the stream of a client, and begins its session.
+// openOld opens the stream of a client and starts its session.
 func openOld(t *testing.T, s *Server) *old {
 	t.Helper()
 	ctx, drop := context.WithCancel(t.Context())
@@ -112,7 +112,7 @@ func (o *old) next() string {
 	}
 }
 
-// send sends a message, which is to be answered with the status.
+// send sends a message and expects a status.
 func (o *old) send(status int, body string) {
 	o.t.Helper()
 	w := httptest.NewRecorder()
@@ -130,14 +130,14 @@ const (
 	cancelBody = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
 )
 
-// count returns how many sessions a server has.
+// count returns the number of sessions of a server.
 func (s *Server) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sessions) + len(s.conns)
 }
 
-// A stream of HTTP+SSE that is lost cancels nothing. Its session stays for a minute, if calls run for so long.
+// The loss of an HTTP+SSE stream cancels no calls. Its session remains for up to a minute while calls run.
 func TestCallsContinueWithoutTheirStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
@@ -148,29 +148,29 @@ func TestCallsContinueWithoutTheirStream(t *testing.T) {
 		o.drop()
 		synctest.Wait()
 		if first, then := h.next(), h.next(); first != "begins" || then != "" {
-			t.Fatalf("the call %s, and %s", first, then)
+			t.Fatalf("call: %s, and %s", first, then)
 		}
-		o.send(404, pingBody) // which nobody would hear the answer of
+		o.send(404, pingBody) // no stream could carry the response
 		if n := s.hub.Len(); n > 0 {
-			t.Errorf("it is told %d times what changes", n)
+			t.Errorf("the handler has %d subscriptions", n)
 		}
 		pass(sseGrace - 1)
 		if note := h.next(); note != "" || s.count() != 1 {
-			t.Errorf("before the minute is over, the call %s, and there are %d sessions", note, s.count())
+			t.Errorf("within the minute: call %s, %d sessions", note, s.count())
 		}
 		if res := sent(t, s, "", beginBody); res.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("a session beside it: %s", res.Status)
+			t.Errorf("another session: %s", res.Status)
 		}
 		pass(1)
 		if note := h.next(); note != "is cancelled: the client has gone" || s.count() != 0 {
-			t.Errorf("after a minute, the call %s, and there are %d sessions", note, s.count())
+			t.Errorf("after a minute: call %s, %d sessions", note, s.count())
 		}
 		o.send(404, cancelBody)
 		beginSession(t, s)
 	})
 }
 
-// What such a call answers is dropped, and its session ends with it: there is nothing to come back to.
+// The response of such a call is dropped, and the session ends with the last one: it cannot be resumed.
 func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
@@ -185,7 +185,7 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		h.letGo <- struct{}{}
 		synctest.Wait()
 		if s.count() != 1 {
-			t.Errorf("%d sessions while a call still runs", s.count())
+			t.Errorf("got %d sessions while a call runs", s.count())
 		}
 		close(h.letGo)
 		synctest.Wait()
@@ -200,11 +200,11 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		if s.count() != 0 {
 			t.Errorf("%d sessions afterwards", s.count())
 		}
-		o = openOld(t, s) // one that does nothing ends with its stream
+		o = openOld(t, s) // without calls, a session ends with its stream
 		o.drop()
 		synctest.Wait()
 		if s.count() != 0 {
-			t.Errorf("%d sessions of a client that went", s.count())
+			t.Errorf("got %d sessions of a disconnected client", s.count())
 		}
 	})
 }
@@ -221,15 +221,15 @@ func TestACallWithoutStreamCanBeCancelled(t *testing.T) {
 		o.send(202, cancelBody)
 		if first, then := h.next(), h.next(); first != "begins" ||
 			then != "is cancelled: the client cancelled the request" || s.count() != 0 {
-			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
+			t.Errorf("call: %s, and %s; %d sessions", first, then, s.count())
 		}
 		if len(o.said) > 0 {
-			t.Errorf("it is told %s", <-o.said)
+			t.Errorf("got %s", <-o.said)
 		}
 	})
 }
 
-// The end of the bridge waits for no client that went.
+// The shutdown does not wait for disconnected clients.
 func TestShutdownDoesNotWaitForDisconnectedClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
@@ -237,7 +237,7 @@ func TestShutdownDoesNotWaitForDisconnectedClients(t *testing.T) {
 		o := openOld(t, s)
 		o.send(202, workBody)
 		o.drop()
-		for range 10_000 { // others, who take time to be told
+		for range 10_000 { // notifying these takes time
 			_, cancel := context.WithCancel(s.closing())
 			defer cancel()
 		}
@@ -250,12 +250,12 @@ func TestShutdownDoesNotWaitForDisconnectedClients(t *testing.T) {
 		}
 		if first, then := h.next(), h.next(); first != "begins" ||
 			then != "is cancelled: the bridge is shutting down" || s.count() != 0 {
-			t.Errorf("the call %s, and %s; there are %d sessions", first, then, s.count())
+			t.Errorf("call: %s, and %s; %d sessions", first, then, s.count())
 		}
 	})
 }
 
-// A call that the end of the bridge ends while it waits for its backend was not executed, and its client is told so.
+// If the shutdown ends a call that waits for its backend, the error contains not_executed.
 func TestUnsentCallsAtShutdown(t *testing.T) {
 	for begun, outcome := range map[bool]string{false: "not_executed", true: "unknown"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -271,12 +271,12 @@ func TestUnsentCallsAtShutdown(t *testing.T) {
 			sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			want := `"data":{"reason":"SHUTTING_DOWN","outcome":"` + outcome + `"}`
 			var wg sync.WaitGroup
-			ctx, cut := context.WithCancel(t.Context()) // of the connections, which the end of the front ends
+			ctx, cut := context.WithCancel(t.Context()) // the connections' context, which the end of the front cancels
 			for _, session := range []string{id, ""} {
 				wg.Go(func() {
 					res := calls(ctx, t, s, session)
 					if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), want) {
-						t.Errorf("in a session: %t: %s, want %s", session != "", body, want)
+						t.Errorf("in a session %t: %s, want %s", session != "", body, want)
 					}
 				})
 			}
@@ -289,7 +289,7 @@ func TestUnsentCallsAtShutdown(t *testing.T) {
 	}
 }
 
-// calls calls a tool in a session, or if there is none, as a client of 2026-07-28.
+// calls calls a tool in a session, or as a client of 2026-07-28 if session is empty.
 func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.Response {
 	t.Helper()
 	if session != "" {
@@ -310,14 +310,14 @@ func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.R
 	return w.Result()
 }
 
-// Who closes a connection waits for its calls, beside which none begins any more.
+// Closing a connection waits for its calls, and no further call starts on it.
 func TestNoCallStartsOnAClosedConnection(t *testing.T) {
 	s := New(bridge.HandlerFunc(nil), Options{})
 	defer s.Close()
 	c := s.newConn(func([]byte) error { return nil }, true)
 	began, end := make(chan struct{}), make(chan struct{})
 	if !c.start(func() { close(began); <-end }) {
-		t.Fatal("the first call does not begin")
+		t.Fatal("the first call did not start")
 	}
 	<-began
 	closed := make(chan struct{})
@@ -325,12 +325,12 @@ func TestNoCallStartsOnAClosedConnection(t *testing.T) {
 	<-c.ctx.Done()
 	select {
 	case <-closed:
-		t.Error("nobody waits for the call")
+		t.Error("closing did not wait for the call")
 	default:
 	}
 	close(end)
 	<-closed
 	if c.start(func() {}) {
-		t.Error("a call begins when nobody waits for it any more")
+		t.Error("a call started after the wait")
 	}
 }

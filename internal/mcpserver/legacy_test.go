@@ -28,8 +28,8 @@ func call(id, tool, args, meta string) string {
 		args + `,"_meta":{` + meta + `}}}`
 }
 
-// What says in the modern era that a client lacks something is a code that the legacy era does not know: its models are
-// told in words. Clients of the modern era get it as it is.
+// The error code for a missing client capability exists in the modern era only. Legacy clients get the error as text
+// for the model.
 func TestMissingCapabilityErrorFollowsTheEra(t *testing.T) {
 	for data, needs := range map[string]string{
 		`{"requiredCapabilities":{"elicitation":{"form":{}}}}`: "an answer from the user (elicitation)",
@@ -84,14 +84,15 @@ func TestLegacyRoundsAreBounded(t *testing.T) {
 		c.send(`{"jsonrpc":"2.0","id":` + get(t, m, "id") + `,"result":{"action":"decline"}}`)
 	}
 	if n != 10 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("got %d requests", n)
 	}
 }
 
-// sameIDs are ids that are the same in another text.
+// sameIDs are pairs of different encodings of one ID.
 var sameIDs = [][2]string{{`"a"`, `"\u0061"`}, {`"\u00e9\/"`, `"é/"`}, {`"\u000A"`, `"\n"`}, {"0", "-0"}}
 
-// An id is its value, however it is written: nobody is answered twice by it, and whoever cancels it means it.
+// IDs are compared by value, whatever their encoding: a duplicate gets no second response, and a cancellation finds its
+// request.
 func TestIDsAreComparedByValue(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-03-26", clientCaps)
@@ -107,7 +108,7 @@ func TestIDsAreComparedByValue(t *testing.T) {
 			c.send(cancel)
 			<-f.h.Ended
 			if msgs := <-done; len(msgs) > 0 {
-				t.Errorf("cancelled, and answered: %s", msgs)
+				t.Errorf("got a response after the cancellation: %s", msgs)
 			}
 			want(t, read(t, c.send(batch)).next(), "error.code", "-32600")
 
@@ -140,15 +141,15 @@ func TestSessionRules(t *testing.T) {
 		{"its session", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18"}, 200},
 		{"its session, no revision", header{"Mcp-Session-Id", c.id}, 200},
 		{"another revision than negotiated", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25"}, 200},
-		{"a revision that is none", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "newest"}, 400},
-		{"a revision that is empty", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", " "}, 400},
+		{"an invalid revision", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "newest"}, 400},
+		{"an empty revision", header{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", " "}, 400},
 		{"two sessions", header{"Mcp-Session-Id", c.id, "Mcp-Session-Id", "x"}, 400},
 		{"two revisions", header{
 			"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-06-18", "MCP-Protocol-Version",
 			"2025-11-25",
 		}, 400},
 		{"two names, which it does not need", header{"Mcp-Session-Id", c.id, "Mcp-Name", "a", "Mcp-Name", "a"}, 400},
-		{"two of what nobody knows", header{"Mcp-Session-Id", c.id, "Mcp-Param-X", "a", "Mcp-Param-X", "b"}, 400},
+		{"two of an unknown parameter", header{"Mcp-Session-Id", c.id, "Mcp-Param-X", "a", "Mcp-Param-X", "b"}, 400},
 		{"no session", header{"MCP-Protocol-Version", "2025-06-18"}, 400},
 		{"no such session", header{"Mcp-Session-Id", "x" + c.id}, 404},
 	} {
@@ -158,7 +159,7 @@ func TestSessionRules(t *testing.T) {
 	}
 }
 
-// Streams beyond the most are refused, and one that ends makes room.
+// Streams above the limit are rejected, and one that ends frees its place.
 func TestStreamsAreBounded(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Streams: limit.StreamsOf(limits.Limits{Streams: 3}, nil)})
 	c := f.initialize("2025-11-25", clientCaps)
@@ -169,14 +170,14 @@ func TestStreamsAreBounded(t *testing.T) {
 	listen := func() *http.Response { return f.post(body, h) }
 	want(t, read(t, listen()).next(), "method", `"notifications/subscriptions/acknowledged"`)
 	if res := listen(); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
-		t.Errorf("one too many: %s", res.Status)
+		t.Errorf("one above the limit: %s", res.Status)
 	}
 	if res := c.get(t.Context(), ""); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
-		t.Errorf("one too many by GET: %s", res.Status)
+		t.Errorf("one above the limit by GET: %s", res.Status)
 	}
 	cancel()
 	for listen().StatusCode != 200 {
-		runtime.Gosched() // the server notices soon that the stream is gone
+		runtime.Gosched() // the server notices the end of the stream shortly after
 	}
 }
 
@@ -198,7 +199,7 @@ func TestStreamsOfASessionAreBounded(t *testing.T) {
 	}
 }
 
-// A stream that is cut anywhere can be gone on with, and nothing is lost, repeated or foreign.
+// A stream can be resumed after any event: nothing is lost or repeated, and no event belongs to another session.
 func TestResumeAfterEveryEvent(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for _, rev := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
@@ -233,19 +234,19 @@ func TestResumeOfAnUnknownStream(t *testing.T) {
 	s := read(t, c.send(call("1", "count", "{}", `"progressToken":"t"`)))
 	s.rest()
 	other := f.initialize("2025-11-25", clientCaps)
-	// so that it has streams with the same numbers
+	// creates streams with the same numbers
 	read(t, other.send(call("1", "count", "{}", `"progressToken":"t"`))).rest()
 	if res := other.get(t.Context(), s.last); res.StatusCode != 400 {
-		t.Errorf("another session's event: %s", res.Status)
+		t.Errorf("event of another session: %s", res.Status)
 	}
 	for _, id := range []string{"nonsense", "1-999", "9-0", "1--1", "1-01", "-", "1-0x"} {
 		if res := c.get(t.Context(), id); res.StatusCode != 400 {
 			t.Errorf("%q: %s", id, res.Status)
 		}
 	}
-	for _, session := range []*client{c, other} { // which clients would begin anew after 404
+	for _, session := range []*client{c, other} { // a client would replace its session after 404
 		if res := session.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); res.StatusCode != 200 {
-			t.Errorf("the session afterwards: %s", res.Status)
+			t.Errorf("the session later: %s", res.Status)
 		}
 	}
 	if res := f.do(t.Context(), "GET", f.url, "",
@@ -254,7 +255,7 @@ func TestResumeOfAnUnknownStream(t *testing.T) {
 	}
 }
 
-// The order of the responses is not fixed. Transcripts show the rest (http/batch-*).
+// The responses have no fixed order. Transcripts cover the rest (http/batch-*).
 func TestEveryRequestOfABatchIsAnswered(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	const batch = `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":"2","method":"tools/list"},` +
@@ -271,7 +272,7 @@ func TestEveryRequestOfABatchIsAnswered(t *testing.T) {
 			seen); diff != "" {
 			t.Errorf("%s in %s", diff, msgs)
 		}
-		// With notifications before the responses, they come as events.
+		// If notifications precede the responses, all are sent as events.
 		ids := map[string]bool{}
 		for _, m := range read(t,
 			c.send(`[`+call("1", "count", "{}", `"progressToken":"t"`)+`,`+call("2", "echo", "{}", "")+`]`)).rest() {
@@ -280,12 +281,12 @@ func TestEveryRequestOfABatchIsAnswered(t *testing.T) {
 			}
 		}
 		if !ids["1"] || !ids["2"] {
-			t.Errorf("answered %v", ids)
+			t.Errorf("got responses to %v", ids)
 		}
 	}
 }
 
-// A long stream that is cut between events, or inside one, can be gone on with from the last event that came whole.
+// A long stream that is cut between events or inside one can be resumed after the last complete event.
 func TestResumeAtEveryBoundaryAndInsideEvents(t *testing.T) {
 	const events = 64
 	f := newFront(t, mcpserver.Options{})
@@ -300,7 +301,7 @@ func TestResumeAtEveryBoundaryAndInsideEvents(t *testing.T) {
 		t.Fatalf("%d events", len(all))
 	}
 	read(t, c.send(call("2", "steps", `{"n":3}`, `"progressToken":"other"`))).rest()
-	// Every cut between events, and every byte of the event in the middle.
+	// Every boundary of events, and every byte of one event in the middle.
 	cuts := map[int]bool{}
 	at := 0
 	for i, part := range strings.SplitAfter(string(whole), "\n\n") {
@@ -322,16 +323,16 @@ func TestResumeAtEveryBoundaryAndInsideEvents(t *testing.T) {
 			}
 		}
 		if last == "" {
-			continue // cut before it could be known where to go on
+			continue // cut before the first event ID
 		}
 		resumed := append(messages(t, got), read(t, c.get(t.Context(), last)).rest()...)
 		if diff := cmp.Diff(all, resumed); diff != "" {
-			t.Fatalf("cut at byte %d, gone on after %s: %s", cut, last, diff)
+			t.Fatalf("cut at byte %d, resumed after %s: %s", cut, last, diff)
 		}
 	}
 }
 
-// messages returns the messages of a stream of whole events.
+// messages returns the messages of a stream of complete events.
 func messages(t *testing.T, text string) []string {
 	t.Helper()
 	return read(t, &http.Response{Body: io.NopCloser(strings.NewReader(text))}).rest()

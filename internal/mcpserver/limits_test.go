@@ -18,8 +18,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A session may have 16 streams that were opened by GET, or as many as is said. Here each goes on with a call that
-// runs.
+// A session may have 16 streams opened by GET, or the configured number. In this test each resumes a running call.
 func TestStreamsOfASessionAtTheirLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for most, o := range map[int]mcpserver.Options{16: {}, 2: {Limits: limits.Limits{SessionStreams: 2}}} {
@@ -37,7 +36,7 @@ func streamsOfASession(t *testing.T, most int, o mcpserver.Options) {
 		wg.Go(func() {
 			s := read(t, c.send(call(strconv.Itoa(n), "wait", "{}", "")))
 			if _, ok := s.event(); !ok {
-				t.Errorf("call %d has ended", n)
+				t.Errorf("call %d ended", n)
 			}
 			last[n] = s.last
 		})
@@ -54,7 +53,7 @@ func streamsOfASession(t *testing.T, most int, o mcpserver.Options) {
 	}
 }
 
-// Who subscribes to more than it may at a time is not told to try again later: that is no better.
+// A client with too many subscriptions is not advised to retry: that would not help.
 func TestSubscriptionsAboveTheLimitAreRejected(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)
@@ -80,14 +79,14 @@ func TestSubscriptionsAboveTheLimitAreRejected(t *testing.T) {
 	}
 }
 
-// What initialize says of a client is kept, and may have 64 KiB, wherever in it they are, and however it comes.
+// The retained part of initialize is limited to 64 KiB, whichever member it is in and however the message is encoded.
 func TestInitializeSizeLimit(t *testing.T) {
 	const most = 64 << 10
 	forms := []string{
 		`"capabilities":{},"clientInfo":{"name":"%s","version":"1"}`,
 		`"capabilities":{},"clientInfo":{"name":"c","version":"1","nobody knows":"%s"}`,
 		`"capabilities":{"experimental":{"x":"%s"}},"clientInfo":{"name":"c","version":"1"}`,
-		`"capabilities":{},%s"clientInfo":{"name":"c","version":"1"}`, // which is not kept
+		`"capabilities":{},%s"clientInfo":{"name":"c","version":"1"}`, // not retained
 	}
 	f := newFront(t, mcpserver.Options{})
 	for i, form := range forms {
@@ -120,8 +119,8 @@ func TestInitializeSizeLimit(t *testing.T) {
 	}
 }
 
-// A backend learns of 100 icons of a client, with the sizes they come in, in 64 KiB together with all else. Who has
-// more is served, and has none.
+// A backend receives up to 100 icons of a client, or sizes of icons, within 64 KiB together with the rest. A client
+// with more is served without icons.
 func TestClientIconLimit(t *testing.T) {
 	icons := make(chan int, 1)
 	f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
@@ -134,7 +133,7 @@ func TestClientIconLimit(t *testing.T) {
 			})
 	})
 	for name, c := range map[string]struct {
-		form string // of which there are some, with this between them
+		form string // of the icons; %s stands for repetitions of with
 		with string
 		most int
 		has  int
@@ -161,13 +160,13 @@ func TestClientIconLimit(t *testing.T) {
 				has += over
 			}
 			if got := <-icons; got != has {
-				t.Errorf("%s, %+d: the backend learns of %d icons, want %d", name, over, got, has)
+				t.Errorf("%s, %+d: the backend received %d icons, want %d", name, over, got, has)
 			}
 		}
 	}
 }
 
-// A request to listen may have 128 KiB, wherever in it they are.
+// A listen request is limited to 128 KiB, whichever member they are in.
 func TestListenRequestLimit(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for _, form := range []string{`"pad":"%s","method"`, `"method"`} {
@@ -203,8 +202,8 @@ func TestListenRequestLimit(t *testing.T) {
 	}
 }
 
-// All clients together subscribe to as many resources as one may, of URIs that are no longer in JSON, and not to one
-// more, or to a longer one. What somebody has subscribed to already costs nothing.
+// All clients together may subscribe to as many resources as one client, with URIs of the same total size before JSON
+// encoding. Resources with a subscription cost nothing.
 func TestSubscriptionLimitOfAllClients(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	uris := func(what string, n int) (all []string) {
@@ -215,8 +214,8 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 	}
 	long := func(s string) string { return strings.Repeat(s, feed.MaxURI) }
 	for _, c := range map[string]struct {
-		rest func(client int) []string // of the clients that have as much as they may
-		has  []string                  // another client
+		rest func(client int) []string // the URIs of the clients at the limit
+		has  []string                  // those of another client
 		more func(over int) []string
 	}{
 		"resources": {
@@ -280,8 +279,8 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 	}
 }
 
-// The limits of JSON are those of one server: what is nested too deep for it is refused, from its clients and from its
-// backend, and not by another server in the same process.
+// The limits of JSON belong to a server: it rejects deeper nesting from clients and backends, and another server in the
+// same process does not.
 func TestJSONLimitsArePerServer(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1) }
 	for depth, l := range map[int]limits.Limits{20: {JSONDepth: 20}, 256: {}} {

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// A short is a memory of 1,000 bytes of which as many are taken as is said.
+// A short is a memory of 1,000 bytes with a settable usage.
 type short struct {
 	*limit.Memory
 	taken, reads atomic.Int64
@@ -31,11 +31,11 @@ func newShort() *short {
 	return s
 }
 
-// take says how many bytes are taken, and returns when that is known.
+// take sets the usage and returns when it has taken effect.
 func (s *short) take(n int64) {
 	s.taken.Store(n)
 	for before := s.reads.Load(); s.reads.Load() == before; {
-		_ = s.Admit(limit.NewSessions) // which reads it anew once in a while
+		_ = s.Admit(limit.NewSessions) // reads the usage again at intervals
 		runtime.Gosched()
 	}
 }
@@ -43,7 +43,8 @@ func (s *short) take(n int64) {
 const initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
 	`"clientInfo":{"name":"c","version":"1"}}}`
 
-// While memory is short, what would stay is refused first, then calls, and never what ends something or goes on.
+// When memory is low, requests that retain memory are rejected first, then calls, and never those that free memory or
+// complete other requests.
 func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	long := strings.Repeat(" ", 200<<10)
@@ -51,11 +52,11 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	listenBody, listenHeader := modern(2, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
 	for _, c := range []struct {
 		name         string
-		from         int64 // it is refused when so many of 1,000 bytes are taken; more than there are: never
+		from         int64 // the usage of 1,000 bytes at which it is rejected; above 1,000: never
 		method, body string
 		header       header
 		of           bool // the session, whose headers are added
-		status       int  // otherwise
+		status       int  // below that usage
 	}{
 		{name: "a session", from: 850, method: "POST", body: initializeBody, status: 200},
 		{
@@ -85,7 +86,7 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 			status: 202,
 		},
 		{
-			name: "an answer", from: 10_000, method: "POST", body: `{"jsonrpc":"2.0","id":"1","result":{}}`, of: true,
+			name: "a response", from: 10_000, method: "POST", body: `{"jsonrpc":"2.0","id":"1","result":{}}`, of: true,
 			status: 202,
 		},
 		{
@@ -112,12 +113,12 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 				}
 				res := f.do(t.Context(), c.method, f.url, c.body, h)
 				if res.StatusCode != want {
-					t.Errorf("with %d of 1,000 bytes taken: %s, want %d", taken, res.Status, want)
+					t.Errorf("at a usage of %d of 1,000 bytes: %s, want %d", taken, res.Status, want)
 				}
 				if want != http.StatusServiceUnavailable {
 					continue
 				}
-				text, _ := io.ReadAll(res.Body) // what is missing shows
+				text, _ := io.ReadAll(res.Body) // contains what is missing
 				if !strings.Contains(string(text), `"jsonrpc":"2.0"`) ||
 					!strings.Contains(string(text), "memory is low") || res.Header.Get("Retry-After") != "1" {
 					t.Errorf("%s, %v", text, res.Header)
@@ -127,7 +128,7 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	}
 }
 
-// Long bodies that come together take an eighth of the memory, whether or not they say how long they are.
+// Concurrent long bodies take at most an eighth of the memory, with or without Content-Length.
 func TestLongBodiesAreBounded(t *testing.T) {
 	const room = 512 << 10
 	body := func(n int) io.Reader {
@@ -153,10 +154,10 @@ func TestLongBodiesAreBounded(t *testing.T) {
 			if err := m.ReserveBody(room / 2); err != nil { // of another request
 				t.Fatal(err)
 			}
-			for range 3 { // what one has taken it gives back
+			for range 3 { // each releases what it reserved
 				from := body(c.bytes)
 				if c.chunked {
-					from = io.MultiReader(from) // of which nobody knows how long it is
+					from = io.MultiReader(from) // without Content-Length
 				}
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url, from)
 				if err != nil {

@@ -21,14 +21,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A server that does not declare logging sends no log messages, whatever its backend does (LG-1), and the backend is
-// told that nobody wants any.
+// If the server does not declare logging, no log messages are sent, whatever the backend emits (LG-1), and the backend
+// receives no log level.
 func TestUndeclaredLogsAreNotSent(t *testing.T) {
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {
 		return bridge.HandlerFunc(
 			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 				if level := call.Context().GetLogLevel(); level != pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
-					t.Errorf("%s wants logs: %s", call.Method.Name, level)
+					t.Errorf("%s received a log level: %s", call.Method.Name, level)
 				}
 				res, err := next.Handle(ctx, call, emit)
 				if call.Method != bridge.Discover || err != nil {
@@ -71,8 +71,8 @@ func TestModernReplicasWithTheSameKeyShareState(t *testing.T) {
 	want(t, msgs[0], "result.resultType", `"complete"`)
 }
 
-// What a header cannot have is refused although the body has it as well: another server on the way may have read
-// something else.
+// A name that is invalid in a header is rejected even if the body has the same one: an intermediary may have parsed
+// another value.
 func TestModernNamesThatDoNotFitAHeader(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	for said, code := range map[string]string{"test://\u00e9": "-32020", "=?base64?dGVzdDovL8Op?=": "-32602"} {
@@ -84,8 +84,7 @@ func TestModernNamesThatDoNotFitAHeader(t *testing.T) {
 	}
 }
 
-// What a backend answers is about the call: no code by which the transport speaks of the request, and no HTTP status
-// but 200.
+// A backend's error is about the call: it cannot use the codes of transport errors, and the HTTP status is 200.
 func TestBackendsCannotSendTransportErrors(t *testing.T) {
 	exactly := func(code int64) proto.Message {
 		return &pb.JsonRpcError{Code: code, Message: proto.String("mine"), Data: `{"supported":["2024-11-05"]}`}
@@ -106,7 +105,7 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 		{exactly(-32600), theirs},
 		{exactly(-32020), theirs},
 		{exactly(-32022), theirs},
-		{exactly(-32042), theirs}, // it names no web page
+		{exactly(-32042), theirs}, // it has no URL
 		{busy(bridge.ReasonOverloaded), overloaded},
 		{busy(bridge.ReasonTooMany), overloaded},
 	} {
@@ -146,8 +145,7 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 	}
 }
 
-// A code that a backend wants is told in the revisions that do not reserve it for something else, or for nothing yet
-// (2026-07-28: basic/index, error codes).
+// A backend's error code is sent in the revisions that do not reserve it (2026-07-28: basic/index, error codes).
 func TestErrorCodesFollowTheRevision(t *testing.T) {
 	for _, c := range []struct{ code, legacy, modern int64 }{
 		{-7, -7, -7},
@@ -212,15 +210,15 @@ func TestModernListenersShareOneListenOfTheBackend(t *testing.T) {
 	cancel()
 }
 
-// What headers must say is in the list of tools. When the backend does not tell it, no call is made of which it is not
-// known that its headers say what its arguments say, and the others are.
+// The list of tools defines the headers of a call. If the backend does not return it, calls with arguments that might
+// need headers are rejected, and others are sent.
 func TestModernHeadersWithoutAToolList(t *testing.T) {
 	for _, c := range []struct {
 		why   error
 		known bool // the tools were listed before
 		args  string
 		h     header
-		want  string // in the answer
+		want  string // a substring of the response
 	}{
 		{
 			errors.New("oh"), false, `{"region":"eu"}`,
@@ -281,8 +279,8 @@ func TestModernHeadersWithoutAToolList(t *testing.T) {
 	}
 }
 
-// What headers must say is in the list that the caller itself sees: one that may see more, or can do more, is another,
-// whoever called a moment ago.
+// Headers are validated against the caller's own list of tools, which may depend on its scopes and capabilities,
+// whoever called before.
 func TestModernHeadersUseTheCallersOwnTools(t *testing.T) {
 	for name, more := range map[string]struct {
 		sees func(*pb.CallContext) bool
@@ -317,7 +315,7 @@ func TestModernHeadersUseTheCallersOwnTools(t *testing.T) {
 			"Mcp-Name", "echo", "Mcp-Param-Region", "us", "X-Test-Who", "ada")
 		want(t, read(t, f.post(body, append(h, more.h...))).next(), "error.code", "-32020")
 		if n := f.h.Calls.Of("tools/call"); n != calls {
-			t.Errorf("%s: a call is made whose header says another thing than its arguments", name)
+			t.Errorf("%s: a call was sent whose header differs from its argument", name)
 		}
 	}
 }
@@ -332,13 +330,13 @@ func TestToolCallSendsNoToolsList(t *testing.T) {
 	}
 }
 
-// One client's subscriptions must not cost another one its own.
+// A client's subscriptions do not affect another's.
 func TestListenersAreIndependent(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
 	s := read(t, f.post(body, h))
 	s.next()
-	// A backend that cannot listen to something tells those who want something else all the same.
+	// If a backend rejects one subscription, subscribers of other things still receive changes.
 	f.h.Refuse("test://refused")
 	ctx, cancel := context.WithCancel(t.Context())
 	body, h = modern(2, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["test://refused"]}`, noCaps)
@@ -346,7 +344,7 @@ func TestListenersAreIndependent(t *testing.T) {
 	f.h.Add("new")
 	want(t, s.next(), "method", `"notifications/tools/list_changed"`)
 	cancel()
-	// What is too much for a message to the backend is refused to whom it comes from.
+	// Subscriptions that exceed the size of a message to the backend are rejected.
 	for _, uris := range []string{
 		`"` + strings.Repeat("x", 8<<10+1) + `"`,
 		strings.Repeat(`"`+strings.Repeat("x", 8<<10)+`",`, 8) + `"y"`,
@@ -361,7 +359,7 @@ func TestListenersAreIndependent(t *testing.T) {
 	want(t, read(t, f.post(body, h)).next(), "method", `"notifications/subscriptions/acknowledged"`)
 }
 
-// What changed while the backend was away is not known, so that everybody is told, whoever listens by then.
+// Changes during a disconnect are unknown, so that every current subscriber receives a resync.
 func TestEverySubscriberLearnsOfAReconnect(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	body, h := modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)

@@ -13,8 +13,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Before a call the backend is asked what it is. If that fails, it is told of the call that it was not executed, and
-// not of the question that this is unknown.
+// A call needs Discover. If that fails, the error contains the outcome of the call, which is not_executed, and not that
+// of Discover, which is unknown.
 func TestCallsWithoutDiscover(t *testing.T) {
 	called := false
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {

@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Progress that comes faster than a client can use it is thinned out. The last is never lost.
+// Progress above the rate limit is dropped, except for the last.
 func TestProgressIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []float64
@@ -31,7 +31,7 @@ func TestProgressIsRateLimited(t *testing.T) {
 		}
 		tell(progressBurst + 1)
 		if len(told) != progressBurst+1 {
-			t.Errorf("of a burst, %d are told", len(told))
+			t.Errorf("got %d of a burst", len(told))
 		}
 		told = nil
 		for i := range 100_000 { // in a second
@@ -40,15 +40,15 @@ func TestProgressIsRateLimited(t *testing.T) {
 			}
 			bridgetest.Pass(10 * time.Microsecond)
 		}
-		if n := len(told); n < 9 || n > 10 { // the tenth is due as the second ends
-			t.Errorf("in a second, %d are told", len(told))
+		if n := len(told); n < 9 || n > 10 { // the tenth is due at the end of the second
+			t.Errorf("got %d in a second", len(told))
 		}
 		if err := p.tell(&pb.Progress{Progress: 1e6}); err != nil {
 			t.Fatal(err)
 		}
 		bridgetest.Pass(progressEvery)
 		if last := told[len(told)-1]; last != 1e6 {
-			t.Errorf("while nothing comes, the last told is %v", last)
+			t.Errorf("while idle, the last one is %v", last)
 		}
 		tell(1)
 		p.end(true)
@@ -56,12 +56,12 @@ func TestProgressIsRateLimited(t *testing.T) {
 		tell(1)
 		bridgetest.Pass(time.Minute)
 		if len(told) != n || told[n-1] != float64(n-1) {
-			t.Errorf("at the end %d are told, afterwards %d", n, len(told))
+			t.Errorf("got %d at the end, %d later", n, len(told))
 		}
 	})
 }
 
-// A recorder is a sink that keeps what it is given.
+// A recorder is a sink that records messages.
 type recorder struct{ msgs []string }
 
 func (r *recorder) send(msg []byte) error {
@@ -69,9 +69,9 @@ func (r *recorder) send(msg []byte) error {
 	return nil
 }
 
-func (r *recorder) finish(_ head, msg []byte) { _ = r.send(msg) } // it takes all
+func (r *recorder) finish(_ head, msg []byte) { _ = r.send(msg) }
 
-// Of log messages, a client is told as many as it can use, and how many it is not told: all of them are accounted for.
+// Log messages above the rate limit are dropped and counted in a message. No message remains uncounted.
 func TestLogMessagesAreRateLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	leftOut := regexp.MustCompile(`"level":"(\w+)","logger":"mcpbridge","data":"(\d+) log messages were left out`)
@@ -79,14 +79,14 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 		name  string
 		n     int
 		every time.Duration
-		told  int // of them, with what is told of the others; or one less, as the last may be due as a second ends
-		notes int // of others
+		told  int // including the counts; or one less, as the last may be due at the end of a second
+		notes int // of counts
 	}{
-		{"one below what may come at once", logBurst, 0, logBurst, 0},
-		{"what may come at once", logBurst + 1, 0, logBurst + 1, 0},
+		{"one below the burst", logBurst, 0, logBurst, 0},
+		{"the burst", logBurst + 1, 0, logBurst + 1, 0},
 		{"one above", logBurst + 2, 0, logBurst + 2, 1},
 		{"a flood of a second", 100_000, 10 * time.Microsecond, logBurst + 101, 51},
-		{"as many as may come, for long", 5000, logEvery, 5000, 0},
+		{"at the limit, for a long time", 5000, logEvery, 5000, 0},
 	} {
 		for _, rev := range []bridge.Revision{bridge.Rev20241105, bridge.Rev20260728} {
 			synctest.Test(t, func(t *testing.T) {
@@ -122,11 +122,11 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 				}
 				if told+missed != c.n || told+notes > c.told || told+notes < c.told-1 || notes > c.notes ||
 					notes < c.notes-1 || level != "critical" {
-					t.Errorf("%s, %s: %d are told and %d are not, which is said %d times, at last as %s", c.name, rev,
+					t.Errorf("%s, %s: %d sent, %d dropped, %d counts, the last %s", c.name, rev,
 						told, missed, notes, level)
 				}
 				if last := out.msgs[len(out.msgs)-1]; !strings.Contains(last, `"result"`) {
-					t.Errorf("%s, %s: the last is %.100s", c.name, rev, last)
+					t.Errorf("%s, %s: last message: %.100s", c.name, rev, last)
 				}
 			})
 		}

@@ -20,7 +20,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// talker is a handler whose tool tells progress twice, and then answers. It tells one change as soon as it listens.
+// talker is a handler whose tool sends progress twice before its result. A subscription gets one change at once.
 func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	switch call.Method {
 	case bridge.Discover:
@@ -50,8 +50,7 @@ func talker(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.R
 	return nil, ctx.Err()
 }
 
-// An unread is a connection within the process, on which nothing is sent that is not read. It says when its server has
-// closed it.
+// An unread is an in-memory connection whose writes block until they are read. It signals when the server closes it.
 type unread struct {
 	net.Conn
 
@@ -66,20 +65,20 @@ func (c *unread) Close() error {
 	return c.Conn.Close()
 }
 
-// connect has a server serve a connection, and sends a request on it.
+// connect makes a server serve a connection and sends a request on it.
 func connect(t *testing.T, s *Server, request string) (client net.Conn, in *bufio.Reader, closed <-chan time.Time) {
 	t.Helper()
 	client, server := net.Pipe()
 	c := &unread{server, make(chan time.Time, 1)}
-	_ = (&http.Server{Handler: s}).Serve(&lone{conn: c}) // it always ends with an error
+	_ = (&http.Server{Handler: s}).Serve(&lone{conn: c}) // always returns an error
 	if _, err := io.WriteString(client, request); err != nil {
 		t.Fatal(err)
 	}
 	return client, bufio.NewReader(client), c.closed
 }
 
-// A client has 10 s to read what is written to it, be it an answer, an event of a call, or a change. What it does not
-// read by then it does not get, and its connection is closed.
+// A client must read a message within 10 s, be it a response, an event of a call or a change. Otherwise the message is
+// dropped and the connection closed.
 func TestWriteTimeoutOfSlowClients(t *testing.T) {
 	const patience = 10 * time.Second
 	request := func(method, name, params, meta string) string {
@@ -91,9 +90,9 @@ func TestWriteTimeoutOfSlowClients(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		request, last string
-		events        int // that are read at once
+		events        int // read at once
 	}{
-		"an answer": {request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, ""), `"result"`, 0},
+		"a response": {request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, ""), `"result"`, 0},
 		"an event of a call": {
 			request("tools/call", "Mcp-Name: x\r\n", `"name":"x",`, `"progressToken":1,`),
 			`"result"`, 1,
@@ -115,7 +114,7 @@ func TestWriteTimeoutOfSlowClients(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer res.Body.Close()
-					defer client.Close() // which ends the body
+					defer client.Close() // ends the body
 					in = bufio.NewReader(res.Body)
 					for n := 0; n < c.events; {
 						line, err := in.ReadString('\n')
@@ -128,7 +127,7 @@ func TestWriteTimeoutOfSlowClients(t *testing.T) {
 					}
 				}
 				if name == "a change" {
-					bridgetest.Pass(time.Second) // until it is told
+					bridgetest.Pass(time.Second) // until the change is sent
 				}
 				began := time.Now()
 				bridgetest.Pass(pause)
@@ -145,7 +144,7 @@ func TestWriteTimeoutOfSlowClients(t *testing.T) {
 				}
 				if pause > patience {
 					if took := (<-closed).Sub(began); took != patience {
-						t.Errorf("%s: the connection is closed after %v", name, took)
+						t.Errorf("%s: connection closed after %v", name, took)
 					}
 				}
 			})
@@ -153,7 +152,7 @@ func TestWriteTimeoutOfSlowClients(t *testing.T) {
 	}
 }
 
-// What waits behind a message that a client did not read goes with it: it does not wait as long again, each.
+// Messages behind one that a client did not read are dropped with it, without another timeout for each.
 func TestBufferOfAnUnreadStreamIsFreedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -169,7 +168,7 @@ func TestBufferOfAnUnreadStreamIsFreedAtOnce(t *testing.T) {
 	})
 }
 
-// A client that reads steadily is not cut, however much there is: it has 10 s for each 256 KiB.
+// A client that reads slowly but steadily is not disconnected, whatever the size: it has 10 s for each 256 KiB.
 func TestSlowSteadyClientReceivesEverything(t *testing.T) {
 	const size = 8 * writeAtOnce
 	for name, events := range map[string]int{"many events": 64, "a long event": 1} {
@@ -188,7 +187,7 @@ func TestSlowSteadyClientReceivesEverything(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer res.Body.Close()
-			defer client.Close() // which ends the body
+			defer client.Close() // ends the body
 			got := 0
 			for part := make([]byte, writeAtOnce+50<<10); got < size; bridgetest.Pass(9 * time.Second) {
 				n, err := io.ReadFull(res.Body, part[:min(len(part), size-got)])

@@ -86,7 +86,7 @@ func TestInvalidPosts(t *testing.T) {
 	}
 }
 
-// What backends are told is text, also if a header says it. What is not passed on may be anything.
+// Backends receive valid text only, also from headers. Headers that are not forwarded may contain anything.
 func TestInvalidHeadersAreNotForwarded(t *testing.T) {
 	f := newFront(t, mcpserver.Options{PassHeaders: []string{"X-Team"}})
 	for value, status := range map[string]int{"blue": 200, "bl\u00fc": 200, "bl\xfc": 400, "\xff": 400} {
@@ -111,11 +111,11 @@ func TestInvalidHeadersAreNotForwarded(t *testing.T) {
 	}
 }
 
-// A GET may have a body, which says nothing, of so many bytes.
+// A GET may have a body up to a limit, which is ignored.
 func TestGETBodyLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFront(t, mcpserver.Options{})
-	for n, status := range map[int]int{4095: 404, 4096: 404, 4097: 400} { // there is no such session
+	for n, status := range map[int]int{4095: 404, 4096: 404, 4097: 400} { // the session is unknown
 		res := f.do(t.Context(), http.MethodGet, f.url, strings.Repeat(" ", n),
 			header{"Accept", "text/event-stream", "Mcp-Session-Id", "x"})
 		if res.StatusCode != status {
@@ -124,7 +124,7 @@ func TestGETBodyLimit(t *testing.T) {
 	}
 }
 
-// A body that is promised too long is refused before it comes.
+// A body with a Content-Length above the limit is rejected before it is read.
 func TestUnsentBodiesAreNotAwaited(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
@@ -145,7 +145,7 @@ func TestUnsentBodiesAreNotAwaited(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer keeps neither the answer nor the end of the server waiting.
+// A client that does not read its response delays neither the call's end nor the shutdown.
 func TestResponsesAreNotBufferedForIdleReaders(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{WriteTime: 50 * time.Millisecond, Body: 64 << 20}})
@@ -164,7 +164,7 @@ func TestResponsesAreNotBufferedForIdleReaders(t *testing.T) {
 		"text/event-stream\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
 		addr, c.id, len(body), body)
 	for f.h.Calls.Of("echo") == 0 {
-		runtime.Gosched() // the call has begun soon after its last byte
+		runtime.Gosched() // the call starts shortly after its last byte
 	}
 	c.do(t.Context(), http.MethodDelete, f.url, "", c.headers()) // waits for the session's calls
 }

@@ -16,7 +16,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// byHeader takes everybody for who they say they are, as if somebody had checked it.
+// byHeader authenticates every caller as the principal in a header.
 func byHeader(r *http.Request) *pb.Principal {
 	if who := r.Header.Get("X-Test-Who"); who != "" {
 		return &pb.Principal{
@@ -27,7 +27,7 @@ func byHeader(r *http.Request) *pb.Principal {
 	return nil
 }
 
-// What belongs to one caller is for another one as if it were not there, to the last byte.
+// For another caller, a session gets exactly the response of an unknown one.
 func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Principal: byHeader})
 	as := func(who string, h header) header { return append(append(header{}, h...), "X-Test-Who", who) }
@@ -42,7 +42,7 @@ func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 		b, errB := io.ReadAll(missing.Body)
 		if errA != nil || errB != nil || foreign.StatusCode != http.StatusNotFound ||
 			foreign.StatusCode != missing.StatusCode || string(a) != string(b) {
-			t.Errorf("%s: %s %s, and for what is not there %s %s", name, foreign.Status, a, missing.Status, b)
+			t.Errorf("%s: got %s %s, and for an unknown session %s %s", name, foreign.Status, a, missing.Status, b)
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
@@ -65,7 +65,7 @@ func TestSessionsAreIsolatedByPrincipal(t *testing.T) {
 	}
 }
 
-// A state can be brought back by the caller that it was given to, and by nobody else.
+// An event ID is valid for the principal that received it only.
 func TestStreamsResumeOnlyForTheirPrincipal(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Principal: byHeader})
 	ask := func(who, more string) string {
@@ -99,11 +99,11 @@ func TestSessionsPerPrincipalAreLimited(t *testing.T) {
 	}
 	f.do(t.Context(), http.MethodDelete, f.url, "", header{"Mcp-Session-Id", first, "X-Test-Who", "ada"})
 	if res := begin("ada"); res.StatusCode != 200 {
-		t.Errorf("after one has ended: %s", res.Status)
+		t.Errorf("after the end of one: %s", res.Status)
 	}
 }
 
-// A caller who may not call a tool is told over HTTP what it lacks, in both eras, and the tool is not called.
+// A call of a tool without its scopes gets an HTTP error with the missing scopes, in both eras, and is not sent.
 func TestMissingScopesAreReported(t *testing.T) {
 	o := mcpserver.Options{
 		Principal: byHeader,
@@ -132,6 +132,6 @@ func TestMissingScopesAreReported(t *testing.T) {
 		t.Errorf("called %d times", n)
 	}
 	if res := f.post(body, append(h, "X-Test-Who", "ada", "X-Test-Scope", "admin")); res.StatusCode != 200 {
-		t.Errorf("one who may: %s", res.Status)
+		t.Errorf("a caller with the scope: %s", res.Status)
 	}
 }

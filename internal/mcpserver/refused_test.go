@@ -14,8 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A choosy handler acknowledges no resource whose URI it does not know, though it tells of all. It says what it is
-// asked to listen to.
+// A choosy handler does not acknowledge unknown URIs, but reports changes of all. It records the requested URIs.
 type choosy struct {
 	bridge.Handler
 
@@ -42,8 +41,8 @@ func (h *choosy) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	})
 }
 
-// What the backend does not tell of, nobody is told that it is: a modern client by what is acknowledged, a legacy one
-// by an error. Then it is not listened to (2026-07-28: basic/patterns/subscriptions).
+// A resource that the backend does not acknowledge is missing in a modern client's acknowledgment, and an error for a
+// legacy client. Its changes are not sent (2026-07-28: basic/patterns/subscriptions).
 func TestUnsupportedSubscriptions(t *testing.T) {
 	h := &choosy{unknown: "test:gone", asked: make(chan []string, 10)}
 	asked := func(want ...string) {
@@ -51,10 +50,10 @@ func TestUnsupportedSubscriptions(t *testing.T) {
 		select {
 		case got := <-h.asked:
 			if !slices.Equal(got, want) {
-				t.Errorf("the backend is asked for %q, want %q", got, want)
+				t.Errorf("the backend received %q, want %q", got, want)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("the backend is not asked for %q", want)
+			t.Fatalf("the backend did not receive %q", want)
 		}
 	}
 	f := newFrontOf(t, mcpserver.Options{}, func(inner bridge.Handler) bridge.Handler {

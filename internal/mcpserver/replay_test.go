@@ -15,10 +15,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// usual are the limits that are not configured.
+// usual are the default limits.
 var usual = limits.Limits{}.OrDefaults()
 
-// What a log has forgotten it does not give out, and a reader that needs it is cut off.
+// Dropped events of a log are not sent, and a reader that needs them is disconnected.
 func TestEventLogDropsTheOldest(t *testing.T) {
 	session, process := &replay{most: 100}, &replay{most: 1000}
 	l := newEventLog("1", session, process)
@@ -26,7 +26,7 @@ func TestEventLogDropsTheOldest(t *testing.T) {
 		l.push(make([]byte, 25))
 	}
 	if !l.has(-1) || !l.has(3) {
-		t.Error("something is forgotten although it is not too much")
+		t.Error("events were dropped below the limit")
 	}
 	l.push(make([]byte, 1))
 	if l.has(2) || !l.has(3) || !l.has(4) || l.has(5) {
@@ -39,12 +39,12 @@ func TestEventLogDropsTheOldest(t *testing.T) {
 		t.Errorf("got %d events", len(events))
 	}
 	if session.size.Load() != 1 || process.size.Load() != 1 {
-		t.Errorf("%d and %d bytes are counted", session.size.Load(), process.size.Load())
+		t.Errorf("counted %d and %d bytes", session.size.Load(), process.size.Load())
 	}
 }
 
-// Logs that have ended go before one that somebody may still read, the first that ended first, whichever session they
-// are of.
+// Logs of completed calls are dropped before those with a possible reader, in the order of their ends, whichever
+// session they belong to.
 func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
 	process := &replay{most: 300}
 	sessions := []*replay{{most: 200}, {most: 200}, {most: 200}}
@@ -64,11 +64,11 @@ func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
 		l.drop()
 	}
 	if process.size.Load() != 0 || process.ended.Len() != 0 || sessions[1].ended.Len() != 0 {
-		t.Errorf("%d bytes and %d logs are counted when there are none", process.size.Load(), process.ended.Len())
+		t.Errorf("counted %d bytes and %d logs when there were none", process.size.Load(), process.ended.Len())
 	}
 }
 
-// Whatever sessions keep, it is not more than may be.
+// All sessions together stay within the limit.
 func TestEventLogMemoryOfAllSessionsIsBounded(t *testing.T) {
 	process := &replay{most: 1 << 20}
 	for range 100 {
@@ -85,7 +85,7 @@ func TestEventLogMemoryOfAllSessionsIsBounded(t *testing.T) {
 	}
 }
 
-// At either limit, the log that ended first is forgotten with the byte that is too much, and not before.
+// Above either limit, the log that ended first is dropped, and not at the limit.
 func TestEventLogLimit(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for name, most := range map[string]struct{ session, process int }{
@@ -96,23 +96,23 @@ func TestEventLogLimit(t *testing.T) {
 			ended.append(make([]byte, usual.SessionReplay/2), true)
 			running.push(make([]byte, usual.SessionReplay/2+over))
 			if kept := ended.has(-1); kept != (over <= 0) {
-				t.Errorf("%s, %+d: what ended is kept: %t", name, over, kept)
+				t.Errorf("%s, %+d: ended log kept: %t", name, over, kept)
 			}
 			if !running.has(-1) {
-				t.Errorf("%s, %+d: what runs is forgotten", name, over)
+				t.Errorf("%s, %+d: the log of a running call was dropped", name, over)
 			}
 		}
 	}
 }
 
-// What a server is told is what its sessions keep, and all of them: one below, at, and one above.
+// The configured limits apply to a session and to all: one below, at, and one above.
 func TestEventLogLimitIsConfigurable(t *testing.T) {
 	const one, all = 1000, 1500
 	s := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 		return &bridge.Result{Complete: &pb.DiscoverResponse{}}, nil
 	}), Options{Limits: limits.Limits{SessionReplay: one}, Sessions: NewSessions(limits.Limits{Replay: all})})
 	defer s.Close()
-	// ended returns what a call left that ended, in a session of its own, with an answer of so many bytes.
+	// ended returns the log of a completed call in a session of its own, with a response of the given size.
 	ended := func(size int) (*session, *eventLog) {
 		ss, _, err := s.initialize(t.Context(),
 			&jsonrpc.Message{Params: []byte(
@@ -129,22 +129,22 @@ func TestEventLogLimitIsConfigurable(t *testing.T) {
 		ss, l := ended(one / 2)
 		ss.newLog().append(make([]byte, one/2+over), true)
 		if kept := l.has(-1); kept != (over <= 0) {
-			t.Errorf("of a session, %+d: what ended first is kept: %t", over, kept)
+			t.Errorf("session, %+d: first ended log kept: %t", over, kept)
 		}
 		ss.end(errEnded)
 
 		first, l := ended(all / 2)
 		second, _ := ended(all/2 + over)
 		if kept := l.has(-1); kept != (over <= 0) {
-			t.Errorf("of all, %+d: what ended first is kept: %t", over, kept)
+			t.Errorf("all, %+d: first ended log kept: %t", over, kept)
 		}
 		first.end(errEnded)
 		second.end(errEnded)
 	}
 }
 
-// Whoever waits for an answer is given it, however long it is, with what was said just before. Then, or if nobody
-// waits, it is kept unless it is too long.
+// A waiting reader gets the response, whatever its size, and the message before it. After that, or without a reader,
+// the response is kept unless it is above the limit.
 func TestResponseReachesAWaitingReader(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for _, waits := range []bool{true, false} {
@@ -160,37 +160,37 @@ func TestResponseReachesAWaitingReader(t *testing.T) {
 			if waits {
 				if events, _ := l.wait(t.Context(), reader, 1); len(events) != 2 ||
 					len(events[1]) != usual.SessionReplay-1-primingSize+over {
-					t.Errorf("%+d: %d events are given", over, len(events))
+					t.Errorf("%+d: the reader got %d events", over, len(events))
 				}
 				leave()
 			}
 			if kept := l.has(-1); kept != (over <= 0) || int(session.size.Load()) > usual.SessionReplay ||
 				process.size.Load() != session.size.Load() {
-				t.Errorf("%+d, somebody waits: %t: kept: %t, %d bytes are counted, and %d", over, waits, kept,
+				t.Errorf("%+d, with a reader %t: kept %t, counted %d and %d bytes", over, waits, kept,
 					session.size.Load(), process.size.Load())
 			}
 		}
 	}
 }
 
-// Events that say nothing are kept up to the same limit.
+// The limit also applies to events without data.
 func TestPrimingEventsAreBounded(t *testing.T) {
 	session, process := &replay{most: 1000 * primingSize}, &replay{most: usual.Replay}
 	l := newEventLog(unrelated, session, process)
 	for n := 1; n <= 1001; n++ {
 		l.push(nil)
 		if kept := l.has(-1); kept != (n <= 1000) || process.size.Load() != session.size.Load() {
-			t.Errorf("%d: all are kept: %t, %d bytes are counted, and %d", n, kept, session.size.Load(),
+			t.Errorf("%d: all kept %t, counted %d and %d bytes", n, kept, session.size.Load(),
 				process.size.Load())
 		}
 	}
 	l.drop()
 	if session.size.Load() != 0 || process.size.Load() != 0 {
-		t.Errorf("afterwards %d bytes are counted, and %d", session.size.Load(), process.size.Load())
+		t.Errorf("later: counted %d and %d bytes", session.size.Load(), process.size.Load())
 	}
 }
 
-// What has ended is not forgotten for the sake of others before who waits for it has it.
+// The log of a completed call is not dropped for others before its waiting reader has received it.
 func TestResponseIsKeptUntilItIsSent(t *testing.T) {
 	session, process := &replay{most: 100}, &replay{most: 1000}
 	l, other := newEventLog("1", session, process), newEventLog("2", session, process)
@@ -199,16 +199,16 @@ func TestResponseIsKeptUntilItIsSent(t *testing.T) {
 	l.append(make([]byte, 60), true)
 	other.push(make([]byte, 60))
 	if events, _ := l.wait(t.Context(), reader, 0); len(events) != 1 {
-		t.Errorf("%d events are given", len(events))
+		t.Errorf("the reader got %d events", len(events))
 	}
 	other.push(make([]byte, 60))
 	if l.has(-1) || session.size.Load() != 60 || process.size.Load() != 60 || session.ended.Len() != 0 {
-		t.Errorf("then it is kept: %t, %d bytes are counted, and %d", l.has(-1), session.size.Load(),
+		t.Errorf("later: kept %t, counted %d and %d bytes", l.has(-1), session.size.Load(),
 			process.size.Load())
 	}
 }
 
-// A client that reads slowly is cut, and does not decide how much is kept for it.
+// A slow reader is disconnected: it does not determine how much is buffered for it.
 func TestPendingOutputOfSlowReadersIsBounded(t *testing.T) {
 	session, process := &replay{most: usual.SessionReplay}, &replay{most: usual.Replay}
 	l := newEventLog("1", session, process)
@@ -217,22 +217,22 @@ func TestPendingOutputOfSlowReadersIsBounded(t *testing.T) {
 		l.push(make([]byte, usual.SessionReplay/10))
 	}
 	if int(session.size.Load()) > usual.SessionReplay+2*usual.SessionReplay/10 {
-		t.Errorf("%d bytes are kept", session.size.Load())
+		t.Errorf("%d bytes are buffered", session.size.Load())
 	}
 	if _, more := l.wait(t.Context(), reader, 0); more {
-		t.Error("there is a hole in what is given")
+		t.Error("events are missing")
 	}
 	leave()
 	if int(session.size.Load()) > usual.SessionReplay {
-		t.Errorf("%d bytes are kept for nobody", session.size.Load())
+		t.Errorf("%d bytes are buffered without a reader", session.size.Load())
 	}
 	l.drop()
 	if session.size.Load() != 0 || process.size.Load() != 0 {
-		t.Errorf("%d bytes are counted, and %d", session.size.Load(), process.size.Load())
+		t.Errorf("counted %d and %d bytes", session.size.Load(), process.size.Load())
 	}
 }
 
-// What is still said on a stream whose session has ended is not kept, and counts for nothing.
+// Messages on a stream whose session has ended are dropped and not counted.
 func TestMessagesAfterASessionAreDropped(t *testing.T) {
 	s := New(&moody{}, Options{})
 	defer s.Close()
@@ -243,19 +243,19 @@ func TestMessagesAfterASessionAreDropped(t *testing.T) {
 	s.endSession(id)
 	for _, last := range []bool{false, true} {
 		if n := l.append(make([]byte, 1000), last); n != number+1 {
-			t.Errorf("what comes after %d is number %d", number, n)
+			t.Errorf("after event %d, got event %d", number, n)
 		} else {
 			number = n
 		}
 		if l.has(number-1) || s.opts.Sessions.replay.size.Load() != 0 || s.opts.Sessions.replay.ended.Len() != 0 {
-			t.Errorf("it is kept: %t, %d bytes are counted, %d logs are listed", l.has(number-1),
+			t.Errorf("kept %t, counted %d bytes and %d logs", l.has(number-1),
 				s.opts.Sessions.replay.size.Load(), s.opts.Sessions.replay.ended.Len())
 		}
 	}
 }
 
-// However many calls a session has at a time, each is answered, and the stream of what belongs to none of them goes on.
-// Of those that have ended, the last can be come back to.
+// Every concurrent call of a session gets its response, and the standalone stream continues. Of the completed calls,
+// the last ones can be resumed.
 func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
@@ -273,15 +273,15 @@ func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 				res := sent(t, s, id, strings.Replace(body, `"progressToken":"t"`, `"progressToken":`+strconv.Itoa(n),
 					1))
 				if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), "it went well") {
-					t.Errorf("call %d is answered %s %q", n, res.Status, body)
+					t.Errorf("call %d: got %s %q", n, res.Status, body)
 				}
 			})
 		}
-		pass(primeAfter) // all are streams now
+		pass(primeAfter) // all responses are streams now
 		close(h.letGo)
 		wg.Wait()
 		if changes.ended() || ss.unrelatedLog() != changes || len(ss.logs) != len(ss.order) {
-			t.Errorf("the stream of changes has ended: %t; %d streams, %d in order", changes.ended(), len(ss.logs),
+			t.Errorf("standalone stream ended: %t; %d streams, %d in order", changes.ended(), len(ss.logs),
 				len(ss.order))
 		}
 		ss.newLog()

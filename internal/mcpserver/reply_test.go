@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// Answers are written into memory that earlier ones were in. Many at a time, of every size and some read by nobody, are
-// those to their own requests.
+// Responses reuse the buffers of earlier ones. Concurrent responses of all sizes, some of them unread, match their
+// requests.
 func TestResponsesAreNotShared(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	var callers sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An answer that is too long to be kept reaches the client that has come back for it, and waits. Who comes back for it
-// once more is told that it may have been executed.
+// A response above the limit of the log reaches a client that has resumed the stream and waits. A later resumption gets
+// an error with outcome unknown.
 func TestLongResponsesSurviveAResume(t *testing.T) {
 	const length = 5 << 20
 	goOn := make(chan struct{})
@@ -49,11 +49,11 @@ func TestLongResponsesSurviveAResume(t *testing.T) {
 		cancel()
 		back := read(t, c.get(t.Context(), s.last))
 		goOn <- struct{}{}
-		want(t, back.next(), "params.progress", "1") // so it is being read
+		want(t, back.next(), "params.progress", "1") // the client is reading
 		goOn <- struct{}{}
 		want(t, back.next(), "params.progress", "2")
 		if answer := back.next(); len(answer) < length || get(t, answer, "id") != "1" {
-			t.Errorf("%s: the answer has %d bytes", rev, len(answer))
+			t.Errorf("%s: got a response of %d bytes", rev, len(answer))
 		}
 		again := c.get(t.Context(), s.last)
 		if again.StatusCode != http.StatusBadRequest {

@@ -11,8 +11,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A legacy client makes one call, whatever the bridge makes of it. If the backend is lost while the client is asked,
-// the call has begun, and it is not said that it was not executed. The first time it is.
+// A legacy client makes one call, however many rounds the bridge sends. If the backend is lost during the client's
+// input, the call has started: the outcome is not not_executed. Before the first round it is.
 func TestStartedCallMayBeExecuted(t *testing.T) {
 	rounds := 0
 	f := newFrontOf(t, mcpserver.Options{}, func(next bridge.Handler) bridge.Handler {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// All calls of a connection or session have one Session, which no other has.
+// All calls of a connection or session have the same Session, and no others have it.
 func TestCallsCarryTheirSession(t *testing.T) {
 	const modern = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}}}}`
@@ -45,7 +45,7 @@ func TestCallsCarryTheirSession(t *testing.T) {
 			}
 			end()
 			if len(sessions) != 2 || sessions[0] == "" || sessions[0] != sessions[1] || seen[sessions[0]] {
-				t.Fatalf("the sessions of two calls are %q", sessions)
+				t.Fatalf("got sessions %q", sessions)
 			}
 			seen[sessions[0]] = true
 		}

@@ -22,13 +22,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// pass lets time pass by the bubble's clock, and what is to happen until then.
+// pass advances the bubble's clock and runs what is due.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// sent returns the response to a POST of a legacy client, which is in the session unless that is empty.
+// sent returns the response to a legacy client's POST, in a session unless that is empty.
 func sent(t *testing.T, s *Server, session, body string) *http.Response {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -47,7 +47,7 @@ const (
 	pingBody  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
 )
 
-// beginSession begins a session and returns its id.
+// beginSession starts a session and returns its ID.
 func beginSession(t *testing.T, s *Server) string {
 	t.Helper()
 	res := sent(t, s, "", beginBody)
@@ -57,7 +57,7 @@ func beginSession(t *testing.T, s *Server) string {
 	return res.Header.Get(mcphttp.HeaderSession)
 }
 
-// Nobody else need come for a session to be over.
+// A session expires without other requests.
 func TestIdleSessionExpires(t *testing.T) {
 	const ttl = 30 * time.Minute // the default
 	for name, body := range map[string]string{
@@ -68,7 +68,7 @@ func TestIdleSessionExpires(t *testing.T) {
 			s := New(&moody{}, Options{})
 			defer s.Close()
 			id := beginSession(t, s)
-			for _, idle := range []time.Duration{ttl - 1, ttl, ttl - 1} { // each of them begins anew
+			for _, idle := range []time.Duration{ttl - 1, ttl, ttl - 1} { // each restarts the timeout
 				pass(idle)
 				if res := sent(t, s, id, body); res.StatusCode/100 != 2 {
 					t.Errorf("%s after %v: %s", name, idle, res.Status)
@@ -81,13 +81,13 @@ func TestIdleSessionExpires(t *testing.T) {
 				}
 			}
 			if n := len(s.sessions) + s.hub.Len(); n > 0 {
-				t.Errorf("%s: %d things of it are left", name, n)
+				t.Errorf("%s: %d sessions and subscriptions are left", name, n)
 			}
 		})
 	}
 }
 
-// A request that has found a session before it ends may come to what it wants to know only after that.
+// A request may have found its session before the session ends, and look up its subscriptions after that.
 func TestEndedSessionHasNoSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
@@ -99,12 +99,13 @@ func TestEndedSessionHasNoSubscriptions(t *testing.T) {
 		_, _ = ss.listen()
 		synctest.Wait()
 		if n := s.hub.Len() + h.Listeners(); n > 0 {
-			t.Errorf("%d things of it are left", n)
+			t.Errorf("%d sessions and subscriptions are left", n)
 		}
 	})
 }
 
-// Who wants to know no more than before does not wait for a handler that does not say that it knows what others want.
+// Changes of subscriptions that request nothing new do not wait for a handler that has yet to acknowledge those of
+// others.
 func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := bridgetest.New()
@@ -142,17 +143,17 @@ func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 		}
 		pass(time.Minute)
 		if got := told(said); got != "" {
-			t.Errorf("another is told %s", got)
+			t.Errorf("another client received %s", got)
 		}
 		h.Add("new")
 		synctest.Wait()
 		if got := told(said); !strings.Contains(got, feed.NotifyToolsList) {
-			t.Errorf("of a change, another is told %q", got)
+			t.Errorf("another client received the change %q", got)
 		}
 	})
 }
 
-// What is open keeps a session, however long it says nothing.
+// An open stream keeps its session alive, however long it is idle.
 func TestSessionWithAStreamDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&moody{}, Options{Limits: limits.Limits{SessionIdle: time.Second}})
@@ -171,8 +172,7 @@ func TestSessionWithAStreamDoesNotExpire(t *testing.T) {
 	})
 }
 
-// Sessions that were idle for too long make room for others, of whichever server they are, and what their streams kept
-// is not counted any more.
+// Expired sessions make room for others at every server, and their event logs are no longer counted.
 func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 	for name, most := range map[string]limits.Limits{"of all": {Sessions: 1}, "of a caller": {SessionsPerCaller: 1}} {
 		for over := range 2 {
@@ -185,7 +185,7 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 				defer s.Close()
 				defer other.Close()
 				old := s.sessions[beginSession(t, s)]
-				old.tell(&pb.ListenResponse{}) // which waits for a stream
+				old.tell(&pb.ListenResponse{}) // waits for a stream
 				old.unrelatedLog().push([]byte("a change"))
 				pass(time.Second + time.Duration(over))
 				res := sent(t, other, "", beginBody)
@@ -194,7 +194,7 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 				}
 				if kept := o.Sessions.replay.size.Load(); len(s.sessions)+len(other.sessions) != 1 ||
 					(kept == 0) != (over > 0) || (old.ctx.Err() != nil) != (over > 0) {
-					t.Errorf("%s: %d sessions, %d bytes of streams, and the old one has ended: %t", name,
+					t.Errorf("%s: %d sessions, %d bytes of streams, old one ended: %t", name,
 						len(s.sessions)+len(other.sessions), kept, old.ctx.Err() != nil)
 				}
 			})
@@ -202,11 +202,10 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 	}
 }
 
-// anybody has every request made by the same verified caller.
+// anybody authenticates every request as the same principal.
 func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
 
-// While there is no room, sessions are looked at once in as long as who is refused is told to wait: there may be very
-// many.
+// While the limit is reached, the sessions are scanned once per Retry-After interval: there may be very many.
 func TestRejectionIsCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&moody{}, Options{
@@ -227,12 +226,12 @@ func TestRejectionIsCheap(t *testing.T) {
 	})
 }
 
-// A change that comes while a client opens the stream for changes is told on it.
+// A change during the opening of the standalone stream is sent on it.
 func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 	s := New(bridgetest.New(), Options{})
 	defer s.Close()
 	ss := s.sessions[sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)]
-	// A long one takes its time on the way to those that wait, when there was no stream yet.
+	// A long change takes time to be delivered to subscribers that had no stream before.
 	change := &pb.ListenResponse{
 		Event: &pb.ListenResponse_ResourceUpdated{
 			ResourceUpdated: &pb.ResourceUpdated{Uri: strings.Repeat("x", 900<<10)},
@@ -252,13 +251,13 @@ func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 		select {
 		case <-told:
 		default:
-			t.Fatal("the change is not told on the stream")
+			t.Fatal("the change was not sent on the stream")
 		}
 		unplug()
 	}
 }
 
-// Whatever requests come at a time, a client is told of the resources that it has subscribed to, and of no others.
+// Under concurrent requests, a client receives changes of exactly its subscribed resources.
 func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +267,7 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 		id := beginSession(t, s)
 		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		ss, said := s.sessions[id], make(chan string, 100)
-		for i := range 900 { // to note so many takes its time, in which others come
+		for i := range 900 { // many take some time, during which other requests arrive
 			ss.uris = append(ss.uris, fmt.Sprint("test://other/", i))
 		}
 		_, _ = ss.listen()
@@ -304,7 +303,7 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := told(said); got != want.String() {
-				t.Fatalf("round %d: it is told %s, want %s", round, got, want.String())
+				t.Fatalf("round %d: received %s, want %s", round, got, want.String())
 			}
 			before = now
 		}

@@ -14,7 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// remove ends a session with DELETE, and returns the status.
+// remove ends a session with DELETE and returns the status.
 func remove(t *testing.T, s *Server, id string) int {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -24,21 +24,21 @@ func remove(t *testing.T, s *Server, id string) int {
 	return w.Code
 }
 
-// The sessions of several servers are as many as may be, and one that ends gives back its place once, however it does.
+// The limit of sessions applies to all servers together. A session that ends frees one place, in whatever way it ends.
 func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 	const ttl = time.Hour
 	for _, bound := range []struct {
 		most   limits.Limits
 		status int
 	}{{limits.Limits{Sessions: 3}, 503}, {limits.Limits{SessionsPerCaller: 3}, 429}} {
-		// begin begins a session with a, and returns what ends it.
+		// begin starts a session at a and returns a function that ends it.
 		for name, begin := range map[string]func(t *testing.T, a, other *Server, h *worker, keep func()) (end func()){
 			"DELETE": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
 				t.Helper()
 				id := beginSession(t, a)
 				return func() {
 					if first, second := remove(t, a, id), remove(t, a, id); first != 204 || second != 404 {
-						t.Errorf("DELETE is answered %d, and then %d", first, second)
+						t.Errorf("DELETE: got %d, and then %d", first, second)
 					}
 				}
 			},
@@ -54,7 +54,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 					}
 				}
 			},
-			"it is idle, and somebody comes to another server": func(t *testing.T, a, _ *Server, _ *worker,
+			"it is idle, and a request reaches another server": func(t *testing.T, a, _ *Server, _ *worker,
 				keep func(),
 			) func() {
 				t.Helper()
@@ -69,7 +69,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 					synctest.Wait()
 				}
 			},
-			"the call ends that was left of it": func(t *testing.T, a, _ *Server, h *worker, _ func()) func() {
+			"its last call ends after the stream": func(t *testing.T, a, _ *Server, h *worker, _ func()) func() {
 				t.Helper()
 				o := openOld(t, a)
 				o.send(202, workBody)
@@ -104,7 +104,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				defer b.Close()
 				defer c.Close()
 				ids := map[string]*Server{}
-				end := begin(t, a, b, h, func() { // all but the one are used
+				end := begin(t, a, b, h, func() { // uses all places but one
 					pass(ttl)
 					for id, s := range ids {
 						if res := sent(t, s, id, pingBody); res.StatusCode != 200 {
@@ -124,7 +124,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 					}
 				}
 				next(b, 200)          // one below
-				next(c, 200)          // the most
+				next(c, 200)          // at the limit
 				next(b, bound.status) // one above
 				next(c, bound.status)
 				end()
@@ -132,15 +132,15 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				next(c, bound.status)
 				for id, s := range ids {
 					if status := remove(t, s, id); status != 204 {
-						t.Errorf("%s: the end of another one: %d", name, status)
+						t.Errorf("%s: end of another session: %d", name, status)
 					}
 				}
 				a.Close()
 				if all.n != 0 {
-					t.Errorf("%s: %d are counted when there are none", name, all.n)
+					t.Errorf("%s: counted %d sessions when there were none", name, all.n)
 				}
 				for range 3 {
-					next(b, 200) // nobody has any, either
+					next(b, 200) // no other server has any, either
 				}
 				next(b, bound.status)
 			})
@@ -148,8 +148,8 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 	}
 }
 
-// However sessions of several servers begin and end at the same time, there are never more than there may be, and in
-// the end none is counted.
+// With concurrent starts and ends at several servers, the limit is never exceeded, and in the end no session is
+// counted.
 func TestConcurrentSessionStartAndEnd(t *testing.T) {
 	const most = 4
 	all := NewSessions(limits.Limits{Sessions: most})
@@ -172,7 +172,7 @@ func TestConcurrentSessionStartAndEnd(t *testing.T) {
 				}
 				var ends sync.WaitGroup
 				ends.Go(func() { remove(t, s, id) })
-				ends.Go(func() { sent(t, s, id, pingBody) }) // which comes too late
+				ends.Go(func() { sent(t, s, id, pingBody) }) // too late
 				ends.Wait()
 			}
 			if n == 7 {
@@ -198,18 +198,18 @@ func TestConcurrentSessionStartAndEnd(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	if seen := <-counted; seen > most {
-		t.Errorf("there were %d sessions", seen)
+		t.Errorf("got %d sessions", seen)
 	}
 	for _, s := range servers {
 		s.Close()
 	}
 	if all.n != 0 || len(all.servers) != 0 {
-		t.Errorf("%d sessions of %d servers are counted when there are none", all.n, len(all.servers))
+		t.Errorf("counted %d sessions of %d servers when there were none", all.n, len(all.servers))
 	}
 }
 
-// What the sessions of several servers keep is not more than may be, and what ended first is forgotten first, whichever
-// server it is of.
+// The limit of event logs applies to all servers together. The log that ended first is dropped first, whichever server
+// it belongs to.
 func TestServersShareTheEventLogLimit(t *testing.T) {
 	const most = 3000
 	for over := -1; over <= 1; over++ {
@@ -233,30 +233,30 @@ func TestServersShareTheEventLogLimit(t *testing.T) {
 			return all
 		}
 		if got, want := kept(), [3]bool{over <= 0, true, true}; got != want {
-			t.Errorf("%+d: kept are %v, want %v", over, got, want)
+			t.Errorf("%+d: kept %v, want %v", over, got, want)
 		}
-		log(a).append(make([]byte, most/3), true) // the next is forgotten, which is the other server's
+		log(a).append(make([]byte, most/3), true) // drops the next log, which belongs to the other server
 		if got, want := kept(), [3]bool{false, over <= 0, true}; got != want {
-			t.Errorf("%+d, and one more: kept are %v, want %v", over, got, want)
+			t.Errorf("%+d, and one more: kept %v, want %v", over, got, want)
 		}
 		a.Close()
 		b.Close()
 		if n := o.Sessions.replay.size.Load(); n != 0 || o.Sessions.replay.ended.Len() != 0 {
-			t.Errorf("%+d: %d bytes of %d logs are counted when there are none", over, n, o.Sessions.replay.ended.Len())
+			t.Errorf("%+d: counted %d bytes of %d logs when there were none", over, n, o.Sessions.replay.ended.Len())
 		}
 	}
 }
 
-// When there is no room, anonymous sessions that were never used end for new ones: first those whose clients have not
-// even said that they are ready, then those of the address that has most, the oldest of them. One that is used, has a
-// stream open or is of a verified caller stays, unless its address has three quarters of all and another one comes.
+// At the limit, new sessions replace unused anonymous ones: first those without notifications/initialized, then those
+// of the address with the most sessions, the oldest first. A session that was used, has an open stream or belongs to an
+// authenticated caller is kept, unless its address has three quarters of all and the new one has another address.
 func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	type begun struct{ from, is string }
 	for name, c := range map[string]struct {
 		there []begun
 		from  string
-		gone  int // which of them; -1: the new one is refused
+		gone  int // index of the closed session; -1: the new one is rejected
 	}{
 		"the oldest": {[]begun{
 			{"10.0.0.1", "ready"},
@@ -264,7 +264,7 @@ func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 		}, "10.0.0.2", 0},
-		"one that is not ready": {[]begun{
+		"one without notifications/initialized": {[]begun{
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 			{"10.0.0.2", ""},
@@ -282,13 +282,13 @@ func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 			{"[2001:db8:1::2]", "ready"},
 			{"10.0.0.3", "used"},
 		}, "10.0.0.4", 1},
-		"one that is not used": {[]begun{
+		"an unused one": {[]begun{
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.2", "ready"},
 			{"10.0.0.1", "used"},
 		}, "10.0.0.2", 2},
-		"none that is used": {[]begun{
+		"no used one": {[]begun{
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.2", "used"},
@@ -364,12 +364,12 @@ func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 				}
 				res := post(servers[0], c.from, "", beginBody, false)
 				if (res.StatusCode == 200) != (c.gone >= 0) || res.StatusCode != 200 && res.StatusCode != 503 {
-					t.Errorf("the new one: %s", res.Status)
+					t.Errorf("new session: %s", res.Status)
 				}
 				for i, id := range ids {
 					_, there := servers[i%2].sessions[id]
 					if there != (i != c.gone) {
-						t.Errorf("session %d is there: %t", i, there)
+						t.Errorf("session %d exists: %t", i, there)
 					}
 				}
 			})

@@ -28,8 +28,8 @@ func declaring(t *testing.T, extensions string) *front {
 	})
 }
 
-// What nobody answers is not declared, whatever the backend says: there are no tasks. Other extensions are the
-// backend's.
+// The bridge does not declare tasks, whatever the backend declares, because it does not support them. Other extensions
+// are passed on.
 func TestTasksAreNotDeclared(t *testing.T) {
 	for extensions, left := range map[string]string{
 		`{"io.modelcontextprotocol/tasks":{}}`:                         "null",
@@ -43,7 +43,7 @@ func TestTasksAreNotDeclared(t *testing.T) {
 	}
 }
 
-// A client of either era is told that it was the backend.
+// In both eras, the error names the backend as the cause.
 func TestBackendWhoseDiscoverFails(t *testing.T) {
 	f := declaring(t, "[")
 	body, h := modern(1, "server/discover", "", noCaps)

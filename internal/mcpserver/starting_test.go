@@ -20,7 +20,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A starter is a handler whose backend starts: until then, calls wait. It has tools only, and reports no changes.
+// A starter is a handler whose calls wait until its backend has started. It has tools only and reports no changes.
 type starter struct {
 	*bridgetest.Handler
 	up chan struct{}
@@ -31,7 +31,7 @@ func (s *starter) started(ctx context.Context, _ bridge.Era) error {
 	case <-s.up:
 	case <-ctx.Done():
 	}
-	select { // whether or not ctx has ended
+	select { // even if ctx is canceled
 	case <-s.up:
 		return nil
 	default:
@@ -77,9 +77,9 @@ func stdioOf(t *testing.T, h bridge.Handler, o mcpserver.Options) (client *pipe,
 	}
 }
 
-// However long a backend takes to start, initialize and server/discover are answered within two seconds: by what it
-// declared before, or by all that it may have. Lists and calls wait for it, and what was declared and is not there is
-// empty.
+// However long a backend takes to start, initialize and server/discover get a response within two seconds, with the
+// cached declaration or with all possible capabilities. Lists and calls wait for the backend, and lists of capabilities
+// that it lacks are empty.
 func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 	const init = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	for name, before := range map[string]*pb.DiscoverResponse{
@@ -111,7 +111,7 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				p.say(modernLine(1, "server/discover", "", noCaps))
 				second := p.next()
 				if took := time.Since(begin); took > 2*time.Second {
-					t.Errorf("answered after %v", took)
+					t.Errorf("response after %v", took)
 				}
 				if before == nil {
 					for _, kind := range []string{"tools", "prompts", "resources"} {
@@ -130,7 +130,7 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				p.say(modernLine(4, "prompts/list", "", noCaps))
 				p.say(`{"jsonrpc":"2.0","id":5,"method":"prompts/list"}`)
 				p.say(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
-				want(t, p.next(), "id", "6") // which needs no backend
+				want(t, p.next(), "id", "6") // needs no backend
 				<-time.After(30 * time.Second)
 				begin = time.Now()
 				close(h.up)
@@ -142,7 +142,7 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 					}
 				}
 				if took := time.Since(begin); took > 0 {
-					t.Errorf("the backend is there, and answers come after %v", took)
+					t.Errorf("the backend is ready, and the response took %v", took)
 				}
 				if !strings.Contains(answers["2"], `"add"`) {
 					t.Errorf("the tools: %s", answers["2"])
@@ -157,7 +157,7 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				defer mu.Unlock()
 				for era, said := range declared {
 					if len(said) != 1 || said[0] != "be kind" {
-						t.Errorf("era %d: it has declared %q", era, said)
+						t.Errorf("era %d: declared %q", era, said)
 					}
 				}
 			})
@@ -165,8 +165,7 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 	}
 }
 
-// A client of each era receives what the handler declares to clients of that era, however shortly one comes after the
-// other.
+// A client of each era receives the handler's declaration for that era, even with little time between them.
 func TestEachEraReceivesItsDeclaration(t *testing.T) {
 	declares := map[bridge.Era]*pb.ServerCapabilities{
 		bridge.ModernEra: {Tools: &pb.ToolsCapability{ListChanged: proto.Bool(true)}, Prompts: &pb.PromptsCapability{}},
@@ -196,7 +195,7 @@ func TestEachEraReceivesItsDeclaration(t *testing.T) {
 	})
 }
 
-// A client that closes its side is answered although a connection of its era has yet to be started.
+// Calls get responses after the client closes its side, even if the connection of their era has yet to be established.
 func TestCallsWaitingForAnErasConnectionAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up, slow := make(chan struct{}), make(chan struct{})
@@ -222,21 +221,20 @@ func TestCallsWaitingForAnErasConnectionAreAnswered(t *testing.T) {
 	})
 }
 
-// A client that does not read does not keep the server from ending, even if the goroutine that reads is the one that
-// writes to it.
+// A client that does not read does not block the shutdown, even if the goroutine that reads is writing to it.
 func TestStdioEndsDuringConcurrentWrites(t *testing.T) {
 	for name, line := range map[string]string{
-		"what is no message":  "{",
-		"a line that is long": strings.Repeat("x", 200),
-		"one call too many":   call("1", "wait", "{}", "") + "\n" + call("2", "wait", "{}", ""),
-		"initialize":          `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+		"not a message":     "{",
+		"a long line":       strings.Repeat("x", 200),
+		"one call too many": call("1", "wait", "{}", "") + "\n" + call("2", "wait", "{}", ""),
+		"initialize":        `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := mcpserver.New(bridgetest.New(),
 					mcpserver.Options{Limits: limits.Limits{Line: 150, SessionCalls: 1}})
 				inR, inW := io.Pipe()
-				outR, outW := io.Pipe() // nobody reads from it
+				outR, outW := io.Pipe() // nothing reads from it
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- s.ServeStdio(ctx, inR, outW) }()
@@ -259,7 +257,7 @@ func TestStdioEndsDuringConcurrentWrites(t *testing.T) {
 	}
 }
 
-// What is no request, or is too long, is answered with an error that says that nothing was executed.
+// A malformed request, or one above the limit, gets an error with outcome not_executed.
 func TestMalformedRequestsReportNotExecuted(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{Body: 1000}})
 	for body, status := range map[string]int{

@@ -42,7 +42,7 @@ func newPipe(t *testing.T, o mcpserver.Options) *pipe {
 	t.Cleanup(func() {
 		inW.Close()
 		for p.out.Scan() {
-			continue // what is left is of no interest
+			continue // the rest is ignored
 		}
 		s.Close()
 	})
@@ -94,7 +94,7 @@ func TestStdioSendsChanges(t *testing.T) {
 	}
 }
 
-// However much garbage comes, the client is told a hundred times a second at most, and is served.
+// A flood of invalid lines gets at most a hundred error responses per second, and other requests are served.
 func TestStdioFloodOfInvalidLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe(t, mcpserver.Options{})
@@ -117,7 +117,7 @@ func TestStdioFloodOfInvalidLines(t *testing.T) {
 			}
 			p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 			if n := <-told; n < 100 || n > 101 {
-				t.Errorf("second %d: told %d times", second, n)
+				t.Errorf("second %d: got %d errors", second, n)
 			}
 			bridgetest.Pass(time.Second)
 		}
@@ -126,7 +126,7 @@ func TestStdioFloodOfInvalidLines(t *testing.T) {
 	})
 }
 
-// Lines that a transcript cannot show (stdio/garbage).
+// Lines that a transcript cannot contain (stdio/garbage).
 func TestStdioSurvivesInvalidLines(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{Limits: limits.Limits{Line: 4096}})
 	p.initialize("2025-11-25")
@@ -149,7 +149,7 @@ func TestStdioSurvivesInvalidLines(t *testing.T) {
 	want(t, p.next(), "id", "1", "result", "{}")
 }
 
-// A progress token that is too long is told from one that is no token.
+// The error for a progress token above the limit differs from that for an invalid one.
 func TestLongProgressTokens(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.initialize("2025-11-25")
@@ -159,7 +159,7 @@ func TestLongProgressTokens(t *testing.T) {
 	}
 }
 
-// The id of a request is free as soon as its client has the answer.
+// A request ID can be reused as soon as its response has arrived.
 func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.initialize("2025-11-25")
@@ -171,7 +171,7 @@ func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
 	}
 }
 
-// A server that is told to end while its client goes on talking ends.
+// A server shuts down while its client keeps sending.
 func TestStdioEndsDuringACall(t *testing.T) {
 	for range 100 {
 		s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
@@ -202,7 +202,7 @@ func TestStdioEndsDuringACall(t *testing.T) {
 	}
 }
 
-// A request that is cancelled while the backend is not known yet gets no answer, as any other.
+// A request that is canceled before the backend is ready gets no response, like any other.
 func TestStdioCancellationBeforeTheBackendIsReady(t *testing.T) {
 	asked := make(chan struct{})
 	s := mcpserver.New(bridge.HandlerFunc(
@@ -227,14 +227,14 @@ func TestStdioCancellationBeforeTheBackendIsReady(t *testing.T) {
 	want(t, p.next(), "id", "2", "error.code", "-32601")
 	inW.Close()
 	if p.out.Scan() {
-		t.Errorf("the cancelled request is answered with %s", p.out.Text())
+		t.Errorf("the canceled request got the response %s", p.out.Text())
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }
 
-// A client that reads nothing any more, and still writes, is gone: nothing more is done for it.
+// If a client stops reading and closes stdout, its calls are canceled even if it keeps writing.
 func TestStdioEndsWhenStdoutIsClosed(t *testing.T) {
 	s := mcpserver.New(bridgetest.New(), mcpserver.Options{})
 	defer s.Close()
@@ -254,7 +254,7 @@ func TestStdioEndsWhenStdoutIsClosed(t *testing.T) {
 			break
 		}
 		if id == 20_000 {
-			t.Error("the client is still listened to")
+			t.Error("the server still reads from the client")
 			inW.Close()
 			break
 		}

@@ -23,7 +23,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// waiting are the streams that only wait for changes: how each is opened, up to its first change.
+// waiting are the kinds of idle subscription streams: a function opens each and reads up to its first change.
 var waiting = map[string]func(*front) *stream{
 	"subscriptions/listen": func(f *front) *stream {
 		body, h := modern(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
@@ -44,11 +44,11 @@ var waiting = map[string]func(*front) *stream{
 	},
 }
 
-// However a stream is written, its client is told what changes, and that the server ends.
+// Over each version of HTTP, a subscriber receives changes and the end of its stream.
 func TestStreamsOverEveryHTTP(t *testing.T) {
 	for _, over := range []struct {
 		name      string
-		tls, http bool // http: of version 2
+		tls, http bool // http: version 2
 		taken     bool
 	}{
 		{"HTTP/1.1", false, false, true},
@@ -84,7 +84,7 @@ func TestStreamsOverEveryHTTP(t *testing.T) {
 					close(closed)
 				}()
 				if _, err := io.Copy(io.Discard, s.r); err != nil {
-					t.Errorf("the stream does not end as it should: %v", err)
+					t.Errorf("the stream ended with %v", err)
 				}
 				<-closed
 				reused := false
@@ -92,17 +92,17 @@ func TestStreamsOverEveryHTTP(t *testing.T) {
 					&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 				if res := f.do(ctx, http.MethodPut, f.url, "", nil); res.StatusCode != http.StatusMethodNotAllowed ||
 					!reused {
-					t.Errorf("afterwards: %s, on the same connection: %v", res.Status, reused)
+					t.Errorf("next request: %s, on the same connection: %v", res.Status, reused)
 				}
 				if taken.Load() != over.taken {
-					t.Errorf("the connection was taken over: %v", taken.Load())
+					t.Errorf("the connection was hijacked: %v", taken.Load())
 				}
 			})
 		}
 	}
 }
 
-// A raw is a connection on which a stream is open.
+// A raw is a connection with an open stream.
 type raw struct {
 	*net.TCPConn
 
@@ -110,7 +110,7 @@ type raw struct {
 	res *http.Response
 }
 
-// listenRaw opens a stream of changes, and sends more behind the request.
+// listenRaw opens a subscription stream and sends more after the request.
 func (f *front) listenRaw(more string) *raw {
 	f.Helper()
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")
@@ -133,20 +133,20 @@ func (f *front) listenRaw(more string) *raw {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() {
-		c.Close() // first, as the other reads to the end of the stream
+		c.Close() // first, because the peer reads to the end of the stream
 		res.Body.Close()
 	})
 	return &raw{c.(*net.TCPConn), r, res}
 }
 
-// awaitNobody waits until nobody listens any more: the streams that were there have ended.
+// awaitNobody waits until all subscription streams have ended.
 func (f *front) awaitNobody() {
 	for f.h.Listeners() > 0 {
 		runtime.Gosched()
 	}
 }
 
-// The end of a client is the end of its stream, which frees its place, however the client ends.
+// A stream ends when its client disconnects, in whatever way, and frees its place.
 func TestStreamEndsWhenItsClientDisconnects(t *testing.T) {
 	for name, end := range map[string]func(*raw) error{
 		"closed":      func(c *raw) error { return c.Close() },
@@ -162,21 +162,20 @@ func TestStreamEndsWhenItsClientDisconnects(t *testing.T) {
 			f := newFront(t, mcpserver.Options{Streams: limit.StreamsOf(limits.Limits{Streams: 1}, nil)})
 			c := f.listenRaw("")
 			if c.res.Close {
-				t.Error("the client is told that the connection ends, and takes its loss for the end of the stream")
+				t.Error("got Connection: close, which makes a lost connection look like an end")
 			}
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
 			f.awaitNobody()
 			if res := f.listenRaw("").res; res.StatusCode != http.StatusOK {
-				t.Errorf("the next stream: %s", res.Status)
+				t.Errorf("next stream: %s", res.Status)
 			}
 		})
 	}
 }
 
-// What a client sends behind the request of a stream is answered when the stream is over, be it sent before or after
-// that.
+// Requests that a client sends on the connection of a stream get their responses after the stream.
 func TestConnectionIsReusedAfterAStream(t *testing.T) {
 	const next = "PUT /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 	for name, send := range map[string]func(*front) (c *raw, later string){
@@ -214,7 +213,7 @@ func TestConnectionIsReusedAfterAStream(t *testing.T) {
 	}
 }
 
-// A client that does not read what it listens to is cut off, and keeps nothing.
+// A subscriber that does not read is disconnected, and its buffer is freed.
 func TestUnreadStreamIsClosed(t *testing.T) {
 	f := newFront(t, mcpserver.Options{Limits: limits.Limits{WriteTime: 50 * time.Millisecond}})
 	f.listenRaw("")
@@ -225,7 +224,7 @@ func TestUnreadStreamIsClosed(t *testing.T) {
 	}
 }
 
-// A stream that cannot be taken over ends with its client, too.
+// A stream whose connection cannot be hijacked also ends with its client.
 func TestAStreamOfHTTP10(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	addr := strings.TrimSuffix(strings.TrimPrefix(f.url, "http://"), "/mcp")

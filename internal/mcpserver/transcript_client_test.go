@@ -18,7 +18,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// A conversation is a client and a server, and what they say. It is of a bubble of testing/synctest.
+// A conversation is the messages of a client and a server in a bubble of testing/synctest.
 type conversation struct {
 	t       *testing.T
 	server  *mcpserver.Server
@@ -26,24 +26,24 @@ type conversation struct {
 	backend *backend
 	names   names
 
-	// What the client is: see testdata/transcripts/README.md.
+	// The client's properties: see testdata/transcripts/README.md.
 	revision, capabilities string
-	shown                  []string // the headers of responses that are shown
+	shown                  []string // response headers in the transcript
 
 	stdin  io.WriteCloser // of stdio; else nil
 	client *http.Client
 	sse    bool
 
-	exchanges []*exchange // in their order
+	exchanges []*exchange // in order
 }
 
-// An exchange is a request of HTTP and its response, or both directions of stdio.
+// An exchange is an HTTP request and its response, or both directions of stdio.
 type exchange struct {
 	label  string
 	cancel context.CancelFunc
 
 	mu    sync.Mutex
-	said  []string // by the server, since the last look
+	said  []string // by the server, since the last call of news
 	ended bool
 }
 
@@ -89,7 +89,7 @@ func newConversation(t *testing.T, o mcpserver.Options, b *backend, client map[s
 		c.sse = transport == "sse"
 		c.serveHTTP()
 	default:
-		t.Fatalf("there is no transport %q", transport)
+		t.Fatalf("unknown transport %q", transport)
 	}
 	if c.revision != "" && c.revision != "2026-07-28" {
 		c.initialize()
@@ -97,7 +97,7 @@ func newConversation(t *testing.T, o mcpserver.Options, b *backend, client map[s
 	return c
 }
 
-// serveStdio has the server serve a pipe.
+// serveStdio makes the server serve a pair of pipes.
 func (c *conversation) serveStdio() {
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
@@ -119,7 +119,7 @@ func (c *conversation) serveStdio() {
 	c.t.Cleanup(func() { stdin.Close() })
 }
 
-// serveHTTP has the server serve connections that are pipes.
+// serveHTTP makes the server serve in-memory connections.
 func (c *conversation) serveHTTP() {
 	l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	srv := &http.Server{Handler: c.server}
@@ -140,7 +140,7 @@ func (c *conversation) serveHTTP() {
 	})
 }
 
-// Pipes are a listener whose connections are in memory.
+// Pipes are a listener of in-memory connections.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -175,7 +175,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// initialize opens a session, as a client of a legacy revision does first. The transcript does not show it.
+// initialize starts a session as a legacy client does. The transcript omits it.
 func (c *conversation) initialize() {
 	c.t.Helper()
 	post := "POST"
@@ -192,14 +192,14 @@ func (c *conversation) initialize() {
 		if c.stdin != nil {
 			c.send("", []string{message})
 		} else {
-			session := "" // there is none yet
+			session := "" // none yet
 			if message == ready {
 				session = c.names.text[c.newest("$session")]
 			}
 			c.send("", []string{post, "Mcp-Session-Id: " + session, message})
 		}
 		synctest.Wait()
-		for _, line := range c.news() { // which names the session
+		for _, line := range c.news() { // names the session
 			if strings.Contains(line, `"error"`) {
 				c.t.Fatalf("initialize: %s", line)
 			}
@@ -207,7 +207,7 @@ func (c *conversation) initialize() {
 	}
 }
 
-// newest returns the newest of the names $x, $x2, $x3, after those that the server has said are known.
+// newest returns the newest of the names $x, $x2, $x3 in the server's output so far.
 func (c *conversation) newest(name string) string {
 	c.news()
 	newest := name
@@ -219,8 +219,7 @@ func (c *conversation) newest(name string) string {
 	return newest
 }
 
-// complete reports whether the lines are all of what the client sends: in HTTP, up to the body, or a request without
-// one.
+// complete reports whether the lines are a complete request: with HTTP, including the body if the method has one.
 func (c *conversation) complete(lines []string) bool {
 	last := lines[len(lines)-1]
 	return c.stdin != nil || len(lines) > 1 && !isHeader(last)
@@ -231,7 +230,7 @@ func isHeader(line string) bool {
 	return ok && !strings.ContainsAny(name, "{[\" ")
 }
 
-// send sends a line of stdio, or a request of HTTP: its method and path, its headers, its body.
+// send sends a line of stdio, or an HTTP request with its method and path, headers and body.
 func (c *conversation) send(label string, lines []string) {
 	c.t.Helper()
 	if c.stdin != nil {
@@ -250,7 +249,7 @@ func (c *conversation) send(label string, lines []string) {
 		headers, body = headers[:n-1], headers[n-1]
 	}
 	if x := c.exchange(label); x != nil && !x.ended {
-		c.t.Fatalf("%s %s: there is a request %q already, give this one another name", method, body, label)
+		c.t.Fatalf("%s %s: the label %q is in use; choose another one", method, body, label)
 	}
 	ctx, cancel := context.WithCancel(c.t.Context())
 	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, strings.NewReader(body))
@@ -275,7 +274,7 @@ func (c *conversation) send(label string, lines []string) {
 	}()
 }
 
-// setHeaders sets what a client of the revision sends with every request.
+// setHeaders sets the headers that a client of the revision sends with every request.
 func (c *conversation) setHeaders(req *http.Request, body string) {
 	h := req.Header
 	if req.Method == http.MethodPost {
@@ -309,7 +308,7 @@ func (c *conversation) setHeaders(req *http.Request, body string) {
 	}
 }
 
-// receive makes a request and notes the response as it comes.
+// receive sends a request and records the response as it arrives.
 func (c *conversation) receive(x *exchange, req *http.Request) {
 	res, err := c.client.Do(req)
 	if err != nil {
@@ -355,8 +354,7 @@ func (c *conversation) exchange(label string) *exchange {
 	return last
 }
 
-// news returns what has been said and done since the last time: by the server, on one exchange after the other, and in
-// the backend.
+// news returns the messages and incidents since the last call, of one exchange after the other and of the backend.
 func (c *conversation) news() []string {
 	var all []string
 	for _, x := range c.exchanges {

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write what the server says into the tra
 
 const transcripts = "testdata/transcripts"
 
-// TestTranscripts plays the conversations below testdata/transcripts, whose README describes the format.
+// TestTranscripts runs the conversations in testdata/transcripts, whose README describes the format.
 func TestTranscripts(t *testing.T) {
 	err := filepath.WalkDir(transcripts, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".txtar" {
@@ -48,7 +48,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// playFile plays the conversation of one file, and compares what the server says with what the file says.
+// playFile runs the conversation of a file and compares the server's output with the file.
 func playFile(t *testing.T, path string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(path)
@@ -56,7 +56,7 @@ func playFile(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(archive.Comment), "20") {
-		t.Errorf("%s does not begin with what it shows, and the clause of which revision that is", path)
+		t.Errorf("%s does not begin with its subject and the clause of a revision", path)
 	}
 	files := map[string]*txtar.File{}
 	for i := range archive.Files {
@@ -78,7 +78,7 @@ func playFile(t *testing.T, path string) {
 	options, backend := serverOptions(t, settings(t, text("server"))), scriptedBackend(t, text("backend"))
 	c := newConversation(t, options, backend, settings(t, text("client")))
 	for name := range files {
-		t.Errorf("%s: there is no file %q in a transcript", path, name)
+		t.Errorf("%s: unknown section %q", path, name)
 	}
 	got := c.play(string(conversation.Data))
 	if *update {
@@ -94,21 +94,21 @@ func playFile(t *testing.T, path string) {
 	}
 }
 
-// settings reads lines of the form "name: value". A line that is indented goes on with the value before.
+// settings parses lines of the form "name: value". An indented line continues the previous value.
 func settings(t *testing.T, text string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for line := range strings.Lines(strings.ReplaceAll(text, "\n"+indent, "")) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		if !ok {
-			t.Fatalf("a setting is %q, not \"name: value\"", line)
+			t.Fatalf("invalid setting %q, want \"name: value\"", line)
 		}
 		all[name] = value
 	}
 	return all
 }
 
-// serverOptions reads limits, by their keys in the configuration, and pollAfter.
+// serverOptions parses limits, by their keys in the configuration, and pollAfter.
 func serverOptions(t *testing.T, set map[string]string) mcpserver.Options {
 	t.Helper()
 	o := mcpserver.Options{Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)}
@@ -119,7 +119,7 @@ func serverOptions(t *testing.T, set map[string]string) mcpserver.Options {
 	for name, text := range set {
 		option, ok := options[name]
 		if !ok {
-			t.Fatalf("there is no option %q", name)
+			t.Fatalf("unknown option %q", name)
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if option.Type() == reflect.TypeFor[time.Duration]() {
@@ -135,22 +135,21 @@ func serverOptions(t *testing.T, set map[string]string) mcpserver.Options {
 	return o
 }
 
-// A backend is a bridgetest.Handler, some of whose results are those of a transcript.
+// A backend is a bridgetest.Handler with scripted results.
 type backend struct {
 	*bridgetest.Handler
 
-	// results are by method, or by method and name: a result in JSON, or "error" and an error in JSON.
+	// results are by method, or by method and name: a result as JSON, or "error" and an error as JSON.
 	results map[string]string
 }
 
-// scriptedBackend reads lines of the form "method: result" or "method name: result": of a tool, prompt, resource, or
-// page.
+// scriptedBackend parses lines of the form "method: result" or "method name: result", where name is that of a tool,
+// prompt, resource or page.
 func scriptedBackend(t *testing.T, text string) *backend {
 	t.Helper()
 	return &backend{bridgetest.New(), settings(t, text)}
 }
 
-// Handle implements bridge.Handler.
 func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	script, ok := b.results[call.Method.Name+" "+about(call)]
 	if !ok {
@@ -180,7 +179,7 @@ func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return &bridge.Result{Complete: res}, nil
 }
 
-// about returns which tool, prompt or resource a call is about, or which page of the tools.
+// about returns the tool, prompt, resource or page of tools that a call refers to.
 func about(call *bridge.Call) string {
 	switch r := call.Request.(type) {
 	case *pb.CallToolRequest:
@@ -198,7 +197,7 @@ func about(call *bridge.Call) string {
 	return ""
 }
 
-// An incident is something that happens besides messages: what a line that begins with "* " says.
+// An incident is an event other than a message, from a line that begins with "* ".
 type incident struct {
 	says *regexp.Regexp
 	do   func(c *conversation, name string)
@@ -237,7 +236,7 @@ var incidents = []incident{
 	{regexp.MustCompile(`^the server drains$`), func(c *conversation, _ string) { c.life.Advance(lifecycle.Draining) }},
 }
 
-// happen has happen what a line says.
+// happen executes an incident.
 func (c *conversation) happen(line string) {
 	c.t.Helper()
 	for _, i := range incidents {
@@ -246,14 +245,14 @@ func (c *conversation) happen(line string) {
 			return
 		}
 	}
-	c.t.Fatalf("%q is nothing that can happen", line)
+	c.t.Fatalf("unknown incident %q", line)
 }
 
-// play has the client send what a conversation says, and returns the conversation with what the server answers.
+// play sends the client's messages of a conversation and returns the conversation with the server's.
 func (c *conversation) play(text string) string {
 	c.t.Helper()
 	var out strings.Builder
-	var sent []string // the lines of a request that is not complete
+	var sent []string // lines of an incomplete request
 	label := ""
 	flush := func() {
 		if sent != nil {
@@ -268,7 +267,7 @@ func (c *conversation) play(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if serverLine.MatchString(line) || strings.HasPrefix(line, "= ") {
-			continue // it is said anew
+			continue // replaced by the actual output
 		}
 		from, message, isClient := cutClientLine(line)
 		if rest, ok := strings.CutPrefix(message, indent); ok && sent != nil && from == label {
@@ -288,17 +287,17 @@ func (c *conversation) play(text string) string {
 			flush()
 		case line == "" || strings.HasPrefix(line, "#"):
 		default:
-			c.t.Fatalf("%q is no line of a conversation", line)
+			c.t.Fatalf("invalid line %q", line)
 		}
 	}
 	flush()
 	return out.String()
 }
 
-// indent begins the further lines of a long message.
+// indent precedes the continuation lines of a long message.
 const indent = "  "
 
-// wrap returns a line of the server as lines of at most 120 columns where it can be broken: after commas of its JSON.
+// wrap returns a line of the server as lines of at most 120 columns where it has commas of JSON.
 func wrap(line string) string {
 	const columns = 120
 	var out strings.Builder
@@ -332,7 +331,7 @@ func cutClientLine(line string) (label, message string, ok bool) {
 	return m[1], m[2], true
 }
 
-// Names are the short names, such as $session, of texts that are long or random.
+// Names are the short names, such as $session, of long or random texts.
 type names struct {
 	text map[string]string // by name
 	name map[string]string // by text
@@ -345,7 +344,7 @@ var (
 	nameInText = regexp.MustCompile(`\$[a-zA-Z]+[0-9]*`)
 )
 
-// shorten names what is random in a line of the server, and puts its names in.
+// shorten replaces random texts in a line of the server by their names.
 func (n *names) shorten(line string) string {
 	for _, m := range randomText.FindAllStringSubmatch(line, -1) {
 		n.add(strings.ToLower(m[1]+m[2]+m[3]), m[4])
@@ -359,7 +358,7 @@ func (n *names) shorten(line string) string {
 	return line
 }
 
-// add names a text unless it has a name.
+// add assigns a name to a text unless it has one.
 func (n *names) add(name, text string) {
 	if n.name[text] != "" {
 		return
@@ -371,7 +370,7 @@ func (n *names) add(name, text string) {
 	n.text[unique], n.name[text] = text, unique
 }
 
-// expand puts in the texts for their names.
+// expand replaces names by their texts.
 func (n *names) expand(line string) string {
 	return nameInText.ReplaceAllStringFunc(line, func(name string) string {
 		if text, ok := n.text[name]; ok {

@@ -20,10 +20,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// skew is how long a token is good after its end.
+// skew is the time for which an expired token is accepted.
 const skew = time.Minute
 
-// A changing is a worker whose tools change when a test says so.
+// A changing is a worker with a list of tools that a test can change.
 type changing struct {
 	*worker
 
@@ -58,13 +58,13 @@ func (h changing) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return nil, err
 }
 
-// change has the tools change.
+// change changes the list of tools.
 func (h changing) change() {
 	h.changes <- struct{}{}
 	synctest.Wait()
 }
 
-// An aging is a server to which everybody comes with a token that ends when a test says.
+// An aging is a server whose callers have a token with a settable expiry.
 type aging struct {
 	*testing.T
 
@@ -73,7 +73,7 @@ type aging struct {
 	end atomic.Int64
 }
 
-// age makes the tokens end after some time.
+// age makes the tokens expire after a duration.
 func (a *aging) age(d time.Duration) { a.end.Store(time.Now().Add(d).Unix()) }
 
 func testAging(t *testing.T, test func(*aging)) {
@@ -91,7 +91,7 @@ func testAging(t *testing.T, test func(*aging)) {
 	})
 }
 
-// told returns what has been said since.
+// told returns the messages since the last call.
 func told(said chan string) string {
 	var all strings.Builder
 	for len(said) > 0 {
@@ -100,7 +100,7 @@ func told(said chan string) string {
 	return all.String()
 }
 
-// Nobody is told what changes by the token of yesterday: a stream that was opened with it ends with it.
+// A subscription stream ends when the token that opened it expires.
 func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 	for name, c := range map[string]struct{ method, body, last string }{
 		"GET": {http.MethodGet, "", ""},
@@ -144,8 +144,8 @@ func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 	}
 }
 
-// A stream of HTTP+SSE is a session: it lasts for as long as its client sends messages with tokens that are good, and
-// the calls that have begun are answered when they are not any more.
+// An HTTP+SSE stream is a session: it lasts as long as its client sends messages with valid tokens. Calls in flight get
+// their responses after the expiry.
 func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)
@@ -172,8 +172,8 @@ func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 	})
 }
 
-// While a call is answered for which the stream has outlived its token, a message with a new one has the client told
-// again what changes, and that it may have changed meanwhile.
+// While the stream outlives its token for a call in flight, a message with a new token renews the subscription, with a
+// resync.
 func TestHTTPSSESessionSurvivesALateToken(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)

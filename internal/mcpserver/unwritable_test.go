@@ -9,8 +9,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A result that cannot be told was executed. A question that cannot be told was asked on the way, and nobody knows how
-// far that went.
+// A call whose result cannot be encoded was executed. If its input request cannot be encoded, the outcome is unknown.
 func TestUnwritableResponses(t *testing.T) {
 	for _, c := range []struct {
 		res  *bridge.Result
