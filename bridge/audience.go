@@ -23,9 +23,10 @@ type Audience struct {
 
 // AudienceOf returns the caller's audience.
 func AudienceOf(cc *pb.CallContext) Audience {
-	p := cc.GetPrincipal()
+	v := cc.GetVerified()
+	p := v.GetPrincipal()
 	return Audience{
-		Version: cc.GetProtocolVersion(), authenticated: p != nil, issuer: p.GetIssuer(), subject: p.GetSubject(),
+		Version: v.GetProtocolVersion(), authenticated: p != nil, issuer: p.GetIssuer(), subject: p.GetSubject(),
 		scopes: strings.Join(p.GetScopes(), " "), capabilities: fingerprintOf(cc.GetClientCapabilities()),
 	}
 }

@@ -13,8 +13,10 @@ import (
 func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	of := func(change func(*pb.CallContext)) bridge.Audience {
 		cc := &pb.CallContext{
-			ProtocolVersion:    "2026-07-28",
-			Principal:          &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a", "b"}},
+			Verified: &pb.VerifiedCaller{
+				ProtocolVersion: "2026-07-28",
+				Principal:       &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a", "b"}},
+			},
 			ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}},
 		}
 		change(cc)
@@ -23,8 +25,8 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	one := of(func(*pb.CallContext) {})
 	for name, change := range map[string]func(*pb.CallContext){
-		"claims":  func(cc *pb.CallContext) { cc.Principal.Claims = `{"jti":"2"}` },
-		"headers": func(cc *pb.CallContext) { cc.Headers = map[string]string{"x": "y"} },
+		"claims":  func(cc *pb.CallContext) { cc.Verified.Principal.Claims = `{"jti":"2"}` },
+		"headers": func(cc *pb.CallContext) { cc.Verified.Headers = map[string]string{"x": "y"} },
 		"program": func(cc *pb.CallContext) { cc.ClientInfo = &pb.Implementation{Name: "c"} },
 	} {
 		if of(change) != one {
@@ -33,12 +35,12 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	}
 	seen := map[bridge.Audience]string{one: "the first"}
 	for name, change := range map[string]func(*pb.CallContext){
-		"nobody":           func(cc *pb.CallContext) { cc.Principal = nil },
-		"an empty one":     func(cc *pb.CallContext) { cc.Principal = &pb.Principal{} },
-		"another issuer":   func(cc *pb.CallContext) { cc.Principal.Issuer = "j" },
-		"another subject":  func(cc *pb.CallContext) { cc.Principal.Subject = "t" },
-		"fewer scopes":     func(cc *pb.CallContext) { cc.Principal.Scopes = []string{"a"} },
-		"another revision": func(cc *pb.CallContext) { cc.ProtocolVersion = "2025-11-25" },
+		"nobody":           func(cc *pb.CallContext) { cc.Verified.Principal = nil },
+		"an empty one":     func(cc *pb.CallContext) { cc.Verified.Principal = &pb.Principal{} },
+		"another issuer":   func(cc *pb.CallContext) { cc.Verified.Principal.Issuer = "j" },
+		"another subject":  func(cc *pb.CallContext) { cc.Verified.Principal.Subject = "t" },
+		"fewer scopes":     func(cc *pb.CallContext) { cc.Verified.Principal.Scopes = []string{"a"} },
+		"another revision": func(cc *pb.CallContext) { cc.Verified.ProtocolVersion = "2025-11-25" },
 		"no capabilities":  func(cc *pb.CallContext) { cc.ClientCapabilities = &pb.ClientCapabilities{} },
 		"others": func(cc *pb.CallContext) {
 			cc.ClientCapabilities = &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}}
@@ -57,7 +59,7 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 // An audience is made for every call of a tool.
 func TestAudiencesAreMadeWithoutAllocations(t *testing.T) {
 	cc := &pb.CallContext{
-		Principal: &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a"}},
+		Verified: &pb.VerifiedCaller{Principal: &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a"}}},
 		ClientCapabilities: &pb.ClientCapabilities{
 			Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}},
 			Extensions:  `{"a/b":{}}`,

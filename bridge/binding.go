@@ -14,7 +14,7 @@ import (
 // Binding returns a hash of the principal, method, target and arguments of the call. A request state is valid only
 // together with the Binding of the call that it was made for.
 func (c *Call) Binding() []byte {
-	p := c.Context().GetPrincipal()
+	p := c.Context().GetVerified().GetPrincipal()
 	h := sha256.New()
 	for _, part := range [][]byte{
 		[]byte(p.GetIssuer()), []byte(p.GetSubject()), []byte(c.Method.Name), []byte(c.Method.Target(c.Request)),

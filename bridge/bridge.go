@@ -64,7 +64,7 @@ func (c *Call) Context() *pb.CallContext {
 
 // Era returns the era of the client.
 func (c *Call) Era() Era {
-	rev, _ := ParseRevision(c.Context().GetProtocolVersion())
+	rev, _ := ParseRevision(c.Context().GetVerified().GetProtocolVersion())
 	return rev.Era()
 }
 

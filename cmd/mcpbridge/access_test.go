@@ -195,10 +195,10 @@ func TestGRPCCallersAuthenticate(t *testing.T) {
 		heard.md, heard.subject = nil, ""
 		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"authorization": c.authorization})
 		stream, err := pb.NewMcpServiceClient(conn).CallTool(ctx, &pb.CallToolRequest{
-			Name: c.tool, Context: &pb.CallContext{Principal: &pb.Principal{
+			Name: c.tool, Context: &pb.CallContext{Verified: &pb.VerifiedCaller{Principal: &pb.Principal{
 				Subject: "root",
 				Scopes:  []string{"tools", "admin"},
-			}},
+			}}},
 		})
 		if err == nil {
 			_, err = stream.Recv()
@@ -439,7 +439,7 @@ func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 
 func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	l.md, _ = metadata.FromIncomingContext(stream.Context())
-	l.subject, l.headers = req.GetContext().GetPrincipal().GetSubject(), req.GetContext().GetHeaders()
+	l.subject, l.headers = req.GetContext().GetVerified().GetPrincipal().GetSubject(), req.GetContext().GetVerified().GetHeaders()
 	return l.sayer.CallTool(req, stream)
 }
 

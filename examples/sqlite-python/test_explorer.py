@@ -186,7 +186,7 @@ async def test_an_answer_holds_for_what_was_asked(shop: Path) -> None:
     app = explorer.explorer(shop, write=True)
 
     def context() -> v1.CallContext:
-        context = v1.CallContext(protocol_version="2026-07-28")
+        context = v1.CallContext(verified=v1.VerifiedCaller(protocol_version="2026-07-28"))
         context.client_capabilities.elicitation.form.SetInParent()
         return context
 

@@ -263,7 +263,7 @@ func missingScopes(p *pb.Principal, need []string) []string {
 // of the user, may call all tools.
 func Handler(next bridge.Handler, always []string, scopes map[string][]string) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-		if p := call.Context().GetPrincipal(); p != nil && call.Method == bridge.CallTool {
+		if p := call.Context().GetVerified().GetPrincipal(); p != nil && call.Method == bridge.CallTool {
 			need := scopes[call.Method.Target(call.Request)]
 			if missing := missingScopes(p, need); len(missing) > 0 {
 				e := bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "INSUFFICIENT_SCOPE",

@@ -859,7 +859,9 @@ func TestScopesOfTools(t *testing.T) {
 	}), []string{"mcp"}, map[string][]string{"rm": {"admin", "write"}})
 	call := func(tool string, scopes ...string) error {
 		_, err := h.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
-			Name: tool, Context: &pb.CallContext{Principal: &pb.Principal{Subject: "ada", Scopes: scopes}},
+			Name: tool, Context: &pb.CallContext{
+				Verified: &pb.VerifiedCaller{Principal: &pb.Principal{Subject: "ada", Scopes: scopes}},
+			},
 		}}, nil)
 		return err
 	}

@@ -41,9 +41,9 @@ var kit = map[string]tool{
 	// who returns the context of the call.
 	"who": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		c := r.GetContext()
-		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetProtocolVersion(), c.GetClientInfo().GetName(),
-			c.GetProgressWanted(),
-			c.GetLogLevel(), bridge.ElicitsForms(c.GetClientCapabilities())))
+		return done(Text("%s %s progress=%v log=%v forms=%v", c.GetVerified().GetProtocolVersion(),
+			c.GetClientInfo().GetName(), c.GetProgressWanted(), c.GetLogLevel(),
+			bridge.ElicitsForms(c.GetClientCapabilities())))
 	},
 	// count sends progress that does not always increase, and logs at two levels.
 	"count": func(ctx context.Context, _ *Handler, _ *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {

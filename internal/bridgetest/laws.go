@@ -240,8 +240,8 @@ func text(m proto.Message) string {
 }
 
 var caller = &pb.CallContext{
-	ProtocolVersion: bridge.Rev20260728.String(), LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG, ProgressWanted: true,
-	ClientInfo: &pb.Implementation{Name: "laws", Version: "1"},
+	Verified: bridge.Verified(bridge.Rev20260728, nil, nil), ClientInfo: &pb.Implementation{Name: "laws", Version: "1"},
+	LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG, ProgressWanted: true,
 	ClientCapabilities: &pb.ClientCapabilities{
 		Elicitation: &pb.ElicitationCapability{}, Sampling: &pb.SamplingCapability{}, Roots: &pb.RootsCapability{},
 	},

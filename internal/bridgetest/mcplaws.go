@@ -55,7 +55,8 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		call = &bridge.Call{Method: call.Method, Request: proto.Clone(call.Request).(bridge.Request)}
 		if !rev.Modern() {
 			cc := call.Context()
-			cc.ProtocolVersion, cc.ClientInfo = rev.String(), &pb.Implementation{Name: "mcpbridge", Version: "1"}
+			cc.Verified = bridge.Verified(rev, nil, nil)
+			cc.ClientInfo = &pb.Implementation{Name: "mcpbridge", Version: "1"}
 			cc.ClientCapabilities = converted(cc.GetClientCapabilities(), rev).(*pb.ClientCapabilities)
 		}
 		id, last := "", -1.0

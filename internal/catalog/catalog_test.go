@@ -184,7 +184,11 @@ const (
 )
 
 func as(subject string) *pb.CallContext {
-	return &pb.CallContext{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{Issuer: "i", Subject: subject}}
+	return legacy(&pb.Principal{Issuer: "i", Subject: subject})
+}
+
+func legacy(principal *pb.Principal) *pb.CallContext {
+	return &pb.CallContext{Verified: &pb.VerifiedCaller{ProtocolVersion: "2025-11-25", Principal: principal}}
 }
 
 func listTools(t *testing.T, c *Catalog, cc *pb.CallContext, cursor ...string) *pb.ListToolsResponse {
@@ -476,13 +480,13 @@ func TestListsAreNotSharedBetweenPrincipals(t *testing.T) {
 	callers := []*pb.CallContext{
 		nil,
 		{},
-		{ProtocolVersion: "2025-11-25"},
-		{ProtocolVersion: "2025-06-18"},
+		legacy(nil),
+		{Verified: &pb.VerifiedCaller{ProtocolVersion: "2025-06-18"}},
 		as("x"), as("y"),
-		{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{Issuer: "j", Subject: "x"}},
-		{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{Issuer: "ix"}},
-		{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{}},
-		{ProtocolVersion: "2025-11-25", Principal: &pb.Principal{Issuer: "i", Subject: "x", Scopes: []string{"admin"}}},
+		legacy(&pb.Principal{Issuer: "j", Subject: "x"}),
+		legacy(&pb.Principal{Issuer: "ix"}),
+		legacy(&pb.Principal{}),
+		legacy(&pb.Principal{Issuer: "i", Subject: "x", Scopes: []string{"admin"}}),
 		{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{}}},
 		{ClientCapabilities: &pb.ClientCapabilities{Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{}}}},
 		{ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}},
@@ -986,11 +990,12 @@ func TestListForAValidationUsesTheCallersPrincipal(t *testing.T) {
 	b := &backend{}
 	b.set(newTool("f", wantsInt))
 	cc := as("x")
-	cc.Meta, cc.ProgressWanted, cc.Headers = `{"progressToken":1}`, true, map[string]string{"h": "v"}
+	cc.Meta, cc.ProgressWanted, cc.Verified.Headers = `{"progressToken":1}`, true, map[string]string{"h": "v"}
 	callTool(t, New(b, Options{}), cc, "f", `{}`)
 	got := b.lastList
-	if got.GetPrincipal().GetSubject() != "x" || got.GetProtocolVersion() != "2025-11-25" ||
-		got.GetHeaders()["h"] != "v" || got.GetMeta() != "" || got.GetProgressWanted() {
+	v := got.GetVerified()
+	if v.GetPrincipal().GetSubject() != "x" || v.GetProtocolVersion() != "2025-11-25" ||
+		v.GetHeaders()["h"] != "v" || got.GetMeta() != "" || got.GetProgressWanted() {
 		t.Errorf("asked as %v", got)
 	}
 }

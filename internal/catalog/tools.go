@@ -342,8 +342,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 	cc := caller.Context()
 	asker := &pb.CallContext{
 		ProtocolVersion: cc.GetProtocolVersion(), ClientInfo: cc.GetClientInfo(),
-		ClientCapabilities: cc.GetClientCapabilities(),
-		Principal:          cc.GetPrincipal(), Headers: cc.GetHeaders(),
+		ClientCapabilities: cc.GetClientCapabilities(), Verified: cc.GetVerified(),
 	}
 	key := pageKey{kind: kindTools, caller: who}
 	call := caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker})

@@ -208,7 +208,7 @@ func withoutTimeouts(l limits.Limits) limits.Limits {
 func (c *client) context(logLevel string) (*pb.CallContext, error) {
 	revisions := bridge.Revisions()
 	cc := &pb.CallContext{
-		ProtocolVersion:    revisions[len(revisions)-1].String(),
+		Verified:           bridge.Verified(revisions[len(revisions)-1], nil, nil),
 		ClientInfo:         c.env.clientInfo(),
 		ClientCapabilities: c.asker.capabilities(),
 		LogLevel:           logLevels[strings.ToLower(logLevel)],

@@ -234,7 +234,7 @@ func (h *Hub) run(ctx context.Context, l *listening) {
 		h.settle(l)
 	}).Stop()
 	call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-		Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()}, Notifications: l.filter,
+		Context: &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)}, Notifications: l.filter,
 	}}
 	err := Follow(ctx, func(acknowledged func()) error {
 		_, err := h.handler.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {

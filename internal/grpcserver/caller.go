@@ -29,9 +29,10 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 		cc = &pb.CallContext{}
 		m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(cc.ProtoReflect()))
 	}
-	switch _, ok := bridge.ParseRevision(cc.GetProtocolVersion()); {
+	rev, ok := bridge.ParseRevision(cc.GetProtocolVersion())
+	switch {
 	case cc.GetProtocolVersion() == "":
-		cc.ProtocolVersion = newest
+		cc.ProtocolVersion, rev = newest.String(), newest
 	case !ok:
 		return bridge.Errorf(codes.InvalidArgument,
 			"context.protocol_version %q is no revision of MCP: leave it empty for %s, or say one of %s",
@@ -40,14 +41,14 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {
 		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
 	}
-	cc.Principal, cc.Headers, cc.Verified = nil, nil, nil
+	cc.Verified = nil
 	if err := checkJSON(m, l, ""); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
 	if err := mcpjson.ReadRaw(call.Request, l); err != nil {
 		return bridge.Errorf(codes.InvalidArgument, "%s: %w", call.Method.Name, err)
 	}
-	cc.Principal, cc.Verified = who, bridge.Verified()
+	cc.Verified = bridge.Verified(rev, who, nil)
 	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
 	if l, ok := call.Request.(*pb.ListenRequest); ok {
 		return feed.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
@@ -55,12 +56,13 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	return nil
 }
 
-var newest, revisions = func() (string, string) {
+var newest, revisions = func() (bridge.Revision, string) {
 	var names []string
-	for _, r := range bridge.Revisions() {
+	all := bridge.Revisions()
+	for _, r := range all {
 		names = append(names, r.String())
 	}
-	return names[len(names)-1], strings.Join(names, ", ")
+	return all[len(all)-1], strings.Join(names, ", ")
 }()
 
 // principal returns the authenticated principal, or nil without authentication.

@@ -198,8 +198,8 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
 	who := tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
-		return said(fmt.Sprintf("%s of %s", r.GetContext().GetPrincipal().GetSubject(),
-			r.GetContext().GetPrincipal().GetIssuer())), nil
+		return said(fmt.Sprintf("%s of %s", r.GetContext().GetVerified().GetPrincipal().GetSubject(),
+			r.GetContext().GetVerified().GetPrincipal().GetIssuer())), nil
 	})
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -211,7 +211,9 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 		cert, key, _, _ := issue(t, a, template)
 		return []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}
 	}
-	req := &pb.CallToolRequest{Context: &pb.CallContext{Principal: &pb.Principal{Subject: "root"}}}
+	req := &pb.CallToolRequest{Context: &pb.CallContext{
+		Verified: &pb.VerifiedCaller{Principal: &pb.Principal{Subject: "root"}},
+	}}
 	for name, s := range map[string]struct {
 		clientCA string
 		certs    []tls.Certificate

@@ -72,7 +72,7 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 			return nil, err
 		}
 	}
-	if p := call.Context().GetPrincipal(); p != nil {
+	if p := call.Context().GetVerified().GetPrincipal(); p != nil {
 		its, leave := h.share(principal{p.GetIssuer(), p.GetSubject()})
 		defer leave()
 		if err := its.acquire(ctx); err != nil {

@@ -28,7 +28,7 @@ func TestLaws(t *testing.T) {
 func call(subject string) *bridge.Call {
 	cc := &pb.CallContext{}
 	if subject != "" {
-		cc.Principal = &pb.Principal{Subject: subject}
+		cc.Verified = &pb.VerifiedCaller{Principal: &pb.Principal{Subject: subject}}
 	}
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Context: cc, Name: "x"}}
 }

@@ -176,7 +176,7 @@ func TestChangesOfBothEras(t *testing.T) {
 					// The first legacy call makes the client connect in that era as well.
 					for era, can := range s.can {
 						d, err := c.Handle(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{
-							Context: &pb.CallContext{ProtocolVersion: bridge.Era(era).Latest().String()},
+							Context: &pb.CallContext{Verified: bridge.Verified(bridge.Era(era).Latest(), nil, nil)},
 						}}, ignore)
 						if err != nil {
 							t.Error(err)
@@ -190,7 +190,7 @@ func TestChangesOfBothEras(t *testing.T) {
 					var acked, got []string
 					work.Go(func() {
 						_, _ = c.Handle(ctx, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
-							Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()},
+							Context: &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)},
 							Notifications: &pb.SubscriptionFilter{
 								ToolsListChanged:      proto.Bool(true),
 								ResourceSubscriptions: []string{"a:1"},

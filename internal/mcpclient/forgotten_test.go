@@ -110,8 +110,8 @@ func TestExpiredEventsDoNotEndTheCall(t *testing.T) {
 				t.Fatal("the client neither opened the stream again nor replaced the session")
 			}
 			next := toolCall("t", "{}")
-			next.Context().ClientCapabilities, next.Context().Principal = tt.call.Context().GetClientCapabilities(),
-				tt.call.Context().GetPrincipal()
+			next.Context().ClientCapabilities = tt.call.Context().GetClientCapabilities()
+			next.Context().Verified = tt.call.Context().GetVerified()
 			if got := said(t, c, next); got != "hello" {
 				t.Errorf("then got %q", got)
 			}

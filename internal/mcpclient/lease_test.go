@@ -356,7 +356,7 @@ func TestLegacyCallerMayReportNoAnswer(t *testing.T) {
 				func(t *testing.T, client *mcpclient.Client) {
 					t.Helper()
 					ask := asking("ask", `{}`, "a")
-					ask.Context().ProtocolVersion = bridge.Rev20250618.String()
+					ask.Context().Verified = bridge.Verified(bridge.Rev20250618, nil, nil)
 					n := needs(t, client, ask)
 					time.Sleep(c.life + late) //nolint:forbidigo // by the bubble's clock
 					if got := said(t, client,

@@ -36,7 +36,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 			return attempt{err: err}
 		}
 		p.owner = owner
-		p.anonymous = call.Session == "" && call.Context().GetPrincipal().GetSubject() == ""
+		p.anonymous = call.Session == "" && call.Context().GetVerified().GetPrincipal().GetSubject() == ""
 	}
 	at := time.Now()
 	x, err := c.startLegacy(ctx, p, owner, call, emit)
@@ -63,13 +63,13 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 // server may remember what it learned in a session, such as the roots, and must not use it for another caller.
 // Unidentified callers share sessions as long as the server has learned nothing.
 func sessionKey(can []byte, call *bridge.Call) string {
-	who := call.Context().GetPrincipal()
+	who := call.Context().GetVerified().GetPrincipal()
 	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + call.Session
 }
 
 // ownerOf returns the owner of a call for limits: the caller, or if that is unknown, its session.
 func ownerOf(call *bridge.Call) string {
-	who := call.Context().GetPrincipal()
+	who := call.Context().GetVerified().GetPrincipal()
 	if who.GetSubject() == "" {
 		return call.Session
 	}

@@ -51,7 +51,7 @@ func TestLogOfCanceledCalls(t *testing.T) {
 				begun = make(chan struct{}, 1)
 				do := func(ctx context.Context, name, who string) (shown int) {
 					call := toolCall(name, "{}")
-					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+					call.Context().Verified = &pb.VerifiedCaller{Principal: &pb.Principal{Subject: who, Issuer: "i"}}
 					call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
 					_, err := c.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
 						if e.Log != nil {
@@ -143,7 +143,7 @@ func TestLogOfCallsThatTheirCallersCanceled(t *testing.T) {
 				call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
 				call.Session = session
 				if who != "" {
-					call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+					call.Context().Verified = &pb.VerifiedCaller{Principal: &pb.Principal{Subject: who, Issuer: "i"}}
 				}
 				_, err := c.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
 					if e.Log != nil {
@@ -221,7 +221,7 @@ func TestLogOfFailedCalls(t *testing.T) {
 			shown := 0
 			do := func(name, who string, takes error) error {
 				call := toolCall(name, "{}")
-				call.Context().Principal = &pb.Principal{Subject: who, Issuer: "i"}
+				call.Context().Verified = &pb.VerifiedCaller{Principal: &pb.Principal{Subject: who, Issuer: "i"}}
 				call.Context().LogLevel = pb.LogLevel_LOG_LEVEL_INFO
 				_, err := c.Handle(t.Context(), call, func(context.Context, bridge.Event) error {
 					shown++

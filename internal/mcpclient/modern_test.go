@@ -154,8 +154,8 @@ func TestModernRequests(t *testing.T) {
 	c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20260728}, quick)
 	tool := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 		Context: &pb.CallContext{
-			ProtocolVersion: "2025-06-18", LogLevel: pb.LogLevel_LOG_LEVEL_WARNING, ProgressWanted: true,
-			ClientInfo: &pb.Implementation{Name: "who", Version: "2"},
+			Verified: bridge.Verified(bridge.Rev20250618, nil, nil), ClientInfo: &pb.Implementation{Name: "who", Version: "2"},
+			LogLevel: pb.LogLevel_LOG_LEVEL_WARNING, ProgressWanted: true,
 			ClientCapabilities: &pb.ClientCapabilities{
 				Sampling:   &pb.SamplingCapability{},
 				Roots:      &pb.RootsCapability{ListChanged: proto.Bool(true)},

@@ -78,7 +78,7 @@ func (c *Client) relist(ctx context.Context, call *bridge.Call) bool {
 		res, err := c.handle(ctx, call.With(bridge.ListTools, &pb.ListToolsRequest{
 			Context: &pb.CallContext{
 				ProtocolVersion: caller.GetProtocolVersion(), ClientInfo: caller.GetClientInfo(),
-				ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
+				ClientCapabilities: caller.GetClientCapabilities(), Verified: caller.GetVerified(),
 			},
 			Cursor: cursor,
 		}), func(context.Context, bridge.Event) error { return nil })

@@ -41,7 +41,7 @@ func asking(name, args, subject string) *bridge.Call {
 		Elicitation: &pb.ElicitationCapability{},
 		Roots:       &pb.RootsCapability{},
 	}
-	c.Context().Principal = &pb.Principal{Subject: subject, Issuer: "i"}
+	c.Context().Verified = &pb.VerifiedCaller{Principal: &pb.Principal{Subject: subject, Issuer: "i"}}
 	return c
 }
 

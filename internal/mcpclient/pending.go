@@ -49,7 +49,7 @@ func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, 
 		return nil, &lost{err: errClosed}
 	}
 	ttl := l.c.o.Limits.LegacyStateTTL
-	if rev, ok := bridge.ParseRevision(call.Context().GetProtocolVersion()); ok && !rev.Modern() {
+	if rev, ok := bridge.ParseRevision(call.Context().GetVerified().GetProtocolVersion()); ok && !rev.Modern() {
 		ttl = max(ttl, l.c.o.Limits.AnswerTime+comesBack)
 	}
 	x.move(inFlight, suspended)

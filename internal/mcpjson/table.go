@@ -112,8 +112,6 @@ var table = map[protoreflect.Name]row{
 		"client_capabilities": {internal: true},
 		"log_level":           {internal: true},
 		"progress_wanted":     {internal: true},
-		"principal":           {internal: true},
-		"headers":             {internal: true},
 		"verified":            {internal: true},
 	}},
 	"CallToolRequest": {hop: []string{"task"}, fields: fields{

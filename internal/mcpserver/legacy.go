@@ -110,9 +110,9 @@ func (ss *session) callContext(x *exchange, from origin) *pb.CallContext {
 	level := ss.level
 	ss.mu.Unlock()
 	return &pb.CallContext{
-		ProtocolVersion: ss.caller.GetProtocolVersion(), ClientInfo: ss.caller.GetClientInfo(),
+		ProtocolVersion: ss.rev.String(), ClientInfo: ss.caller.GetClientInfo(),
 		ClientCapabilities: ss.caller.GetClientCapabilities(), LogLevel: level, ProgressWanted: x.token != nil,
-		Headers: ss.s.passed(from.header), Principal: from.principal, Verified: bridge.Verified(),
+		Verified: bridge.Verified(ss.rev, from.principal, ss.s.passed(from.header)),
 	}
 }
 

@@ -241,7 +241,7 @@ func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	}
 	cc := &pb.CallContext{
 		ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{},
-		Headers: s.passed(from.header), Principal: from.principal, Verified: bridge.Verified(),
+		Verified: bridge.Verified(rev, from.principal, s.passed(from.header)),
 	}
 	for name, value := range rawjson.Members(msg.Meta) {
 		var err error

@@ -288,7 +288,7 @@ func TestModernHeadersUseTheCallersOwnTools(t *testing.T) {
 		h    header
 	}{
 		"scopes": {
-			func(c *pb.CallContext) bool { return len(c.GetPrincipal().GetScopes()) > 0 }, noCaps,
+			func(c *pb.CallContext) bool { return len(c.GetVerified().GetPrincipal().GetScopes()) > 0 }, noCaps,
 			header{"X-Test-Scope", "wide"},
 		},
 		"capabilities": {

@@ -111,7 +111,8 @@ func TestMissingScopesAreReported(t *testing.T) {
 	}
 	f := newFrontOf(t, o, func(h bridge.Handler) bridge.Handler {
 		return bridge.HandlerFunc(func(ctx context.Context, c *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-			if c.Method == bridge.CallTool && !slices.Contains(c.Context().GetPrincipal().GetScopes(), "admin") {
+			scopes := c.Context().GetVerified().GetPrincipal().GetScopes()
+			if c.Method == bridge.CallTool && !slices.Contains(scopes, "admin") {
 				return nil, &bridge.Error{Code: codes.PermissionDenied, Message: "no", Scopes: []string{"mcp", "admin"}}
 			}
 			return h.Handle(ctx, c, emit)

@@ -165,7 +165,7 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.opts.Sessions.remove(s)
 	for _, ss := range sessions {
-		s.opts.Sessions.leave(ss.caller.GetPrincipal())
+		s.opts.Sessions.leave(ss.caller.GetVerified().GetPrincipal())
 		ss.end(lifecycle.ErrClosing)
 	}
 	s.hub.Close()
@@ -209,7 +209,9 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 		defer cancel()
 	}
 	call := &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{
-		Context: &pb.CallContext{ProtocolVersion: era.Latest().String()},
+		Context: &pb.CallContext{
+			ProtocolVersion: era.Latest().String(), Verified: bridge.Verified(era.Latest(), nil, nil),
+		},
 	}}
 	res, err := s.handle(limited, call, nil)
 	if err != nil {
@@ -345,7 +347,7 @@ func shown(d *known) *pb.ServerCapabilities {
 // newSession adds a session. It returns an error above the limit.
 func (s *Server) newSession(ss *session) error {
 	ss.id = rand.Text()
-	return s.admit(ss.caller.GetPrincipal(), ss.network, func() { s.sessions[ss.id] = ss })
+	return s.admit(ss.caller.GetVerified().GetPrincipal(), ss.network, func() { s.sessions[ss.id] = ss })
 }
 
 // admit counts a session of p from a network, and calls add with mu held. It returns an error above the limit, or when
@@ -378,7 +380,7 @@ func (s *Server) endIdle(now time.Time) {
 	for id, ss := range s.sessions {
 		if ss.over(now) {
 			delete(s.sessions, id)
-			s.opts.Sessions.leave(ss.caller.GetPrincipal())
+			s.opts.Sessions.leave(ss.caller.GetVerified().GetPrincipal())
 			idle, subs = append(idle, ss), append(subs, &ss.sub)
 		}
 	}
@@ -395,7 +397,7 @@ func (s *Server) session(id string, from origin) *session {
 	s.mu.Lock()
 	ss := s.sessions[id]
 	s.mu.Unlock()
-	if ss == nil || !samePrincipal(ss.caller.GetPrincipal(), from.principal) {
+	if ss == nil || !samePrincipal(ss.caller.GetVerified().GetPrincipal(), from.principal) {
 		return nil
 	}
 	if !ss.use(time.Now()) {
@@ -411,7 +413,7 @@ func (s *Server) endSession(id string) {
 	ss := s.sessions[id]
 	if ss != nil {
 		delete(s.sessions, id)
-		s.opts.Sessions.leave(ss.caller.GetPrincipal())
+		s.opts.Sessions.leave(ss.caller.GetVerified().GetPrincipal())
 	}
 	s.mu.Unlock()
 	if ss != nil {

@@ -108,8 +108,8 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		rev = bridge.LatestLegacy
 	}
 	caller := &pb.CallContext{
-		ProtocolVersion: rev.String(), ClientInfo: &pb.Implementation{}, ClientCapabilities: &pb.ClientCapabilities{},
-		Principal: from.principal,
+		ClientInfo: &pb.Implementation{}, ClientCapabilities: &pb.ClientCapabilities{},
+		Verified: bridge.Verified(rev, from.principal, nil),
 	}
 	capabilities, info := rawjson.Get(msg.Params, "capabilities"), rawjson.Get(msg.Params, "clientInfo")
 	if len(capabilities)+len(info) > maxIntroduction {

@@ -198,7 +198,7 @@ func (s *Server) candidates(all []candidate, of map[netip.Prefix]int) []candidat
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ss := range s.sessions {
-		if ss.caller.GetPrincipal() != nil {
+		if ss.caller.GetVerified().GetPrincipal() != nil {
 			continue
 		}
 		of[ss.network]++

@@ -40,7 +40,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	done, err := s.opts.Streams.Open(call.Context().GetPrincipal())
+	done, err := s.opts.Streams.Open(call.Context().GetVerified().GetPrincipal())
 	if err != nil {
 		x.refuse(bridge.Listen, err)
 		return
@@ -57,7 +57,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	}
 	want = honoured // changes that were not acknowledged are not sent
 	_, _ = s.hub.Update(sub)
-	until := s.until(call.Context().GetPrincipal())
+	until := s.until(call.Context().GetVerified().GetPrincipal())
 	leave := func() {
 		s.hub.Remove(sub)
 		done()

@@ -667,7 +667,7 @@ func TestMessageLimitIsExactAndNamed(t *testing.T) {
 	const limit = 100_000
 	filled := func(extra int) *pb.CallToolRequest { // a request of limit+extra bytes
 		r := &pb.CallToolRequest{
-			Context: &pb.CallContext{Verified: bridge.Verified()}, Name: "x",
+			Context: &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)}, Name: "x",
 			Arguments: make([]byte, limit/2),
 		}
 		r.Arguments = make([]byte, limit/2+limit+extra-proto.Size(r))

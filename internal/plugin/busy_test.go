@@ -73,7 +73,7 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 				r, err := p.Handle(t.Context(),
 					&bridge.Call{
 						Method:  bridge.CallTool,
-						Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)},
+						Request: &pb.CallToolRequest{Context: verified, Name: name, Arguments: []byte(args)},
 					},
 					func(context.Context, bridge.Event) error { return nil })
 				if err != nil {

@@ -5,25 +5,10 @@ import (
 	"context"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// withVersion returns call with the contract's version in its context.
-func withVersion(call *bridge.Call) *bridge.Call {
-	if call.Context().GetVerified() != nil {
-		return call
-	}
-	cc := bridge.ShallowCopy(call.Context())
-	cc.Verified = bridge.Verified()
-	r := proto.Clone(call.Request).(bridge.Request)
-	r.ProtoReflect().Set(r.ProtoReflect().Descriptor().Fields().ByName("context"),
-		protoreflect.ValueOfMessage(cc.ProtoReflect()))
-	return call.With(call.Method, r)
-}
 
 // checkContract returns an error if the backend was built with another version of the contract. The first call on a
 // connection calls Discover to learn the version, and concurrent calls wait for that. A backend whose Discover fails is

@@ -31,7 +31,7 @@ type discoverCache struct {
 
 // Handle implements bridge.Handler.
 func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	call = withVersion(withArguments(call))
+	call = withArguments(call)
 	return p.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
 		if call.Method == bridge.Discover {
 			if d := l.discover.Load(); d != nil {

@@ -24,6 +24,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
+// verified is the context of a call of a front.
+var verified = &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)}
+
 // A program written with an SDK, in its own process, is the same handler as ours, whichever way calls of tools take:
 // one row of bridgetest.Programs for each SDK.
 func TestProgramsKeepTheLaws(t *testing.T) {
@@ -56,7 +59,9 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 			}
 		}
 		call := func(name, args string) {
-			do(&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: name, Arguments: []byte(args)}})
+			do(&bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
+				Context: verified, Name: name, Arguments: []byte(args),
+			}})
 		}
 		for _, idle := range []bool{false, true} { // but for calls that take no time
 			pid := <-p.log.pids
@@ -72,7 +77,7 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 					flows <- struct{}{}
 					for !over.Load() {
 						call("echo", `{}`)
-						do(&bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}})
+						do(&bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{Context: verified}})
 					}
 				})
 			}
@@ -125,8 +130,8 @@ func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 			})
 			<-log.pids
 
-			if _, err := p.Handle(t.Context(), &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{}},
-				nil); err != nil {
+			discover := &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: verified}}
+			if _, err := p.Handle(t.Context(), discover, nil); err != nil {
 				t.Fatal(err) // the first call would wait for its Discover
 			}
 			w.held.Lock()
@@ -134,7 +139,7 @@ func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 			call.Go(func() {
 				c := &bridge.Call{
 					Method:  bridge.CallTool,
-					Request: &pb.CallToolRequest{Name: "sleep", Arguments: []byte(`{"ms":300}`)},
+					Request: &pb.CallToolRequest{Context: verified, Name: "sleep", Arguments: []byte(`{"ms":300}`)},
 				}
 				_, err := p.Handle(t.Context(), c, func(context.Context, bridge.Event) error { return nil })
 				if err == nil {

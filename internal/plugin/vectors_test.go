@@ -131,7 +131,7 @@ func (b *framedBackend) do(line string) error {
 	}
 	switch what {
 	case "> CALL":
-		caller := &pb.CallContext{ProtocolVersion: "2026-07-28", ProgressWanted: true, Verified: bridge.Verified()}
+		caller := &pb.CallContext{ProgressWanted: true, Verified: bridge.Verified(bridge.Rev20260728, nil, nil)}
 		payload, err := proto.Marshal(&pb.CallToolRequest{Context: caller, Name: words[3], Arguments: []byte(words[4])})
 		if err != nil {
 			return err

@@ -52,7 +52,7 @@ func (g *gaps) add(rt *route, call *bridge.Call) {
 	}
 	g.open[key] = call.With(call.Method, call.Method.NewRequest(&pb.CallContext{
 		ProtocolVersion: caller.GetProtocolVersion(), ClientInfo: caller.GetClientInfo(),
-		ClientCapabilities: caller.GetClientCapabilities(), Principal: caller.GetPrincipal(),
+		ClientCapabilities: caller.GetClientCapabilities(), Verified: caller.GetVerified(),
 	}))
 	if g.ctx != nil {
 		g.fill(g.ctx, key)

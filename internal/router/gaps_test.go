@@ -154,7 +154,7 @@ func TestRememberedGapsAreBounded(t *testing.T) {
 		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
 		r := route(t, nil, a, b)
 		for i := range 300 {
-			toolsOf(t, r, &pb.CallContext{ProtocolVersion: strconv.Itoa(i)})
+			toolsOf(t, r, &pb.CallContext{Verified: &pb.VerifiedCaller{ProtocolVersion: strconv.Itoa(i)}})
 			<-time.After(time.Second)
 		}
 		n := len(calls[*pb.ListToolsRequest](a))

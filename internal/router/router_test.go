@@ -757,7 +757,7 @@ func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
 	a := &server{}
 	req := &pb.CallToolRequest{
-		Name: "a_x", Context: &pb.CallContext{ProtocolVersion: "2026-07-28"},
+		Name: "a_x", Context: &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)},
 		Arguments: []byte(`{"n":1}`),
 	}
 	req.ProtoReflect().SetUnknown(unknown)
@@ -794,7 +794,7 @@ func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
 		gone.Store(is)
 		for era := range bridge.Eras {
 			d, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover,
-				&pb.DiscoverRequest{Context: &pb.CallContext{ProtocolVersion: era.Latest().String()}})
+				&pb.DiscoverRequest{Context: &pb.CallContext{Verified: bridge.Verified(era.Latest(), nil, nil)}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,8 +27,8 @@ func newSealer(keys [][32]byte, ttl time.Duration) *seal.Sealer {
 
 func call(subject string, state []byte) *bridge.Call {
 	return &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
-		Context: &pb.CallContext{Principal: &pb.Principal{Subject: subject}}, Name: "x", Arguments: []byte(`{"a":1}`),
-		RequestState: state,
+		Context: &pb.CallContext{Verified: &pb.VerifiedCaller{Principal: &pb.Principal{Subject: subject}}},
+		Name:    "x", Arguments: []byte(`{"a":1}`), RequestState: state,
 	}}
 }
 

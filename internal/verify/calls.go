@@ -28,8 +28,8 @@ const (
 // testContext returns the context of a client with all capabilities, progress and logs.
 func testContext() *pb.CallContext {
 	return &pb.CallContext{
-		ProtocolVersion: "2026-07-28", ProgressWanted: true, LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG,
-		Verified:   bridge.Verified(),
+		ProgressWanted: true, LogLevel: pb.LogLevel_LOG_LEVEL_DEBUG,
+		Verified:   bridge.Verified(bridge.Rev20260728, nil, nil),
 		ClientInfo: &pb.Implementation{Name: "verify", Version: "1"},
 		ClientCapabilities: &pb.ClientCapabilities{
 			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}},

@@ -77,7 +77,7 @@ func TestMCPClient(t *testing.T) {
 			Method: bridge.CallTool,
 			Request: &pb.CallToolRequest{
 				Name:    "x",
-				Context: &pb.CallContext{ProtocolVersion: bridge.Rev20260728.String()},
+				Context: &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)},
 			},
 		}, nil)
 		return err

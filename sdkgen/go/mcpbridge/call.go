@@ -55,13 +55,15 @@ func ClientCapabilities(ctx context.Context) *pb.ClientCapabilities {
 }
 
 // ProtocolVersion returns the MCP revision of the caller, such as "2026-07-28".
-func ProtocolVersion(ctx context.Context) string { return about(ctx).GetProtocolVersion() }
+func ProtocolVersion(ctx context.Context) string {
+	return about(ctx).GetVerified().GetProtocolVersion()
+}
 
 // Principal returns the authenticated caller. It is nil if authentication is not configured.
-func Principal(ctx context.Context) *pb.Principal { return about(ctx).GetPrincipal() }
+func Principal(ctx context.Context) *pb.Principal { return about(ctx).GetVerified().GetPrincipal() }
 
 // Headers returns the HTTP headers in serve.http.passHeaders of the bridge, by lower-case names.
-func Headers(ctx context.Context) map[string]string { return about(ctx).GetHeaders() }
+func Headers(ctx context.Context) map[string]string { return about(ctx).GetVerified().GetHeaders() }
 
 // RequestMeta returns MCP `_meta` of the request.
 func RequestMeta(ctx context.Context) map[string]any {

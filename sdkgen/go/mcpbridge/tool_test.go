@@ -411,8 +411,8 @@ func TestIdentityOfTheCaller(t *testing.T) {
 			" ", mcpbridge.ProtocolVersion(ctx), " ", mcpbridge.RequestMeta(ctx)["k"]), nil
 	})
 	about := mcpbridgetest.Everything()
-	about.Principal = &pb.Principal{Subject: "ada"}
-	about.Headers = map[string]string{"x-team": "red"}
+	about.Verified.Principal = &pb.Principal{Subject: "ada"}
+	about.Verified.Headers = map[string]string{"x-team": "red"}
 	about.Meta = `{"k":"v"}`
 	if got, want := mcpbridgetest.Call(t, app, "who", nil, mcpbridgetest.WithCaller(about)).Text(),
 		"ada red mcpbridgetest 2026-07-28 v"; got != want {

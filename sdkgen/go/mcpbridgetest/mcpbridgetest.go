@@ -25,9 +25,8 @@ const maxRounds = 10
 // Everything is a caller that supports all questions, and requests progress and all logs.
 func Everything() *pb.CallContext {
 	return &pb.CallContext{
-		ProtocolVersion: "2026-07-28",
-		Verified:        &pb.VerifiedCaller{ContractVersion: 2},
-		ClientInfo:      &pb.Implementation{Name: "mcpbridgetest", Version: "1"},
+		Verified:   &pb.VerifiedCaller{ContractVersion: 2, ProtocolVersion: "2026-07-28"},
+		ClientInfo: &pb.Implementation{Name: "mcpbridgetest", Version: "1"},
 		ClientCapabilities: &pb.ClientCapabilities{
 			Elicitation: &pb.ElicitationCapability{Form: &pb.Capability{}, Url: &pb.Capability{}},
 			Sampling:    &pb.SamplingCapability{Tools: &pb.Capability{}, Context: &pb.Capability{}},

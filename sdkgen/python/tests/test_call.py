@@ -295,10 +295,8 @@ async def test_nothing_comes_after_the_result() -> None:
 async def test_the_caller_is_in_the_context() -> None:
     app = App("test")
     context = v1.CallContext(
-        protocol_version="2025-06-18",
         client_info=v1.Implementation(name="c", version="2"),
-        principal=v1.Principal(subject="ada"),
-        headers={"x-a": "b"},
+        verified=v1.VerifiedCaller(protocol_version="2025-06-18", principal=v1.Principal(subject="ada"), headers={"x-a": "b"}),
         meta='{"k":1}',
     )
 

@@ -77,18 +77,18 @@ export class Caller {
 
   /** The MCP revision of the caller, such as "2026-07-28". */
   get protocolVersion(): string {
-    return this.call?.protocolVersion ?? "";
+    return this.call?.verified?.protocolVersion ?? "";
   }
 
   /** The authenticated caller, if authentication is configured. */
   get principal(): (Omit<Principal, "claims"> & { claims: JsonObject }) | undefined {
-    const p = this.call?.principal;
+    const p = this.call?.verified?.principal;
     return p && { ...p, claims: toObject(p.claims) };
   }
 
   /** The HTTP headers in serve.http.passHeaders of the bridge, by lower-case names. */
   get headers(): Readonly<Record<string, string>> {
-    return this.call?.headers ?? {};
+    return this.call?.verified?.headers ?? {};
   }
 
   /** MCP `_meta` of the request. */

@@ -29,12 +29,11 @@ import { CONTRACT_VERSION } from "./status.js";
 
 /** A caller that supports all questions, and requests progress and all logs. */
 export const EVERYTHING = CallContext.fromPartial({
-  protocolVersion: "2026-07-28",
   clientInfo: { name: "mcpbridge/testing", version: "1" },
   clientCapabilities: { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {} },
   logLevel: LogLevel.DEBUG,
   progressWanted: true,
-  verified: { contractVersion: CONTRACT_VERSION },
+  verified: { contractVersion: CONTRACT_VERSION, protocolVersion: "2026-07-28" },
 });
 
 /** The answers of a test, each list in the order of the questions. A missing answer fails the test. */

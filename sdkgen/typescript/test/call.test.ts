@@ -21,7 +21,7 @@ import {
   type App,
   type Caller,
 } from "../src/index.js";
-import { CallToolRequest, CompleteRequest, GetPromptRequest, LogLevel, ReadResourceRequest, type ListenResponse } from "../src/v1.js";
+import { CallToolRequest, CompleteRequest, GetPromptRequest, LogLevel, ReadResourceRequest, VerifiedCaller, type ListenResponse } from "../src/v1.js";
 import { call, complete, EVERYTHING, prompt, read } from "../src/testing.js";
 
 const printed = vi.spyOn(console, "error");
@@ -157,11 +157,14 @@ test("what the caller is and wants is in the context", async () => {
     ...EVERYTHING,
     logLevel: LogLevel.INFO,
     meta: '{"m":1}',
-    headers: { "x-a": "1" },
-    principal: { subject: "ada", issuer: "x", scopes: [], claims: '{"email":"a@x"}' },
+    verified: VerifiedCaller.fromPartial({
+      protocolVersion: "2025-11-25",
+      headers: { "x-a": "1" },
+      principal: { subject: "ada", issuer: "x", scopes: [], claims: '{"email":"a@x"}' },
+    }),
   };
   const called = await call(a, "t", {}, { context });
-  expect(called.structured).toEqual({ name: "mcpbridge/testing", who: "ada", claims: { email: "a@x" }, header: "1", meta: { m: 1 }, version: "2026-07-28" });
+  expect(called.structured).toEqual({ name: "mcpbridge/testing", who: "ada", claims: { email: "a@x" }, header: "1", meta: { m: 1 }, version: "2025-11-25" });
   expect(called.progress).toMatchObject([{ progress: 1, total: 2, message: "half" }]);
   expect(called.logs.map((l) => [l.level, l.logger, l.data])).toEqual([[LogLevel.INFO, "here", '{"a":1}']]);
   const quiet = await call(a, "t", {}, { context: { ...context, logLevel: LogLevel.UNSPECIFIED, progressWanted: false } });

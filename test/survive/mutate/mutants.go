@@ -163,7 +163,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a session serves another principal", file: "internal/mcpserver/server.go",
-		old:      "ss == nil || !samePrincipal(ss.caller.GetPrincipal(), from.principal)",
+		old:      "ss == nil || !samePrincipal(ss.caller.GetVerified().GetPrincipal(), from.principal)",
 		new:      "ss == nil",
 		detector: "attack E",
 	},

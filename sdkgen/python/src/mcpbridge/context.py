@@ -144,17 +144,17 @@ class Context:
     @property
     def protocol_version(self) -> str:
         """The MCP revision of the caller, such as "2026-07-28"."""
-        return self._call.protocol_version
+        return self._call.verified.protocol_version
 
     @property
     def principal(self) -> v1.Principal | None:
         """The authenticated caller, if authentication is configured."""
-        return self._call.principal if self._call.HasField("principal") else None
+        return self._call.verified.principal if self._call.verified.HasField("principal") else None
 
     @property
     def headers(self) -> dict[str, str]:
         """The HTTP headers in serve.http.passHeaders of the bridge, by lower-case names."""
-        return dict(self._call.headers)
+        return dict(self._call.verified.headers)
 
     @property
     def meta(self) -> Object:

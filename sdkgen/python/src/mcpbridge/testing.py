@@ -23,7 +23,6 @@ Result = TypeVar("Result", v1.CallToolResult, v1.ReadResourceResult, v1.GetPromp
 
 # A caller that supports all questions, and requests progress and all logs.
 EVERYTHING = v1.CallContext(
-    protocol_version="2026-07-28",
     client_info=v1.Implementation(name="mcpbridge.testing", version="1"),
     client_capabilities=v1.ClientCapabilities(
         elicitation=v1.ElicitationCapability(form=v1.Capability(), url=v1.Capability()),
@@ -32,7 +31,7 @@ EVERYTHING = v1.CallContext(
     ),
     log_level=v1.LOG_LEVEL_DEBUG,
     progress_wanted=True,
-    verified=v1.VerifiedCaller(contract_version=CONTRACT),
+    verified=v1.VerifiedCaller(contract_version=CONTRACT, protocol_version="2026-07-28"),
 )
 
 

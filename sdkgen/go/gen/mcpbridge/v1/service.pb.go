@@ -13,8 +13,8 @@
 // Sets of values that MCP may extend are strings with the value of MCP. A union that MCP may extend has a branch `raw`:
 // the JSON object of MCP, for types without a field. Members without a field are in `extra`.
 //
-// Numbers of fields: 1 to 13 and 16 to 99 are members of MCP, 14 is `meta`, 15 is `extra`, and fields between the
-// bridge and a backend or a gRPC client, which MCP does not have, start at 100.
+// Numbers of fields in messages of MCP: 1 to 13 and 16 to 99 are members of MCP, 14 is `meta`, 15 is `extra`, and
+// fields between the bridge and a backend or a gRPC client, which MCP does not have, start at 100.
 //
 // A message has at most 64 MiB (16 MiB in the default configuration of the bridge), a request state 32 KiB, and a
 // schema 256 KiB (`limits.schema`).
@@ -36,11 +36,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CallContext describes the caller of a request. The bridge sets `principal`, `headers` and `verified`. The caller sets
-// the other fields, so do not trust them.
+// CallContext describes the caller of a request. The bridge sets `verified`. The caller sets the other fields, so do
+// not trust them.
 type CallContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The MCP revision of the caller, such as "2026-07-28".
+	// The MCP revision that the caller declares, such as "2026-07-28". Empty means the newest. The bridge rejects unknown
+	// ones; the revision that it serves is in `verified`.
 	ProtocolVersion string `protobuf:"bytes,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
 	// The client program. MCP `clientInfo`.
 	ClientInfo *Implementation `protobuf:"bytes,2,opt,name=client_info,json=clientInfo,proto3" json:"client_info,omitempty"`
@@ -52,11 +53,7 @@ type CallContext struct {
 	ProgressWanted bool `protobuf:"varint,5,opt,name=progress_wanted,json=progressWanted,proto3" json:"progress_wanted,omitempty"`
 	// MCP `_meta`, as a JSON object. Empty if absent.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
-	// The authenticated caller. Absent if authentication is not configured.
-	Principal *Principal `protobuf:"bytes,101,opt,name=principal,proto3" json:"principal,omitempty"`
-	// The HTTP headers in `serve.http.passHeaders` of the configuration, by lower-case names.
-	Headers map[string]string `protobuf:"bytes,102,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What the bridge verified. It ignores those of gRPC clients.
+	// What the bridge has verified about the call. The bridge ignores it in requests of gRPC clients.
 	Verified      *VerifiedCaller `protobuf:"bytes,100,opt,name=verified,proto3" json:"verified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -134,20 +131,6 @@ func (x *CallContext) GetMeta() string {
 	return ""
 }
 
-func (x *CallContext) GetPrincipal() *Principal {
-	if x != nil {
-		return x.Principal
-	}
-	return nil
-}
-
-func (x *CallContext) GetHeaders() map[string]string {
-	if x != nil {
-		return x.Headers
-	}
-	return nil
-}
-
 func (x *CallContext) GetVerified() *VerifiedCaller {
 	if x != nil {
 		return x.Verified
@@ -155,13 +138,19 @@ func (x *CallContext) GetVerified() *VerifiedCaller {
 	return nil
 }
 
-// VerifiedCaller is what the bridge verified. Only the bridge sets it.
+// VerifiedCaller is what the bridge has verified about a call. Only the bridge sets it.
 type VerifiedCaller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The contract version of the bridge, currently 2. A backend of another version returns FAILED_PRECONDITION.
 	ContractVersion int32 `protobuf:"varint,1,opt,name=contract_version,json=contractVersion,proto3" json:"contract_version,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The MCP revision of the call, such as "2026-07-28".
+	ProtocolVersion string `protobuf:"bytes,2,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
+	// The authenticated caller. Absent if authentication is not configured.
+	Principal *Principal `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The HTTP headers in `serve.http.passHeaders` of the configuration, by lower-case names.
+	Headers       map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VerifiedCaller) Reset() {
@@ -199,6 +188,27 @@ func (x *VerifiedCaller) GetContractVersion() int32 {
 		return x.ContractVersion
 	}
 	return 0
+}
+
+func (x *VerifiedCaller) GetProtocolVersion() string {
+	if x != nil {
+		return x.ProtocolVersion
+	}
+	return ""
+}
+
+func (x *VerifiedCaller) GetPrincipal() *Principal {
+	if x != nil {
+		return x.Principal
+	}
+	return nil
+}
+
+func (x *VerifiedCaller) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
 }
 
 // Principal is an authenticated caller.
@@ -3491,7 +3501,7 @@ var File_mcpbridge_v1_service_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/tool.proto\"\xab\x04\n" +
+	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/tool.proto\"\xf6\x02\n" +
 	"\vCallContext\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\tR\x0fprotocolVersion\x12=\n" +
 	"\vclient_info\x18\x02 \x01(\v2\x1c.mcpbridge.v1.ImplementationR\n" +
@@ -3499,15 +3509,16 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x13client_capabilities\x18\x03 \x01(\v2 .mcpbridge.v1.ClientCapabilitiesR\x12clientCapabilities\x123\n" +
 	"\tlog_level\x18\x04 \x01(\x0e2\x16.mcpbridge.v1.LogLevelR\blogLevel\x12'\n" +
 	"\x0fprogress_wanted\x18\x05 \x01(\bR\x0eprogressWanted\x12\x12\n" +
-	"\x04meta\x18\x0e \x01(\tR\x04meta\x125\n" +
-	"\tprincipal\x18e \x01(\v2\x17.mcpbridge.v1.PrincipalR\tprincipal\x12@\n" +
-	"\aheaders\x18f \x03(\v2&.mcpbridge.v1.CallContext.HeadersEntryR\aheaders\x128\n" +
-	"\bverified\x18d \x01(\v2\x1c.mcpbridge.v1.VerifiedCallerR\bverified\x1a:\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x128\n" +
+	"\bverified\x18d \x01(\v2\x1c.mcpbridge.v1.VerifiedCallerR\bverified\"\x9e\x02\n" +
+	"\x0eVerifiedCaller\x12)\n" +
+	"\x10contract_version\x18\x01 \x01(\x05R\x0fcontractVersion\x12)\n" +
+	"\x10protocol_version\x18\x02 \x01(\tR\x0fprotocolVersion\x125\n" +
+	"\tprincipal\x18\x03 \x01(\v2\x17.mcpbridge.v1.PrincipalR\tprincipal\x12C\n" +
+	"\aheaders\x18\x04 \x03(\v2).mcpbridge.v1.VerifiedCaller.HeadersEntryR\aheaders\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
-	"\x0eVerifiedCaller\x12)\n" +
-	"\x10contract_version\x18\x01 \x01(\x05R\x0fcontractVersion\"m\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
 	"\tPrincipal\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x16\n" +
 	"\x06issuer\x18\x02 \x01(\tR\x06issuer\x12\x16\n" +
@@ -3856,7 +3867,7 @@ var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*SubscriptionsAcknowledged)(nil),     // 39: mcpbridge.v1.SubscriptionsAcknowledged
 	(*ListChanged)(nil),                   // 40: mcpbridge.v1.ListChanged
 	(*ResourceUpdated)(nil),               // 41: mcpbridge.v1.ResourceUpdated
-	nil,                                   // 42: mcpbridge.v1.CallContext.HeadersEntry
+	nil,                                   // 42: mcpbridge.v1.VerifiedCaller.HeadersEntry
 	nil,                                   // 43: mcpbridge.v1.CallToolRequest.InputResponsesEntry
 	nil,                                   // 44: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
 	nil,                                   // 45: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
@@ -3882,9 +3893,9 @@ var file_mcpbridge_v1_service_proto_depIdxs = []int32{
 	48, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
 	49, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
 	50, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
-	2,  // 3: mcpbridge.v1.CallContext.principal:type_name -> mcpbridge.v1.Principal
-	42, // 4: mcpbridge.v1.CallContext.headers:type_name -> mcpbridge.v1.CallContext.HeadersEntry
-	1,  // 5: mcpbridge.v1.CallContext.verified:type_name -> mcpbridge.v1.VerifiedCaller
+	1,  // 3: mcpbridge.v1.CallContext.verified:type_name -> mcpbridge.v1.VerifiedCaller
+	2,  // 4: mcpbridge.v1.VerifiedCaller.principal:type_name -> mcpbridge.v1.Principal
+	42, // 5: mcpbridge.v1.VerifiedCaller.headers:type_name -> mcpbridge.v1.VerifiedCaller.HeadersEntry
 	0,  // 6: mcpbridge.v1.DiscoverRequest.context:type_name -> mcpbridge.v1.CallContext
 	48, // 7: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
 	51, // 8: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities

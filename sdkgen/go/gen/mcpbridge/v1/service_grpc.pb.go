@@ -13,8 +13,8 @@
 // Sets of values that MCP may extend are strings with the value of MCP. A union that MCP may extend has a branch `raw`:
 // the JSON object of MCP, for types without a field. Members without a field are in `extra`.
 //
-// Numbers of fields: 1 to 13 and 16 to 99 are members of MCP, 14 is `meta`, 15 is `extra`, and fields between the
-// bridge and a backend or a gRPC client, which MCP does not have, start at 100.
+// Numbers of fields in messages of MCP: 1 to 13 and 16 to 99 are members of MCP, 14 is `meta`, 15 is `extra`, and
+// fields between the bridge and a backend or a gRPC client, which MCP does not have, start at 100.
 //
 // A message has at most 64 MiB (16 MiB in the default configuration of the bridge), a request state 32 KiB, and a
 // schema 256 KiB (`limits.schema`).

@@ -11,22 +11,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CallContext(_message.Message):
-    __slots__ = ("protocol_version", "client_info", "client_capabilities", "log_level", "progress_wanted", "meta", "principal", "headers", "verified")
-    class HeadersEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    __slots__ = ("protocol_version", "client_info", "client_capabilities", "log_level", "progress_wanted", "meta", "verified")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_INFO_FIELD_NUMBER: _ClassVar[int]
     CLIENT_CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_WANTED_FIELD_NUMBER: _ClassVar[int]
     META_FIELD_NUMBER: _ClassVar[int]
-    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
-    HEADERS_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_FIELD_NUMBER: _ClassVar[int]
     protocol_version: str
     client_info: _common_pb2.Implementation
@@ -34,16 +25,27 @@ class CallContext(_message.Message):
     log_level: _common_pb2.LogLevel
     progress_wanted: bool
     meta: str
-    principal: Principal
-    headers: _containers.ScalarMap[str, str]
     verified: VerifiedCaller
-    def __init__(self, protocol_version: _Optional[str] = ..., client_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., client_capabilities: _Optional[_Union[_capability_pb2.ClientCapabilities, _Mapping]] = ..., log_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., progress_wanted: bool = ..., meta: _Optional[str] = ..., principal: _Optional[_Union[Principal, _Mapping]] = ..., headers: _Optional[_Mapping[str, str]] = ..., verified: _Optional[_Union[VerifiedCaller, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[str] = ..., client_info: _Optional[_Union[_common_pb2.Implementation, _Mapping]] = ..., client_capabilities: _Optional[_Union[_capability_pb2.ClientCapabilities, _Mapping]] = ..., log_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., progress_wanted: bool = ..., meta: _Optional[str] = ..., verified: _Optional[_Union[VerifiedCaller, _Mapping]] = ...) -> None: ...
 
 class VerifiedCaller(_message.Message):
-    __slots__ = ("contract_version",)
+    __slots__ = ("contract_version", "protocol_version", "principal", "headers")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     CONTRACT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
     contract_version: int
-    def __init__(self, contract_version: _Optional[int] = ...) -> None: ...
+    protocol_version: str
+    principal: Principal
+    headers: _containers.ScalarMap[str, str]
+    def __init__(self, contract_version: _Optional[int] = ..., protocol_version: _Optional[str] = ..., principal: _Optional[_Union[Principal, _Mapping]] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Principal(_message.Message):
     __slots__ = ("subject", "issuer", "scopes", "claims")

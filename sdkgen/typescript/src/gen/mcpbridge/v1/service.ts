@@ -36,11 +36,14 @@ import { InputRequired, InputResponse } from "./input.js";
 import { CallToolResult, Tool } from "./tool.js";
 
 /**
- * CallContext describes the caller of a request. The bridge sets `principal`, `headers` and `verified`. The caller sets
- * the other fields, so do not trust them.
+ * CallContext describes the caller of a request. The bridge sets `verified`. The caller sets the other fields, so do
+ * not trust them.
  */
 export interface CallContext {
-  /** The MCP revision of the caller, such as "2026-07-28". */
+  /**
+   * The MCP revision that the caller declares, such as "2026-07-28". Empty means the newest. The bridge rejects unknown
+   * ones; the revision that it serves is in `verified`.
+   */
   protocolVersion: string;
   /** The client program. MCP `clientInfo`. */
   clientInfo?:
@@ -56,25 +59,27 @@ export interface CallContext {
   progressWanted: boolean;
   /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
+  /** What the bridge has verified about the call. The bridge ignores it in requests of gRPC clients. */
+  verified?: VerifiedCaller | undefined;
+}
+
+/** VerifiedCaller is what the bridge has verified about a call. Only the bridge sets it. */
+export interface VerifiedCaller {
+  /** The contract version of the bridge, currently 2. A backend of another version returns FAILED_PRECONDITION. */
+  contractVersion: number;
+  /** The MCP revision of the call, such as "2026-07-28". */
+  protocolVersion: string;
   /** The authenticated caller. Absent if authentication is not configured. */
   principal?:
     | Principal
     | undefined;
   /** The HTTP headers in `serve.http.passHeaders` of the configuration, by lower-case names. */
   headers: { [key: string]: string };
-  /** What the bridge verified. It ignores those of gRPC clients. */
-  verified?: VerifiedCaller | undefined;
 }
 
-export interface CallContext_HeadersEntry {
+export interface VerifiedCaller_HeadersEntry {
   key: string;
   value: string;
-}
-
-/** VerifiedCaller is what the bridge verified. Only the bridge sets it. */
-export interface VerifiedCaller {
-  /** The contract version of the bridge, currently 2. A backend of another version returns FAILED_PRECONDITION. */
-  contractVersion: number;
 }
 
 /** Principal is an authenticated caller. */
@@ -840,8 +845,6 @@ function createBaseCallContext(): CallContext {
     logLevel: 0,
     progressWanted: false,
     meta: "",
-    principal: undefined,
-    headers: {},
     verified: undefined,
   };
 }
@@ -866,12 +869,6 @@ export const CallContext: MessageFns<CallContext> = {
     if (message.meta !== "") {
       writer.uint32(114).string(message.meta);
     }
-    if (message.principal !== undefined) {
-      Principal.encode(message.principal, writer.uint32(810).fork()).join();
-    }
-    globalThis.Object.entries(message.headers).forEach(([key, value]: [string, string]) => {
-      CallContext_HeadersEntry.encode({ key: key as any, value }, writer.uint32(818).fork()).join();
-    });
     if (message.verified !== undefined) {
       VerifiedCaller.encode(message.verified, writer.uint32(802).fork()).join();
     }
@@ -939,25 +936,6 @@ export const CallContext: MessageFns<CallContext> = {
             message.meta = reader.string();
             continue;
           }
-          case 101: {
-            if (tag !== 810) {
-              break;
-            }
-
-            message.principal = Principal.decode(reader, reader.uint32());
-            continue;
-          }
-          case 102: {
-            if (tag !== 818) {
-              break;
-            }
-
-            const entry102 = CallContext_HeadersEntry.decode(reader, reader.uint32());
-            if (entry102.value !== undefined) {
-              message.headers[entry102.key] = entry102.value;
-            }
-            continue;
-          }
           case 100: {
             if (tag !== 802) {
               break;
@@ -993,6 +971,101 @@ export const CallContext: MessageFns<CallContext> = {
     message.logLevel = object.logLevel ?? 0;
     message.progressWanted = object.progressWanted ?? false;
     message.meta = object.meta ?? "";
+    message.verified = (object.verified !== undefined && object.verified !== null)
+      ? VerifiedCaller.fromPartial(object.verified)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseVerifiedCaller(): VerifiedCaller {
+  return { contractVersion: 0, protocolVersion: "", principal: undefined, headers: {} };
+}
+
+export const VerifiedCaller: MessageFns<VerifiedCaller> = {
+  encode(message: VerifiedCaller, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.contractVersion !== 0) {
+      writer.uint32(8).int32(message.contractVersion);
+    }
+    if (message.protocolVersion !== "") {
+      writer.uint32(18).string(message.protocolVersion);
+    }
+    if (message.principal !== undefined) {
+      Principal.encode(message.principal, writer.uint32(26).fork()).join();
+    }
+    globalThis.Object.entries(message.headers).forEach(([key, value]: [string, string]) => {
+      VerifiedCaller_HeadersEntry.encode({ key: key as any, value }, writer.uint32(34).fork()).join();
+    });
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): VerifiedCaller {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseVerifiedCaller();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.contractVersion = reader.int32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.protocolVersion = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.principal = Principal.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            const entry4 = VerifiedCaller_HeadersEntry.decode(reader, reader.uint32());
+            if (entry4.value !== undefined) {
+              message.headers[entry4.key] = entry4.value;
+            }
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<VerifiedCaller>): VerifiedCaller {
+    return VerifiedCaller.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<VerifiedCaller>): VerifiedCaller {
+    const message = createBaseVerifiedCaller();
+    message.contractVersion = object.contractVersion ?? 0;
+    message.protocolVersion = object.protocolVersion ?? "";
     message.principal = (object.principal !== undefined && object.principal !== null)
       ? Principal.fromPartial(object.principal)
       : undefined;
@@ -1005,19 +1078,16 @@ export const CallContext: MessageFns<CallContext> = {
       },
       {},
     );
-    message.verified = (object.verified !== undefined && object.verified !== null)
-      ? VerifiedCaller.fromPartial(object.verified)
-      : undefined;
     return message;
   },
 };
 
-function createBaseCallContext_HeadersEntry(): CallContext_HeadersEntry {
+function createBaseVerifiedCaller_HeadersEntry(): VerifiedCaller_HeadersEntry {
   return { key: "", value: "" };
 }
 
-export const CallContext_HeadersEntry: MessageFns<CallContext_HeadersEntry> = {
-  encode(message: CallContext_HeadersEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+export const VerifiedCaller_HeadersEntry: MessageFns<VerifiedCaller_HeadersEntry> = {
+  encode(message: VerifiedCaller_HeadersEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.key !== "") {
       writer.uint32(10).string(message.key);
     }
@@ -1027,7 +1097,7 @@ export const CallContext_HeadersEntry: MessageFns<CallContext_HeadersEntry> = {
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): CallContext_HeadersEntry {
+  decode(input: BinaryReader | Uint8Array, length?: number): VerifiedCaller_HeadersEntry {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -1036,7 +1106,7 @@ export const CallContext_HeadersEntry: MessageFns<CallContext_HeadersEntry> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseCallContext_HeadersEntry();
+      const message = createBaseVerifiedCaller_HeadersEntry();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -1068,68 +1138,13 @@ export const CallContext_HeadersEntry: MessageFns<CallContext_HeadersEntry> = {
     }
   },
 
-  create(base?: DeepPartial<CallContext_HeadersEntry>): CallContext_HeadersEntry {
-    return CallContext_HeadersEntry.fromPartial(base ?? {});
+  create(base?: DeepPartial<VerifiedCaller_HeadersEntry>): VerifiedCaller_HeadersEntry {
+    return VerifiedCaller_HeadersEntry.fromPartial(base ?? {});
   },
-  fromPartial(object: DeepPartial<CallContext_HeadersEntry>): CallContext_HeadersEntry {
-    const message = createBaseCallContext_HeadersEntry();
+  fromPartial(object: DeepPartial<VerifiedCaller_HeadersEntry>): VerifiedCaller_HeadersEntry {
+    const message = createBaseVerifiedCaller_HeadersEntry();
     message.key = object.key ?? "";
     message.value = object.value ?? "";
-    return message;
-  },
-};
-
-function createBaseVerifiedCaller(): VerifiedCaller {
-  return { contractVersion: 0 };
-}
-
-export const VerifiedCaller: MessageFns<VerifiedCaller> = {
-  encode(message: VerifiedCaller, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.contractVersion !== 0) {
-      writer.uint32(8).int32(message.contractVersion);
-    }
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): VerifiedCaller {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseVerifiedCaller();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 8) {
-              break;
-            }
-
-            message.contractVersion = reader.int32();
-            continue;
-          }
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-
-  create(base?: DeepPartial<VerifiedCaller>): VerifiedCaller {
-    return VerifiedCaller.fromPartial(base ?? {});
-  },
-  fromPartial(object: DeepPartial<VerifiedCaller>): VerifiedCaller {
-    const message = createBaseVerifiedCaller();
-    message.contractVersion = object.contractVersion ?? 0;
     return message;
   },
 };

@@ -105,17 +105,17 @@ public final class Context implements Asks, Progress, Cancellation {
 
   /** The MCP revision of the caller, such as "2026-07-28". */
   public String protocolVersion() {
-    return call.getProtocolVersion();
+    return call.getVerified().getProtocolVersion();
   }
 
   /** The authenticated caller, if authentication is configured. */
   public Optional<Principal> principal() {
-    return call.hasPrincipal() ? Optional.of(call.getPrincipal()) : Optional.empty();
+    return call.getVerified().hasPrincipal() ? Optional.of(call.getVerified().getPrincipal()) : Optional.empty();
   }
 
   /** The HTTP headers in serve.http.passHeaders of the bridge, by lower-case names. */
   public Map<String, String> headers() {
-    return call.getHeadersMap();
+    return call.getVerified().getHeadersMap();
   }
 
   /** MCP {@code _meta} of the request. */

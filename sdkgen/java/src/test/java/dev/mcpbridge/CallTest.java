@@ -15,6 +15,7 @@ import dev.mcpbridge.v1.CallToolResult;
 import dev.mcpbridge.v1.LogLevel;
 import dev.mcpbridge.v1.Principal;
 import dev.mcpbridge.v1.PromptMessage;
+import dev.mcpbridge.v1.VerifiedCaller;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.nio.file.Files;
@@ -246,8 +247,7 @@ class CallTest {
     var quiet =
         CallContext.newBuilder()
             .setLogLevel(LogLevel.LOG_LEVEL_WARNING)
-            .setPrincipal(Principal.newBuilder().setSubject("ada"))
-            .putHeaders("x-a", "1")
+            .setVerified(VerifiedCaller.newBuilder().setPrincipal(Principal.newBuilder().setSubject("ada")).putHeaders("x-a", "1"))
             .setMeta("{\"m\":1}")
             .build();
     called = new Caller(app).as(quiet).tool("talk");

@@ -18,6 +18,7 @@ import dev.mcpbridge.v1.InputResponse;
 import dev.mcpbridge.v1.SamplingCapability;
 import dev.mcpbridge.v1.TextContent;
 import dev.mcpbridge.v1.ToolUseContent;
+import dev.mcpbridge.v1.VerifiedCaller;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -192,7 +193,7 @@ class GuideTest {
   /** A caller whose model has no tools. */
   private static final CallContext WITHOUT_TOOLS =
       CallContext.newBuilder()
-          .setProtocolVersion("2026-07-28")
+          .setVerified(VerifiedCaller.newBuilder().setProtocolVersion("2026-07-28"))
           .setClientCapabilities(ClientCapabilities.newBuilder().setSampling(SamplingCapability.getDefaultInstance()))
           .build();
 

@@ -57,7 +57,6 @@ public final class Caller {
   /** A caller that supports all questions, and requests progress and all logs. */
   public static final CallContext EVERYTHING =
       CallContext.newBuilder()
-          .setProtocolVersion("2026-07-28")
           .setClientInfo(Implementation.newBuilder().setName("dev.mcpbridge.testing").setVersion("1"))
           .setClientCapabilities(
               ClientCapabilities.newBuilder()
@@ -69,7 +68,7 @@ public final class Caller {
                   .setRoots(RootsCapability.getDefaultInstance()))
           .setLogLevel(LogLevel.LOG_LEVEL_DEBUG)
           .setProgressWanted(true)
-          .setVerified(VerifiedCaller.newBuilder().setContractVersion(InProcess.CONTRACT))
+          .setVerified(VerifiedCaller.newBuilder().setContractVersion(InProcess.CONTRACT).setProtocolVersion("2026-07-28"))
           .build();
 
   /** An answer to a question: the user declined. */
