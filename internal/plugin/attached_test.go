@@ -42,14 +42,14 @@ import (
 
 type stream = grpc.ServerStreamingServer[pb.CallToolResponse]
 
-// A fake is a backend whose answers the test writes.
+// A fake is a backend with scripted responses.
 type fake struct {
 	pb.UnimplementedMcpServiceServer
 	call     func(*pb.CallToolRequest, stream) error
 	list     func(context.Context) (*pb.ListToolsResponse, error)
 	discover func() (*pb.DiscoverResponse, error)
 	listen   func(grpc.ServerStreamingServer[pb.ListenResponse]) error
-	health   *health.Server // nil: it has none
+	health   *health.Server // if nil, no health service
 }
 
 func (f *fake) Listen(_ *pb.ListenRequest, s grpc.ServerStreamingServer[pb.ListenResponse]) error {
@@ -73,7 +73,7 @@ func (f *fake) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespo
 	return d, err
 }
 
-// serve serves f at a socket or port, until the function it returns is called.
+// serve serves f at a Unix socket or TCP port until the returned function is called.
 func (f *fake) serve(t *testing.T, network, addr string, opts ...grpc.ServerOption) (stop func()) {
 	t.Helper()
 	listen, err := net.Listen(network, addr)
@@ -100,7 +100,7 @@ func (f *fake) serveAt(t *testing.T, listen net.Listener, opts ...grpc.ServerOpt
 	return stop
 }
 
-// attach serves f and runs a Plugin that has dialled it.
+// attach serves f and runs a Plugin that dials it.
 func attach(t *testing.T, f *fake, o Options, set ...func(*pace)) *running {
 	t.Helper()
 	sock := filepath.Join(t.TempDir(), "s")
@@ -129,7 +129,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A backend that is dialled may start later and restart; calls wait for it.
+// A dialed backend may start later and restart; calls wait for it.
 func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 	port := freePort(t)
 	sock := filepath.Join(t.TempDir(), "s")
@@ -173,7 +173,7 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 			<-begun
 			stop()
 			<-l.gone
-			wg.Go(func() { // waits for the backend to be back
+			wg.Go(func() { // waits for the backend to restart
 				if res, err := r.Handle(t.Context(), tool("again", ""), ignore); err != nil || textOf(res) != "again" {
 					t.Errorf("%v, %v", res, err)
 				}
@@ -198,7 +198,7 @@ func TestUnreachableBackendFailsWithinItsTimeout(t *testing.T) {
 		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 		e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
 		if e.Failure.GetRetryAfterMs() == 0 {
-			t.Error("it does not say when to try again")
+			t.Error("the error has no retry time")
 		}
 	}
 	began := time.Now()
@@ -244,7 +244,7 @@ func TestDeadlineReportsAnUnknownOutcome(t *testing.T) {
 	wantFailure(t, err, codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE")
 }
 
-// Nobody listens any more: the call ends, at the backend too.
+// If the caller disconnects, the call is canceled at the backend too.
 func TestEmitErrorEndsTheCall(t *testing.T) {
 	ended := make(chan struct{})
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
@@ -302,29 +302,29 @@ func TestProtocolViolationsAreNamed(t *testing.T) {
 			}
 			for _, want := range []string{tc.want, `"orders"`, "McpService/CallTool"} {
 				if !strings.Contains(e.Error(), want) {
-					t.Errorf("%q does not say %q", e, want)
+					t.Errorf("%q lacks %q", e, want)
 				}
 			}
 		})
 	}
 }
 
-// The first result is the answer, whatever comes after it: nobody would learn otherwise what was done. That there was
-// more is told once.
+// The first result is returned, whatever follows it, so that its effects are reported. Further messages are logged
+// once.
 func TestFirstResultIsTheResponse(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tc := range map[string]struct {
 		after func(s stream) error
 		told  int
 	}{
-		"nothing":          {func(stream) error { return nil }, 0},
-		"another result":   {func(s stream) error { return s.Send(saying("b")) }, 1},
-		"an event":         {func(s stream) error { return s.Send(progressing(1)) }, 1},
-		"an empty event":   {func(s stream) error { return s.Send(&pb.CallToolResponse{}) }, 1},
-		"an error":         {func(stream) error { return status.Error(codes.Internal, "too late") }, 0},
-		"what is none":     {func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) }, 0},
-		"no end":           {func(s stream) error { <-s.Context().Done(); return nil }, 0},
-		"no end, but more": {func(s stream) error { err := s.Send(saying("b")); <-s.Context().Done(); return err }, 1},
+		"nothing":            {func(stream) error { return nil }, 0},
+		"another result":     {func(s stream) error { return s.Send(saying("b")) }, 1},
+		"an event":           {func(s stream) error { return s.Send(progressing(1)) }, 1},
+		"an empty event":     {func(s stream) error { return s.Send(&pb.CallToolResponse{}) }, 1},
+		"an error":           {func(stream) error { return status.Error(codes.Internal, "too late") }, 0},
+		"an invalid message": {func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) }, 0},
+		"no end":             {func(s stream) error { <-s.Context().Done(); return nil }, 0},
+		"no end, but more":   {func(s stream) error { err := s.Send(saying("b")); <-s.Context().Done(); return err }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown atomic.Int32
@@ -340,23 +340,22 @@ func TestFirstResultIsTheResponse(t *testing.T) {
 			}
 			log, _ := r.log.Read()
 			if n := strings.Count(log, "more after a result"); n != tc.told || shown.Load() > 0 {
-				t.Errorf("told %d times, want %d; %d events", n, tc.told, shown.Load())
+				t.Errorf("logged %d times, want %d; %d events", n, tc.told, shown.Load())
 			}
 		})
 	}
 }
 
-// notUTF8 is a result whose _meta is not UTF-8.
 var notUTF8 = []byte{3<<3 | 2, 3, 14<<3 | 2, 1, 0xff}
 
-// What gRPC cannot read was not said by the backend, and is no error of its own.
+// A response that gRPC cannot parse is a protocol violation, not an error returned by the backend.
 func TestUnreadableResponsesAreProtocolViolations(t *testing.T) {
 	for name, send := range map[string]func(s stream) error{
 		"another message": func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) },
 		"after an event": func(s stream) error {
 			return errors.Join(s.Send(progressing(1)), s.SendMsg(wrapperspb.Bytes([]byte{0xff})))
 		},
-		"text that is not UTF-8": func(s stream) error {
+		"invalid UTF-8": func(s stream) error {
 			m := &emptypb.Empty{}
 			m.ProtoReflect().SetUnknown(notUTF8)
 			return s.SendMsg(m)
@@ -367,13 +366,13 @@ func TestUnreadableResponsesAreProtocolViolations(t *testing.T) {
 			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN,
 				bridge.ReasonProtocolViolation); e.Public() {
-				t.Errorf("clients are told %v", e)
+				t.Errorf("clients receive %v", e)
 			}
 		})
 	}
 }
 
-// A deadline of the backend's own is not the caller's.
+// A DeadlineExceeded of the backend is not the caller's deadline.
 func TestDeadlineExceededOfTheBackendIsItsOwnError(t *testing.T) {
 	r := attach(t, &fake{call: func(*pb.CallToolRequest, stream) error {
 		return status.Error(codes.DeadlineExceeded, "my database is slow")
@@ -387,7 +386,7 @@ func TestDeadlineExceededOfTheBackendIsItsOwnError(t *testing.T) {
 	}
 }
 
-// An answer that is short only on the way is as long as what it becomes.
+// The limit applies to the decompressed size of a response.
 func TestMessageLimitCountsDecompressedBytes(t *testing.T) {
 	const limit = 100_000
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
@@ -399,7 +398,7 @@ func TestMessageLimitCountsDecompressedBytes(t *testing.T) {
 	wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE")
 }
 
-// What the backend answers is its answer, even if it is what a broken connection looks like.
+// An error returned by the backend is kept, even if it looks like a broken connection.
 func TestBackendsOwnErrorsAreKept(t *testing.T) {
 	for _, code := range []codes.Code{
 		codes.NotFound, codes.InvalidArgument, codes.Unavailable, codes.Canceled, codes.Internal,
@@ -425,12 +424,12 @@ func TestBackendsOwnErrorsAreKept(t *testing.T) {
 			}
 		}
 		if calls != 2 {
-			t.Errorf("%v: %d calls were made of 2", code, calls)
+			t.Errorf("%v: %d of 2 calls were sent", code, calls)
 		}
 	}
 }
 
-// A backend declares tools, say, and implements CallTool only: its lists are empty.
+// If a backend declares tools and implements CallTool only, its lists are empty.
 func TestUnimplementedListsAreEmpty(t *testing.T) {
 	r := attach(t, &fake{
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unimplemented, "") },
@@ -455,28 +454,28 @@ func TestUnimplementedListsAreEmpty(t *testing.T) {
 	}
 }
 
-// gRPC hands a call to a connection that has just broken, finds that nobody has seen it, and says that it cannot make
-// another one: that is no answer of the backend.
+// gRPC assigns a call to a connection that has just failed, finds that it was not sent, and returns an error because it
+// cannot connect again. That is not a response of the backend.
 func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	r := attach(t, &fake{
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
 	}, Options{})
 	l := r.super.Live()
 	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); a.lost {
-		t.Errorf("what the backend answered is taken for a loss: %v", a.err)
+		t.Errorf("the backend's error was classified as a lost connection: %v", a.err)
 	}
 	var at peer.Peer
 	if err := l.check(t.Context(), "", grpc.Peer(&at)); err != nil || broken(&at) {
-		t.Fatalf("before it breaks: %v", err)
+		t.Fatalf("before the connection failed: %v", err)
 	}
 	at.AuthInfo.(told).on.(*watched).over.Store(true)
 	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
-		t.Errorf("lost %v, sent %v, %v: a loss is taken for the backend's answer", a.lost, a.sent, a.err)
+		t.Errorf("lost %v, sent %v, %v: a lost connection was classified as the backend's error", a.lost, a.sent, a.err)
 	}
 }
 
-// A backend that drains says which call was the last that it takes. One that was on its way to it then is not executed,
-// though there is no other connection to make it on and the old one goes on.
+// The GOAWAY of a draining backend contains the last call that it processes. Later calls are not executed, even if no
+// other connection can be established and the old one stays open.
 func TestCallRefusedByADrainingServerIsNotSent(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", sock)
@@ -513,8 +512,8 @@ func TestCallRefusedByADrainingServerIsNotSent(t *testing.T) {
 	}
 }
 
-// drainingServer takes the first call of a tool and never answers it. At the second it says that the first was the
-// last, and calls drain before.
+// drainingServer accepts the first call of a tool without a response. At the second it calls drain and sends a GOAWAY
+// that excludes it.
 func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 		return err
@@ -564,8 +563,8 @@ func drainingServer(conn net.Conn, taken chan<- struct{}, drain func()) error {
 	}
 }
 
-// A backend that restarts gracefully ends its calls on the old connection while new ones go to another. That the old
-// one ends is nothing to the new ones: what the backend answers to them is its answer.
+// A backend that restarts gracefully ends its calls on the old connection, while new calls use another. The end of the
+// old connection does not change the classification of responses on the new one.
 func TestOldConnectionDoesNotAffectTheNewOne(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	begun, hold := make(chan struct{}), make(chan struct{})
@@ -608,15 +607,15 @@ func TestOldConnectionDoesNotAffectTheNewOne(t *testing.T) {
 		t.Error(err)
 	}
 	<-stopped
-	for range 200 { // in which the bridge sees the end
+	for range 200 { // meanwhile the bridge notices the end
 		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 		if e := bridge.AsError(err); e.RPC.GetCode() != -31999 || e.Failure != nil {
-			t.Fatalf("%v %v, want what the backend said", e.Failure, e)
+			t.Fatalf("%v %v, want the backend's error", e.Failure, e)
 		}
 	}
 }
 
-// A backend that answers and exits has answered, whatever the code: gRPC itself makes no error with details.
+// A response followed by an exit is a response, whatever its code: errors that gRPC creates have no details.
 func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown} {
 		for _, answer := range []struct {
@@ -646,7 +645,7 @@ func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 			if err := r.super.Live().check(t.Context(), "", grpc.Peer(&at)); err != nil {
 				t.Fatal(err)
 			}
-			// the answer waits behind it, until nobody is there any more
+			// the response waits behind it until the backend has exited
 			_, err = r.Handle(t.Context(), tool("x", ""), func(context.Context, bridge.Event) error {
 				server.GracefulStop()
 				for !broken(&at) {
@@ -657,7 +656,7 @@ func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 			if e := bridge.AsError(err); answer.lost {
 				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 			} else if e.Code != code || e.RPC.GetCode() != -31999 || e.Failure != nil {
-				t.Errorf("%v: got %v %v %v, want what the backend said", code, e.Code, e.Failure, e)
+				t.Errorf("%v: got %v %v %v, want the backend's error", code, e.Code, e.Failure, e)
 			}
 		}
 	}
@@ -714,7 +713,7 @@ func TestMessageLimitIsExactAndNamed(t *testing.T) {
 	}
 }
 
-// What a backend is stays the same while it is connected, except that an error is no answer.
+// The result of Discover is cached per connection, and an error is not cached.
 func TestDiscoverIsCalledOncePerConnection(t *testing.T) {
 	asked := 0
 	r := attach(t, &fake{discover: func() (*pb.DiscoverResponse, error) {
@@ -740,7 +739,7 @@ func TestDiscoverIsCalledOncePerConnection(t *testing.T) {
 		d.Instructions = proto.String("changed by the caller")
 	}
 	if asked != 2 {
-		t.Errorf("asked %d times", asked)
+		t.Errorf("got %d Discover requests", asked)
 	}
 }
 

@@ -9,8 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// BenchmarkEcho is a call of echo-go's tool with arguments of some size, by as many callers as GOMAXPROCS says and by
-// many.
+// BenchmarkEcho calls echo-go's tool with arguments of several sizes, with GOMAXPROCS concurrent callers and with many.
 func BenchmarkEcho(b *testing.B) {
 	p, err := New(Options{Command: []string{echo}, Log: zerolog.Nop()})
 	if err != nil {

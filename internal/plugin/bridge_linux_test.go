@@ -11,8 +11,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// A bridge that is killed takes its plugins with it, and what they have started, though they do nothing about it. So it
-// is with what has left the process group (setsid).
+// When a bridge is killed, its plugins and their child processes are killed without any action of theirs, including
+// processes that left the process group (setsid).
 func TestKilledBridgeLeavesNoProcesses(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, mode := range []string{"grandchild", "daemon"} {
@@ -29,8 +29,8 @@ func TestKilledBridgeLeavesNoProcesses(t *testing.T) {
 	}
 }
 
-// killBridge kills a bridge whose plugin has started a process, and returns the numbers of the two, and when it was
-// killed.
+// killBridge kills a bridge whose plugin has started a process. It returns the two process IDs and the time of the
+// kill.
 func killBridge(t *testing.T, mode string) (child, grandchild int, began time.Time) {
 	t.Helper()
 	dir := t.TempDir() // a killed bridge cannot remove its sockets

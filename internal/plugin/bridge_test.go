@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// beBridge is the whole of a bridge process: it launches the plugin spec and says when it is ready.
+// beBridge is a bridge process: it launches the plugin spec and reports when it is ready.
 func beBridge(spec string) {
 	p, err := New(Options{Command: []string{spec, os.Getenv("PLUGIN_TEST_MODE"), "deaf"}, PassEnv: []string{"PIDS"}})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Many calls at a time, some of which are given up on, do not read what others write.
+// Concurrent calls, some of them canceled, do not share buffers.
 func TestBuffersAreNotShared(t *testing.T) {
 	r := run(t, Options{Command: []string{echo}}).ready(t)
 	var callers sync.WaitGroup

@@ -20,9 +20,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A tool that keeps its process from answering, which is the commonest mistake of authors, costs nobody a call: the
-// process is not killed, and what is called meanwhile is answered after it. A warning names the tool and the fix. A
-// process that stays so is hung.
+// A tool that blocks its process's event loop, the most common mistake of authors, loses no calls: the process is not
+// killed, and concurrent calls get their responses later. A warning names the tool and the fix. If the process stays
+// blocked, it counts as hung.
 func TestBusyProgramsLoseNoCall(t *testing.T) {
 	python, node := []string{"../../.venv/bin/python", "testdata/busy/busy.py"},
 		[]string{"node", "testdata/busy/busy.mjs"}
@@ -103,31 +103,31 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 			wg.Wait()
 			if c.hang == 0 {
 				if got != c.tool || failed != nil {
-					t.Errorf("the busy call: %q, %v", got, failed)
+					t.Errorf("busy call: %q, %v", got, failed)
 				}
 				if echo != "meanwhile" || failedToo != nil {
-					t.Errorf("the other call: %q, %v", echo, failedToo)
+					t.Errorf("other call: %q, %v", echo, failedToo)
 				}
 				if text := log.String(); strings.Count(text, "the backend is ready") != 1 {
-					t.Error("it was started again")
+					t.Error("the program was restarted")
 				}
 				return
 			}
 			lost := []error{failed}
-			if failedToo != nil { // It is answered if it arrives just before the tool blocks the process.
+			if failedToo != nil { // It succeeds if it arrives just before the tool blocks the process.
 				lost = append(lost, failedToo)
 			} else if echo != "meanwhile" {
-				t.Errorf("the other call: %q", echo)
+				t.Errorf("other call: %q", echo)
 			}
 			for _, err := range lost {
 				var e *bridge.Error
 				if !errors.As(err, &e) || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
 					!strings.Contains(e.Error(), fmt.Sprintf("did not answer for %v (hangTimeout)", c.hang)) {
-					t.Errorf("a call of a hung backend: %v", err)
+					t.Errorf("call of a hung backend: %v", err)
 				}
 			}
 			if echo, err := call("echo", `{"text":"after"}`); echo != "after" || err != nil {
-				t.Errorf("the next call: %q, %v", echo, err)
+				t.Errorf("next call: %q, %v", echo, err)
 			}
 		})
 	}

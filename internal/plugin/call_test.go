@@ -11,8 +11,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A call without arguments reaches the backend with an empty object, which it can parse; what the front has of it stays
-// as it was.
+// A call without arguments is sent with an empty object, which backends can parse. The front's message is not modified.
 func TestMissingArgumentsAreAnEmptyObject(t *testing.T) {
 	r := attach(t, &fake{call: func(r *pb.CallToolRequest,
 		s stream,
@@ -31,7 +30,7 @@ func TestMissingArgumentsAreAnEmptyObject(t *testing.T) {
 	}
 }
 
-// An answer is not executed and then lost because it is large: the default is that of upstreams.
+// A large response is not lost after execution: the default limit is that of upstream servers.
 func TestLargeResponses(t *testing.T) {
 	large := strings.Repeat("x", 15<<20)
 	r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error { return s.Send(saying(large)) }}, Options{})
@@ -40,8 +39,7 @@ func TestLargeResponses(t *testing.T) {
 	}
 }
 
-// A server in another language that meets a panic resets the stream of the call, and says nothing. The log names the
-// call.
+// In other languages, a server resets the stream of a call that panics, without a message. The log contains the call.
 func TestAResetStreamIsLogged(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", sock)
@@ -52,7 +50,7 @@ func TestAResetStreamIsLogged(t *testing.T) {
 		Protocols: new(http.Protocols),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == bridge.CallTool.GRPC {
-				panic(http.ErrAbortHandler) // which resets the stream
+				panic(http.ErrAbortHandler) // resets the stream
 			}
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Header().Set("Grpc-Status", "12")
@@ -64,7 +62,7 @@ func TestAResetStreamIsLogged(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close(); <-done })
 	r := run(t, Options{Address: "unix:" + sock}).ready(t)
 	if _, err := r.Handle(t.Context(), tool("parse", ""), ignore); err == nil {
-		t.Error("it is answered")
+		t.Error("the call succeeded")
 	}
 	r.log.wait(t, `"call":"tool parse"`)
 	r.log.wait(t, "the backend reset the stream of a call")

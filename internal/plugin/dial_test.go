@@ -12,7 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// A backend that is back is connected to soon, however long it was away.
+// A backend that is reachable again is connected soon, however long it was away.
 func TestReturnedBackendIsRedialedSoon(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,17 +38,17 @@ func TestReturnedBackendIsRedialedSoon(t *testing.T) {
 	})
 	run(t, Options{Address: "tcp:" + l.Addr().String()})
 	last := <-came
-	for n := range 11 { // after so many gRPC waits the longest
+	for n := range 11 { // after these attempts gRPC's backoff is at its maximum
 		now := <-came
-		// it is 750 ms at most, on a machine that has nothing else to do
+		// 750 ms at most on an idle machine
 		if d := now.Sub(last); d > 1500*time.Millisecond {
-			t.Errorf("after %d times it comes again after %v", n+1, d)
+			t.Errorf("attempt %d followed after %v", n+1, d)
 		}
 		last = now
 	}
 }
 
-// One packet that is lost costs half a second, and not as long as the system waits.
+// A lost SYN packet costs half a second, not the system's retransmission timeout.
 func TestUnresponsiveBackendIsRedialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, ended int
@@ -83,7 +83,7 @@ func TestUnresponsiveBackendIsRedialed(t *testing.T) {
 		defer cancel()
 		silent := func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
 		if _, err := reach(ctx, silent); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("nobody is there: %v", err)
+			t.Errorf("unreachable backend: %v", err)
 		}
 	})
 }

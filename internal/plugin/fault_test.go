@@ -30,16 +30,16 @@ func TestStdoutBeforeTheHandshakeIsLogged(t *testing.T) {
 	r.log.wait(t, `"message":"library banner"`)
 	r.log.wait(t, `"message":"1|2|3"`)
 	r.log.wait(t, `"length":200000`)
-	if err := r.stop(); err != nil { // the line without an end ends with the process
+	if err := r.stop(); err != nil { // the unterminated line ends with the process
 		t.Fatal(err)
 	}
 	if text, _ := r.log.Read(); !strings.Contains(text, strings.Repeat("y", 8<<10)) ||
 		strings.Contains(text, strings.Repeat("y", 8<<10+1)) {
-		t.Error("the long line without an end is not logged, or not cut")
+		t.Error("the long unterminated line is not logged, or not truncated")
 	}
 }
 
-// go-plugin takes standard output and error away from a plugin in Go, and has it wait if nobody asks for them.
+// go-plugin captures stdout and stderr of a Go plugin, which blocks unless they are read.
 func TestOutputOfStockPluginsIsLogged(t *testing.T) {
 	r := run(t, Options{Command: []string{echo}}).ready(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func TestOutputOfStockPluginsIsLogged(t *testing.T) {
 	r.log.wait(t, `"stream":"stderr","message":"slow: cancelled"`)
 }
 
-// Stock go-plugin gives the plugin our own standard input: it would read the MCP messages that are meant for us.
+// Stock go-plugin passes its own stdin to the plugin, which could read MCP messages for the bridge.
 func TestStdinIsOnlyALifeline(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -71,7 +71,7 @@ func TestStdinIsOnlyALifeline(t *testing.T) {
 	}
 	buf := make([]byte, 100)
 	if n, err := read.Read(buf); err != nil || string(buf[:n]) != "{\"jsonrpc\":\"2.0\"}\n" {
-		t.Errorf("our standard input has %q, %v", buf[:n], err)
+		t.Errorf("the bridge's stdin has %q, %v", buf[:n], err)
 	}
 }
 
@@ -184,14 +184,14 @@ func TestStartErrorsAreComplete(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("not said: %s", want)
+					t.Errorf("missing in the error: %s", want)
 				}
 			}
 			if t.Failed() || testing.Verbose() {
 				t.Log(err)
 			}
 			if got := r.stop(); got == nil || got.Error() != err.Error() {
-				t.Errorf("Run says %v", got)
+				t.Errorf("Run returned %v", got)
 			}
 			if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err == nil ||
 				!strings.Contains(err.Error(), "did not start; the call was not executed") {
@@ -201,8 +201,8 @@ func TestStartErrorsAreComplete(t *testing.T) {
 	}
 }
 
-// A call that was sent to a backend that is killed fails at once and says that its outcome is not known; the others get
-// their own answers or the same error; the next one succeeds.
+// When a backend is killed, a call in flight fails at once with outcome unknown. Other calls get their own responses or
+// the same error, and the next call succeeds.
 func TestKilledMidCall(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue}}, func(p *pace) {
 		p.Backoff, p.settled = 100*time.Millisecond, time.Millisecond
@@ -224,7 +224,7 @@ func TestKilledMidCall(t *testing.T) {
 				want := fmt.Sprintf(`{"i":%d}`, i)
 				res, err := r.Handle(t.Context(), tool("nap", want), ignore)
 				if err == nil && textOf(res) != want {
-					t.Errorf("got another's answer: %s, want %s", textOf(res), want)
+					t.Errorf("got another call's response: %s, want %s", textOf(res), want)
 				}
 				if err != nil {
 					wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
@@ -239,21 +239,21 @@ func TestKilledMidCall(t *testing.T) {
 		slowest = max(slowest, (<-failed).Sub(killed))
 		wg.Wait()
 		if got := r.text(t, "echo", `"next"`); got != `"next"` {
-			t.Errorf("the next call: %s", got)
+			t.Errorf("next call: %s", got)
 		}
 		longest = max(longest, time.Since(killed))
 		if r.pid(t) == pid {
-			t.Error("the same process answers")
+			t.Error("the same process responded")
 		}
 	}
 	t.Logf("kill to error %v at worst, kill to the next answer %v at worst", slowest, longest)
-	if slowest > 5*time.Second { // it is no measurement; without a signal it would take three health checks
+	if slowest > 5*time.Second { // an upper bound; without a signal it would take three health checks
 		t.Errorf("kill to error took %v", slowest)
 	}
 	r.log.wait(t, `"status":"killed by signal: killed"`)
 }
 
-// A read-only call whose backend died is made once more, and not a third time.
+// A read-only call whose backend crashed is retried once.
 func TestReadOnlyCallIsRetriedOnANewBackend(t *testing.T) {
 	call := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}
 	file := filepath.Join(t.TempDir(), "once")
@@ -265,7 +265,7 @@ func TestReadOnlyCallIsRetriedOnANewBackend(t *testing.T) {
 	r = run(t, Options{Command: []string{rogue, "die"}}).ready(t)
 	_, err = r.Handle(t.Context(), call, ignore)
 	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
-	// Nor is it a second time if too many have been.
+	// It is not retried if the retry budget is spent.
 	r = run(t, Options{Command: []string{rogue, "die-once"}, Env: []string{"FILE=" + file + "2"}}).ready(t)
 	for r.super.Retries.Retry() {
 	}
@@ -276,7 +276,7 @@ func TestReadOnlyCallIsRetriedOnANewBackend(t *testing.T) {
 	}
 }
 
-// The end of the plugin is noticed though another process of another session keeps its output open.
+// The exit of a plugin is detected even if a process of another session keeps its output open.
 func TestExitIsDetectedDespiteOpenPipes(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	r := run(t, Options{Command: []string{rogue, "daemon"}, Env: []string{"PIDS=" + pids}}).ready(t)
@@ -297,7 +297,7 @@ func TestExitIsDetectedDespiteOpenPipes(t *testing.T) {
 	<-l.gone
 	took := time.Since(began)
 	t.Logf("noticed after %v", took)
-	if took > 5*time.Second { // the pipes stay open for longer; how long it takes is for make survive to measure
+	if took > 5*time.Second { // the pipes stay open for longer; make survive measures the duration
 		t.Errorf("noticed after %v", took)
 	}
 	r.text(t, "echo", "{}")
@@ -322,8 +322,8 @@ func TestGrandchildrenAreKilledWithThePlugin(t *testing.T) {
 	gone(t, grandchild)
 }
 
-// A backend that somebody else has told to stop takes no connections any more, and so no health checks. What it has
-// begun it may finish, as long as it may take to stop.
+// A backend that received SIGTERM from elsewhere accepts no connections, so that health checks fail. Its calls in
+// flight may complete within the stop timeout.
 func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 	for name, finishes := range map[string]bool{"in time": true, "too late": false} {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 				}
 			}
 			if got := r.text(t, "echo", `{"after":1}`); got != `{"after":1}` {
-				t.Errorf("the next life says %s", got)
+				t.Errorf("the next instance returned %s", got)
 			}
 			calls.Wait()
 			switch {
@@ -363,16 +363,16 @@ func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 				r.log.wait(t, "does not end by itself and is killed")
 			case err != nil:
-				t.Errorf("the call that it had begun: %v", err)
+				t.Errorf("call in flight: %v", err)
 			case textOf(held) != `{}`:
-				t.Errorf("the call that it had begun says %s", textOf(held))
+				t.Errorf("call in flight: got %s", textOf(held))
 			}
 		})
 	}
 }
 
-// Who has left the process group and ignores SIGTERM goes with the plugin as well, where there can be control groups.
-// Where there can be none, it stays, and that is told.
+// A process that left the process group and ignores SIGTERM is killed with the plugin if cgroups are available.
+// Otherwise it remains, which is logged.
 func TestProcessOutsideTheGroupIsKilledWithThePlugin(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	r := run(t, Options{
@@ -388,12 +388,11 @@ func TestProcessOutsideTheGroupIsKilledWithThePlugin(t *testing.T) {
 	goneIfGathered(t, daemon, log)
 }
 
-// A backend that cannot be started because there are no descriptors left has not crashed: it is back as soon as there
-// are some.
+// A start that fails for lack of file descriptors is not a crash: the backend starts as soon as some are free.
 func TestBackendStartWithoutFreeDescriptors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
-	r.text(t, "echo", "{}") // it is of use, and its loss no crash
+	r.text(t, "echo", "{}") // a useful backend's exit does not count as a crash
 	pid := r.pid(t)
 	var ours syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &ours); err != nil {
@@ -411,28 +410,28 @@ func TestBackendStartWithoutFreeDescriptors(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	const attempts = 8 // more than make a crash loop
+	const attempts = 8 // above the threshold of a crash loop
 	for {
 		text, changed := r.log.Read()
 		if strings.Count(text, "no file descriptors left") >= attempts {
 			if n := strings.Count(text, `"level":"error","backend":"b","error"`); n != 1 {
-				t.Errorf("%d errors are logged", n)
+				t.Errorf("logged %d errors", n)
 			}
 			break
 		}
 		select {
 		case <-changed:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("it is not tried again\n%s", text)
+			t.Fatalf("no further start\n%s", text)
 		}
 	}
 	restore()
 	if r.pid(t) == pid {
-		t.Error("it is the same process")
+		t.Error("the same process runs")
 	}
 }
 
-// started returns the processes that wrote their numbers: a plugin, and one that it has started.
+// started returns the process IDs that were written: of a plugin and its child process.
 func started(t *testing.T, file string) (child, grandchild int) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -445,14 +444,14 @@ func started(t *testing.T, file string) (child, grandchild int) {
 	return child, grandchild
 }
 
-// goneIfGathered checks that one who has left the process group is gone, unless the log says that there is no control
-// group.
+// goneIfGathered checks that a process that left the process group is gone, unless the log reports that no cgroup is
+// available.
 func goneIfGathered(t *testing.T, pid int, log string) {
 	t.Helper()
 	if !strings.Contains(log, "there is no control group for the backend") {
 		gone(t, pid)
 	} else if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Errorf("nothing could end it, and it is not there: %v", err)
+		t.Errorf("without a cgroup, the process is gone: %v", err)
 	}
 }
 
@@ -471,7 +470,7 @@ func TestStubbornPluginIsKilled(t *testing.T) {
 	r.log.wait(t, "does not stop and is killed")
 }
 
-// Being stopped ends a start that hangs: stock go-plugin's Kill waits for the start.
+// Stop interrupts a start that hangs: stock go-plugin's Kill waits for the start.
 func TestStopDuringStart(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue, "chat"}})
 	r.log.wait(t, "I am a server")
@@ -503,7 +502,7 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 		CookieKey + "=" + CookieValue, EnvLifeline + "=stdin", "PATH=" + os.Getenv("PATH"),
 	} {
 		if !slices.Contains(env, want) {
-			t.Errorf("there is no %s in %q", want, env)
+			t.Errorf("%q lacks %s", want, env)
 		}
 	}
 	for _, kv := range env {
@@ -529,8 +528,7 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 	}
 }
 
-// A backend that crashes again and again is started every now and then, and calls do not wait for it. When it lives
-// again, so do calls.
+// In a crash loop, a backend is started at intervals, and calls fail without waiting. Calls succeed once it runs again.
 func TestCrashLoop(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
@@ -543,7 +541,7 @@ func TestCrashLoop(t *testing.T) {
 		select {
 		case <-s.Changed:
 		case <-time.After(10 * time.Second):
-			t.Fatal("there is no crash loop")
+			t.Fatal("no crash loop")
 		}
 	}
 	began := time.Now()
@@ -557,7 +555,7 @@ func TestCrashLoop(t *testing.T) {
 	}
 	r.log.wait(t, "exit status 7")
 	if text, _ := r.log.Read(); strings.Count(text, "the backend did not start") != 4 {
-		t.Errorf("not four starts after the first crash:\n%s", text)
+		t.Errorf("want four starts after the first crash:\n%s", text)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -566,11 +564,11 @@ func TestCrashLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
-		t.Errorf("when it lives again: %v", err)
+		t.Errorf("when it runs again: %v", err)
 	}
 }
 
-// A backend that was of use is wanted back at once.
+// A backend that has served a call is restarted at once.
 func TestLostBackendIsRestartedAtOnce(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
 	for range 3 {
@@ -610,37 +608,37 @@ func TestUnhealthyBackendIsRestarted(t *testing.T) {
 			select {
 			case <-l.gone:
 			case <-time.After(10 * time.Second):
-				t.Fatal("it is kept")
+				t.Fatal("the connection is kept")
 			}
 			if r.pid(t) == pid {
-				t.Error("the same process answers")
+				t.Error("the same process responded")
 			}
 			r.log.wait(t, why)
 		})
 	}
 }
 
-// A plugin may take its time between its handshake and its first call.
+// A plugin may take some time to become ready after its handshake.
 func TestNotServingBackendIsAwaited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "once")
 	o := Options{Command: []string{rogue, "late"}, Env: []string{"FILE=" + file}}
 	run(t, o).ready(t)
-	// It has to answer once within the timeout. How long that takes is the machine's to say.
+	// One attempt has to succeed within the timeout. How long that takes depends on the machine.
 	for o.StartTimeout = time.Second; ; o.StartTimeout *= 2 {
 		err := run(t, o).Ready(t.Context())
 		if err != nil && strings.Contains(err.Error(), "says that it is not serving") {
 			return
 		}
 		if err == nil || o.StartTimeout > time.Minute {
-			t.Fatalf("the one that is never ready, within %v: %v", o.StartTimeout, err)
+			t.Fatalf("plugin that is never ready, within %v: %v", o.StartTimeout, err)
 		}
 	}
 }
 
-// The start timeout is that of the whole start: a JVM on a busy machine takes long between its handshake and its first
-// answer.
+// The start timeout covers the whole start: on a busy machine, a JVM takes long between its handshake and its first
+// response.
 func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
@@ -653,7 +651,7 @@ func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "did not answer at unix ") ||
 		!strings.Contains(err.Error(), "within the start timeout of 300ms") ||
 		!strings.Contains(err.Error(), "raise the start timeout") {
-		t.Errorf("the one that never answers: %v", err)
+		t.Errorf("plugin that never responds: %v", err)
 	}
 }
 
@@ -663,7 +661,7 @@ func TestHealthServiceIsOptional(t *testing.T) {
 	l := r.super.Live()
 	select {
 	case <-l.gone:
-		t.Error("it was lost")
+		t.Error("the plugin was lost")
 	case <-time.After(100 * time.Millisecond):
 	}
 }

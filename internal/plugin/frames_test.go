@@ -29,7 +29,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A framer is the backend's end of a connection for frames, in the hands of a test.
+// A framer is the backend's end of a frame connection, controlled by a test.
 type framer struct {
 	*testing.T
 	p    *Plugin
@@ -38,7 +38,7 @@ type framer struct {
 	in   *bufio.Reader
 }
 
-// newFramer connects to frames whose longest payload is most, and says HELLO.
+// newFramer connects with a maximum payload of most and sends HELLO.
 func newFramer(t *testing.T, most int) *framer {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -75,7 +75,7 @@ func (b *framer) say(kind byte, id uint32, payload []byte) {
 	frame := make([]byte, frameHeader, frameHeader+len(payload))
 	putHeader(frame, len(payload), id, kind)
 	if _, err := b.conn.Write(append(frame, payload...)); err != nil && !errors.Is(err, net.ErrClosed) {
-		b.Log(err) // the bridge may have had enough
+		b.Log(err) // the bridge may have closed the connection
 	}
 }
 
@@ -112,7 +112,7 @@ func (b *framer) called() (uint32, *pb.CallToolRequest) {
 	return id, r
 }
 
-// call makes a call in the background. What became of it comes when it is over.
+// call makes a call in the background and sends its outcome on the channel.
 func (b *framer) call(ctx context.Context, args string, emit bridge.Emit) <-chan attempt {
 	out := make(chan attempt, 1)
 	go func() {
@@ -139,7 +139,7 @@ func TestFramedCallsDoNotMix(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	b := newFramer(t, 1<<20)
 	const callers, each = 32, 50
-	go func() { // answers in no order
+	go func() { // responds in any order
 		var held []func()
 		for range callers * each {
 			kind, id, payload := b.next()
@@ -160,7 +160,7 @@ func TestFramedCallsDoNotMix(t *testing.T) {
 	for i := range callers {
 		wg.Go(func() {
 			for j := range each {
-				// Short and long ones, beyond the buffer of the reader.
+				// Sizes below and above the reader's buffer.
 				args := fmt.Sprintf(`{"n":%d,"x":%q}`, i*each+j, strings.Repeat("x", (i%5)*(j%3)*20_000))
 				a := <-b.call(t.Context(), args, ignore)
 				if a.err != nil || textOf(a.result) != args || !a.sent {
@@ -172,7 +172,7 @@ func TestFramedCallsDoNotMix(t *testing.T) {
 	}
 	wg.Wait()
 	if n := len(b.f.calls); n != 0 {
-		t.Errorf("%d calls are left", n)
+		t.Errorf("%d calls are still registered", n)
 	}
 }
 
@@ -225,14 +225,14 @@ func TestFramedCallsCanBeCanceled(t *testing.T) {
 	}
 }
 
-// A call that waits until the backend reads, and whose caller is told that it was not executed, is not sent any more,
-// and nothing of it is kept. Those around it are.
+// A call that waits for a backend that does not read, and is reported as not_executed, is not sent later and is removed
+// from the queue. Other calls are unaffected.
 func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
-	const long = 2 << 20 // no socket has room for it
+	const long = 2 << 20 // exceeds the socket's buffer
 	b := newFramer(t, 2*long)
 	large, cancelLarge := context.WithCancel(t.Context())
 	first := b.call(large, `"`+strings.Repeat("x", long)+`"`, ignore)
-	if _, err := b.in.Peek(frameHeader); err != nil { // now the bridge writes it, and waits
+	if _, err := b.in.Peek(frameHeader); err != nil { // now the bridge blocks in the write
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
@@ -247,17 +247,17 @@ func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	}
 	cancelLarge()
 	if a := <-first; !a.sent {
-		t.Error("the call that is being written is told not to be sent")
+		t.Error("the call that is being written was reported as not sent")
 	}
 	b.f.mu.Lock()
 	for _, q := range b.f.queue {
 		if q.frame != nil && bytes.Contains(*q.frame, []byte("gone")) {
-			t.Error("a call that is not sent any more is kept")
+			t.Error("a call that will not be sent is still registered")
 		}
 	}
 	b.f.mu.Unlock()
 	id, _ := b.called()
-	for left := len(want) + 1; left > 0; left-- { // the calls, and that the first is cancelled
+	for left := len(want) + 1; left > 0; left-- { // the calls, and the cancellation of the first
 		kind, of, payload := b.next()
 		r := &pb.CallToolRequest{}
 		switch err := proto.Unmarshal(payload, r); {
@@ -275,26 +275,26 @@ func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	}
 }
 
-// Who sends a call and who tells that it was not sent agree, also in the moment in which it leaves.
+// A call is either sent or reported as not sent, even if it is canceled while it is being sent.
 func TestFramedCallsAreSentOrReportedAsNotSent(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	const callers, each = 4, 500
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	var told [callers * each]bool // not to be sent
+	var told [callers * each]bool // reported as not sent
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
 			for n := i; n < len(told); n += callers {
 				a, made := b.p.attemptFramed(gone, b.f, tool("x", strconv.Itoa(n)), ignore)
 				if !made {
-					t.Error("not made by frames")
+					t.Error("not sent as frames")
 				}
 				told[n] = !a.sent
 			}
 		})
 	}
-	read := make(chan map[string]uint32, 1) // the calls that came, until the last
+	read := make(chan map[string]uint32, 1) // the calls received, up to the last
 	go func() {
 		calls := map[string]uint32{}
 		defer func() { read <- calls }()
@@ -319,7 +319,7 @@ func TestFramedCallsAreSentOrReportedAsNotSent(t *testing.T) {
 	calls := <-read
 	for n, unsent := range told {
 		if _, came := calls[strconv.Itoa(n)]; came == unsent {
-			t.Fatalf("call %d came: %v, and was told not to be sent: %v", n, came, unsent)
+			t.Fatalf("call %d: received %v, reported as not sent %v", n, came, unsent)
 		}
 	}
 }
@@ -344,7 +344,7 @@ func TestFramedErrors(t *testing.T) {
 			func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal,
 			"no message",
 		},
-		"text that is not UTF-8": {
+		"invalid UTF-8": {
 			func(id uint32) { b.say(frameResult, id, notUTF8) }, codes.Internal,
 			"invalid UTF-8",
 		},
@@ -396,22 +396,21 @@ func TestFramedErrors(t *testing.T) {
 			a.lost {
 			t.Errorf("%s: %v %s", name, e.Code, all)
 		}
-		// the backend goes on
+		// The backend continues.
 		if strings.HasPrefix(name, "an event of") || strings.HasPrefix(name, "an event that") ||
 			name == "a result too soon" {
 			if kind, of, _ := b.next(); kind != frameCancel || of != id {
-				t.Errorf("%s: then comes a frame of kind %d of call %d, want that it is cancelled", name, kind, of)
+				t.Errorf("%s: got a frame of kind %d of call %d, want its cancellation", name, kind, of)
 			}
 		}
 	}
 	if a := <-b.call(t.Context(), `"`+strings.Repeat("x", 1000)+`"`, ignore); a.err == nil ||
 		a.err.Error() != "not made by frames" {
-		t.Errorf("a request that is too long: %v", a.err)
+		t.Errorf("request above the limit: %v", a.err)
 	}
 }
 
-// A backend that drains says which call was the last that it has begun. The others are not sent, and it ends those that
-// it has.
+// A draining backend sends the last call that it has started. Later calls are not sent, and it completes the others.
 func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	b := newFramer(t, 1<<20)
 	b.f.id = math.MaxUint32 - 2
@@ -423,16 +422,16 @@ func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	odd := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { told <- struct{}{}; return nil })
 	id, _ := b.called()
 	if id >= last {
-		t.Errorf("calls %d and %d: ids are to begin anew between them", last, id)
+		t.Errorf("got the IDs %d and %d, want them to start again in between", last, id)
 	}
-	b.answer(frameEvent, id, progress(1)) // as none may of a call that it has not begun
+	b.answer(frameEvent, id, progress(1)) // a protocol violation for a call that it has not started
 	<-told
 	b.say(frameLast, last, nil)
 	if a := <-late; !a.lost || a.sent || a.err == nil {
-		t.Errorf("a call after the last: lost %v, sent %v, %v", a.lost, a.sent, a.err)
+		t.Errorf("call after the last: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
 	if a := <-odd; a.lost || !a.sent || bridge.AsError(a.err).Failure.GetReason() != "BACKEND_MISBEHAVED" {
-		t.Errorf("one that has told something: lost %v, sent %v, %v", a.lost, a.sent, a.err)
+		t.Errorf("call with an event: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
 	b.say(frameLast, id, nil)
 	b.say(frameHello, 0, []byte{framesVersion})
@@ -447,15 +446,15 @@ func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	}
 	b.answer(frameResult, last, text("done"))
 	if a := <-begun; a.err != nil || textOf(a.result) != "done" {
-		t.Errorf("the last call: %v", a.err)
+		t.Errorf("last call: %v", a.err)
 	}
 	b.f.leave()
 	if kind, _, _ := b.next(); kind != 0 {
-		t.Errorf("a frame of kind %d, want the end of the connection", kind)
+		t.Errorf("got a frame of kind %d, want the end of the connection", kind)
 	}
 }
 
-// However much waits to be written, that a call is cancelled is told.
+// Cancellations are sent, however much is queued before them.
 func TestCancelsWaitBehindLongCalls(t *testing.T) {
 	b := newFramer(t, 32<<20)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -477,11 +476,11 @@ func TestCancelsWaitBehindLongCalls(t *testing.T) {
 		b.called()
 	}
 	if kind, of, _ := b.next(); kind != frameCancel || of != id {
-		t.Errorf("a frame of kind %d of call %d, want that %d is cancelled", kind, of, id)
+		t.Errorf("got a frame of kind %d of call %d, want the cancellation of %d", kind, of, id)
 	}
 }
 
-// A backend that does not read what it is told loses the connection.
+// The connection of a backend that does not read is closed.
 func TestABackendThatDoesNotRead(t *testing.T) {
 	b := newFramer(t, 32<<20)
 	done := b.call(t.Context(), `"`+strings.Repeat("x", 3*mostWaiting)+`"`, ignore)
@@ -501,21 +500,21 @@ func TestABackendThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// lastID returns the id of the last call.
+// lastID returns the ID of the last call.
 func (f *frames) lastID() uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.id
 }
 
-// waiting returns how many frames are yet to be written.
+// waiting returns the number of queued frames.
 func (f *frames) waiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.queue)
 }
 
-// A backend that does not keep to what frames are loses the connection, and calls go by gRPC.
+// A protocol violation closes the frame connection, and calls use gRPC.
 func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 	for name, breach := range map[string]func(b *framer, id uint32){
 		"much too long": func(b *framer, id uint32) {
@@ -525,7 +524,7 @@ func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"events that nobody has taken": func(b *framer, id uint32) {
+		"events beyond the acknowledged ones": func(b *framer, id uint32) {
 			for i := range eventsAhead + 10 {
 				b.answer(frameEvent, id, progress(i))
 			}
@@ -550,7 +549,7 @@ func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 	}
 }
 
-// Only a process of the backend's may come.
+// Only a process of the backend may connect.
 func TestOtherProcessesAtTheFrameSocket(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dir, err := newRunDir()
@@ -560,7 +559,7 @@ func TestOtherProcessesAtTheFrameSocket(t *testing.T) {
 	log := zerolog.Nop()
 	f := newFrames(dir, 1000, &log)
 	groups := make(chan int, 2)
-	groups <- ownGroup() + 1 // as if the backend were somebody else
+	groups <- ownGroup() + 1 // as if the backend were another process
 	groups <- ownGroup()
 	f.serve(func() int { return <-groups }, contain.New(zerolog.Nop()), func() {})
 	defer func() {
@@ -583,7 +582,7 @@ func TestOtherProcessesAtTheFrameSocket(t *testing.T) {
 		}
 		if !want {
 			if _, err := conn.Read(make([]byte, 1)); err == nil {
-				t.Error("a stranger is talked to")
+				t.Error("the bridge wrote to another process")
 			}
 			continue
 		}

@@ -23,8 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// FuzzHandshake reads a line of output as the handshake: what is accepted has nothing in it that go-plugin would take
-// for more than a server of ours, on this machine.
+// FuzzHandshake parses a line of output as the handshake: an accepted one contains nothing that go-plugin would accept
+// beyond a server of the bridge's kind on this machine.
 func FuzzHandshake(f *testing.F) {
 	keys, err := mtls.New()
 	if err != nil {
@@ -42,7 +42,7 @@ func FuzzHandshake(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { ln.Close() })
-	// The certificate and the directory are of this run; SOCKET and CERT stand for them.
+	// SOCKET and CERT stand for the directory and the certificate of this run.
 	for _, s := range []string{
 		"1|1|unix|SOCKET|grpc|CERT", " 1|1|unix|SOCKET|grpc|CERT|true\r", "1|1|tcp|127.0.0.1:1234|grpc|CERT",
 		"1|1|tcp|[::1]:1234|grpc|CERT", "1|1|tcp|0.0.0.0:1234|grpc|CERT",
@@ -73,13 +73,12 @@ func FuzzHandshake(f *testing.F) {
 		case parts[2] == "tcp" && notTCP == nil && to.Addr().IsLoopback() && to.Port() > 0:
 		case parts[2] == "unix" && filepath.Clean(parts[3]) == socket:
 		default:
-			t.Fatalf("%q is accepted, and is at %s %s", line, parts[2], parts[3])
+			t.Fatalf("%q was accepted with the address %s %s", line, parts[2], parts[3])
 		}
 	})
 }
 
-// FuzzTraces reads the last lines of a program that has ended, in whatever language: what is said of them is made of
-// them.
+// FuzzTraces parses the last lines of a program in any language: the summary consists of parts of them.
 func FuzzTraces(f *testing.F) {
 	for _, s := range []string{
 		"Traceback (most recent call last):\n  File \"/a/tools.py\", line 7, in f\n    x\nValueError: no\n",
@@ -101,7 +100,7 @@ func FuzzTraces(f *testing.F) {
 			for word := range strings.FieldsSeq(said) {
 				if file, _, _ := strings.Cut(word, ":"); word != "at" && !strings.Contains(text, file) &&
 					!isAdvice(word) {
-					t.Fatalf("%s: %q is said of %q", name, said, text)
+					t.Fatalf("%s: got %q from %q", name, said, text)
 				}
 			}
 		}
@@ -117,7 +116,7 @@ func isAdvice(word string) bool {
 	return false
 }
 
-// A wire gives bytes to a reader of frames, a few at a time.
+// A wired provides bytes to a reader of frames, a few at a time.
 type wired struct {
 	net.Conn
 
@@ -126,11 +125,11 @@ type wired struct {
 
 func (w wired) Read(b []byte) (int, error) { return w.in.Read(b[:min(len(b), 100)]) }
 
-// Close leaves what there is to be read.
+// Close keeps the bytes readable.
 func (w wired) Close() error { return nil }
 
-// FuzzFrames reads any bytes as the frames of a backend: its calls get what is theirs, in order, until their end and no
-// more than there is room for, as a plain reading of the same bytes says.
+// FuzzFrames parses any bytes as the frames of a backend: calls receive their frames in order, until their end and up
+// to the buffer's size, as a plain parser does.
 func FuzzFrames(f *testing.F) {
 	frame := func(kind byte, id uint32, payload []byte) []byte {
 		b := make([]byte, frameHeader)
@@ -174,7 +173,7 @@ func FuzzFrames(f *testing.F) {
 				calls[id] = &framed{in: make(chan inbound, eventsAhead+1)}
 				r.calls[id] = calls[id]
 			}
-			_ = r.read(conn) // which always ends in an error: of the end
+			_ = r.read(conn) // always returns an error at the end
 		})
 		for id, c := range calls {
 			close(c.in)
@@ -188,7 +187,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// kindsPlainly returns the kinds of the frames that calls 0 to 3 are given.
+// kindsPlainly returns the kinds of the frames for calls 0 to 3.
 func kindsPlainly(data []byte, most int) map[uint32][]byte {
 	got, over, drains := map[uint32][]byte{}, map[uint32]bool{}, false
 	for len(data) >= frameHeader {
@@ -220,7 +219,7 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 			continue
 		}
 		if len(got[id]) == eventsAhead+1 {
-			return got // a breach
+			return got // a protocol violation
 		}
 		got[id] = append(got[id], kind)
 		over[id] = long || kind != frameEvent || proto.Unmarshal(payload, &pb.CallToolResponse{}) != nil

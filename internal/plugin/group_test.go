@@ -2,5 +2,5 @@ package plugin
 
 import "syscall"
 
-// ownGroup returns our process group.
+// ownGroup returns the process group of this process.
 func ownGroup() int { return syscall.Getpgrp() }

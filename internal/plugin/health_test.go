@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// A countedHealth answers health checks, and counts them.
+// A countedHealth responds to health checks and counts them.
 type countedHealth struct {
 	grpc_health_v1.UnimplementedHealthServer
 	n atomic.Int64
@@ -27,8 +27,7 @@ func (c *countedHealth) Check(context.Context,
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
 
-// What does nothing costs next to nothing: there are two health checks a minute while no call runs, and one a second
-// while one does.
+// An idle backend gets two health checks a minute, and one with a call in flight gets one a second.
 func TestHealthIsCheckedDuringCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener, checks := bufconn.Listen(1<<20), &countedHealth{}
@@ -61,7 +60,7 @@ func TestHealthIsCheckedDuringCalls(t *testing.T) {
 		go func() { watched <- p.watch(ctx, t.Context(), l, "") }()
 		for _, c := range []struct {
 			name  string
-			calls int // that run
+			calls int // calls in flight
 			want  int64
 		}{{"idle", 0, 20}, {"one call", 1, 600}, {"two calls", 2, 600}, {"idle again", 0, 20}} {
 			for range c.calls {
@@ -76,7 +75,7 @@ func TestHealthIsCheckedDuringCalls(t *testing.T) {
 				l.calls.end(call)
 			}
 		}
-		// However short the calls are, there is no more than one check a second.
+		// With short calls too, at most one check a second is sent.
 		checks.n.Store(0)
 		for range 6000 {
 			call := tool("x", "")

@@ -12,11 +12,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A backend that takes more memory than it may is killed alone, the caller is told so, and it is started again. Where
-// there can be no limit, it does not start, and says what to do.
+// A backend that exceeds its memory limit is killed alone and restarted, and the caller's error contains the reason. If
+// no limit can be set, it does not start, and the error contains a fix.
 func TestBackendThatExceedsItsMemoryLimit(t *testing.T) {
 	sibling := run(t, Options{Name: "sibling", Command: []string{rogue}}).ready(t)
-	before := sibling.pid(t) // and it has opened all that it needs
+	before := sibling.pid(t) // it has opened all its files
 	r := run(t, Options{Command: []string{rogue}, Machine: limits.Machine{Memory: 128 << 20, Processes: 100}})
 	if err := r.Ready(t.Context()); err != nil {
 		var start *StartError
@@ -32,9 +32,9 @@ func TestBackendThatExceedsItsMemoryLimit(t *testing.T) {
 	if !strings.Contains(e.Message, "no memory left") {
 		t.Error(e.Message)
 	}
-	r.log.wait(t, `"status":"killed by signal: killed, because there was no memory left`) // it is no longer in use then
+	r.log.wait(t, `"status":"killed by signal: killed, because there was no memory left`) // its files are closed by now
 	if second := r.pid(t); second == first {
-		t.Error("it is still there")
+		t.Error("the process still runs")
 	}
 	if got := r.text(t, "echo", `{}`); got != `{}` {
 		t.Errorf("echo: %s", got)
@@ -44,7 +44,7 @@ func TestBackendThatExceedsItsMemoryLimit(t *testing.T) {
 	}
 }
 
-// One that has too little to start says so.
+// The error of a start with too little memory contains the reason.
 func TestBackendThatCannotStartWithinItsMemoryLimit(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue}, Machine: limits.Machine{Memory: 1 << 20}})
 	err := r.Ready(t.Context())

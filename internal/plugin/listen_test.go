@@ -12,8 +12,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Listen that the backend does not acknowledge holds up nobody: it is acknowledged as Discover declares. A late
-// acknowledgement says that everything may have changed.
+// A Listen that the backend does not acknowledge in time is acknowledged with the declarations of Discover. A late
+// acknowledgment causes a resync.
 func TestUnacknowledgedListenIsAssumed(t *testing.T) {
 	late := make(chan struct{})
 	r := attach(t, &fake{
@@ -50,7 +50,7 @@ func TestUnacknowledgedListenIsAssumed(t *testing.T) {
 	r.log.wait(t, `"method":"/mcpbridge.v1.McpService/Listen","fix":"send the event`)
 	close(late)
 	if e := <-events; e.GetToolsListChanged() == nil {
-		t.Errorf("the late acknowledgement: %v", e)
+		t.Errorf("late acknowledgment: %v", e)
 	}
 	cancel()
 	<-ended

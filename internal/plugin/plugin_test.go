@@ -25,7 +25,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// echo and rogue are the plugins that the tests launch.
+// echo and rogue are the paths of the plugins that the tests launch.
 var echo, rogue string
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	if flag.Lookup("test.fuzz").Value.String() != "" { // which launches none, in many processes
+	if flag.Lookup("test.fuzz").Value.String() != "" { // fuzzing launches no plugins, in many processes
 		os.Exit(m.Run())
 	}
 	dir, err := os.MkdirTemp("", "plugins")
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	echo, rogue = filepath.Join(dir, "echo"), filepath.Join(dir, "rogue")
 	for out, src := range map[string]string{echo: "../../examples/echo-go", rogue: "./testdata/rogue"} {
 		if testing.Short() {
-			break // those that need them are left out
+			break // tests that need them are skipped
 		}
 		if msg, err := exec.Command("go", "build", "-o", out, src).CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v\n%s", err, msg))
@@ -55,23 +55,22 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A record is the log of a backend.
 type record struct{ bridgetest.Log }
 
-// wait returns once the log has said want.
+// wait returns once the log contains want.
 func (r *record) wait(t *testing.T, want string) {
 	t.Helper()
 	r.Wait(t, 10*time.Second, want)
 }
 
-// A running is a Plugin whose Run runs.
+// A running is a Plugin with Run in progress.
 type running struct {
 	*Plugin
 	log  *record
-	stop func() error // ends Run and returns what it returns
+	stop func() error // ends Run and returns its error
 }
 
-// run runs the plugin that o describes, until the test's end, and sees to it that nothing is left of it.
+// run runs the plugin that o describes until the end of the test, and checks that it leaves nothing behind.
 func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	t.Helper()
 	if len(o.Command) > 0 {
@@ -116,8 +115,8 @@ func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	return r
 }
 
-// backends counts the backends that run, and opened is what this process had open before the first of them. A backend
-// that runs opens and closes files (health checks, new connections): they are compared when none does.
+// backends counts the running backends, and opened is the files that this process had open before the first. A running
+// backend opens and closes files (health checks, new connections), so they are compared when none runs.
 var (
 	backends atomic.Int32
 	opened   map[string]int
@@ -128,20 +127,20 @@ func checkFiles(t *testing.T, before map[string]int) {
 	t.Helper()
 	for file, n := range files(t) {
 		if n > before[file] {
-			t.Errorf("%d of %s are open, and %d were before", n, file, before[file])
+			t.Errorf("%d of %s are open, %d before", n, file, before[file])
 		}
 	}
 }
 
-// files returns how many files of each kind we have open: paths, and socket, pipe and the like without their numbers.
+// files returns the number of open files of each kind: paths, and socket, pipe etc. without their numbers.
 func files(t *testing.T) map[string]int {
 	t.Helper()
-	list, _ := os.ReadDir("/proc/self/fd") // there may be no /proc
+	list, _ := os.ReadDir("/proc/self/fd") // not every system has /proc
 	open := map[string]int{}
 	for _, entry := range list {
 		file, err := os.Readlink("/proc/self/fd/" + entry.Name())
 		if err != nil {
-			continue // that of the list itself
+			continue // the descriptor of the list itself
 		}
 		if kind, _, ok := strings.Cut(file, ":["); ok {
 			file = kind
@@ -193,7 +192,7 @@ func textOf(res *bridge.Result) string {
 	return res.Complete.(*pb.CallToolResult).GetContent()[0].GetText().GetText()
 }
 
-// wantFailure checks what kind of failure err is.
+// wantFailure checks the code, outcome and reason of err.
 func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailure_Outcome,
 	reason string,
 ) *bridge.Error {
@@ -208,7 +207,7 @@ func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailur
 	return e
 }
 
-// gone waits until a process has ended.
+// gone waits until a process has exited.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for range 5000 {
@@ -218,9 +217,9 @@ func gone(t *testing.T, pid int) {
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			return
 		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // there is no signal to wait for: it is not our child
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // no event: it is not a child process
 	}
-	t.Errorf("process %d is still there", pid)
+	t.Errorf("process %d still runs", pid)
 }
 
 func TestStockPlugin(t *testing.T) {
@@ -237,7 +236,7 @@ func TestStockPlugin(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || textOf(res) != "done" || progress == 0 { // how often depends on how busy the machine is
+	if err != nil || textOf(res) != "done" || progress == 0 { // the number of events depends on the machine's load
 		t.Errorf("slow: %v, %v after %d steps", res, err, progress)
 	}
 	call := tool("ask", `{}`)
@@ -261,7 +260,7 @@ func TestStockPlugin(t *testing.T) {
 	_, err = r.Handle(t.Context(), call, ignore)
 	wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
 	if err := r.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "has been stopped") {
-		t.Errorf("Ready after the end: %v", err)
+		t.Errorf("Ready after Run: %v", err)
 	}
 }
 

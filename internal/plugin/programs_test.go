@@ -27,8 +27,8 @@ import (
 // verified is the context of a call of a front.
 var verified = &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)}
 
-// A program written with an SDK, in its own process, is the same handler as ours, whichever way calls of tools take:
-// one row of bridgetest.Programs for each SDK.
+// Programs of every SDK, as processes, keep the laws of a Handler, with either transport of tool calls: one row of
+// bridgetest.Programs for each SDK.
 func TestProgramsKeepTheLaws(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	eachProgram(t, func(t *testing.T, p *running) {
@@ -37,9 +37,8 @@ func TestProgramsKeepTheLaws(t *testing.T) {
 	})
 }
 
-// Who stops a program need not be the bridge: systemd sends SIGTERM to all of a service, and people to what is to start
-// anew. Calls that the program has begun end there, and the others are made in its next life, or told not to have been
-// executed.
+// Others than the bridge may stop a program: systemd sends SIGTERM to all processes of a service, and so do operators.
+// Calls in flight complete, and other calls are sent to the next instance or fail with not_executed.
 func TestTerminatedProgramsFailNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	eachProgram(t, func(t *testing.T, p *running) {
@@ -51,7 +50,8 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 			}
 			e := bridge.AsError(err)
 			if p.language == "python" && p.noFrames {
-				// Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.
+				// Its gRPC server cancels calls that arrive during its stop, with changing texts:
+				// docs/other-languages.md.
 				return
 			}
 			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
@@ -63,7 +63,7 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 				Context: verified, Name: name, Arguments: []byte(args),
 			}})
 		}
-		for _, idle := range []bool{false, true} { // but for calls that take no time
+		for _, idle := range []bool{false, true} { // except for calls without duration
 			pid := <-p.log.pids
 			var slow, flow sync.WaitGroup
 			var over atomic.Bool
@@ -88,20 +88,20 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 				t.Error(err)
 			}
 			slow.Wait()
-			p.log.pids <- <-p.log.pids // that of the next life, whose turn is next
+			p.log.pids <- <-p.log.pids // that of the next instance
 			over.Store(true)
 			flow.Wait()
 		}
 	})
 }
 
-// A program that was dialled is stopped while a call is on its way to it, for longer than a moment. It answers the
-// call, or says that it has not begun it (GOAWAY).
+// A dialed program stops while a call is on its way to it, for some time. It sends a response, or reports that the call
+// has not started (GOAWAY).
 func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, program := range bridgetest.Programs() {
 		if program.Language == "python" {
-			// Its gRPC server cancels what arrives while it stops, in words that change: docs/other-languages.md.
+			// Its gRPC server cancels calls that arrive during its stop, with changing texts: docs/other-languages.md.
 			continue
 		}
 		t.Run(program.Language, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 
 			discover := &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: verified}}
 			if _, err := p.Handle(t.Context(), discover, nil); err != nil {
-				t.Fatal(err) // the first call would wait for its Discover
+				t.Fatal(err) // otherwise the first call would wait for its Discover
 			}
 			w.held.Lock()
 			var call sync.WaitGroup
@@ -153,14 +153,14 @@ func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Error(err)
 			}
-			for { // until it takes no more connections
+			for { // until it accepts no connections
 				conn, err := new(net.Dialer).DialContext(t.Context(), "unix", far)
 				if err != nil {
 					break
 				}
 				conn.Close()
 			}
-			<-time.After(500 * time.Millisecond) // that is how slow the wire is
+			<-time.After(500 * time.Millisecond) // the latency of the wire
 			w.held.Unlock()
 			call.Wait()
 			if err := cmd.Wait(); err != nil {
@@ -173,14 +173,14 @@ func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 	}
 }
 
-// A wire carries what a bridge and a program say to each other. Held up is only what the bridge says.
+// A wire forwards connections between a bridge and a program. It delays the bridge's direction only.
 type wire struct {
 	held   sync.Mutex
 	sleeps chan struct{} // closed when the bridge has called the tool sleep
 	once   sync.Once     // closes sleeps
 }
 
-// relay carries connections that are made to near on to far, until the test ends.
+// relay forwards connections from near to far until the end of the test.
 func (w *wire) relay(t *testing.T, near, far string) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", near)
@@ -205,7 +205,7 @@ func (w *wire) relay(t *testing.T, near, far string) {
 				_, _ = io.Copy(from, to)
 				from.Close()
 			})
-			// What is written waits for w.held, what is read does not: "sleep" may come behind a message that waits.
+			// Writes wait for w.held and reads do not: "sleep" may follow a delayed message.
 			chunks := make(chan []byte, 1024)
 			all.Go(func() {
 				defer close(chunks)
@@ -233,7 +233,7 @@ func (w *wire) relay(t *testing.T, near, far string) {
 	})
 }
 
-// A running program, and how calls of tools reach it.
+// A running is a program with the transport of its tool calls.
 type running struct {
 	*plugin.Plugin
 	language string
@@ -241,7 +241,7 @@ type running struct {
 	log      *programLog
 }
 
-// eachProgram runs each program with either way that calls of tools take.
+// eachProgram runs each program with both transports of tool calls.
 func eachProgram(t *testing.T, test func(*testing.T, *running)) {
 	t.Helper()
 	for _, program := range bridgetest.Programs() {
@@ -266,7 +266,7 @@ func eachProgram(t *testing.T, test func(*testing.T, *running)) {
 						t.Log(log.String())
 					}
 					if by := strings.Contains(log.String(), "made by frames"); by == noFrames {
-						t.Errorf("calls were made by frames: %v", by)
+						t.Errorf("calls used frames: %v", by)
 					}
 				})
 				if err := p.Ready(t.Context()); err != nil {
@@ -278,9 +278,9 @@ func eachProgram(t *testing.T, test func(*testing.T, *running)) {
 	}
 }
 
-// A programLog keeps what is logged.
+// A programLog records a program's log.
 type programLog struct {
-	pids chan int // of the processes that have become ready
+	pids chan int // of processes that have become ready
 
 	mu   sync.Mutex
 	text bytes.Buffer

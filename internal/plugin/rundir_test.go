@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// What is left by a bridge that was killed goes when the next one starts, and nothing else.
+// Files of a killed bridge are removed at the next start, and no others.
 func TestFilesOfKilledBridgesAreRemoved(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
@@ -35,7 +35,7 @@ func TestFilesOfKilledBridgesAreRemoved(t *testing.T) {
 	}
 	used, left, young := newDir(), newDir(), newDir()
 	for _, d := range []*runDir{left, young} {
-		if err := d.lock.Close(); err != nil { // as when the process ends
+		if err := d.lock.Close(); err != nil { // as at the end of the process
 			t.Fatal(err)
 		}
 	}
@@ -63,12 +63,12 @@ func TestFilesOfKilledBridgesAreRemoved(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(used.path); err == nil {
-		t.Error("it is there after it was removed")
+		t.Error("the directory exists after its removal")
 	}
 }
 
-// Where there can be no temporary files, the error says so, and what to do. A file where the directory would be stops
-// root, too.
+// If temporary files cannot be created, the error contains a fix. A file in place of the directory is an error for root
+// too.
 func TestNoTemporaryFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -20,8 +20,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A hush is a listener whose connections say nothing while it is locked: what they should say waits, as it does when
-// the network delivers nothing.
+// A hush is a listener whose connections delay all writes while it is locked, as on a network that delivers nothing.
 type hush struct {
 	net.Listener
 	sync.RWMutex
@@ -43,7 +42,7 @@ func (c hushed) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// long returns a fake whose tool "long" answers when finish is closed.
+// long returns a fake whose tool "long" returns when finish is closed.
 func long(finish <-chan struct{}) *fake {
 	return &fake{
 		call: func(r *pb.CallToolRequest, s stream) error {
@@ -69,13 +68,13 @@ func long(finish <-chan struct{}) *fake {
 	}
 }
 
-// An outcome is what became of a call that runs beside the test.
+// An outcome is the result of a concurrent call.
 type outcome struct {
 	result *bridge.Result
 	err    error
 }
 
-// begin makes a call, and returns when the backend has it.
+// begin makes a call and returns when the backend has received it.
 func begin(t *testing.T, r *running, call *bridge.Call) <-chan outcome {
 	t.Helper()
 	begun, done := make(chan struct{}), make(chan outcome, 1)
@@ -86,13 +85,13 @@ func begin(t *testing.T, r *running, call *bridge.Call) <-chan outcome {
 	select {
 	case <-begun:
 	case o := <-done:
-		t.Fatalf("it does not begin: %+v", o)
+		t.Fatalf("the call did not start: %+v", o)
 	}
 	return done
 }
 
-// A dialled backend that falls silent and cannot be connected to gets no more calls. Those that it has are given up
-// later: the network may come back with their answers.
+// A dialed backend that is unresponsive and cannot be connected to gets no more calls. Its calls in flight end later:
+// the network may still deliver their responses.
 func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 	for name, patient := range map[string]time.Duration{"and is back": time.Hour, "for good": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +123,7 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 			defer back()
 			<-was.gone
 			r.log.wait(t, "the backend was lost")
-			_, err = r.Handle(t.Context(), tool("next", ""), ignore) // which would be patient for an hour
+			_, err = r.Handle(t.Context(), tool("next", ""), ignore) // with a timeout of an hour
 			wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
 			wantFailure(t, (<-listen).err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
 
@@ -145,7 +144,7 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 	}
 }
 
-// A dialled backend that says that it does not serve any more gets no more calls, and answers those that it has.
+// A dialed backend that reports NOT_SERVING gets no more calls, and completes those in flight.
 func TestNotServingBackendCompletesItsCalls(t *testing.T) {
 	finish := make(chan struct{})
 	f := long(finish)
@@ -167,8 +166,7 @@ func TestNotServingBackendCompletesItsCalls(t *testing.T) {
 	}
 }
 
-// A dialled backend that is only busy keeps its calls, and gets those that are made meanwhile; one that stays so is
-// taken for hung.
+// A busy dialed backend keeps its calls and gets new ones. If it stays busy, it counts as hung.
 func TestBusyBackendKeepsItsCalls(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, hang := range map[string]time.Duration{"and answers": time.Hour, "for good": time.Second} {
@@ -219,7 +217,7 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 				}
 			}
 			if r.super.Live() != was {
-				t.Error("the connection was given up")
+				t.Error("the connection was closed")
 			}
 			r.log.wait(t, "the backend answers again")
 		})

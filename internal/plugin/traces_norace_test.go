@@ -2,5 +2,5 @@
 
 package plugin
 
-// memoryOfTraces is what reading any lines may take at most, besides ten times their bytes.
+// memoryOfTraces is the maximum memory for parsing lines, besides ten times their bytes.
 const memoryOfTraces = 64 << 10

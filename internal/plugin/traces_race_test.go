@@ -2,6 +2,5 @@
 
 package plugin
 
-// memoryOfTraces is more than without the race detector, under which pools often forget what package regexp keeps from
-// line to line.
+// memoryOfTraces is larger with the race detector, with which pools often drop what package regexp caches.
 const memoryOfTraces = 512 << 10

@@ -26,7 +26,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Every SDK holds the conversations of proto/mcpbridge/v1/frames.txt.
+// Every SDK passes the conversations of proto/mcpbridge/v1/frames.txt.
 func TestFrameVectors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	text, err := os.ReadFile("../../proto/mcpbridge/v1/frames.txt")
@@ -52,26 +52,26 @@ func TestFrameVectors(t *testing.T) {
 					b = nil
 					continue
 				}
-				// what came before it has been read then
+				// earlier frames have been read by then
 				for _, line := range []string{"> CALL 4242 echo {}", "< RESULT 4242 {}"} {
 					if err := b.do(line); err != nil {
 						t.Fatalf("%s: %s: %v", name, line, err)
 					}
 				}
 				if len(b.kept) > 0 {
-					t.Fatalf("%s: more came: %v", name, b.kept)
+					t.Fatalf("%s: got further frames: %v", name, b.kept)
 				}
 			}
 		})
 	}
 }
 
-// A framedBackend is a program that was launched, at the other end of a connection for frames.
+// A framedBackend is a launched program at the other end of a frame connection.
 type framedBackend struct {
 	cmd   *exec.Cmd
 	conn  net.Conn
 	in    *bufio.Reader
-	kept  []framedFrame // that were read while others were waited for
+	kept  []framedFrame // frames read while waiting for others
 	ended bool
 }
 
@@ -85,7 +85,7 @@ func (f framedFrame) String() string {
 	return fmt.Sprintf("kind %d of %d: %q", f.kind, f.id, f.payload)
 }
 
-// startFramed starts a program as the bridge does, and reads its HELLO.
+// startFramed starts a program as the bridge does and reads its HELLO.
 func startFramed(t *testing.T, command []string) *framedBackend {
 	t.Helper()
 	dir := t.TempDir()
@@ -120,13 +120,13 @@ func startFramed(t *testing.T, command []string) *framedBackend {
 	return b
 }
 
-// do does what a line of a vector says.
+// do executes a line of a vector.
 func (b *framedBackend) do(line string) error {
 	words := append(strings.SplitN(line, " ", 5), "", "", "", "")
 	what := strings.Join(words[:2], " ")
-	var n [3]uint32 // the words after what that are numbers
+	var n [3]uint32 // the numbers among the words
 	for i := range n {
-		v, _ := strconv.ParseUint(words[2+i], 10, 32) // others are used as they are
+		v, _ := strconv.ParseUint(words[2+i], 10, 32) // other words are used as text
 		n[i] = uint32(v)
 	}
 	switch what {
@@ -197,7 +197,7 @@ func (b *framedBackend) do(line string) error {
 				return nil
 			case err != nil:
 				return err
-			case f.kind != frameError: // of the calls that ran
+			case f.kind != frameError: // of the calls in flight
 				return fmt.Errorf("got %v", f)
 			}
 		}
@@ -216,7 +216,7 @@ func (b *framedBackend) write(kind byte, id uint32, length int, payload []byte) 
 	return err
 }
 
-// read returns the next frame, which must come within a minute.
+// read returns the next frame, which must arrive within a minute.
 func (b *framedBackend) read() (framedFrame, error) {
 	if err := b.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return framedFrame{}, err
@@ -230,7 +230,7 @@ func (b *framedBackend) read() (framedFrame, error) {
 	return framedFrame{header[8], binary.BigEndian.Uint32(header[4:]), payload}, err
 }
 
-// next returns the payload of the next frame of a call, which must be of a kind. LAST is of the connection.
+// next returns the payload of the next frame of a call, which must be of a kind. LAST belongs to the connection.
 func (b *framedBackend) next(kind byte, id uint32) ([]byte, error) {
 	of := func(f framedFrame) bool { return f.id == id && (f.kind == frameLast) == (kind == frameLast) }
 	var f framedFrame
