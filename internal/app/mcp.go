@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient/oauth"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
@@ -75,9 +75,6 @@ func (a *authorized) Run(ctx context.Context) error {
 
 var _ bridge.Handler = (*authorized)(nil)
 
-// loginTime is the default of LoginTimeout.
-const loginTime = 5 * time.Minute
-
 // oauth returns what gets tokens for an MCP server.
 func (b *backend) oauth(at string) (*oauth.Transport, error) {
 	m, l := b.MCP, b.cfg
@@ -85,7 +82,7 @@ func (b *backend) oauth(at string) (*oauth.Transport, error) {
 	o := oauth.Options{
 		Server: m.URL, AllowPrivate: c.AllowPrivate, Dir: c.Credentials, Grant: oauth.Grant(c.Grant), Issuer: c.Issuer,
 		ClientID: c.ClientID, ClientSecret: c.ClientSecret, ClientMetadataURL: c.ClientMetadataURL, Scopes: c.Scopes,
-		Redirect: c.Redirect, LoginTimeout: cmp.Or(b.LoginTimeout, loginTime), Log: b.log, Panics: b.panics,
+		Redirect: c.Redirect, LoginTimeout: cmp.Or(b.LoginTimeout, limits.LoginTimeout), Log: b.log, Panics: b.panics,
 	}
 	if o.Dir == "" {
 		if dir, err := os.UserConfigDir(); err == nil { // without one, tokens end with the process

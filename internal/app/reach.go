@@ -17,12 +17,10 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
-
-// dialTime is how long a dialed backend may take to answer before clients are served without it.
-const dialTime = 2 * time.Second
 
 // reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not,
 // unless its user is logging in.
@@ -41,7 +39,7 @@ func (b *backend) reach(ctx context.Context) error {
 		}
 	}
 	const start = "start the server, or correct its address"
-	reach := cmp.Or(b.ReachTimeout, reachTime)
+	reach := cmp.Or(b.ReachTimeout, limits.ReachTimeout)
 	until := time.Now().Add(reach)
 	if b.Dial != "" {
 		limited, cancel := context.WithDeadline(ctx, until)
@@ -92,9 +90,6 @@ func (b *backend) countLogins() {
 		return login(ctx, address)
 	}
 }
-
-// reachTime is the default of ReachTimeout.
-const reachTime = 10 * time.Second
 
 // reachTick is how often the state of a backend is polled: a back retries, and does not report a failed attempt.
 const reachTick = 20 * time.Millisecond
@@ -210,7 +205,7 @@ func (b *backend) dialOnce(ctx context.Context) error {
 	if network != "unix" {
 		network, rest = "tcp", strings.TrimPrefix(rest, "/")
 	}
-	c, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, rest)
+	c, err := (&net.Dialer{Timeout: limits.AbsentTimeout}).DialContext(ctx, network, rest)
 	if err != nil {
 		return err
 	}
@@ -224,7 +219,7 @@ func (b *backend) dialOnce(ctx context.Context) error {
 	}
 	config.NextProtos = []string{"h2"}
 	protected := tls.Client(c, config)
-	if err := protected.SetDeadline(time.Now().Add(dialTime)); err != nil {
+	if err := protected.SetDeadline(time.Now().Add(limits.AbsentTimeout)); err != nil {
 		return err
 	}
 	if err := protected.HandshakeContext(ctx); err != nil {

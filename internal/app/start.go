@@ -48,7 +48,7 @@ func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answe
 	case len(a.backends) > 1:
 		enough = time.After(awaitTime)
 	case a.backends[0].Command() == nil:
-		enough = time.After(dialTime)
+		enough = time.After(limits.AbsentTimeout)
 	}
 	notice := time.NewTimer(noticeTime)
 	defer notice.Stop()
@@ -77,7 +77,7 @@ func (a *App) ready(ctx context.Context) error {
 		return (*a.backends[0].back.Load()).Ready(ctx)
 	}
 	enough := make(chan struct{})
-	defer time.AfterFunc(dialTime, func() { close(enough) }).Stop()
+	defer time.AfterFunc(limits.AbsentTimeout, func() { close(enough) }).Stop()
 	for _, b := range a.backends {
 		dialled := enough
 		if b.Command() != nil {

@@ -120,7 +120,7 @@ func (a *Auth) part(path string) part {
 // New returns an Auth. It fetches keys when they are needed.
 func New(o Options) (*Auth, error) {
 	if o.Client == nil {
-		o.Client = &http.Client{Timeout: 10 * time.Second}
+		o.Client = &http.Client{Timeout: limits.AuthTimeout}
 	}
 	a := &Auth{
 		o: o, tokens: map[[sha256.Size]byte]*pb.Principal{},

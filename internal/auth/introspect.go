@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -22,9 +23,6 @@ const (
 	inactiveTTL = 10 * time.Second
 	// maxCached is the maximum number of cached active tokens, and of inactive ones.
 	maxCached = 10_000
-	// maxIntrospections is the maximum number of concurrent requests.
-	maxIntrospections    = 32
-	introspectionTimeout = 10 * time.Second
 )
 
 // An introspectionCache caches the results of introspection, and limits its concurrency.
@@ -74,14 +72,14 @@ func (i *issuer) introspect(ctx context.Context, token, resource string) (*pb.Pr
 	if in, ok := i.cache.get(sum); ok {
 		return in.principal, in.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, introspectionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limits.AuthTimeout)
 	defer cancel()
 	select {
 	case i.cache.inFlight <- struct{}{}:
 		defer func() { <-i.cache.inFlight }()
 	case <-ctx.Done():
 		return nil, unavailable("too many concurrent token introspections at %s (limit %d): %v",
-			i.URL, maxIntrospections, ctx.Err())
+			i.URL, limits.AuthRequests, ctx.Err())
 	}
 	if in, ok := i.cache.get(sum); ok { // cached while waiting
 		return in.principal, in.err

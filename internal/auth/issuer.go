@@ -72,7 +72,7 @@ func newIssuer(i Issuer, c *http.Client, l limits.Limits) *issuer {
 	client.CheckRedirect = sameOrigin
 	return &issuer{
 		Issuer: i, client: &client, limits: l,
-		cache:    introspectionCache{inFlight: make(chan struct{}, maxIntrospections)},
+		cache:    introspectionCache{inFlight: make(chan struct{}, limits.AuthRequests)},
 		fetching: make(chan struct{}, 1),
 	}
 }
@@ -266,7 +266,7 @@ func (i *issuer) cachedKeys(id string) (keys []jose.JSONWebKey, fetch bool, err 
 
 // refresh fetches the keys, and removes those that the issuer no longer publishes.
 func (i *issuer) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // others wait for the keys
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.AuthTimeout) // others wait for the keys
 	defer cancel()
 	keys, err := i.fetch(ctx)
 	i.mu.Lock()

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -860,8 +861,11 @@ func TestEndlessListsFail(t *testing.T) {
 	}{
 		{"the same", func(string) string { return "same" }, 2},
 		{"an empty one", func(string) string { return "" }, 2},
-		{"another one", func(c string) string { return "c" + strconv.Itoa(len(c)) + c[:min(len(c), 8)] }, maxToolPages},
-		{"ever longer ones", func(c string) string { return c + strings.Repeat("c", 1000) }, maxToolPages},
+		{
+			"another one", func(c string) string { return "c" + strconv.Itoa(len(c)) + c[:min(len(c), 8)] },
+			limits.ListPages,
+		},
+		{"ever longer ones", func(c string) string { return c + strings.Repeat("c", 1000) }, limits.ListPages},
 	} {
 		lists := 0
 		c := New(bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
@@ -933,7 +937,7 @@ func TestCallProceedsWithoutAList(t *testing.T) {
 		b.hold = make(chan struct{}) // it never comes
 		began := time.Now()
 		expect(t, "list hangs", callTool(t, c, as("x"), "f", `{}`), "called")
-		expect(t, "how long it is waited for", time.Since(began), findWithin)
+		expect(t, "how long it is waited for", time.Since(began), limits.FindTimeout)
 	})
 }
 

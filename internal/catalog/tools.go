@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -23,15 +24,11 @@ import (
 )
 
 const (
-	// maxToolPages is the maximum number of pages that are requested to find a tool.
-	maxToolPages = 1_024
 	// maxKnown is the maximum number of cached tools of all callers, maxCallers that of callers, and maxText that of
 	// bytes of their schemas. Above them, the least recently used caller is evicted.
 	maxKnown   = 65_536
 	maxCallers = 4_096
 	maxText    = 16 << 20
-	// findWithin is the maximum time that a call waits for the tool list.
-	findWithin = 10 * time.Second
 	// seekAgain is the minimum interval between requests for a caller's unknown tools.
 	seekAgain = 5 * time.Second
 )
@@ -337,7 +334,7 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, chang
 func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.Call, name string,
 	after uint64,
 ) (*tool, error) {
-	ctx, cancel := context.WithTimeout(ctx, findWithin)
+	ctx, cancel := context.WithTimeout(ctx, limits.FindTimeout)
 	defer cancel()
 	cc := caller.Context()
 	asker := &pb.CallContext{
@@ -347,7 +344,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 	key := pageKey{kind: kindTools, caller: who}
 	call := caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker})
 	seen := 0
-	for range maxToolPages {
+	for range limits.ListPages {
 		if err := ctx.Err(); err != nil { // cached pages do not check it
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/signature"
@@ -21,9 +22,6 @@ type argument struct {
 	names   []string // of members, in the order in which they were typed
 	members map[string]*argument
 }
-
-// maxArgument is how long an argument from a file or stdin may be, in bytes.
-const maxArgument = 64 << 20
 
 // A reader reads what arguments name: @FILE and @-, and - for all of them.
 type argumentReader struct{ stdin io.Reader }
@@ -60,8 +58,8 @@ func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
 	case err != nil:
 		return "", problem.Usage(arg, "pass a stdin that can be read", "cannot read the argument %s: %v", arg,
 			problem.Cause(err))
-	case len(text) > maxArgument:
-		return "", problem.Usage(arg, "pass less", "the argument %s is longer than %d MiB", arg, maxArgument>>20)
+	case len(text) > limits.MaxMessage:
+		return "", problem.Usage(arg, "pass less", "the argument %s is longer than %d MiB", arg, limits.MaxMessage>>20)
 	case !utf8.Valid(text):
 		return "", problem.Usage(arg, "encode it first, for example with base64", "the argument %s is not UTF-8 text",
 			arg)
@@ -83,7 +81,7 @@ func (r argumentReader) read(name string) ([]byte, error) {
 	if in == nil {
 		return nil, nil
 	}
-	return io.ReadAll(io.LimitReader(in, maxArgument+1))
+	return io.ReadAll(io.LimitReader(in, limits.MaxMessage+1))
 }
 
 // parse returns the arguments of a call as JSON, from words of the form k=v by the types of the schema, or from one

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/app"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/signature"
@@ -16,16 +17,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// maxRounds is the maximum number of rounds of input requests in a call.
-const maxRounds = 10
-
 // do makes a call, answers its input requests, and returns its result. It shows progress and logs.
 func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, error) {
 	what := call.Method.Name
 	if call.Method.Target != nil {
 		what = fmt.Sprintf("%s %q", what, call.Method.Target(call.Request))
 	}
-	for range maxRounds {
+	for range limits.Rounds {
 		end := c.bar.Begin(what + ", Ctrl-C cancels")
 		res, err := c.Handler.Handle(ctx, call, c.emit)
 		end()
@@ -47,7 +45,7 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 	}
 	return nil, &problem.Error{
 		Exit: problem.ExitTool, Code: "asks_too_often", What: fmt.Sprintf("%s asks again and again", what),
-		Why: fmt.Sprintf("it was answered %d times", maxRounds),
+		Why: fmt.Sprintf("it was answered %d times", limits.Rounds),
 		Fix: "look into the server",
 	}
 }

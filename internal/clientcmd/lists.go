@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -20,9 +21,6 @@ func (c *client) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
 	return res.(*pb.DiscoverResponse), nil
 }
 
-// maxPages is the maximum number of pages of a list that are requested.
-const maxPages = 1000
-
 // all returns what is in every page of a list. A server without such a list has nothing in it.
 func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridge.Method,
 	request func(cursor *string) bridge.Request, page func(proto.Message) (items []T, next *string),
@@ -32,7 +30,7 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 	}
 	var list []T
 	var cursor *string
-	for range maxPages {
+	for range limits.ListPages {
 		res, err := c.do(ctx, &bridge.Call{Method: m, Request: request(cursor)})
 		if err != nil {
 			if cursor == nil && bridge.AsError(err).Code == codes.Unimplemented {
@@ -51,7 +49,7 @@ func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridg
 		}
 		cursor = next
 	}
-	c.log.Warn().Int("pages", maxPages).Msg(m.Name + " does not end; the rest is left out")
+	c.log.Warn().Int("pages", limits.ListPages).Msg(m.Name + " does not end; the rest is left out")
 	return list, nil
 }
 

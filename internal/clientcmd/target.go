@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
@@ -56,7 +57,8 @@ func (f *TargetFlags) Add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
 	flags.StringArrayVar(&f.passEnv, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
 	flags.StringVar(&f.dir, "dir", "", "start the backend in `DIR`")
-	flags.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.DurationVar(&f.startTimeout, "start-timeout", limits.Timeouts{}.OrDefaults().Start,
+		"how long the backend may take to start")
 	flags.StringVar(&f.revision, "revision", "", "speak `REVISION` of MCP to an MCP server, or legacy or modern")
 	flags.BoolVar(&f.plaintext, "plaintext", false,
 		"dial another machine without TLS, at tcp:host:port or dns:host:port")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/child"
 	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
@@ -85,7 +86,8 @@ func (e *Env) VerifyCommand() *cobra.Command {
 	flags.StringVar(&o.Dir, "dir", "", "start the backend in `DIR`")
 	flags.StringArrayVar(&env, "env", nil, "set `NAME=VALUE` in the backend's environment (repeatable)")
 	flags.StringArrayVar(&pass, "pass-env", nil, "pass the variable `NAME` on to the backend (repeatable)")
-	flags.DurationVar(&o.StartTimeout, "start-timeout", 30*time.Second, "how long the backend may take to start")
+	flags.DurationVar(&o.StartTimeout, "start-timeout", limits.Timeouts{}.OrDefaults().Start,
+		"how long the backend may take to start")
 	flags.BoolVar(&plaintext, "plaintext", false, "dial another machine, which is done without TLS, at tcp:HOST:PORT")
 	flags.StringSliceVar(&o.Only, "only", nil, "make only these checks: `NAMES` with commas between them")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object, for programs")

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 // HTTP/2 control frames are cheap for a client, and can keep a server busy: SETTINGS, PING, PRIORITY, WINDOW_UPDATE,
 // empty DATA and CONTINUATION, frames of unknown types, and requests that are reset at once (CVE-2023-44487). HTTP/2
 // servers limit only some of them. So each connection has a rate limiter, which refills with time and with responses.
 const (
-	// allowance is the burst, and allowanceRate the rate per second.
-	allowance, allowanceRate = 10_000, 1_000
 	// framesPerResponseFrame is the refill per frame of a response, for window updates and canceled calls.
 	framesPerResponseFrame = 2
 	// framesOfCall is the number of free short frames per call: its request, the end of that, and a late reset.
@@ -77,7 +77,7 @@ func (c *FramedConn) Read(b []byte) (int, error) {
 	if c.debt.Load()+int64(cost) == 0 {
 		return n, err
 	}
-	if c.debt.Add(int64(cost)) > allowance && c.overLimit() {
+	if c.debt.Add(int64(cost)) > limits.ControlFrames && c.overLimit() {
 		c.end()
 		return 0, errFlood
 	}
@@ -89,7 +89,7 @@ func (c *FramedConn) cost(f *frames) int {
 	switch f.kind() {
 	case http2.FrameHeaders:
 		c.streams.last = max(c.streams.last, f.stream())
-		c.framesLeft = min(c.framesLeft+framesOfCall, allowance)
+		c.framesLeft = min(c.framesLeft+framesOfCall, limits.ControlFrames)
 		return 0
 	case http2.FrameContinuation:
 		if f.length() >= fullFrame {
@@ -154,9 +154,9 @@ func (c *FramedConn) overLimit() bool {
 	if c.refilled.IsZero() {
 		c.refilled = now.Add(-time.Second)
 	}
-	back := min(int64(now.Sub(c.refilled).Seconds()*allowanceRate), c.debt.Load())
+	back := min(int64(now.Sub(c.refilled).Seconds()*limits.ControlFrameRate), c.debt.Load())
 	c.refilled = now
-	return c.debt.Add(-back) > allowance
+	return c.debt.Add(-back) > limits.ControlFrames
 }
 
 // end sends GOAWAY and closes the connection.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -364,7 +365,7 @@ func (h *Hub) receive(ctx context.Context, l *listening, change *pb.ListenRespon
 		k := keyOf(change)
 		_, known := h.old.held[k]
 		switch {
-		case !known && (len(h.old.held) >= MaxPending || proto.Size(change) > MaxURIs):
+		case !known && (len(h.old.held) >= limits.PendingChanges || proto.Size(change) > limits.URIs):
 			return now // rather twice than never
 		case l == h.current:
 			h.old.held[k] = nil

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -198,7 +199,7 @@ func TestLongChangesAreReportedTwice(t *testing.T) {
 		listen(t, func(f *hubTest) {
 			_, changes, one := f.subscribe("a")
 			_, _, two := f.subscribe("b", "a")
-			change := updated("a/" + strings.Repeat("x", MaxURIs+over-2))
+			change := updated("a/" + strings.Repeat("x", limits.URIs+over-2))
 			uri := change.GetResourceUpdated().GetUri()
 			uri = uri[:2*len(uri)-proto.Size(change)]
 			one.send(updated(uri))

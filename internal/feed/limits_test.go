@@ -9,25 +9,26 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/feed"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
 func TestSubscriptionsAtTheirLimit(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		var many, long []string
-		for i := range feed.MaxSubscriptions + over {
+		for i := range limits.Subscriptions + over {
 			many = append(many, strconv.Itoa(i))
 		}
-		for i := range feed.MaxURIs / feed.MaxURI {
-			long = append(long, strings.Repeat(strconv.Itoa(i), feed.MaxURI))
+		for i := range limits.URIs / limits.URI {
+			long = append(long, strings.Repeat(strconv.Itoa(i), limits.URI))
 		}
-		long[0] = long[0][:feed.MaxURI/2]
-		long = append(long, strings.Repeat("x", feed.MaxURI/2+over))
+		long[0] = long[0][:limits.URI/2]
+		long = append(long, strings.Repeat("x", limits.URI/2+over))
 		for what, c := range map[string]struct {
 			uris []string
 			want codes.Code
 		}{
 			"resources":      {many, codes.ResourceExhausted},
-			"bytes of a URI": {[]string{strings.Repeat("x", feed.MaxURI+over)}, codes.InvalidArgument},
+			"bytes of a URI": {[]string{strings.Repeat("x", limits.URI+over)}, codes.InvalidArgument},
 			"bytes of all":   {long, codes.ResourceExhausted},
 		} {
 			err := feed.CheckSubscriptions(c.uris)

@@ -24,12 +24,6 @@ type Pending struct {
 	ready      chan struct{}
 }
 
-// The default bounds of a Pending. What a subscriber can subscribe to is less.
-const (
-	MaxPending     = 1024
-	MaxPendingSize = 1 << 20
-)
-
 // NewPending returns a Pending that holds at most so many changes, of so many bytes together, for a subscriber that
 // wants what want returns. Want is called by Take, must not call the Pending, and its result is not changed any more.
 func NewPending(most, mostSize int, want func() *pb.SubscriptionFilter) *Pending {

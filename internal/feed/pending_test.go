@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/internal/feed"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -28,7 +29,7 @@ func completed(id string) *pb.ListenResponse {
 
 func TestPendingChangesAreKeptOnceAndBounded(t *testing.T) {
 	t.Parallel()
-	for most, size := range map[int]int{feed.MaxPending: feed.MaxPendingSize, 6: 300, 3: 100} {
+	for most, size := range map[int]int{limits.PendingChanges: limits.PendingChangesBytes, 6: 300, 3: 100} {
 		checkPendingIsBounded(t, most, size)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -31,7 +32,8 @@ type Source struct {
 
 // NewStream returns a Stream for a subscriber that wants what want returns, which is not changed any more.
 func NewStream(want func() *pb.SubscriptionFilter) *Stream {
-	return &Stream{Pending: NewPending(MaxPending, MaxPendingSize, want), wake: make(chan struct{}, 1)}
+	pending := NewPending(limits.PendingChanges, limits.PendingChangesBytes, want)
+	return &Stream{Pending: pending, wake: make(chan struct{}, 1)}
 }
 
 // Source adds a source, before the Stream begins. If the Stream does not wait for it long enough, it is assumed to

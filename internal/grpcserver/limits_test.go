@@ -26,7 +26,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
-	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
@@ -262,7 +261,7 @@ func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 // A Listen names as many resources as a client may subscribe to, and not one more.
 func TestSubscriptionsAreLimited(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
-	for n, want := range map[int]string{feed.MaxSubscriptions: "", feed.MaxSubscriptions + 1: "TOO_MANY not_executed"} {
+	for n, want := range map[int]string{limits.Subscriptions: "", limits.Subscriptions + 1: "TOO_MANY not_executed"} {
 		s, err := c.Listen(t.Context(),
 			&pb.ListenRequest{Notifications: &pb.SubscriptionFilter{ResourceSubscriptions: make([]string, n)}})
 		if err == nil {
@@ -282,8 +281,8 @@ func TestListenRequestsAreLimited(t *testing.T) {
 	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{Memory: m}))
 	for over := -1; over <= 1; over++ {
-		for range 2 * room / feed.MaxListen {
-			s, err := c.Listen(t.Context(), filled(feed.MaxListen+over, func(n int) *pb.ListenRequest {
+		for range 2 * room / limits.ListenRequest {
+			s, err := c.Listen(t.Context(), filled(limits.ListenRequest+over, func(n int) *pb.ListenRequest {
 				return &pb.ListenRequest{
 					Context: &pb.CallContext{ClientInfo: &pb.Implementation{Name: strings.Repeat("x", n)}},
 				}

@@ -83,13 +83,6 @@ type Options struct {
 }
 
 const (
-	// maxMetadata is the maximum size of a call's metadata in bytes, where each entry has 32 in addition to its name
-	// and value (RFC 9113, 6.5.2). A larger call receives an error, and one above four times the size is reset unread.
-	maxMetadata = 64 << 10
-	// greeting is the maximum time for the TLS handshake and the HTTP/2 preface.
-	greeting = 5 * time.Second
-	// The minimum interval of client pings. gRPC's default of 5 minutes disconnects clients with keepalive.
-	minPing = 10 * time.Second
 	// An idle connection is pinged, and closed without a response.
 	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
 	// logEvery is the minimum interval between log lines that any client can cause.
@@ -181,10 +174,12 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.MaxRecvMsgSize(o.Limits.ClientMessage),
 		grpc.MaxSendMsgSize(math.MaxInt32), // it is checked before, to report the outcome
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
-		grpc.MaxHeaderListSize(4 * maxMetadata),
+		grpc.MaxHeaderListSize(4 * limits.Metadata),
 		grpc.InTapHandle(weigh),
-		grpc.ConnectionTimeout(greeting),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(limits.HandshakeTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: limits.PingInterval, PermitWithoutStream: true,
+		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: o.Limits.ConnectionIdle, Time: pingAfter,
 			Timeout: pingWithin,
@@ -307,9 +302,9 @@ func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
 			size += len(name) + len(v) + 32
 		}
 	}
-	if size > maxMetadata {
+	if size > limits.Metadata {
 		return nil, status.Errorf(codes.ResourceExhausted,
-			"the call has %d bytes of metadata, and %d are the most: say it in its arguments", size, maxMetadata)
+			"the call has %d bytes of metadata, and %d are the most: say it in its arguments", size, limits.Metadata)
 	}
 	return ctx, nil
 }

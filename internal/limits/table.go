@@ -143,9 +143,11 @@ var tables = complete(map[reflect.Type][]Row{
 			Default: 2_000, Bounds: between(16, 4_000,
 				"schemas have more", "compiling them takes time, and cannot be interrupted"),
 		},
-		{Field: "Changes", Doc: "that a client has yet to be notified of", Default: 1_024, Bounds: atMost(1_000_000,
-			"they are in memory, for every client")},
-		{Field: "ChangesBytes", Doc: "bytes of them", Default: mib, Bounds: between(kib, 64*mib,
+		{
+			Field: "Changes", Doc: "that a client has yet to be notified of", Default: PendingChanges,
+			Bounds: atMost(1_000_000, "they are in memory, for every client"),
+		},
+		{Field: "ChangesBytes", Doc: "bytes of them", Default: PendingChangesBytes, Bounds: between(kib, 64*mib,
 			"a single change can have more", "they are in memory, for every client")},
 		{
 			Field: "Replay", Doc: "bytes of events to resume streams by, at all addresses",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -127,15 +128,9 @@ func (s *sending) settle() bool {
 	return s.Load()
 }
 
-// The limits of an inbox. If possible, the transport makes the server wait; otherwise notifications above a limit are
-// dropped.
-const (
-	maxWaiting     = 1024
-	maxWaitingSize = 1 << 20
-)
-
 // put adds a message that is not the response to a POST of x. It returns false if there is no room. There always is for
-// the response; a request is also rejected if it is too late.
+// the response; a request is also rejected if it is too late. If possible, the transport makes the server wait for
+// room; otherwise notifications are dropped.
 func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, answeredElsewhere) }
 
 // putOwn adds a message that arrived in the response to the POST of x. It waits for room.
@@ -159,7 +154,7 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	case m.IsResponse():
 		x.state = then
 		x.msgs = append(x.msgs, *m)
-	case len(x.msgs) >= maxWaiting || x.size > maxWaitingSize:
+	case len(x.msgs) >= limits.PendingChanges || x.size > limits.PendingChangesBytes:
 		return false
 	default:
 		x.msgs = append(x.msgs, kept(m))
@@ -284,7 +279,8 @@ func (x *exchange) deliver() (*jsonrpc.Message, error) {
 }
 
 // errBehind ends a subscription that missed a change. Its next Listen reports that everything may have changed.
-var errBehind = fmt.Errorf("the subscriber is %d changes behind, or %d bytes of them", maxWaiting, maxWaitingSize)
+var errBehind = fmt.Errorf("the subscriber is %d changes behind, or %d bytes of them", limits.PendingChanges,
+	limits.PendingChangesBytes)
 
 // isRefusal reports whether the server ended an exchange without a response, by a status or an invalid message.
 func isRefusal(err error) bool {

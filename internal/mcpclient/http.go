@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/nonblock"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
@@ -49,13 +50,13 @@ func newHTTPClient(t http.RoundTripper) *http.Client {
 	if t == nil {
 		t = &http.Transport{
 			Proxy: http.ProxyFromEnvironment,
-			DialContext: nonblock.Dial((&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).
+			DialContext: nonblock.Dial((&net.Dialer{Timeout: limits.HTTPConnectTimeout, KeepAlive: 30 * time.Second}).
 				DialContext),
 			ForceAttemptHTTP2:      true,
 			HTTP2:                  mcphttp.HTTP2Config(),
 			MaxIdleConnsPerHost:    256,
 			IdleConnTimeout:        90 * time.Second,
-			TLSHandshakeTimeout:    10 * time.Second,
+			TLSHandshakeTimeout:    limits.HTTPConnectTimeout,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: 64 << 10,
 		}
@@ -129,16 +130,13 @@ func (c *Client) newStreamable(p *peer) {
 	p.wire = w
 }
 
-// tellTimeout is the maximum time for a server to accept a message without a response.
-const tellTimeout = 10 * time.Second
-
 // post posts a message without a response with notify, until ctx ends. A failure affects only the call that waits for
 // it: other calls learn of it from their own responses.
 func (c *Client) post(ctx context.Context, m outgoing, notify func(context.Context, []byte) error) {
 	var left atomic.Bool
 	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(i httptrace.WroteRequestInfo) { left.Store(i.Err == nil) },
-	}), tellTimeout)
+	}), limits.NotifyTimeout)
 	defer cancel()
 	err := notify(limited, m.msg)
 	if err == nil || ctx.Err() != nil {
@@ -148,7 +146,7 @@ func (c *Client) post(ctx context.Context, m outgoing, notify func(context.Conte
 	switch late := errors.Is(err, context.DeadlineExceeded); {
 	case late && left.Load(): // the server has it, and may be executing it
 	case late:
-		m.failed(fmt.Errorf("it could not be reached within %s", tellTimeout))
+		m.failed(fmt.Errorf("it could not be reached within %s", limits.NotifyTimeout))
 	default:
 		m.failed(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -194,22 +195,18 @@ func askable(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == methodRoots
 }
 
-// maxAsks is the maximum number of pending requests of a server. Together, they may have as many bytes as one message.
-const maxAsks = 32
-
 // fits reports whether one more pending request is allowed, for a total of size bytes.
-func (p *peer) fits(waiting, size int) bool { return waiting < maxAsks && size <= p.c.o.Limits.Message }
+func (p *peer) fits(waiting, size int) bool {
+	return waiting < limits.ServerRequests && size <= p.c.o.Limits.Message
+}
 
 // asksTooMuch rejects a request above these limits.
 func (p *peer) asksTooMuch(m *jsonrpc.Message) {
 	p.answerError(m.ID, codeInternal, fmt.Sprintf(
 		"%s: too much is asked at once: %d requests of together %d bytes can wait for their answers; ask again "+
 			"when some are answered",
-		m.Method, maxAsks, p.c.o.Limits.Message))
+		m.Method, limits.ServerRequests, p.c.o.Limits.Message))
 }
-
-// maxRefusals is the maximum number of error responses per second. Further requests get no response.
-const maxRefusals = 10
 
 // refuse rejects a request that no caller can answer: between the calls of a session there is no caller.
 func (p *peer) refuse(m *jsonrpc.Message) {
@@ -218,7 +215,7 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 		p.second, p.refused = now, 0
 	}
 	p.refused++
-	flood := p.refused > maxRefusals
+	flood := p.refused > limits.ServerRefusals
 	p.mu.Unlock()
 	if flood {
 		p.ignored("too many requests", m)

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/supervise"
@@ -337,7 +338,7 @@ func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 		return
 	}
 	p.c.background(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+		ctx, cancel := context.WithTimeout(ctx, limits.NotifyTimeout)
 		defer cancel()
 		for uri, t := range last {
 			_ = h.sync(ctx, p, uri, t)

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-)
 
-// maxQueued is the maximum number of queued messages without a response, most of which are responses to the server's
-// requests.
-const maxQueued = 256
+	"github.com/mcpbridge/mcpbridge/internal/limits"
+)
 
 // An outbox sends messages one after the other, so that no caller is blocked by a server that does not read.
 type outbox struct {
@@ -52,7 +50,7 @@ func (o *outbox) add(m outgoing) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if m.x == nil {
-		if o.queued >= maxQueued {
+		if o.queued >= limits.QueuedMessages {
 			return false
 		}
 		o.queued++
@@ -70,7 +68,7 @@ func (o *outbox) remove(x *exchange) {
 }
 
 // errUnread is the error of a message to a server that does not read.
-var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", maxQueued)
+var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", limits.QueuedMessages)
 
 // post queues a message without a response, unless it is nil, and does not wait. Asker is the exchange of the server's
 // request that msg answers, or nil. If there is no room for msg, it is dropped, and asker fails, because no response

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -22,8 +23,6 @@ type paramTable struct {
 const (
 	// maxParamSize is the maximum size of the table. Dropped entries are read again when needed.
 	maxParamSize = 4 << 20
-	// maxToolPages is the maximum number of pages of a list that are read.
-	maxToolPages = 1000
 )
 
 // of returns the arguments of a tool that headers must repeat.
@@ -74,7 +73,7 @@ func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 func (c *Client) relist(ctx context.Context, call *bridge.Call) bool {
 	caller := call.Context()
 	var cursor *string
-	for range maxToolPages {
+	for range limits.ListPages {
 		res, err := c.handle(ctx, call.With(bridge.ListTools, &pb.ListToolsRequest{
 			Context: &pb.CallContext{
 				ProtocolVersion: caller.GetProtocolVersion(), ClientInfo: caller.GetClientInfo(),

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
@@ -121,7 +122,7 @@ func (w *sse2024) start(x *exchange) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
 		ctx, guard := x.traced(ctx)
-		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(tellTimeout, cancel) })()
+		defer context.AfterFunc(x.ctx, func() { time.AfterFunc(limits.NotifyTimeout, cancel) })()
 		status, err := w.post(ctx, x.body, guard)
 		if status != 0 {
 			x.sent.end() // whatever the trace has reported

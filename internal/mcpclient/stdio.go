@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/child"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
@@ -177,7 +178,8 @@ func (s *stdio) garbage(line []byte, err error) {
 	full := s.trash.add(line, err)
 	s.mu.Unlock()
 	if full && !s.p.isGone() {
-		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", mostTrash).Dur("within", trashWithin).
+		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", limits.StrayLines).
+			Dur("within", limits.StrayWindow).
 			Msg("the server prints too much that is not MCP and is started again: have it log to standard error")
 		s.p.lose(errTrash)
 	}
@@ -189,29 +191,26 @@ type trash struct {
 	count int
 	since int // since the last log line
 	at    time.Time
-	// last has the times of the last lines, as a ring of at most mostTrash.
+	// last has the times of the last lines, as a ring of at most limits.StrayLines.
 	last []time.Time
 }
 
 const (
 	// trashEvery is the minimum interval between logged lines.
 	trashEvery = 10 * time.Second
-	// mostTrash is the maximum number of invalid lines within trashWithin. A program that prints more is restarted,
-	// which costs less than reading them.
-	mostTrash   = 1000
-	trashWithin = time.Minute
 )
 
-var errTrash = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", mostTrash, trashWithin)
+var errTrash = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", limits.StrayLines,
+	limits.StrayWindow)
 
 // add counts a line. It returns whether there are too many.
 func (t *trash) add(line []byte, err error) (full bool) {
 	now := time.Now()
-	if len(t.last) < mostTrash {
+	if len(t.last) < limits.StrayLines {
 		t.last = append(t.last, now)
 	} else {
-		oldest := &t.last[t.count%mostTrash]
-		full = now.Sub(*oldest) < trashWithin
+		oldest := &t.last[t.count%limits.StrayLines]
+		full = now.Sub(*oldest) < limits.StrayWindow
 		*oldest = now
 	}
 	t.count++

@@ -74,7 +74,7 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) bool {
 func Refuse(w http.ResponseWriter, status int, why string) {
 	// Errors below mean that the client disconnected.
 	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(time.Now().Add(refusalTimeout))
+	_ = rc.SetWriteDeadline(time.Now().Add(limits.RefusalTimeout))
 	// net/http keeps reading, so that the client receives the response before a reset.
 	_ = rc.SetReadDeadline(time.Now().Add(drainTimeout))
 	if !isHTTP2(w) {
@@ -101,8 +101,6 @@ func isHTTP2(w http.ResponseWriter) bool {
 }
 
 const (
-	// refusalTimeout is the time limit for sending a rejection.
-	refusalTimeout = 10 * time.Second
 	// drainTimeout is how long the rest of a rejected request is read.
 	drainTimeout = time.Second
 	// logEvery is the minimum interval between log lines about rejections.

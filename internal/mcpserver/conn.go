@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -52,7 +53,7 @@ func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
 	c := &conn{
 		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls),
 		id:     rand.Text(),
-		errors: rate{every: errorEvery, burst: errorBurst}, longer: make(chan struct{}, 1),
+		errors: rate{every: limits.ErrorInterval, burst: limits.ErrorBurst}, longer: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.closing())
 	return c
@@ -148,13 +149,6 @@ func (b *connBatch) finish(_ head, msg []byte) {
 var errBatch = &jsonrpc.Error{
 	RPC: invalidRequest("a JSON array of messages is only for revisions before 2025-06-18: send one message at a time"),
 }
-
-const (
-	// errorEvery is the minimum interval between error responses to invalid messages, after errorBurst of them. No
-	// request waits for such a response.
-	errorEvery = 10 * time.Millisecond
-	errorBurst = 100
-)
 
 // malformed responds to an invalid message.
 func (c *conn) malformed(err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -106,7 +107,7 @@ func refuseFor(w http.ResponseWriter, status int, why *pb.JsonRpcError) {
 	body := jsonrpc.AppendError(nil, nil, why, true)
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_ = writeBody(w, body, refusalTimeout) // a write error does not matter
+	_ = writeBody(w, body, limits.RefusalTimeout) // a write error does not matter
 }
 
 func notAllowed(w http.ResponseWriter, why string) {
@@ -181,7 +182,8 @@ func malformed(w http.ResponseWriter, modern bool, err error) {
 	}
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
-	_ = writeBody(w, jsonrpc.AppendError(nil, e.ID, e.RPC, true), refusalTimeout) // a write error does not matter
+	body := jsonrpc.AppendError(nil, e.ID, e.RPC, true)
+	_ = writeBody(w, body, limits.RefusalTimeout) // a write error does not matter
 }
 
 // broken responds to a request whose handler panicked before its response.
@@ -189,7 +191,7 @@ func broken(w http.ResponseWriter, id []byte, e *bridge.Error) {
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(http.StatusOK) // several clients treat another status as the end of the connection
 	body := jsonrpc.AppendError(nil, id, e.JSONRPC(bridge.LatestLegacy, nil), true)
-	_ = writeBody(w, body, refusalTimeout) // as above
+	_ = writeBody(w, body, limits.RefusalTimeout) // as above
 }
 
 func asParseError(err error) *jsonrpc.Error {
@@ -329,7 +331,7 @@ type timedBody struct {
 
 // wait returns the deadline for more data, which depends on the number of received bytes.
 func (b *timedBody) wait() error {
-	within := min(bodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate),
+	within := min(limits.BodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate),
 		b.opts.Limits.BodyTime)
 	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -414,13 +416,8 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 }
 
 const (
-	// bodyGrace is the minimum time for a client to send a body. After it, it must have sent Options.BodyRate bytes per
-	// second.
-	bodyGrace = 5 * time.Second
 	// maxGetBody is the maximum size of the body of a GET, in bytes.
 	maxGetBody = 4 << 10
-	// refusalTimeout is the write timeout for error responses.
-	refusalTimeout = 10 * time.Second
 )
 
 // modernReply returns the response to a modern request, which the caller must stop. If the message is not a request,

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
-	"github.com/mcpbridge/mcpbridge/internal/feed"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
@@ -58,10 +57,10 @@ func TestSubscriptionsAboveTheLimitAreRejected(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
 	c := f.initialize("2025-11-25", clientCaps)
 	uri := func(n int) string {
-		return fmt.Sprintf(`"test:%d%s"`, n, strings.Repeat("x", feed.MaxURI-len("test:0")))
+		return fmt.Sprintf(`"test:%d%s"`, n, strings.Repeat("x", limits.URI-len("test:0")))
 	}
 	var uris []string
-	for n := range feed.MaxURIs/feed.MaxURI + 1 {
+	for n := range limits.URIs/limits.URI + 1 {
 		uris = append(uris, uri(n))
 	}
 	body, h := modern(1, "subscriptions/listen",
@@ -177,7 +176,7 @@ func TestListenRequestLimit(t *testing.T) {
 				body, h = modern(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps)
 				body = strings.Replace(body, `"method"`, form, 1)
 			}
-			body = fmt.Sprintf(body, strings.Repeat("x", feed.MaxListen-len(body)+len("%s")+over))
+			body = fmt.Sprintf(body, strings.Repeat("x", limits.ListenRequest-len(body)+len("%s")+over))
 			p := newPipe(t, mcpserver.Options{})
 			p.say(body)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -212,27 +211,27 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 		}
 		return all
 	}
-	long := func(s string) string { return strings.Repeat(s, feed.MaxURI) }
+	long := func(s string) string { return strings.Repeat(s, limits.URI) }
 	for _, c := range map[string]struct {
 		rest func(client int) []string // the URIs of the clients at the limit
 		has  []string                  // those of another client
 		more func(over int) []string
 	}{
 		"resources": {
-			func(client int) []string { return uris(fmt.Sprint(client, "-"), feed.MaxSubscriptions) },
-			uris("a", feed.MaxSubscriptions-2), func(over int) []string { return uris("b", 2+over) },
+			func(client int) []string { return uris(fmt.Sprint(client, "-"), limits.Subscriptions) },
+			uris("a", limits.Subscriptions-2), func(over int) []string { return uris("b", 2+over) },
 		},
 		"bytes": {
 			func(client int) (all []string) {
-				for i := range feed.MaxURIs / feed.MaxURI {
-					all = append(all, fmt.Sprint(client, i, strings.Repeat("x", feed.MaxURI))[:feed.MaxURI])
+				for i := range limits.URIs / limits.URI {
+					all = append(all, fmt.Sprint(client, i, strings.Repeat("x", limits.URI))[:limits.URI])
 				}
 				return all
 			},
 			// the second is twice as long in JSON
 			[]string{long("a"), long(`"`), long("b"), long("c")},
 			func(over int) []string {
-				return []string{long("d"), long("e"), strings.Repeat("f", feed.MaxURI+over-1), "g"}
+				return []string{long("d"), long("e"), strings.Repeat("f", limits.URI+over-1), "g"}
 			},
 		},
 	} {
@@ -253,7 +252,7 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 					fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).
 					next()
 			}
-			for client := range feed.MaxTogether - 1 {
+			for client := range limits.Together - 1 {
 				want(t, listen(c.rest(client)), "method", `"notifications/subscriptions/acknowledged"`)
 			}
 			want(t, listen(c.has), "method", `"notifications/subscriptions/acknowledged"`)

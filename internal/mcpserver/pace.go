@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -36,16 +37,8 @@ func (r *rate) happens(now time.Time) {
 }
 
 const (
-	// progressEvery is the minimum interval between progress notifications of a call, after progressBurst of them: more
-	// are useless for people (every revision: basic/utilities/progress, rate limiting).
-	progressEvery = 100 * time.Millisecond
-	progressBurst = 64
 	// maxProgressText is the maximum length of a progress message, in bytes.
 	maxProgressText = 8 << 10
-	// logEvery is the minimum interval between log messages of a call, after logBurst of them (every revision:
-	// server/utilities/logging, implementation considerations).
-	logEvery = 10 * time.Millisecond
-	logBurst = 1024
 )
 
 // A sampler limits the log messages of a call, and counts the dropped ones.
@@ -55,7 +48,9 @@ type sampler struct {
 	worst   pb.LogLevel // the most severe of the dropped ones
 }
 
-func newSampler() sampler { return sampler{rate: rate{every: logEvery, burst: logBurst}} }
+func newSampler() sampler {
+	return sampler{rate: rate{every: limits.LogInterval, burst: limits.LogBurst}}
+}
 
 // lets reports whether a message may be sent now.
 func (s *sampler) lets(l *pb.LogMessage) bool {
@@ -75,7 +70,7 @@ func (s *sampler) summary() *pb.LogMessage {
 	l := &pb.LogMessage{
 		Level: s.worst, Logger: proto.String("mcpbridge"),
 		Data: fmt.Sprintf(`"%d log messages were left out: of a call, %d are told, and then %d a second"`, s.leftOut,
-			logBurst, time.Second/logEvery),
+			limits.LogBurst, time.Second/limits.LogInterval),
 	}
 	s.leftOut, s.worst = 0, 0
 	s.rate.happens(time.Now())
@@ -115,7 +110,7 @@ func (p *pacer) tell(pr *pb.Progress) error {
 }
 
 func newPacer(send func(*pb.Progress) error) *pacer {
-	return &pacer{send: send, rate: rate{every: progressEvery, burst: progressBurst}}
+	return &pacer{send: send, rate: rate{every: limits.ProgressInterval, burst: limits.ProgressBurst}}
 }
 
 // late sends the delayed notification.

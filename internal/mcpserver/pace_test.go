@@ -14,6 +14,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -29,8 +30,8 @@ func TestProgressIsRateLimited(t *testing.T) {
 				}
 			}
 		}
-		tell(progressBurst + 1)
-		if len(told) != progressBurst+1 {
+		tell(limits.ProgressBurst + 1)
+		if len(told) != limits.ProgressBurst+1 {
 			t.Errorf("got %d of a burst", len(told))
 		}
 		told = nil
@@ -46,7 +47,7 @@ func TestProgressIsRateLimited(t *testing.T) {
 		if err := p.tell(&pb.Progress{Progress: 1e6}); err != nil {
 			t.Fatal(err)
 		}
-		bridgetest.Pass(progressEvery)
+		bridgetest.Pass(limits.ProgressInterval)
 		if last := told[len(told)-1]; last != 1e6 {
 			t.Errorf("while idle, the last one is %v", last)
 		}
@@ -82,11 +83,11 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 		told  int // including the counts; or one less, as the last may be due at the end of a second
 		notes int // of counts
 	}{
-		{"one below the burst", logBurst, 0, logBurst, 0},
-		{"the burst", logBurst + 1, 0, logBurst + 1, 0},
-		{"one above", logBurst + 2, 0, logBurst + 2, 1},
-		{"a flood of a second", 100_000, 10 * time.Microsecond, logBurst + 101, 51},
-		{"at the limit, for a long time", 5000, logEvery, 5000, 0},
+		{"one below the burst", limits.LogBurst, 0, limits.LogBurst, 0},
+		{"the burst", limits.LogBurst + 1, 0, limits.LogBurst + 1, 0},
+		{"one above", limits.LogBurst + 2, 0, limits.LogBurst + 2, 1},
+		{"a flood of a second", 100_000, 10 * time.Microsecond, limits.LogBurst + 101, 51},
+		{"at the limit, for a long time", 5000, limits.LogInterval, 5000, 0},
 	} {
 		for _, rev := range []bridge.Revision{bridge.Rev20241105, bridge.Rev20260728} {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/seal"
@@ -71,7 +72,7 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 	default:
 		t.refused = true
 	}
-	if t.rounds++; t.rounds == seal.MaxRounds {
+	if t.rounds++; t.rounds == limits.Rounds {
 		return nil, seal.TooManyRounds(call)
 	}
 	t.call = call.Retry(answers, res.InputRequired.RequestState)

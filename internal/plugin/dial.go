@@ -114,9 +114,6 @@ type link struct {
 	current atomic.Pointer[watched] // the latest connection
 }
 
-// dialledConnectTimeout bounds one attempt to connect to a dialled backend, with its handshakes.
-const dialledConnectTimeout = 5 * time.Second
-
 // dial returns a link to e without waiting until it is connected; each attempt may take connectTimeout. A nil config
 // means no TLS.
 func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Duration) (*link, error) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/wire"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -55,8 +56,6 @@ const (
 	// mostSaid is the maximum number of queued frames without a payload. A backend that reads needs at most
 	// eventsAhead+1 for each of its calls; any other loses the connection.
 	mostSaid = 1 << 20
-	// mostSkipped is the maximum size in bytes of an answer that is too long and fails only its own call.
-	mostSkipped = 64 << 20
 )
 
 // A frames is a connection on which a backend receives calls of tools, with the messages of gRPC. The zero value has no
@@ -343,7 +342,7 @@ func (f *frames) payload(in *bufio.Reader, length int, use func([]byte) error) e
 
 // skip discards an answer that is too long, and ends its call.
 func (f *frames) skip(in *bufio.Reader, length int, id uint32, kind byte) error {
-	if length > mostSkipped {
+	if length > limits.MaxMessage {
 		return fmt.Errorf("%w: it has %d bytes", errBreach, length)
 	}
 	if _, err := in.Discard(length); err != nil {

@@ -519,7 +519,7 @@ func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 	for name, breach := range map[string]func(b *framer, id uint32){
 		"much too long": func(b *framer, id uint32) {
 			frame := make([]byte, frameHeader)
-			putHeader(frame, mostSkipped+1, id, frameResult)
+			putHeader(frame, limits.MaxMessage+1, id, frameResult)
 			if _, err := b.conn.Write(frame); err != nil {
 				t.Error(err)
 			}

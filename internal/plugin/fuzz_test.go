@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -193,7 +194,7 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 	for len(data) >= frameHeader {
 		length, id, kind := int(binary.BigEndian.Uint32(data)), binary.BigEndian.Uint32(data[4:]), data[8]
 		data = data[frameHeader:]
-		if length > mostSkipped || length > len(data) {
+		if length > limits.MaxMessage || length > len(data) {
 			return got
 		}
 		payload := data[:length]

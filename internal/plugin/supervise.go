@@ -28,6 +28,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/child"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 )
 
@@ -386,7 +387,7 @@ type dialled struct {
 // Connect returns when the backend is ready. An error is one of the address or of TLS.
 func (p *dialled) Connect(ctx context.Context) (*life, error) {
 	if p.link == nil {
-		k, err := dial(p.end, p.tls, p.o.Limits.Message, dialledConnectTimeout)
+		k, err := dial(p.end, p.tls, p.o.Limits.Message, limits.ConnectTimeout)
 		if err != nil {
 			return nil, fmt.Errorf("backend %q at %s: %w", p.o.Name, p.o.Address, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -19,8 +20,6 @@ const (
 	maxPublic = 64
 	// hashLen is the number of hexadecimal digits at the end of a shortened name.
 	hashLen = 12
-	// maxFindPages is the maximum number of pages of a list that are searched.
-	maxFindPages = 64
 )
 
 // toolName matches valid tool names (every revision: server/tools, tool names). A tool with another name is dropped,
@@ -97,7 +96,7 @@ func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, lis
 		return name, nil
 	}
 	req := list.NewRequest(call.Context())
-	for range maxFindPages {
+	for range limits.SearchPages {
 		m, err := r.once(ctx, rt, call.With(list, req))
 		if err != nil {
 			return "", err

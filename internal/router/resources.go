@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -126,7 +127,7 @@ func (r *Router) look(ctx context.Context, call *bridge.Call) {
 // lookInto searches one kind of lists. The list method itself records the entries.
 func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.Method) {
 	req := list.NewRequest(call.Context())
-	for range maxFindPages {
+	for range limits.SearchPages {
 		res, err := r.list(ctx, call.With(list, req))
 		if err != nil {
 			return // without the list, the routes are called one after the other

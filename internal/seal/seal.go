@@ -15,14 +15,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
-)
-
-const (
-	// MaxRounds is the maximum number of rounds of a call.
-	MaxRounds = 10
 )
 
 // A Sealer encrypts and authenticates a backend's request state, which clients must not read or modify (2026-07-28:
@@ -114,7 +110,7 @@ func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*
 	if needs.RequestState == nil {
 		return needs, nil
 	}
-	if round > MaxRounds {
+	if round > limits.Rounds {
 		return nil, TooManyRounds(call)
 	}
 	if n := len(needs.GetRequestState()); n > s.maxSize/2 {
@@ -139,10 +135,10 @@ func Check(call *bridge.Call, needs *pb.InputRequired) error {
 	return nil
 }
 
-// TooManyRounds returns the error of a call with more than MaxRounds rounds.
+// TooManyRounds returns the error of a call with more than limits.Rounds rounds.
 func TooManyRounds(call *bridge.Call) error {
 	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
-		"%s: the backend required input more than %d times", call.Method.Name, MaxRounds)
+		"%s: the backend required input more than %d times", call.Method.Name, limits.Rounds)
 }
 
 // binding returns the additional authenticated data.

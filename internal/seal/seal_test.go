@@ -105,9 +105,9 @@ func TestSealLimits(t *testing.T) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
-	for n := byte(seal.MaxRounds - 1); n <= seal.MaxRounds+1; n++ {
+	for n := byte(limits.Rounds - 1); n <= limits.Rounds+1; n++ {
 		_, err := s.Seal(call("me", nil), &pb.InputRequired{RequestState: []byte("s")}, n)
-		if (err == nil) != (n <= seal.MaxRounds) {
+		if (err == nil) != (n <= limits.Rounds) {
 			t.Errorf("round %d: %v", n, err)
 		}
 	}

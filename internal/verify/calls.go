@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	maxPages  = 1000    // of a list
 	maxEvents = 100_000 // of a call
 )
 

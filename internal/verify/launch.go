@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mcpbridge/mcpbridge/internal/child"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mtls"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -45,7 +46,6 @@ const (
 const (
 	dialTimeout   = 3 * time.Second
 	maxSocketPath = 100 // bytes; systems allow 104 to 108
-	maxMessage    = 64 << 20
 	maxHandshakes = 10
 )
 
@@ -345,7 +345,8 @@ func dial(network, address string, config *tls.Config) *backend {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(limits.MaxMessage),
+			grpc.MaxCallSendMsgSize(limits.MaxMessage)))
 	if err != nil {
 		panic(err) // only for contradictory options
 	}

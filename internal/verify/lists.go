@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -117,7 +118,7 @@ func (t *trial) readAll(l list) []proto.Message {
 	size := 0
 	seen := map[string]bool{}
 	var cursor *string
-	for range maxPages {
+	for range limits.ListPages {
 		items, next, err := l.page(t.ctx, t.backend, cursor)
 		if err != nil {
 			if cursor == nil {
@@ -131,8 +132,8 @@ func (t *trial) readAll(l list) []proto.Message {
 		for _, m := range items {
 			size += proto.Size(m)
 		}
-		if size > maxMessage {
-			t.failf("%s has more than %d bytes", l.name(), maxMessage)
+		if size > limits.MaxMessage {
+			t.failf("%s has more than %d bytes", l.name(), limits.MaxMessage)
 			return nil
 		}
 		if next == nil {
@@ -144,7 +145,7 @@ func (t *trial) readAll(l list) []proto.Message {
 		}
 		seen[*next], cursor = true, next
 	}
-	t.failf("%s has more than %d pages", l.name(), maxPages)
+	t.failf("%s has more than %d pages", l.name(), limits.ListPages)
 	return nil
 }
 

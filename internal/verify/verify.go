@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -89,9 +90,7 @@ func (e *StartError) Error() string { return e.What }
 // Run verifies a backend and returns the checks in their order. The error is a *StartError if the backend did not start
 // or does not respond, and otherwise that of ctx.
 func Run(ctx context.Context, o Options) ([]Check, error) {
-	if o.StartTimeout == 0 {
-		o.StartTimeout = 30 * time.Second
-	}
+	o.StartTimeout = limits.Timeouts{Start: o.StartTimeout}.OrDefaults().Start
 	d := &driver{o: o}
 	defer d.stop()
 	if err := d.openShared(ctx); err != nil {
@@ -275,7 +274,7 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 	var have []string
 	var cursor *string
 	size := 0
-	for range maxPages {
+	for range limits.ListPages {
 		tools, next, err := lists[0].page(limited, d.b, cursor)
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("listing tools: %w", context.Cause(ctx))
@@ -289,7 +288,7 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 			}
 			size += proto.Size(m)
 		}
-		if cursor = next; next == nil || size > maxMessage {
+		if cursor = next; next == nil || size > limits.MaxMessage {
 			break
 		}
 	}

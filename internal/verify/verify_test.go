@@ -115,7 +115,7 @@ func TestDefectsAreFound(t *testing.T) {
 		{"incapable", "discover", "capabilities are missing"},
 		{"fickle", "discover", "Discover differs between two calls"},
 		{"endless list", "lists", `ListTools returns the cursor "8" twice`},
-		{"ever more pages", "lists", "ListTools has more than 1000 pages"},
+		{"ever more pages", "lists", "ListTools has more than 1024 pages"},
 		{"huge list", "lists", "ListTools has more than 67108864 bytes"},
 		{"shuffled", "lists", "ListTools differs between two calls"},
 		{"any cursor", "bad-cursor", "ListTools with an unknown cursor: no error"},
