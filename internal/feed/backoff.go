@@ -37,11 +37,11 @@ func (b *Backoff) Wait(ctx context.Context) bool {
 	}
 }
 
-// Follow calls listen, which is one Listen call, again and again until ctx ends or the backend turns out to have no
-// Listen, and returns that error. Listen calls acknowledged when the backend has acknowledged, and ended is called with
-// what listen returns and the pause that follows.
-func Follow(ctx context.Context, listen func(acknowledged func()) error,
-	ended func(err error, again time.Duration),
+// Follow calls listen, which is one Listen call, again and again until ctx ends or its error is final, and returns that
+// error. Listen calls reset when the next pause is to be the first again. IsFinal is called with what listen returns
+// and the pause that follows.
+func Follow(ctx context.Context, listen func(reset func()) error,
+	isFinal func(err error, again time.Duration) bool,
 ) error {
 	var b Backoff
 	for {
@@ -49,10 +49,9 @@ func Follow(ctx context.Context, listen func(acknowledged func()) error,
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case isUnimplemented(err):
+		case isFinal(err, b.Next()):
 			return err
 		}
-		ended(err, b.Next())
 		if !b.Wait(ctx) {
 			return ctx.Err()
 		}

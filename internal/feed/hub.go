@@ -237,10 +237,10 @@ func (h *Hub) run(ctx context.Context, l *listening) {
 	call := &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{
 		Context: &pb.CallContext{Verified: bridge.Verified(bridge.Rev20260728, nil, nil)}, Notifications: l.filter,
 	}}
-	err := Follow(ctx, func(acknowledged func()) error {
+	err := Follow(ctx, func(reset func()) error {
 		_, err := h.handler.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
 			if ack := e.Change.GetAcknowledged(); ack != nil {
-				acknowledged()
+				reset()
 				h.acknowledged(ctx, l, ack.GetNotifications())
 			} else {
 				h.receive(ctx, l, e.Change)
@@ -249,8 +249,9 @@ func (h *Hub) run(ctx context.Context, l *listening) {
 		})
 		h.lost(ctx, l, isUnimplemented(err))
 		return err
-	}, func(err error, again time.Duration) {
+	}, func(err error, again time.Duration) bool {
 		h.log.Debug().Err(err).Dur("again_in", again).Msg("the backend ended its Listen call")
+		return isUnimplemented(err)
 	})
 	if isUnimplemented(err) && h.declares(l.filter) { // else it only was declared before the backend had started
 		h.log.Warn().Msg("the backend declares that it reports changes, and has no Listen: clients are not " +

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -136,4 +137,43 @@ func (s *Stream) Run(ctx context.Context, emit func(*pb.ListenResponse) error) e
 			}
 		}
 	}
+}
+
+// Answer answers a Listen call while listen, which the sources report from, runs: it emits what acknowledgment returns
+// of what Begin does, and then the changes. It returns the result of listen after all changes that were reported. Emit
+// is not called concurrently.
+func (s *Stream) Answer(ctx context.Context, late <-chan time.Time, emit bridge.Emit,
+	acknowledgment func(*pb.SubscriptionFilter) *pb.ListenResponse,
+	listen func(context.Context) (*bridge.Result, error),
+) (res *bridge.Result, err error) {
+	inner, cancel := context.WithCancel(ctx)
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	defer cancel()
+	listening.Go(func() {
+		defer cancel()
+		res, err = listen(inner)
+	})
+	report := func(change *pb.ListenResponse) error { return emit(ctx, bridge.Event{Change: change}) }
+	var failed error
+	if acked := s.Begin(inner, late); acked != nil {
+		if failed = report(acknowledgment(acked)); failed == nil {
+			failed = s.Run(inner, report)
+		}
+	}
+	ended := inner.Err() != nil
+	cancel()
+	listening.Wait()
+	if failed != nil && !ended {
+		return nil, failed
+	}
+	for _, change := range s.Take() { // a Listen that ended normally reported these before
+		if err == nil {
+			err = report(change)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
 }

@@ -33,7 +33,7 @@ type subscription struct {
 
 // listen reports changes until ctx ends. After the server was lost and reconnected, it reports that everything may have
 // changed.
-func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (res *bridge.Result, err error) {
+func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	if n := c.listening.Add(1); n > int64(c.o.MaxCalls) {
 		c.listening.Add(-1)
 		return nil, c.overloaded("%d subscriptions are open, which is the most", c.o.MaxCalls)
@@ -42,88 +42,67 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	s := &subscription{c: c, call: call, asked: call.Request.(*pb.ListenRequest).GetNotifications()}
 	stream := feed.NewStream(func() *pb.SubscriptionFilter { return s.asked })
 	s.own = stream.Source(nil)
-	inner, cancel := context.WithCancel(ctx)
-	var sources sync.WaitGroup
-	defer sources.Wait()
-	defer cancel()
 	if c.o.Revision == bridge.NoRevision {
 		s.twin = stream.Source(nil)
-		sources.Go(func() {
-			defer c.panics.Recover("listening to the connection of the legacy era", nil)
-			s.listenToTwin(inner)
-		})
 	}
-	sources.Go(func() {
-		defer cancel()
-		defer c.panics.Recover(bridge.Listen.Name, func(e *bridge.Error) { res, err = nil, e })
-		res, err = s.listen(inner)
-	})
-	report := func(change *pb.ListenResponse) error { return emit(ctx, bridge.Event{Change: change}) }
-	var failed error
-	if acked := stream.Begin(inner, nil); acked != nil {
-		if failed = report(s.acknowledgment(acked)); failed == nil {
-			failed = stream.Run(inner, report)
-		}
-	}
-	ended := inner.Err() != nil
-	cancel()
-	sources.Wait()
-	if failed != nil && !ended {
-		return nil, failed
-	}
-	for _, change := range stream.Take() { // a subscription that ended normally has reported these before
-		if err == nil {
-			err = report(change)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
+	return stream.Answer(ctx, nil, emit, s.acknowledgment, s.listen)
 }
 
 // listen reports changes, across connections, until ctx ends or the server ends the subscription.
-func (s *subscription) listen(ctx context.Context) (*bridge.Result, error) {
+func (s *subscription) listen(ctx context.Context) (res *bridge.Result, err error) {
 	c := s.c
-	delay := c.pace.Backoff
-	for {
-		var w supervise.Wait
-		l, err := c.super.Await(ctx, &w)
-		began := time.Now()
-		if err == nil {
-			s.acked = false
-			var res *bridge.Result
-			if l.peer.rev().Modern() {
-				res, err = s.modern(ctx, l)
-				if t, _ := c.currentTwin(); t != nil && isUnimplemented(err) {
-					err = s.twinOnly(ctx, l)
-				}
-			} else {
-				err = s.legacy(ctx, l)
-			}
-			if err == nil {
-				return res, nil
-			}
-		}
-		begun := s.ack != nil
-		_, isLost := errors.AsType[*lost](err)
-		switch {
-		case ctx.Err() != nil:
-			return nil, bridge.Canceled(ctx, begun)
-		case c.super.State().Ended:
-			_, err := c.super.Await(ctx, &w)
-			return nil, err
-		case !begun && !isLost, begun && !isLost && bridge.AsError(err).Code != codes.Unavailable:
-			return nil, err
-		}
-		if time.Since(began) > c.pace.settled {
-			delay = c.pace.Backoff
-		}
-		if !sleep(ctx, delay) {
-			return nil, bridge.Canceled(ctx, begun)
-		}
-		delay = min(2*delay, c.pace.MaxBackoff)
+	defer c.panics.Recover(bridge.Listen.Name, func(e *bridge.Error) { res, err = nil, e })
+	ctx, cancel := context.WithCancel(ctx)
+	var twin sync.WaitGroup
+	defer twin.Wait()
+	defer cancel()
+	if s.twin != nil {
+		twin.Go(func() {
+			defer c.panics.Recover("listening to the connection of the legacy era", nil)
+			s.listenToTwin(ctx)
+		})
 	}
+	err = feed.Follow(ctx, func(reset func()) error {
+		began := time.Now()
+		var err error
+		res, err = s.once(ctx)
+		if time.Since(began) > c.pace.settled {
+			reset()
+		}
+		return err
+	}, func(err error, _ time.Duration) bool {
+		_, isLost := errors.AsType[*lost](err)
+		return err == nil || c.super.State().Ended ||
+			!isLost && (s.ack == nil || bridge.AsError(err).Code != codes.Unavailable)
+	})
+	switch {
+	case err == nil:
+		return res, nil
+	case ctx.Err() != nil:
+		return nil, bridge.Canceled(ctx, s.ack != nil)
+	case c.super.State().Ended:
+		var w supervise.Wait
+		_, err = c.super.Await(ctx, &w)
+	}
+	return nil, err
+}
+
+// once reports changes until the connection is lost, ctx ends, or the server ends the subscription.
+func (s *subscription) once(ctx context.Context) (*bridge.Result, error) {
+	var w supervise.Wait
+	l, err := s.c.super.Await(ctx, &w)
+	if err != nil {
+		return nil, err
+	}
+	s.acked = false
+	if !l.peer.rev().Modern() {
+		return nil, s.legacy(ctx, l)
+	}
+	res, err := s.modern(ctx, l)
+	if t, _ := s.c.currentTwin(); t != nil && isUnimplemented(err) {
+		return nil, s.twinOnly(ctx, l)
+	}
+	return res, err
 }
 
 // acknowledge records what the server reports from now on.

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -33,10 +32,6 @@ type part struct {
 func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRequest,
 	emit bridge.Emit,
 ) (*bridge.Result, error) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	inner, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	want := req.GetNotifications()
 	lists := feed.Lists(want)
 	s := feed.NewStream(func() *pb.SubscriptionFilter { return want })
@@ -44,34 +39,38 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	for _, p := range parts {
 		p.source = s.Source(p.want)
 	}
+	defer r.gaps.join(s.Pending, lists)()
+	patience := time.NewTimer(r.o.Patience)
+	defer patience.Stop()
+	return s.Answer(ctx, patience.C, emit, func(acked *pb.SubscriptionFilter) *pb.ListenResponse {
+		return feed.Acknowledgment(feed.Both(want, feed.Either(lists, acked)))
+	}, func(ctx context.Context) (*bridge.Result, error) {
+		return nil, r.listenTo(ctx, parts, feed.IsEmpty(lists))
+	})
+}
+
+// listenTo listens to routes until ctx ends. If none of them reports changes, and nothing else does, it returns why.
+func (r *Router) listenTo(ctx context.Context, parts []*part, alone bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
 	var silent atomic.Int64
 	for _, p := range parts {
 		wg.Go(func() {
 			defer r.panics.Recover(bridge.Listen.Name, func(e *bridge.Error) { cancel(e) }) // the caller listens again
-			err := p.listen(inner)
+			err := p.listen(ctx)
 			switch {
-			case inner.Err() != nil:
-			case int(silent.Add(1)) == len(parts) && feed.IsEmpty(lists):
-				cancel(err) // no route reports changes
+			case ctx.Err() != nil:
+			case int(silent.Add(1)) == len(parts) && alone:
+				cancel(err)
 			default:
 				p.source.Acknowledge(nil)
 			}
 		})
 	}
-	defer r.gaps.join(s.Pending, lists)()
-	patience := time.NewTimer(r.o.Patience)
-	defer patience.Stop()
-	var err error
-	if acked := s.Begin(inner, patience.C); acked != nil {
-		tell := func(c *pb.ListenResponse) error { return emit(ctx, bridge.Event{Change: c}) }
-		if err = tell(feed.Acknowledgment(feed.Both(want, feed.Either(lists, acked)))); err == nil {
-			err = s.Run(inner, tell)
-		}
-	}
-	if inner.Err() != nil && ctx.Err() == nil {
-		err = context.Cause(inner)
-	}
-	return nil, cmp.Or(err, ctx.Err())
+	<-ctx.Done()
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
 // parts returns a part for each route that may report some of the requested changes.
@@ -102,20 +101,21 @@ func (r *Router) parts(ctx context.Context, call *bridge.Call, want *pb.Subscrip
 // listen listens to the route until ctx ends or the route does not support Listen.
 func (p *part) listen(ctx context.Context) error {
 	filter := p.want
-	return feed.Follow(ctx, func(acknowledged func()) error {
-		err := p.once(ctx, filter, acknowledged)
+	return feed.Follow(ctx, func(reset func()) error {
+		err := p.once(ctx, filter, reset)
 		if len(p.guessed) > 0 && hasNone(err) && bridge.AsError(err).Code != codes.Unimplemented {
 			filter, p.guessed = p.certain(), nil
-			err = p.once(ctx, filter, acknowledged)
+			err = p.once(ctx, filter, reset)
 		}
 		return err
-	}, func(err error, again time.Duration) {
+	}, func(err error, again time.Duration) bool {
 		p.r.o.Log.Debug().Err(err).Str("server", p.route.Name).Dur("again_in", again).Msg("the server ended its Listen")
+		return err != nil && bridge.AsError(err).Code == codes.Unimplemented
 	})
 }
 
 // once makes one Listen call to the route.
-func (p *part) once(ctx context.Context, filter *pb.SubscriptionFilter, acknowledged func()) error {
+func (p *part) once(ctx context.Context, filter *pb.SubscriptionFilter, reset func()) error {
 	own := bridge.ShallowCopy(p.call.Request.(*pb.ListenRequest)) //nolint:forcetypeassert // it is a Listen
 	own.Notifications = filter
 	acked := false
@@ -125,7 +125,7 @@ func (p *part) once(ctx context.Context, filter *pb.SubscriptionFilter, acknowle
 			p.source.Report(e.Change)
 		case ack != nil && !acked:
 			acked = true
-			acknowledged()
+			reset()
 			p.source.Acknowledge(ack.GetNotifications())
 		}
 		return ctx.Err()
