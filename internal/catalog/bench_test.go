@@ -15,7 +15,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// typical is a schema as SDKs derive them from a function's types.
+// typical is a schema as SDKs derive it from the types of a function.
 const typical = `{"type":"object","properties":{
 	"query":{"type":"string","description":"what to look for","minLength":1},
 	"limit":{"type":"integer","minimum":1,"maximum":100,"default":10},
@@ -79,7 +79,7 @@ func BenchmarkAccepts(b *testing.B) {
 	}
 }
 
-// BenchmarkLibrary is what the same costs without a quick.
+// BenchmarkLibrary measures the same without the fast validator.
 func BenchmarkLibrary(b *testing.B) {
 	for name, arguments := range map[string][]byte{
 		"typical": []byte(strings.Replace(typicalArguments, `,"x":""`, "", 1)), "rows": large("rows"),
@@ -98,7 +98,7 @@ func BenchmarkLibrary(b *testing.B) {
 	}
 }
 
-func BenchmarkCheckText(b *testing.B) { // what the front pays for the same text anyway
+func BenchmarkCheckText(b *testing.B) { // the front parses the text in any case
 	text := large("rows")
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {

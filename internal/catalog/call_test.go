@@ -10,8 +10,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A call that ends while the list is waited for by which it is to be checked was not executed, whether its tool is not
-// known yet or the arguments do not fit what is known.
+// A call that is canceled while it waits for the list with its schema was not executed, whether its tool is unknown or
+// its arguments do not match the cached schema.
 func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
 			f := bridge.AsError(err).Failure
 			if f.GetReason() != "DEADLINE" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
 				len(b.calls) > 0 {
-				t.Errorf("known: %t: %v, %v, and %d calls", known, err, f, len(b.calls))
+				t.Errorf("cached %t: %v, %v, and %d calls", known, err, f, len(b.calls))
 			}
 		})
 	}

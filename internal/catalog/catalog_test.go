@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A backend is a Handler with tools that can be exchanged. It counts what it is asked.
+// A backend is a Handler with replaceable tools. It counts requests.
 type backend struct {
 	mu       sync.Mutex
 	tools    []*pb.Tool
@@ -41,9 +41,9 @@ type backend struct {
 	result   *pb.CallToolResult
 	lists    int
 	calls    []string // the arguments of calls
-	// hold, if there is one, is what lists wait for, once each.
+	// If hold is not nil, each list request receives from it first.
 	hold     chan struct{}
-	deaf     bool // it does not acknowledge
+	deaf     bool // it does not acknowledge Listens
 	listens  []chan *pb.ListenResponse
 	lastList *pb.CallContext
 }
@@ -93,7 +93,7 @@ func (b *backend) list(ctx context.Context, r *pb.ListToolsRequest) (*bridge.Res
 		size = len(b.tools)
 	}
 	for _, t := range b.tools[from:min(from+size, len(b.tools))] {
-		res.Tools = append(res.Tools, proto.CloneOf(t)) // as if it came over a wire
+		res.Tools = append(res.Tools, proto.CloneOf(t)) // as over a wire
 	}
 	if from+size < len(b.tools) {
 		res.NextCursor = proto.String(strconv.Itoa(from + size))
@@ -140,7 +140,7 @@ func (b *backend) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 	}
 }
 
-// set exchanges the tools.
+// set replaces the tools.
 func (b *backend) set(tools ...*pb.Tool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +158,8 @@ var (
 	ended        = &pb.ListenResponse{Event: &pb.ListenResponse_Result{Result: &pb.ListenResult{}}}
 )
 
-// listening has c listen to everything, and returns how to end that. It must be called in a bubble.
+// listening subscribes to all changes of c and returns a function that ends the subscription. It must be called in a
+// bubble.
 func listening(c *Catalog, told *int) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -174,7 +175,7 @@ func listening(c *Catalog, told *int) (end func()) {
 	return func() { cancel(); <-done }
 }
 
-// pass lets time pass, in a bubble.
+// pass advances the bubble's clock.
 func pass(d time.Duration) { <-time.After(d) }
 
 func newTool(name, input string) *pb.Tool { return &pb.Tool{Name: name, InputSchema: input} }
@@ -213,7 +214,7 @@ func names(l *pb.ListToolsResponse) []string {
 	return all
 }
 
-// callTool returns the text of a call's result, with "error: " before it if it is one.
+// callTool returns the text of a call's result, with the prefix "error: " if it is an error.
 func callTool(t *testing.T, c *Catalog, cc *pb.CallContext, name, arguments string) string {
 	t.Helper()
 	r, err := c.Handle(t.Context(), &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
@@ -244,7 +245,7 @@ func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
-			t.Errorf("%q does not say %q", text, p)
+			t.Errorf("%q lacks %q", text, p)
 		}
 	}
 }
@@ -258,7 +259,7 @@ func TestListIsCachedForItsTTL(t *testing.T) {
 		b.set(newTool("b", wantsInt))
 		pass(999 * time.Millisecond)
 		if again := listTools(t, c, as("x")); !slices.Equal(again.GetTools(), first.GetTools()) {
-			t.Error("they are not the same tools")
+			t.Error("got different tools")
 		}
 		pass(time.Millisecond)
 		expect(t, "tools afterwards", names(listTools(t, c, as("x"))), []string{"b"})
@@ -266,7 +267,7 @@ func TestListIsCachedForItsTTL(t *testing.T) {
 	})
 }
 
-// Whoever keeps a list for as long as it is told to does not keep it for longer than the backend has said.
+// A cached list has the remaining TTL, so that downstream caches do not exceed the backend's.
 func TestCachedListHasTheRemainingTTL(t *testing.T) {
 	for _, m := range []*bridge.Method{
 		bridge.ListTools, bridge.ListPrompts, bridge.ListResources,
@@ -315,7 +316,7 @@ func TestListWithoutTTLIsNotCached(t *testing.T) {
 			c := New(b, Options{})
 			first := listTools(t, c, as("x"))
 			if listTools(t, c, as("x")) != first {
-				t.Error("the same answer is not the same message")
+				t.Error("the same response is another message")
 			}
 			b.set(newTool("b", wantsInt))
 			expect(t, "tools afterwards", names(listTools(t, c, as("x"))), []string{"b"})
@@ -356,7 +357,7 @@ func TestListIsCachedWhileChangesAreReported(t *testing.T) {
 	})
 }
 
-// A tool that is known to have changed may declare headers that it did not declare before.
+// A tool that has changed may declare other headers than before.
 func TestHeadersFollowTheListAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
@@ -376,13 +377,13 @@ func TestHeadersFollowTheListAfterAChange(t *testing.T) {
 		}
 		asked := b.asked()
 		if err := call(); err != nil || b.asked() != asked {
-			t.Errorf("%v, and the tools are listed again", err)
+			t.Errorf("%v, and the tools were listed again", err)
 		}
 		b.set(newTool("f", strings.Replace(wantsInt, `"type":"integer"`, `"type":"integer","x-mcp-header":"N"`, 1)))
 		b.listens[0] <- toolsChanged
 		synctest.Wait()
 		if err := call(); err == nil || !bridge.AsError(err).BadHeader {
-			t.Errorf("a call is made whose header says another thing than its arguments: %v", err)
+			t.Errorf("a call was sent whose header differs from its argument: %v", err)
 		}
 	})
 }
@@ -493,7 +494,7 @@ func TestListsAreNotSharedBetweenPrincipals(t *testing.T) {
 		{ClientCapabilities: &pb.ClientCapabilities{Roots: &pb.RootsCapability{}}},
 		{ClientCapabilities: &pb.ClientCapabilities{Extensions: `{"a":"` + strings.Repeat("x", 1000) + `"}`}},
 		{ClientCapabilities: &pb.ClientCapabilities{Extensions: `{"b":"` + strings.Repeat("x", 1000) + `"}`}},
-		{ClientCapabilities: &pb.ClientCapabilities{}}, // as none
+		{ClientCapabilities: &pb.ClientCapabilities{}}, // the same as none
 	}
 	for range 2 {
 		for _, cc := range callers {
@@ -536,7 +537,7 @@ func TestConcurrentListsShareACall(t *testing.T) {
 		expect(t, "lists", b.asked(), 1)
 		for _, l := range got {
 			if l != got[0] {
-				t.Error("not all got the same message")
+				t.Error("got different messages")
 			}
 		}
 	})
@@ -565,7 +566,7 @@ func TestCanceledCallerDoesNotCancelASharedList(t *testing.T) {
 		giveUp()
 		synctest.Wait()
 		expect(t, "lists", b.asked(), 1)
-		leave() // it is the one who asked the backend
+		leave() // its call requests the list from the backend
 		synctest.Wait()
 		expect(t, "lists when the first has left", b.asked(), 2)
 		close(b.hold)
@@ -615,7 +616,7 @@ func TestPagesAreLimited(t *testing.T) {
 		listTools(t, c, as(strconv.Itoa(i)))
 	}
 	expect(t, "pages", len(c.pages), maxPages)
-	listTools(t, c, as("11")) // the oldest that is kept
+	listTools(t, c, as("11")) // the oldest cached list
 	listTools(t, c, as("5"))
 	expect(t, "lists", b.asked(), maxPages+11)
 
@@ -626,7 +627,7 @@ func TestPagesAreLimited(t *testing.T) {
 		listTools(t, c, as(strconv.Itoa(i)))
 	}
 	if c.bytes > maxPageBytes || len(c.pages) != 3 {
-		t.Errorf("%d bytes in %d pages", c.bytes, len(c.pages))
+		t.Errorf("got %d bytes in %d pages", c.bytes, len(c.pages))
 	}
 	b.set(&pb.Tool{Name: "huge", Description: proto.String(strings.Repeat("x", maxPageBytes+1))})
 	listTools(t, c, as("huge"))
@@ -638,7 +639,7 @@ func TestPagesAreLimited(t *testing.T) {
 	expect(t, "bytes", c.bytes, sum)
 }
 
-// Clients send what cursors they like: those that are kept are short, and count.
+// Clients may send any cursor: only short ones are cached, and they count toward the limit.
 func TestCursorsOfClientsAreLimited(t *testing.T) {
 	for n := maxCursor - 1; n <= maxCursor+1; n++ {
 		c := New(bridge.HandlerFunc(func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
@@ -670,7 +671,7 @@ func TestToolCacheIsBounded(t *testing.T) {
 		listTools(t, c, as(strconv.Itoa(i)))
 	}
 	if c.count > maxKnown || len(c.known) != maxKnown/2_000 {
-		t.Errorf("%d tools of %d callers", c.count, len(c.known))
+		t.Errorf("got %d tools of %d callers", c.count, len(c.known))
 	}
 	expect(t, "schemas", len(c.schemas), 1)
 
@@ -687,7 +688,7 @@ func TestToolCacheIsBounded(t *testing.T) {
 		listTools(t, c, as("x"+strconv.Itoa(i)))
 	}
 	if c.text > maxText || len(c.schemas) > 64 {
-		t.Errorf("%d bytes of %d schemas", c.text, len(c.schemas))
+		t.Errorf("got %d bytes of %d schemas", c.text, len(c.schemas))
 	}
 	expect(t, "a caller that was forgotten", callTool(t, c, as("x1"), "t", `{}`), "called")
 }
@@ -723,7 +724,7 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	expect(t, "schema without its bad annotation", first.GetTools()[4].GetInputSchema(),
 		`{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"string","x-mcp-header":"B"}}}`)
 	if b.tools[15].InputSchema == "" || !strings.Contains(b.tools[15].InputSchema, `"A"`) {
-		t.Error("the backend's own tool was changed")
+		t.Error("the backend's own tool was modified")
 	}
 	said := log.String()
 	contains(
@@ -745,20 +746,20 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 	)
 	expect(t, "warnings", strings.Count(said, "\n"), 25)
 	if listTools(t, c, as("x")) != first {
-		t.Error("the same answer is not the same message")
+		t.Error("the same response is another message")
 	}
 	listTools(t, c, as("y"))
 	expect(t, "warnings, later", strings.Count(log.String(), "\n"), 25)
 }
 
-// What cannot be told, or asked for, does not cost the client the rest of a list.
+// Entries of a list that cannot be sent or used are dropped; the others remain.
 func TestBadEntriesAreDropped(t *testing.T) {
 	nan := &pb.Annotations{Priority: proto.Float64(math.NaN())}
 	for _, tt := range []struct {
 		method       *bridge.Method
 		request      bridge.Request
 		list, want   proto.Message
-		first, other string // what is said of two of them
+		first, other string // the members of two of them
 	}{
 		{
 			bridge.ListPrompts, &pb.ListPromptsRequest{Context: as("x")},
@@ -813,7 +814,7 @@ func TestBadEntriesAreDropped(t *testing.T) {
 		}
 		contains(t, log.String(), tt.first, tt.other)
 		if _, err := mcpjson.Append(nil, tt.list, bridge.LatestLegacy); err == nil {
-			t.Errorf("%s: there is nothing wrong with the list", tt.method.Name)
+			t.Errorf("%s: the list was not reported as invalid", tt.method.Name)
 		}
 	}
 }
@@ -850,8 +851,7 @@ func TestPagingEndsAndRepeatsNoTool(t *testing.T) {
 	expect(t, "tools on several pages", total, usual.Tools)
 }
 
-// A list that never ends costs a call no more than looking at as many pages as there may be, and one that leads to
-// itself not even that.
+// With an endless list, a call reads up to the limit of pages, and fewer if a cursor repeats.
 func TestEndlessListsFail(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for _, tc := range []struct {
@@ -879,11 +879,11 @@ func TestEndlessListsFail(t *testing.T) {
 		}), Options{})
 		expect(t, tc.what, callTool(t, c, as("x"), "f", `{}`), "called")
 		if lists > tc.most {
-			t.Errorf("%s: asked for %d pages", tc.what, lists)
+			t.Errorf("%s: got requests for %d pages", tc.what, lists)
 		}
 		for key := range c.before {
 			if len(key.cursor) > maxCursor {
-				t.Fatalf("%s: the page before a cursor of %d bytes is kept, which every page after it looks up",
+				t.Fatalf("%s: the page before a cursor of %d bytes is cached, so that every later page looks it up",
 					tc.what, len(key.cursor))
 			}
 		}
@@ -934,7 +934,7 @@ func TestCallProceedsWithoutAList(t *testing.T) {
 		b := &backend{listErr: bridge.Errorf(codes.Unimplemented, "no lists")}
 		c := New(b, Options{})
 		expect(t, "list fails", callTool(t, c, as("x"), "f", `{}`), "called")
-		b.hold = make(chan struct{}) // it never comes
+		b.hold = make(chan struct{}) // never receives
 		began := time.Now()
 		expect(t, "list hangs", callTool(t, c, as("x"), "f", `{}`), "called")
 		expect(t, "how long it is waited for", time.Since(began), limits.FindTimeout)
@@ -1000,7 +1000,7 @@ func TestListForAValidationUsesTheCallersPrincipal(t *testing.T) {
 	v := got.GetVerified()
 	if v.GetPrincipal().GetSubject() != "x" || v.GetProtocolVersion() != "2025-11-25" ||
 		v.GetHeaders()["h"] != "v" || got.GetMeta() != "" || got.GetProgressWanted() {
-		t.Errorf("asked as %v", got)
+		t.Errorf("requests with %v", got)
 	}
 }
 
@@ -1070,9 +1070,9 @@ func TestOutputIsValidated(t *testing.T) {
 	}
 }
 
-// What could not be compared is nobody's fault, and is said to be that: of arguments that the tool was not called, of a
-// result that it was.
-func TestUndecidableValidationPasses(t *testing.T) {
+// If a value is too expensive to validate, the error contains the reason and the outcome: for arguments the tool was
+// not called, for a result it was.
+func TestUndecidableValidationFails(t *testing.T) {
 	const itself = `{"type":"object","$ref":"#","minProperties":1}`
 	branches := of(`{"items":{"anyOf":[` + commas(500, always(`{"type":"string"}`)) + `]}}`)
 	unequal := of(`{"type":"array","items":{"type":"string"}}`)
@@ -1096,7 +1096,7 @@ func TestUndecidableValidationPasses(t *testing.T) {
 		contains(t, got, `error: The arguments of the tool "f" could not be compared with its input schema, and it was not called:`,
 			c.why, "less at a time", "skipArguments")
 		if strings.Contains(got, "do not fit") || len(b.calls) > 0 {
-			t.Errorf("%s: called with %d arguments: %s", c.name, len(b.calls), got)
+			t.Errorf("%s: called with %d bytes of arguments: %s", c.name, len(b.calls), got)
 		}
 		if c.name == "too large" {
 			continue // a result may be larger
@@ -1162,7 +1162,7 @@ func TestOtherCallsPassThroughUntouched(t *testing.T) {
 	}
 }
 
-// The Catalog keeps the laws that its tests do not know of: calls of many kinds at once, while the tools change.
+// The invariants hold for concurrent calls of many kinds while the tools change.
 func TestConcurrentCallers(t *testing.T) {
 	h := bridgetest.New()
 	c := New(h, Options{})

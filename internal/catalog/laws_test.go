@@ -8,7 +8,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
 )
 
-// A catalog of a handler whose tools are sound is the same handler.
+// With valid tools, a catalog of a handler keeps the handler's laws.
 func TestCatalogKeepsTheLaws(t *testing.T) {
 	bridgetest.Laws(t, func(_ *testing.T, h bridge.Handler) bridge.Handler { return catalog.New(h, catalog.Options{}) })
 }

@@ -12,10 +12,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// usual are the limits that are not configured.
+// usual are the default limits.
 var usual = limits.Limits{}.OrDefaults()
 
-// One below each limit, at it, and one above: the usual ones, and others.
+// One below, at, and one above each limit: the default ones and others.
 func TestToolLimits(t *testing.T) {
 	for _, o := range []Options{{}, {Limits: limits.Limits{Tools: 3, ToolName: 20, Schema: 1000, SchemaValues: 300}}} {
 		o.Log = zerolog.Nop()
@@ -27,7 +27,7 @@ func TestToolLimits(t *testing.T) {
 		for _, over := range []int{-1, 0, 1} {
 			for name, c := range map[string]struct {
 				tools []*pb.Tool
-				kept  int // of those over the limit
+				kept  int // of the entries above the limit
 			}{
 				"tools":           {many[:most.Limits.Tools+over], most.Limits.Tools},
 				"bytes of a name": {[]*pb.Tool{newTool(strings.Repeat("n", most.Limits.ToolName+over), wantsInt)}, 0},
@@ -40,7 +40,7 @@ func TestToolLimits(t *testing.T) {
 						strings.Repeat("}", maxSchemaDepth+over-2)+"}")}, 0},
 			} {
 				if name == "depth of a schema" && o.Limits.Schema > 0 {
-					continue // it is the same always, and such a schema has more than 1,000 bytes
+					continue // independent of the limit, and such a schema has more than 1,000 bytes
 				}
 				b := &backend{}
 				b.set(c.tools...)
@@ -49,14 +49,14 @@ func TestToolLimits(t *testing.T) {
 					want = c.kept
 				}
 				if got := len(listTools(t, New(b, o), as("x")).GetTools()); got != want {
-					t.Errorf("%+v: %s, %+d: %d are left, want %d", o, name, over, got, want)
+					t.Errorf("%+v: %s, %+d: got %d, want %d", o, name, over, got, want)
 				}
 			}
 		}
 	}
 }
 
-// A schema with more schemas in it than may be compiled is not used to check anything.
+// A schema above the limit is not used for validation.
 func TestSchemaSizeLimit(t *testing.T) {
 	for _, o := range []Options{{}, {Limits: limits.Limits{Subschemas: 10}}} {
 		c := New(nil, o)
@@ -65,7 +65,7 @@ func TestSchemaSizeLimit(t *testing.T) {
 				`true]}`))
 			compiled := n <= c.o.Limits.Subschemas
 			if refused := !s.accepts([]byte(`{}`)); refused != compiled || (s.err == nil) != compiled {
-				t.Errorf("%d: what it does not allow is refused: %t, %v", n, refused, s.err)
+				t.Errorf("%d: invalid arguments rejected: %t, %v", n, refused, s.err)
 			}
 		}
 	}

@@ -16,13 +16,13 @@ import (
 
 const (
 	uuid = `^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
-	// emails and base64 are as libraries write them.
+	// emails and base64 are patterns as libraries write them.
 	emails = `^[^@\\s]{1,64}@[^@\\s]{1,255}$`
 	base64 = `^$|^(?:[0-9a-zA-Z+/]{4})*(?:(?:[0-9a-zA-Z+/]{2}==)|(?:[0-9a-zA-Z+/]{3}=))?$`
 	email  = `^[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\\.)+[A-Za-z]{2,}$`
-	// wide is a regular expression of which a thousand parts are tried for each character.
+	// wide is a pattern with a thousand alternatives for each character.
 	wide = `(a?b?){500}c`
-	// widens is one of which for each character more are tried than for the one before.
+	// widens is a pattern whose number of alternatives grows with each character.
 	widens = `^[ab]{1,300}[ab]{1,300}c$`
 
 	tooMuch = "too long to be compared"
@@ -37,7 +37,7 @@ func compiled(tb testing.TB, text string) *schema {
 	return s
 }
 
-// of returns the schema of an object whose property a has the schema, and with returns such an object.
+// of returns the schema of an object whose property a has the given schema; with returns such an object.
 func of(schema string) string  { return `{"type":"object","properties":{"a":` + schema + `}}` }
 func with(value string) string { return `{"a":` + value + `}` }
 
@@ -49,12 +49,12 @@ func numbers(from, n int) string {
 	return commas(n, func(i int) string { return strconv.Itoa(from + i) })
 }
 
-// members returns an object of n members, whose names are of so many bytes.
+// members returns an object with n members whose names have size bytes.
 func members(n, size int) string {
 	return `{` + commas(n, func(i int) string { return fmt.Sprintf(`"%0*d":1`, size, i) }) + `}`
 }
 
-// One below what may be spent, at it, and one above, whatever there is much of.
+// One below, at, and one above the maximum work, for each kind of large input.
 func TestValidationWorkLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, c := range map[string]struct {
@@ -111,12 +111,12 @@ func TestValidationWorkLimit(t *testing.T) {
 		}
 		most := many/2 + sort.Search(many/2, func(n int) bool { return !affordable(many/2 + n) }) - 1
 		if most < 2 || !affordable(most-1) || !affordable(most) || affordable(most+1) {
-			t.Errorf("%s: the most is %d", name, most)
+			t.Errorf("%s: the maximum is %d", name, most)
 		}
 	}
 }
 
-// A context that is done after it was polled a number of times.
+// A polled is a context that is done after a number of polls.
 type polled struct {
 	context.Context
 	left int
@@ -129,14 +129,14 @@ func (p *polled) Err() error {
 	return nil
 }
 
-// The library is interrupted where it is when the call is canceled, and validates the next value from the beginning.
+// The library is interrupted when the call is canceled, and validates the next value from its beginning.
 func TestValidationEndsWithTheCall(t *testing.T) {
 	s := compiled(t, of(`{"items":{"not":{"type":"string"}}}`))
 	value := []byte(with(items(60_000, "1")))
 	for range 3 {
 		ctx := &polled{t.Context(), 5}
 		if wrong := s.check(ctx, value, output); wrong == nil || !wrong.undecided || ctx.left != -1 {
-			t.Errorf("%v, and was polled %d times more", wrong, -1-ctx.left)
+			t.Errorf("%v, and %d further polls", wrong, -1-ctx.left)
 		}
 		if wrong := s.check(t.Context(), value, output); wrong != nil {
 			t.Error(wrong.lines("it"))
@@ -144,13 +144,13 @@ func TestValidationEndsWithTheCall(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.meter.turn <- struct{}{} // somebody else's value is validated
+	s.meter.turn <- struct{}{} // another value is being validated
 	if wrong := s.check(canceled, value, output); wrong == nil || !wrong.undecided {
 		t.Errorf("%v", wrong)
 	}
 }
 
-// What one call spends is not taken from another.
+// The work of a call does not count for another.
 func TestValidationWorkIsLimitedPerCall(t *testing.T) {
 	s := compiled(t, of(`{"items":{"oneOf":[{"type":"string"},{"type":"integer"}]}}`))
 	fits, tooMuch := []byte(with(items(40_000, "1"))), []byte(with(items(80_000, "1")))
@@ -170,7 +170,7 @@ func TestValidationWorkIsLimitedPerCall(t *testing.T) {
 	wg.Wait()
 }
 
-// What may take too much memory is not decoded.
+// A value that would take too much memory is not decoded.
 func TestLargeValuesAreNotValidated(t *testing.T) {
 	s := compiled(t, of(`{"not":{}}`))
 	const outer = objectSize + valueSize + memberSize + valueSize + arraySize
@@ -184,7 +184,7 @@ func TestLargeValuesAreNotValidated(t *testing.T) {
 	}
 }
 
-// The numbers that are too long are found wherever they are.
+// Numbers above the limit are found anywhere in a value.
 func TestLongNumbersAreDetected(t *testing.T) {
 	s := compiled(t, of(`{"not":{}}`))
 	for digits, want := range map[int]bool{maxDigits - 1: false, maxDigits: false, maxDigits + 1: true} {
@@ -195,7 +195,7 @@ func TestLongNumbersAreDetected(t *testing.T) {
 	}
 }
 
-// Each of these took from 0.15 s to minutes, and most of them are a few KiB.
+// Each of these took between 0.15 s and minutes, and most have a few KiB.
 func TestExpensiveValuesAreNotValidated(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	many := func(n int, schema string) string { return of(`{"allOf":[` + commas(n, always(schema)) + `]}`) }
@@ -252,7 +252,7 @@ func TestExpensiveValuesAreNotValidated(t *testing.T) {
 		},
 		"members, many times": {`{"type":"object","allOf":[` + commas(900, always(`{"minProperties":1}`)) +
 			`]}`, members(19_000, 5)},
-		"what is evaluated": {`{"type":"object","unevaluatedProperties":{},"allOf":[` +
+		"unevaluatedProperties": {`{"type":"object","unevaluatedProperties":{},"allOf":[` +
 			commas(900, always(`{"minProperties":1}`)) + `]}`, members(3_000, 5)},
 		"unique strings, many times": {
 			many(900, `{"uniqueItems":true}`),
@@ -279,8 +279,7 @@ func TestExpensiveValuesAreNotValidated(t *testing.T) {
 	}
 }
 
-// nested returns arrays of n arrays that are in one another in every way: the library's hash of all of them is the
-// same.
+// nested returns n arrays nested in different ways. The library's hash of all of them is equal.
 func nested(n int) []string {
 	all := [][]string{{""}}
 	for size := 1; size <= n; size++ {
@@ -300,7 +299,7 @@ func nested(n int) []string {
 	return all[n]
 }
 
-// Items that have the same hash in the library are compared with each other no more than others.
+// Items with equal hashes in the library cost no more comparisons than others.
 func TestUniqueItems(t *testing.T) {
 	arrays := nested(10)[:10_000]
 	for name, c := range map[string]struct{ value, want string }{
@@ -322,7 +321,7 @@ func TestUniqueItems(t *testing.T) {
 	}
 }
 
-// What people and programs send is compared, and what is wrong with it is said.
+// Values as people and programs write them are validated, and errors are explained.
 func TestOrdinaryValuesAreValidated(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	text := func(n int, last string) string { return `"` + strings.Repeat("a", n-len(last)) + last + `"` }
@@ -369,7 +368,7 @@ func TestOrdinaryValuesAreValidated(t *testing.T) {
 			of(`{"items":{"pattern":"` + uuid + `"}}`), with(items(15_000, id)),
 			with(items(15_000, `"01234567"`)),
 		},
-		"UUIDs, asked of one by one": {
+		"UUIDs, one by one": {
 			of(`{"items":{"not":{"not":{"pattern":"` + uuid + `"}}}}`),
 			with(items(15_000, id)), with(items(15_000, `"01234567"`)),
 		},
@@ -414,18 +413,18 @@ func TestOrdinaryValuesAreValidated(t *testing.T) {
 		}
 		if wrong := s.check(t.Context(), []byte(c.misfit), input); wrong == nil ||
 			strings.Contains(wrong.lines("it"), tooMuch) {
-			t.Errorf("%s: what does not fit: %v", name, wrong)
+			t.Errorf("%s: invalid value: %v", name, wrong)
 		}
 	}
 }
 
-// Text is passed over a few times at most before the library is asked.
+// The fast validator scans text a few times at most before the library runs.
 func TestFastValidatorScansTextAFewTimes(t *testing.T) {
 	text := []byte(with(items(50_000, quoted(18, "a"))))
 	for n, want := range map[int]bool{10: true, 900: false} {
 		s := compiled(t, of(`{"allOf":[`+commas(n, always("true"))+`]}`))
 		if got := s.accepts(text); got != want {
-			t.Errorf("what passes over it %d times is accepted at once: %v", n, got)
+			t.Errorf("a value with %d scans was accepted by the fast validator: %v", n, got)
 		}
 		if wrong := s.check(t.Context(), text, input); wrong != nil {
 			t.Errorf("%d: %s", n, wrong.lines("it"))
@@ -433,7 +432,7 @@ func TestFastValidatorScansTextAFewTimes(t *testing.T) {
 	}
 }
 
-// What is wrong is explained up to a limit, and the rest is not looked at.
+// Errors are explained up to a limit; the rest of the value is skipped.
 func TestExplanationsAreBounded(t *testing.T) {
 	declared := commas(900, func(i int) string { return fmt.Sprintf(`"p%d":{}`, i) })
 	for name, c := range map[string]struct{ schema, value string }{
@@ -463,7 +462,7 @@ func TestExplanationsAreBounded(t *testing.T) {
 	s := compiled(t, `{"$ref":"#/$defs/a","$defs":{`+
 		strings.Join([]string{objects("a", "b"), objects("b", "c"), objects("c", "d"), `"d":{}`}, ",")+`}}`)
 	if allocs := testing.AllocsPerRun(1, func() { s.signature("f") }); allocs > 20_000 {
-		t.Errorf("a signature takes %.0f allocations", allocs)
+		t.Errorf("a signature took %.0f allocations", allocs)
 	}
 	if got := s.signature("f"); !strings.HasPrefix(got, "f(p0?: {p0?: {p0?: any, p1?: any, ") {
 		t.Error(got)

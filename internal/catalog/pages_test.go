@@ -14,7 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A backend can have its user visit web pages, and nothing else.
+// A backend's URL elicitation may contain URLs of web pages only.
 func TestURLElicitationAllowsWebPagesOnly(t *testing.T) {
 	for page, good := range map[string]bool{
 		"https://example.com/in": true, "HTTP://localhost:1/in?a=b#c": true,
@@ -61,10 +61,10 @@ func TestURLElicitationAllowsWebPagesOnly(t *testing.T) {
 					strings.Contains(e.Message, fmt.Sprintf("has the user visit %q, which is no web page", page))
 			}
 			if res, err := answer(asks, nil); good && (res != asks || err != nil) || !good && !refused(err) {
-				t.Errorf("%s asks to visit %q: %v %v", m.method.Name, page, res, err)
+				t.Errorf("%s with the URL elicitation %q: %v %v", m.method.Name, page, res, err)
 			}
 			if _, err := answer(nil, fails); good && !errors.Is(err, fails) || !good && !refused(err) {
-				t.Errorf("%s fails until %q is visited: %v", m.method.Name, page, err)
+				t.Errorf("%s with the required URL elicitation %q: %v", m.method.Name, page, err)
 			}
 		}
 	}

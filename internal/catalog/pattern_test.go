@@ -8,7 +8,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest/fuzzing"
 )
 
-// Expressions and texts that differ in what regular expressions of Go have.
+// Expressions and texts with the special cases of Go's regular expressions.
 var (
 	expressions = []string{
 		``, `a`, `^a`, `a$`, `^a$`, `^$`, `a|b`, `^(a|b)*$`, `(ab)+c`, `a{2,3}b`, `a*?b`, `(?i)ÄB`, `(?i)k`, `.`,
@@ -36,7 +36,7 @@ func matches(tb testing.TB, expression, text string) bool {
 	return p.MatchString(text)
 }
 
-// A pattern matches what package regexp matches.
+// A pattern matches the same texts as in package regexp.
 func TestPatternsUseGoSyntax(t *testing.T) {
 	for _, expression := range expressions {
 		for _, text := range texts {
@@ -65,8 +65,7 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
-// Matching is charged by the instructions that are executed: all parts of an expression may be tried for each
-// character, or one of them.
+// The cost of a match is the number of executed instructions: all alternatives may be tried for each character, or one.
 func TestPatternsHaveACost(t *testing.T) {
 	for _, c := range []struct {
 		expression  string

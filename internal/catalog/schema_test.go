@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests find to their golden files")
 
-// A verdict is a block of testdata/verdicts.txt: what becomes of arguments under a schema.
+// A verdict is a block of testdata/verdicts.txt: a schema, arguments and the result of their validation.
 type verdict struct{ schema, arguments, want string }
 
 const verdictsFile = "testdata/verdicts.txt"
@@ -59,7 +59,7 @@ func verdicts(tb testing.TB) (intro string, all []verdict) {
 	return intro, all
 }
 
-// what becomes of arguments: how they were accepted, or what is wrong with them.
+// got returns how the arguments were accepted, or their errors.
 func (v verdict) got(ctx context.Context) string {
 	s := &schema{most: usual.Subschemas, text: []byte(v.schema)}
 	switch {
@@ -98,7 +98,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// FuzzQuick checks that what is accepted at once is accepted by the library.
+// FuzzQuick checks that the library accepts all values that the fast validator accepts.
 func FuzzQuick(f *testing.F) {
 	_, all := verdicts(f)
 	for _, v := range all {
@@ -115,20 +115,20 @@ func FuzzQuick(f *testing.F) {
 		}
 		decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 		if err != nil {
-			t.Fatalf("%s passed the check, and the library cannot read it: %v", value, err)
+			t.Fatalf("%s passed the check, and the library rejects it: %v", value, err)
 		}
 		if _, ok := sane(decoded); !ok {
 			return
 		}
 		if wrong := s.decide(t.Context(), decoded); quickly && wrong != nil && !wrong.undecided {
-			t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value,
+			t.Errorf("schema %s\nvalue %s\nis accepted by the fast validator; the library returned:%s", text, value,
 				wrong.lines("value"))
 		}
 		s.signature("f")
 	})
 }
 
-// A keyword that the library learns must be known to beyondQuick, eachChild and costOf before it is used.
+// A keyword that the library adds must be handled in beyondQuick, eachChild and costOf before it is used.
 func TestEveryKeywordOfTheLibraryHasACost(t *testing.T) {
 	known := strings.Fields(
 		`DraftVersion Location Bool ID Ref Anchor RecursiveRef RecursiveAnchor DynamicRef DynamicAnchor Types Enum Const
@@ -141,12 +141,12 @@ func TestEveryKeywordOfTheLibraryHasACost(t *testing.T) {
 	typ := reflect.TypeFor[jsonschema.Schema]()
 	for f := range typ.Fields() {
 		if f.IsExported() && !slices.Contains(known, f.Name) {
-			t.Errorf("the library has a new keyword: %s", f.Name)
+			t.Errorf("the library supports a new keyword: %s", f.Name)
 		}
 	}
 }
 
-// What is passed on of a schema is no more than there is, however deep it is: whoever gets it looks at all of it.
+// Each value of a schema is passed on once, however deep it is, because the receiver visits all of it.
 func TestSchemaValuesAreVisitedOnce(t *testing.T) {
 	for _, text := range []string{
 		`{"type":"object","$ref":"#","x":[` + commas(9_900, always(`[]`)) + `]}` + strings.Repeat(" ", 220_000),
@@ -158,7 +158,7 @@ func TestSchemaValuesAreVisitedOnce(t *testing.T) {
 			values++
 		})
 		if passed > len(text) || values < 5 {
-			t.Errorf("%.40s: %d bytes of %d values are passed on, of %d", text, passed, values, len(text))
+			t.Errorf("%.40s: passed on %d bytes of %d values, want at most %d", text, passed, values, len(text))
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestSchemasAreBounded(t *testing.T) {
 	}
 }
 
-// Each of these is a small schema that would keep the library busy for ages, or end the process.
+// Each of these is a small schema that would keep the library busy for a very long time, or crash the process.
 func TestExpensiveSchemasAreNotUsed(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 60 {
@@ -266,7 +266,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes of problems, %d of signature:\n%s", len(lines), len(signature), lines)
 	}
 	if strings.ToValidUTF8(lines+signature, "?") != lines+signature {
-		t.Error("a character is cut in two")
+		t.Error("the text was truncated inside a character")
 	}
 }
 
@@ -287,7 +287,7 @@ func TestReferencesDoNotReadFiles(t *testing.T) {
 			t.Errorf("%s: %v", ref, s.err)
 		}
 		if New(nil, Options{}).external(s.text) == nil {
-			t.Errorf("%s does not count as external", ref)
+			t.Errorf("%s was not classified as external", ref)
 		}
 	}
 	for _, text := range []string{
@@ -302,8 +302,7 @@ func TestReferencesDoNotReadFiles(t *testing.T) {
 	}
 }
 
-// FuzzQuickOfManySchemas does as FuzzQuick does, of schemas and values that a number stands for: values that nearly
-// fit.
+// FuzzQuickOfManySchemas checks the same as FuzzQuick for schemas and nearly valid values generated from a seed.
 func FuzzQuickOfManySchemas(f *testing.F) {
 	bridgetest.SkipIfShort(f)
 	for seed := range uint64(1 + 500/(1+fuzzing.Variants)) {
@@ -325,14 +324,14 @@ func FuzzQuickOfManySchemas(f *testing.F) {
 			}
 			quickly, wrong := s.accepts(value), s.decide(t.Context(), decoded)
 			if quickly && wrong != nil {
-				t.Errorf("schema %s\nvalue %s\nis accepted at once, and the library says:%s", text, value,
+				t.Errorf("schema %s\nvalue %s\nis accepted by the fast validator; the library returned:%s", text, value,
 					wrong.lines("value"))
 			}
 		}
 	})
 }
 
-// A generator makes schemas and values at random.
+// A generator makes random schemas and values.
 type generator struct{ *rand.Rand }
 
 func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
@@ -422,7 +421,7 @@ func (g generator) nested(levels int) string {
 	if levels == 0 || g.IntN(8) == 0 {
 		return g.one("true", "{}", `{"type":"string"}`, `{"type":"integer"}`, "false")
 	}
-	// References from within a definition would be to itself.
+	// In a definition, references could be circular.
 	return strings.ReplaceAll(g.sub(levels-1), `"$ref"`, `"x-ref"`)
 }
 
@@ -434,7 +433,7 @@ func jsonObject(members map[string]string) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-// value returns a value that may conform to a schema.
+// value returns a value that may be valid for a schema.
 func (g generator) value(s *jsonschema.Schema, levels int) []byte {
 	if levels == 0 || s == nil || g.IntN(6) == 0 {
 		return []byte(g.scalar())
@@ -471,7 +470,7 @@ func (g generator) value(s *jsonschema.Schema, levels int) []byte {
 	return []byte(g.scalar())
 }
 
-// Text that was not checked may have a name twice; a required property that is there twice is not two of them.
+// Unvalidated text may have a duplicate name; a required property that appears twice counts once.
 func TestDuplicatePropertyCountsOnce(t *testing.T) {
 	s := &schema{most: usual.Subschemas, text: []byte(`{"type":"object","required":["a","b"]}`)}
 	if s.accepts([]byte(`{"a":1,"a":2}`)) {

@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Clients are never told of a negative time to live, whatever the backend says (2026-07-28: server/utilities/caching).
+// Clients never receive a negative TTL, whatever the backend returns (2026-07-28: server/utilities/caching).
 func TestTTLsAreNotNegative(t *testing.T) {
 	for _, ttl := range []int64{-1 << 63, -1, 0, 1 << 40} {
 		for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestTTLsAreNotNegative(t *testing.T) {
 			}
 			got := res.Complete.(interface{ GetTtlMs() int64 }).GetTtlMs()
 			if got < 0 || got > max(ttl, 0) || ttl > 0 && got < ttl-60_000 {
-				t.Errorf("%s: %d is told for %d", c.method.Name, got, ttl)
+				t.Errorf("%s: got a TTL of %d for %d", c.method.Name, got, ttl)
 			}
 			if d, ok := res.Complete.(*pb.DiscoverResponse); ok && d.GetInstructions() != "x" {
 				t.Errorf("only %v is left", d)

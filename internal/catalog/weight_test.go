@@ -9,7 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// each of n, joined by commas.
+// commas joins n results of f by commas.
 func commas(n int, f func(i int) string) string {
 	all := make([]string, n)
 	for i := range all {
@@ -18,10 +18,10 @@ func commas(n int, f func(i int) string) string {
 	return strings.Join(all, ",")
 }
 
-// always returns what returns a text whatever the number.
+// always returns a function that returns text for every number.
 func always(text string) func(int) string { return func(int) string { return text } }
 
-// What the weight of a schema is, at the last that is light and the first that is not.
+// The cost of a schema is the lowest limit that accepts it.
 func TestSchemaCosts(t *testing.T) {
 	repeat := strings.Repeat
 	for _, c := range []struct {
@@ -55,18 +55,18 @@ func TestSchemaCosts(t *testing.T) {
 		{`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/a"}`, 1},
 		{`{"allOf":[{"$ref":"#/x/a"},{"$ref":"#/x/a"}],"x":{"a":true}}`, 5 + 4 + 1},
 		{`{"allOf":[{"$ref":"#/x/a"},{"$ref":"#/x/b"}],"x":{"a":true,"b":true}}`, 6 + 2*(4+1)},
-		{`{"not":{"$ref":"#/x/a"},"x":{"a":{"not":{}}}}`, 5 + 4 + 2}, // and what is in it
+		{`{"not":{"$ref":"#/x/a"},"x":{"a":{"not":{}}}}`, 5 + 4 + 2}, // and its subschemas
 		{`{"not":{"$ref":"other#/x/a"},"x":{"a":{"not":{}}}}`, 5 + 4 + 5},
-		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{"$id":"a"}}}`, 4 + 4 + 4 + 4},     // wherever it leads
-		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"examples":[{"$id":"a"}]}`, 5}, // what is data has no name
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{"$id":"a"}}}`, 4 + 4 + 4 + 4},     // wherever the reference leads
+		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"examples":[{"$id":"a"}]}`, 5}, // IDs in data do not count
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"const":{"a":[{"$id":"a","$ref":"#/x/a"}]}}`, 6},
 		{`{"$schema":"http://json-schema.org/draft-04/schema#","$ref":"#/definitions/a","definitions":{"a":{"default":{"id":"a"}}}}`, 4},
-		// what is called so is none
+		// a definition named like a keyword for data is not data
 		{`{"not":{"$ref":"#/$defs/default"},"$defs":{"default":{"$id":"a"}}}`, 4 + 4 + 4 + 4},
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"dependencies":{"enum":{"$id":"a"}}}`, 6 + 4 + 4 + 6},
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"x":{"enum":{"$id":"a"}}}`, 6},
 		{`{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{}},"default":{"properties":{"$id":"a"}}}`, 6},
-		{`{"not":{"$ref":"#/default"},"default":{"$id":"a"}}`, 3 + 4 + 4 + 3}, // nor is it where a reference leads to
+		{`{"not":{"$ref":"#/default"},"default":{"$id":"a"}}`, 3 + 4 + 4 + 3}, // nor is it where a reference leads to it
 		{`{"not":{"$ref":"#/default/~0"},"default":{"~":{"$ref":"#/x"}},"x":true}`, 5 + 4 + 1 + 4 + 1},
 		{`{"not":{"$ref":"#/x/enum/0"},"x":{"enum":[{"not":{"$id":"a"}}]}}`, 5 + 4 + 4 + 5},
 		{
@@ -78,9 +78,9 @@ func TestSchemaCosts(t *testing.T) {
 		{`{"$ref":"#/x/%2B0","x":[{}]}`, maxWeight},
 		{`{"$ref":"#/$defs/00","$defs":[{}]}`, maxWeight},
 		{`{"$ref":"#/$defs/a/not/01","$defs":{"a":{"not":[{},{}]}}}`, maxWeight},
-		{`{"$ref":"#/$defs/007","$defs":{"007":{}}}`, 3}, // the name of a member is no index
+		{`{"$ref":"#/$defs/007","$defs":{"007":{}}}`, 3}, // a member's name is not an index
 		{`{"$ref":"#/x/007/not","x":{"007":{"not":{}}}}`, 4 + 4 + 1},
-		// relative to what has a name of its own it may be one
+		// relative to an ID it may be an index
 		{`{"$ref":"#/$defs/007","$defs":{"007":{},"a":{"$id":"a"}}}`, maxWeight},
 		{`{"pattern":"` + repeat("x", bytesOfPattern-1) + `"}`, 2},
 		{`{"pattern":"` + repeat("x", bytesOfPattern) + `"}`, 3},
@@ -89,7 +89,7 @@ func TestSchemaCosts(t *testing.T) {
 		{`{"pattern":"(ab){7}"}`, 2},                       // four parts each time
 		{`{"pattern":"(ab){8}"}`, 3},
 		{`{"pattern":"((ab?){10}){30}"}`, 2 + ((5+1)*10+2)*30/partsOfPattern},
-		{`{"pattern":"(?=x{1000})"}`, 2}, // it is none of Go's, which is not compiled
+		{`{"pattern":"(?=x{1000})"}`, 2}, // invalid in Go, so not compiled
 		{`{"pattern":"\\pL"}`, 2 + (3+bytesOfClass)/bytesOfPattern},
 		{`{"pattern":"(?i)[a-z]"}`, 2},
 		{`{"pattern":"[a-é]"}`, 2},
@@ -102,11 +102,11 @@ func TestSchemaCosts(t *testing.T) {
 		}
 		got := weigh(doc, usual.Subschemas)
 		if c.want < maxWeight && got != c.want || got < c.want {
-			t.Errorf("%.200s weighs %d, want %d", c.text, got, c.want)
+			t.Errorf("%.200s costs %d, want %d", c.text, got, c.want)
 		}
-		for most := c.want - 1; most <= c.want+1 && c.want < maxWeight; most++ { // one below, at it, one above
+		for most := c.want - 1; most <= c.want+1 && c.want < maxWeight; most++ { // one below, at, one above
 			if most == 0 {
-				continue // it stands for the usual one
+				continue // 0 stands for the default
 			}
 			s := &schema{text: []byte(c.text), most: most}
 			s.compile()
@@ -117,8 +117,7 @@ func TestSchemaCosts(t *testing.T) {
 	}
 }
 
-// The library sees no schema in what is data, and so no name of one, and sees those in what holds schemas by their
-// names.
+// The library ignores IDs in data, and reads those in maps of schemas, whatever the keys are.
 func TestNamesInDataAreNotKeywords(t *testing.T) {
 	for _, draft := range []struct {
 		schema, id string
@@ -142,12 +141,12 @@ func TestNamesInDataAreNotKeywords(t *testing.T) {
 		}
 		for name := range isData {
 			if finds(fmt.Sprintf(`"%s":[{"%s":"a"}]`, name, draft.id)) {
-				t.Errorf("%s: a name in %s is found", draft.schema, name)
+				t.Errorf("%s: an ID in %s was found", draft.schema, name)
 			}
 			for in := range isOfNames {
 				known := !draft.old || in != "$defs" && in != "dependentSchemas"
 				if finds(fmt.Sprintf(`"%s":{"%s":{"%s":"a"}}`, in, name, draft.id)) != known {
-					t.Errorf("%s: a name of %s in %s is found: %v", draft.schema, name, in, !known)
+					t.Errorf("%s: an ID of %s in %s was found: %v", draft.schema, name, in, !known)
 				}
 			}
 		}
@@ -197,7 +196,7 @@ func TestExpensiveSchemasAreNotCompiled(t *testing.T) {
 	}
 }
 
-// Schemas as people and programs write them are light, large ones, too.
+// Schemas as people and programs write them are accepted, including large ones.
 func TestOrdinarySchemasAreCompiled(t *testing.T) {
 	patterns := []string{
 		`^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,

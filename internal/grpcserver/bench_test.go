@@ -11,7 +11,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// BenchmarkCall is a call of a tool that returns its arguments, by a stock client over a unix socket.
+// BenchmarkCall calls a tool that returns its arguments, with a stock client over a Unix socket.
 func BenchmarkCall(b *testing.B) {
 	h := bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result, error) {
 		return said(string(call.Request.(*pb.CallToolRequest).GetArguments())), nil

@@ -36,7 +36,7 @@ func withCreds(c credentials.TransportCredentials) grpc.DialOption {
 	return grpc.WithTransportCredentials(c)
 }
 
-// call calls a tool and returns all that comes.
+// call calls a tool and returns all messages of the stream.
 func call(ctx context.Context, c pb.McpServiceClient, req *pb.CallToolRequest) ([]*pb.CallToolResponse, error) {
 	s, err := c.CallTool(ctx, req)
 	if err != nil {
@@ -55,7 +55,7 @@ func call(ctx context.Context, c pb.McpServiceClient, req *pb.CallToolRequest) (
 	}
 }
 
-// text calls a tool and returns what it says.
+// text calls a tool and returns the text of its result.
 func text(t *testing.T, c pb.McpServiceClient, req *pb.CallToolRequest) string {
 	t.Helper()
 	all, err := call(t.Context(), c, req)
@@ -65,7 +65,7 @@ func text(t *testing.T, c pb.McpServiceClient, req *pb.CallToolRequest) string {
 	return all[len(all)-1].GetResult().GetContent()[0].GetText().GetText()
 }
 
-// says returns a Handler whose tools say something.
+// says returns a Handler whose tools return a text.
 func says(text string) bridge.Handler {
 	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return said(text), nil
@@ -78,7 +78,7 @@ func said(text string) *bridge.Result {
 	}}
 }
 
-// tool returns a Handler whose tools are f. It acknowledges a Listen, and has nothing else.
+// tool returns a Handler with tools only, which call f. It acknowledges Listens.
 func tool(f func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error)) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		switch r := call.Request.(type) {

@@ -24,7 +24,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// byToken is a Principal that lets only those in who say who they are.
+// byToken returns the principal of a token, and an error without one.
 func byToken(_ context.Context, md metadata.MD) (*pb.Principal, error) {
 	if who := md.Get("authorization"); len(who) == 1 {
 		return &pb.Principal{Subject: who[0]}, nil
@@ -33,9 +33,8 @@ func byToken(_ context.Context, md metadata.MD) (*pb.Principal, error) {
 		"send a token")
 }
 
-// Clients that have shown no token, and hold all connections with PINGs, calls that are refused or a watch of the
-// health, keep nobody out: neither probes and new clients, nor those who have shown a token and have no call at the
-// moment.
+// Unauthenticated clients that fill all connections with PINGs, rejected calls or health watches block neither probes
+// and new clients nor authenticated clients without a call.
 func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 	const most = 8
 	for name, hold := range map[string]func(c *rawClient) error{
@@ -49,7 +48,7 @@ func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 				grpcserver.Options{MaxConns: most, Principal: byToken, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 			known := rawDial(t, addr)
 			if !known.ask(t, 0, [2]string{"authorization", "me"}) {
-				t.Fatal("a caller with a token is refused")
+				t.Fatal("a caller with a token was rejected")
 			}
 			for range 3 * most {
 				c := rawDial(t, addr)
@@ -70,17 +69,17 @@ func TestUnauthenticatedConnectionsAreClosedForNewOnes(t *testing.T) {
 				t.Errorf("a new client: %v", err)
 			}
 			if !known.ask(t, 1, [2]string{"authorization", "me"}) {
-				t.Error("a client that was known has lost its connection")
+				t.Error("an authenticated client lost its connection")
 			}
 			if got := log.String(); strings.Count(got, "too many gRPC connections") != 1 ||
 				!strings.Contains(got, `"limit":8`) {
-				t.Errorf("the log says %s", got)
+				t.Errorf("got log %s", got)
 			}
 		})
 	}
 }
 
-// answersHold reports whether a frame is the answer to what holds a connection.
+// answersHold reports whether a frame is the response to a request that keeps a connection busy.
 func answersHold(f http2.Frame) bool {
 	if p, ok := f.(*http2.PingFrame); ok {
 		return p.IsAck()
@@ -89,7 +88,8 @@ func answersHold(f http2.Frame) bool {
 	return ok
 }
 
-// A connection without a call ends in good order after a while, whatever is said on it; one that has a call does not.
+// A connection without a call is closed gracefully after its idle timeout, whatever frames it receives; one with a call
+// is not.
 func TestIdleGRPCConnectionsAreClosed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
@@ -114,19 +114,19 @@ func TestIdleGRPCConnectionsAreClosed(t *testing.T) {
 		return false
 	})
 	if err == nil || !bye {
-		t.Errorf("exited with %v, told before: %v", err, bye)
+		t.Errorf("ended with %v, GOAWAY before: %v", err, bye)
 	}
 	close(letGo)
 	if err := busy.until(t, func(f http2.Frame) bool {
 		h, ok := f.(*http2.HeadersFrame)
 		return ok && h.StreamEnded()
 	}); err != nil {
-		t.Errorf("a connection with a call: %v", err)
+		t.Errorf("connection with a call: %v", err)
 	}
 }
 
-// A client that sends frames without end that ask for nothing, or resets calls as soon as it makes them, is told so and
-// loses its connection, soon and with a line in the log.
+// The connection of a client that floods control frames or resets calls at once is closed soon, with a GOAWAY and a
+// line in the log.
 func TestGRPCFloodClosesTheConnection(t *testing.T) {
 	for name, flood := range map[string]func(c *rawClient, i int) error{
 		"resets": func(c *rawClient, i int) error {
@@ -195,7 +195,7 @@ func TestGRPCFloodClosesTheConnection(t *testing.T) {
 				grpcserver.Options{MaxStreams: 50, Log: zerolog.New(&log).Level(zerolog.WarnLevel)})
 			c := rawDial(t, addr)
 			c.AllowIllegalWrites = true
-			// settings are agreed on
+			// The settings have been exchanged.
 			if err := errors.Join(c.WritePing(false, [8]byte{1}), c.until(t, answersHold)); err != nil {
 				t.Fatal(err)
 			}
@@ -211,20 +211,20 @@ func TestGRPCFloodClosesTheConnection(t *testing.T) {
 			if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
-			for sent := 0; flood(c, sent) == nil; sent++ { // until the connection or its time ends
+			for sent := 0; flood(c, sent) == nil; sent++ { // until the connection is closed or the timeout
 			}
 			if err := <-ended; !told {
-				t.Errorf("it was not told why: %v", err)
+				t.Errorf("no reason in the GOAWAY: %v", err)
 			}
 			if got := log.String(); strings.Count(got, "frames") != 1 {
-				t.Errorf("the log says %s", got)
+				t.Errorf("got log %s", got)
 			}
 			well(t, addr)
 		})
 	}
 }
 
-// Clients whose certificate is not accepted, or who have none, leave a line in the log that says so, but not one each.
+// Rejected or missing client certificates are logged, but not one line for each.
 func TestRejectedCertificatesAreLogged(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, a, &x509.Certificate{DNSNames: []string{"localhost"}})
@@ -234,7 +234,7 @@ func TestRejectedCertificatesAreLogged(t *testing.T) {
 		says  string
 	}{
 		"none": {nil, "didn't provide a certificate"},
-		"of somebody else": {
+		"of another authority": {
 			[]tls.Certificate{{Certificate: [][]byte{theirs.Raw}, PrivateKey: theirKey}},
 			"somebody else",
 		},
@@ -259,7 +259,7 @@ func TestRejectedCertificatesAreLogged(t *testing.T) {
 						return &tt.certs[0], nil
 					},
 				})
-				_ = c.HandshakeContext(t.Context()) // in TLS 1.3 the client learns of it when it reads
+				_ = c.HandshakeContext(t.Context()) // with TLS 1.3 the client gets the error from its next read
 				_, _ = c.Read(make([]byte, 1))
 				c.Close()
 			}
@@ -271,20 +271,19 @@ func TestRejectedCertificatesAreLogged(t *testing.T) {
 	}
 }
 
-// write writes frames while nobody else does.
+// write writes frames with the lock.
 func (c *rawClient) write(f func() error) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return f()
 }
 
-// begin makes a call that has the number.
+// begin sends call n.
 func (c *rawClient) begin(number int) error {
 	return c.open(uint32(2*number+1), callTool, []byte{0, 0, 0, 0, 0})
 }
 
-// Clients that change their minds keep their connection: 6,000 calls that are answered, and as many that are cancelled
-// once they have said something.
+// 6,000 completed calls, and as many that are canceled after an event, do not close the connection.
 func TestManyCallsAreAllowed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	var log bridgetest.Log
@@ -317,6 +316,6 @@ func TestManyCallsAreAllowed(t *testing.T) {
 		}
 	}
 	if got := log.String(); got != "" {
-		t.Errorf("the log says %s", got)
+		t.Errorf("got log %s", got)
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A handler served by gRPC and dialled as a backend is the same handler, but for the state, which comes back as it was
-// and cannot be read in between.
+// A handler that is served over gRPC and dialed as a backend keeps its laws. Its request state returns unchanged and is
+// unreadable for clients.
 func TestServedAndDialedHandlerAreEquivalent(t *testing.T) {
 	bridgetest.Laws(t, func(t *testing.T, h bridge.Handler) bridge.Handler {
 		t.Helper()
@@ -43,12 +43,12 @@ func TestServedAndDialedHandlerAreEquivalent(t *testing.T) {
 	})
 }
 
-// states are both sides of what is sealed: a client that would see the backend's own state is told so.
+// states seals request states, and fails the test if a client would see the backend's own.
 type states struct {
 	t      *testing.T
 	mu     sync.Mutex
 	last   []byte
-	sealed map[string][]byte // by what was sealed
+	sealed map[string][]byte // sealed states by their plaintext
 }
 
 func (s *states) backend(h bridge.Handler) bridge.Handler {
@@ -76,7 +76,7 @@ func (s *states) client(h bridge.Handler) bridge.Handler {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if bytes.Contains(res.InputRequired.GetRequestState(), s.last) {
-				s.t.Errorf("the client can read the state %q", res.InputRequired.GetRequestState())
+				s.t.Errorf("the client can read the request state %q", res.InputRequired.GetRequestState())
 			}
 			s.sealed[string(s.last)] = res.InputRequired.GetRequestState()
 			needs := bridge.ShallowCopy(res.InputRequired)

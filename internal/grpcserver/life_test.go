@@ -54,12 +54,12 @@ func TestSocketIsAccessibleOnlyToItsOwner(t *testing.T) {
 		}
 		ln.Close()
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("it is still there: %v", err)
+			t.Errorf("the socket still exists: %v", err)
 		}
 	}
 }
 
-// leave leaves a socket behind as a process does that is killed.
+// leave leaves a socket as a killed process does.
 func leave(t *testing.T, path string) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
@@ -75,14 +75,14 @@ func TestSocketIsReplacedOnlyIfUnused(t *testing.T) {
 	leave(t, path)
 	ln, err := grpcserver.Listen(t.Context(), "unix://"+path, 0)
 	if err != nil {
-		t.Fatalf("one that was left behind: %v", err)
+		t.Fatalf("socket of a killed process: %v", err)
 	}
 	if _, err := grpcserver.Listen(t.Context(), "unix:"+path, 0); !errors.Is(err, grpcserver.ErrInUse) ||
 		!strings.Contains(err.Error(), path) {
-		t.Errorf("one that is in use: %v", err)
+		t.Errorf("socket in use: %v", err)
 	}
 	if c, err := new(net.Dialer).DialContext(t.Context(), "unix", path); err != nil {
-		t.Errorf("it does not listen any more: %v", err)
+		t.Errorf("the first listener is closed: %v", err)
 	} else {
 		c.Close()
 	}
@@ -91,23 +91,23 @@ func TestSocketIsReplacedOnlyIfUnused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := grpcserver.Listen(t.Context(), "unix:"+path, 0); err == nil {
-		t.Error("a file is taken")
+		t.Error("a regular file was replaced")
 	}
 	if text, err := os.ReadFile(path); string(text) != "precious" {
-		t.Errorf("the file is gone: %v", err)
+		t.Errorf("the file was removed: %v", err)
 	}
 	for _, bad := range []string{
 		"unix:", "unix://", "unix:" + filepath.Join(t.TempDir(), "no", "s"), "tcp:nowhere",
 		"127.0.0.1", "",
 	} {
 		if ln, err := grpcserver.Listen(t.Context(), bad, 0); err == nil {
-			t.Errorf("%q is taken, as %v", bad, ln.Addr())
+			t.Errorf("%q was accepted as %v", bad, ln.Addr())
 			ln.Close()
 		}
 	}
 }
 
-// Of many who find the same socket left behind, one gets it.
+// Of many processes that find the same unused socket, one gets it.
 func TestConcurrentListenersOfOneSocket(t *testing.T) {
 	for range 20 {
 		path := filepath.Join(t.TempDir(), "s")
@@ -126,7 +126,7 @@ func TestConcurrentListenersOfOneSocket(t *testing.T) {
 		wg.Wait()
 		close(lns)
 		if c, err := new(net.Dialer).DialContext(t.Context(), "unix", path); err != nil || got.Load() != 1 {
-			t.Errorf("%d got it, and %v", got.Load(), err)
+			t.Errorf("%d listeners, and %v", got.Load(), err)
 		} else {
 			c.Close()
 		}
@@ -136,7 +136,7 @@ func TestConcurrentListenersOfOneSocket(t *testing.T) {
 	}
 }
 
-// An authority issues certificates to a test.
+// An authority issues certificates.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -154,7 +154,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue returns a certificate, and the files that it and its key are in.
+// issue returns a certificate and the names of its files.
 func issue(t *testing.T, a *authority,
 	template *x509.Certificate,
 ) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
@@ -218,7 +218,7 @@ func TestPrincipalComesFromTheCertificate(t *testing.T) {
 		clientCA string
 		certs    []tls.Certificate
 		plain    bool
-		want     string // "" is that it is turned away
+		want     string // if empty, the client is rejected
 	}{
 		"TLS":                   {"", nil, false, " of "},
 		"TLS, with certificate": {"", of(a, &x509.Certificate{Subject: pkix.Name{CommonName: "me"}}), false, " of "},
@@ -306,7 +306,7 @@ func TestHealthByServiceName(t *testing.T) {
 	}
 }
 
-// A drain is a server whose phase a test decides.
+// A drain is a server with a settable phase.
 type drain struct {
 	addr string
 	life *lifecycle.Lifecycle
@@ -316,7 +316,7 @@ type drain struct {
 // end begins to drain.
 func (d *drain) end() { d.life.Advance(lifecycle.Draining) }
 
-// closeAfter cancels calls in flight after some time.
+// closeAfter cancels calls in flight after a duration.
 func (d *drain) closeAfter(after time.Duration) {
 	time.AfterFunc(after, func() { d.life.Advance(lifecycle.Closing) })
 }
@@ -338,8 +338,7 @@ func startDrain(t *testing.T, h bridge.Handler, o grpcserver.Options) (*grpcserv
 	return s, d
 }
 
-// Calls that run when the server is told to end, end well; everything that only waits is told, and new calls are
-// refused.
+// Calls in flight complete during the drain. Subscriptions and watches end, and new calls are rejected.
 func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 	h, begun, letGo := holding()
 	s, d := startDrain(t, h, grpcserver.Options{})
@@ -375,16 +374,16 @@ func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 
 	d.end()
 	if r, err := watch.Recv(); err != nil || r.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
-		t.Errorf("who watches the health is told %v %v", r, err)
+		t.Errorf("health watch: got %v %v", r, err)
 	}
 	if r, err := listens.Recv(); err != nil || r.GetResult() == nil {
-		t.Errorf("who listens is told %v %v", r, err)
+		t.Errorf("Listen: got %v %v", r, err)
 	}
 	if r, err := watch.Recv(); err == nil {
-		t.Errorf("the watch goes on with %v", r)
+		t.Errorf("the health watch continues with %v", r)
 	}
 	if r, err := asks.Recv(); err == nil {
-		t.Errorf("reflection goes on with %v", r)
+		t.Errorf("reflection continues with %v", r)
 	}
 	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("a new call: %v", err)
@@ -393,19 +392,19 @@ func TestRunningCallsCompleteDuringDrain(t *testing.T) {
 	case err := <-d.over:
 		t.Errorf("the server did not wait for the call: %v", err)
 	case err := <-done:
-		t.Errorf("the call has ended: %v", err)
+		t.Errorf("the call ended: %v", err)
 	default:
 	}
 	close(letGo)
 	if err := <-done; err != nil {
-		t.Errorf("the call that ran: %v", err)
+		t.Errorf("call in flight: %v", err)
 	}
 	if err := <-d.over; err != nil {
 		t.Error(err)
 	}
 }
 
-// calling makes a call, and returns where its error is to come.
+// calling makes a call and returns a channel for its error.
 func calling(t *testing.T, addr string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -429,12 +428,12 @@ func TestDrainTimeout(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("it was cut after %v", took)
+		t.Errorf("interrupted after %v", took)
 	}
 	checkCut(t, <-done)
 }
 
-// checkCut checks that a call ended with what those are told that the server cuts.
+// checkCut checks the error of a call that the shutdown interrupted.
 func checkCut(t *testing.T, err error) {
 	t.Helper()
 	s := status.Convert(err)
@@ -442,11 +441,11 @@ func checkCut(t *testing.T, err error) {
 	if s.Code() != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" ||
 		f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
 		s.Message() != "tools/call was ended: the bridge is shutting down; whether it was executed is not known" {
-		t.Errorf("the call that was cut got %v with %v", err, f)
+		t.Errorf("interrupted call: got %v with %v", err, f)
 	}
 }
 
-// A client that reads nothing of what it is told does not keep the server from ending.
+// A client that reads nothing does not delay the shutdown.
 func TestUnreadStreamDoesNotDelayDrain(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	message := strings.Repeat("x", 100_000)
@@ -478,7 +477,7 @@ func TestUnreadStreamDoesNotDelayDrain(t *testing.T) {
 	}
 }
 
-// A connection on which nothing is said has five seconds for its greeting, and not at the end.
+// A silent connection has five seconds for its preface, and does not delay the shutdown.
 func TestSilentConnectionDoesNotDelayShutdown(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	s, d := startDrain(t, says(""), grpcserver.Options{})
@@ -487,7 +486,7 @@ func TestSilentConnectionDoesNotDelayShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	// the one before is accepted, too, by now
+	// The previous connection has been accepted by now too.
 	if _, err := call(t.Context(), client(t, d.addr), &pb.CallToolRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -512,10 +511,10 @@ func TestCloseEndsAllCallsAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	checkCut(t, <-done)
-	s.Close() // which is allowed
+	s.Close() // allowed twice
 }
 
-// A call that only waited for its turn is told that as well.
+// A queued call that the shutdown rejects gets the same error.
 func TestCallRejectedByShutdownWasNotExecuted(t *testing.T) {
 	begun := make(chan struct{})
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -531,14 +530,14 @@ func TestCallRejectedByShutdownWasNotExecuted(t *testing.T) {
 	f := bridge.FromStatus(status.Convert(err)).Failure
 	if status.Code(err) != codes.Unavailable || f.GetReason() != "SHUTTING_DOWN" ||
 		f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
-		t.Errorf("it got %v with %v", err, f)
+		t.Errorf("got %v with %v", err, f)
 	}
 	if err := <-d.over; err != nil {
 		t.Error(err)
 	}
 }
 
-// A client that goes on sending after it was told to go has its calls refused, and they are not executed.
+// Calls that a client sends after the GOAWAY are rejected and not executed.
 func TestCallAfterShutdownIsNotExecuted(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, _ := holding()
@@ -560,22 +559,22 @@ func TestCallAfterShutdownIsNotExecuted(t *testing.T) {
 		}
 	}
 	if err := c.until(t, answered(1)); err != nil {
-		t.Fatalf("the call that ran is not answered: %v", err)
+		t.Fatalf("the call in flight got no response: %v", err)
 	}
 	if c.open(3, callTool, []byte{0, 0, 0, 0, 0}) == nil {
-		_ = c.until(t, answered(3)) // an error says that the connection has been closed before
+		_ = c.until(t, answered(3)) // an error means that the connection is closed
 	}
 	<-closed
 	if err := <-d.over; err != nil {
 		t.Error(err)
 	}
 	if len(begun) > 0 {
-		t.Error("it is executed")
+		t.Error("the call was executed")
 	}
 }
 
-// Under load, whatever was begun is answered, and what was not is refused in a way that says so: clients that are told
-// to go elsewhere lose nothing.
+// Under load, calls that started complete, and others are rejected so that clients retry them elsewhere: no call is
+// lost.
 func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 	for range 5 {
 		var executed atomic.Int64
@@ -602,12 +601,12 @@ func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 					case codes.Unavailable:
 						refused.Add(1)
 						if n < 20 {
-							t.Errorf("refused before the end: %v", err)
+							t.Errorf("rejected before the drain: %v", err)
 							under.Done()
 						}
 						return
 					default:
-						t.Errorf("a call ended with %v", err)
+						t.Errorf("call ended with %v", err)
 						return
 					}
 				}
@@ -620,7 +619,7 @@ func TestDrainUnderLoadLosesNoCall(t *testing.T) {
 		}
 		wg.Wait()
 		if answered.Load() != executed.Load() || refused.Load() != 8 {
-			t.Errorf("%d were executed and %d answered; %d were refused", executed.Load(), answered.Load(),
+			t.Errorf("%d were executed and %d completed; %d were rejected", executed.Load(), answered.Load(),
 				refused.Load())
 		}
 	}
@@ -644,12 +643,12 @@ func TestBrokenListenerIsReported(t *testing.T) {
 	}
 	ln.Close()
 	if err := <-over; err == nil {
-		t.Error("nothing is told")
+		t.Error("no status received")
 	}
 	s.Close()
 }
 
-// Saying each second of each of many backends what was said before costs next to nothing: an idle bridge does that.
+// Setting the unchanged status of many backends every second allocates nothing: an idle bridge does that.
 func TestServingABackendAllocatesNothing(t *testing.T) {
 	var backends []grpcserver.Backend
 	for i := range 100 {
@@ -663,6 +662,6 @@ func TestServingABackendAllocatesNothing(t *testing.T) {
 		s.SetServing(b.Name, true)
 	}
 	if n := testing.AllocsPerRun(100, func() { s.SetServing("7", true) }); n > 10 {
-		t.Errorf("it takes %.0f allocations", n)
+		t.Errorf("got %.0f allocations", n)
 	}
 }

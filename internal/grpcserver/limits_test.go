@@ -32,7 +32,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// holding returns a Handler whose tools wait until they are let go, and says when one has begun.
+// holding returns a Handler whose tools wait to be released, and signal their start.
 func holding() (h bridge.Handler, begun, letGo chan struct{}) {
 	begun, letGo = make(chan struct{}, 20_000), make(chan struct{})
 	return tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -46,7 +46,7 @@ func holding() (h bridge.Handler, begun, letGo chan struct{}) {
 	}), begun, letGo
 }
 
-// filled returns a message of so many bytes, made by give, which is called with ever better numbers of bytes to put in.
+// filled returns a message of n bytes. It calls give with numbers that come closer.
 func filled[M proto.Message](n int, give func(n int) M) M {
 	put := n
 	for {
@@ -88,14 +88,13 @@ func TestMessagesAreLimited(t *testing.T) {
 			_, err := call(t.Context(), c, &pb.CallToolRequest{})
 			if answer <= limit && err != nil || answer > limit &&
 				(status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE executed") {
-				t.Errorf("answer of %d bytes, limit %d: %v", answer, limit, err)
+				t.Errorf("response of %d bytes, limit %d: %v", answer, limit, err)
 			}
 		}
 	}
 }
 
-// What a client compresses is bounded by what it is, and not by what it takes on the way: a bomb is taken apart to the
-// limit and no further.
+// The limit applies to the decompressed size. A decompression bomb is expanded up to the limit.
 func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	const limit = 1 << 20
@@ -114,9 +113,9 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 			return &pb.CallToolRequest{Name: strings.Repeat("x",
 				n)}
 		})); failure(err) != "RESPONSE_TOO_LARGE executed" {
-		t.Errorf("at the limit: %v", err) // of what says it all again
+		t.Errorf("at the limit: %v", err) // the response has the same text
 	}
-	bomb := &pb.CallToolRequest{Name: strings.Repeat("x", 64<<20)} // of which a sixteenth of a MiB is sent
+	bomb := &pb.CallToolRequest{Name: strings.Repeat("x", 64<<20)} // a sixteenth of a MiB when compressed
 	var before, after runtime.MemStats
 	sent, err := proto.Marshal(bomb)
 	if err != nil {
@@ -126,15 +125,15 @@ func TestCompressedMessagesHaveTheSameLimit(t *testing.T) {
 	_, err = call(t.Context(), c, bomb)
 	runtime.ReadMemStats(&after)
 	if status.Code(err) != codes.ResourceExhausted || called != 2 {
-		t.Errorf("the bomb: %v, called %d times", err, called)
+		t.Errorf("decompression bomb: %v, called %d times", err, called)
 	}
-	// The client, in this process, marshals it once.
+	// The client in this process encodes it once.
 	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(sent)+len(sent)/2) {
-		t.Errorf("%d MiB were taken for a bomb of %d", took>>20, len(sent)>>20)
+		t.Errorf("allocated %d MiB for a bomb of %d", took>>20, len(sent)>>20)
 	}
 }
 
-// An event that is too long for the client ends its call, which says that it has begun.
+// An event above the client's limit ends its call, with an error that it has started.
 func TestEventsAreLimited(t *testing.T) {
 	const limit = 100_000
 	var event int
@@ -153,12 +152,12 @@ func TestEventsAreLimited(t *testing.T) {
 		got, err := call(t.Context(), c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
 		if event <= limit {
 			if err != nil || len(got) != 2 || proto.Size(got[0]) != event {
-				t.Errorf("an event of %d bytes, limit %d: %d messages, %v", event, limit, len(got), err)
+				t.Errorf("event of %d bytes, limit %d: %d messages, %v", event, limit, len(got), err)
 			}
 			continue
 		}
 		if status.Code(err) != codes.ResourceExhausted || failure(err) != "RESPONSE_TOO_LARGE unknown" {
-			t.Errorf("an event of %d bytes, limit %d: %v, %s", event, limit, err, failure(err))
+			t.Errorf("event of %d bytes, limit %d: %v, %s", event, limit, err, failure(err))
 		}
 	}
 }
@@ -184,12 +183,12 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 	close(letGo)
 	wg.Wait()
-	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // there is room again
+	if got := text(t, c, &pb.CallToolRequest{}); got != "done" { // the place is free again
 		t.Error(got)
 	}
 }
 
-// Listens are streams like those of other fronts, and bounded together with them, each caller's as well.
+// Listens count as streams together with those of other fronts, also for each caller.
 func TestListensAreLimited(t *testing.T) {
 	ada := func(context.Context, metadata.MD) (*pb.Principal, error) { return &pb.Principal{Subject: "ada"}, nil }
 	for name, tt := range map[string]struct {
@@ -221,7 +220,7 @@ func TestListensAreLimited(t *testing.T) {
 	}
 }
 
-// A Listen ends in good order when its caller is not let in any more, and a call that has begun is answered.
+// A Listen ends without an error when its caller's access expires, and a call in flight completes.
 func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 	over := make(chan struct{})
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -254,11 +253,11 @@ func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 	}
 	close(over)
 	if err := <-called; last.GetResult() == nil || err != nil {
-		t.Errorf("who listens is told at last %v, and who calls %v", last, err)
+		t.Errorf("Listen ended with %v, call with %v", last, err)
 	}
 }
 
-// A Listen names as many resources as a client may subscribe to, and not one more.
+// The limit of resources in a Listen is that of a client's subscriptions.
 func TestSubscriptionsAreLimited(t *testing.T) {
 	c := client(t, serve(t, lasting(), nil, grpcserver.Options{}))
 	for n, want := range map[int]string{limits.Subscriptions: "", limits.Subscriptions + 1: "TOO_MANY not_executed"} {
@@ -274,8 +273,8 @@ func TestSubscriptionsAreLimited(t *testing.T) {
 	}
 }
 
-// A request to listen may have as many bytes as are not counted as memory that it takes, so that open streams leave
-// that to calls.
+// The request of a Listen may have the size that is not counted as memory, so that open streams leave the memory to
+// calls.
 func TestListenRequestsAreLimited(t *testing.T) {
 	const room = 512 << 10
 	m := limit.NewMemory(8*room, func(bool) int64 { return 0 }, zerolog.Nop())
@@ -302,7 +301,7 @@ func TestListenRequestsAreLimited(t *testing.T) {
 	}
 }
 
-// lasting returns a Handler whose Listens begin, and last.
+// lasting returns a Handler whose Listens start and stay open.
 func lasting() bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, _ *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if err := emit(ctx, bridge.Event{
@@ -317,7 +316,7 @@ func lasting() bridge.Handler {
 	})
 }
 
-// While memory is short, clients are told which calls are refused, and when to try again.
+// When memory is low, rejected calls get an error with the time for a retry.
 func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	for taken, refused := range map[int64]struct{ listen, call bool }{
 		919: {}, 920: {listen: true}, 921: {listen: true}, 969: {listen: true}, 970: {true, true}, 971: {true, true},
@@ -337,7 +336,7 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	}
 }
 
-// Long requests that come together have an eighth of the memory.
+// Concurrent long requests take at most an eighth of the memory.
 func TestLongRequestsAreBounded(t *testing.T) {
 	const room = 512 << 10
 	for n, refused := range map[int]bool{room/2 - 1: false, room / 2: false, room/2 + 1: true, 128 << 10: false} {
@@ -346,7 +345,7 @@ func TestLongRequestsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := client(t, serve(t, says("ok"), nil, grpcserver.Options{Memory: m}))
-		for range 3 { // what one has taken it gives back
+		for range 3 { // each releases what it reserved
 			_, err := call(t.Context(), c,
 				filled(n, func(n int) *pb.CallToolRequest { return &pb.CallToolRequest{Name: strings.Repeat("x", n)} }))
 			checkRefused(t, err, refused)
@@ -354,7 +353,7 @@ func TestLongRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// checkRefused checks that an error says that there is an overload, and when to try again.
+// checkRefused checks that an error reports an overload and a retry time.
 func checkRefused(t *testing.T, err error, refused bool) {
 	t.Helper()
 	if !refused {
@@ -371,12 +370,12 @@ func checkRefused(t *testing.T, err error, refused bool) {
 	}
 	if status.Code(err) != codes.ResourceExhausted || reason(err) != bridge.ReasonOverloaded ||
 		retry.GetRetryDelay().AsDuration() != time.Second {
-		t.Errorf("%v, try again in %v", err, retry)
+		t.Errorf("%v, retry after %v", err, retry)
 	}
 }
 
-// While calls run on as many connections as there may be, further ones are closed. Else one that has no call makes
-// room.
+// If calls run on all connections of the limit, further ones are closed. Otherwise one without a call is closed for
+// them.
 func TestConnectionsAreLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	h, begun, letGo := holding()
@@ -413,7 +412,7 @@ func TestMetadataIsLimited(t *testing.T) {
 		return err
 	}
 	const limit = 64 << 10
-	var size int // of a call with so much, and what is the library's own
+	var size int // of a call of that size, without the library's own memory
 	if _, err := fmt.Sscanf(status.Convert(with(limit)).Message(), "the call has %d bytes", &size); err != nil {
 		t.Fatal(err)
 	}
@@ -424,14 +423,14 @@ func TestMetadataIsLimited(t *testing.T) {
 		}
 	}
 	if with(1<<20) == nil {
-		t.Error("a MiB is taken")
+		t.Error("a MiB was accepted")
 	}
 	if got := text(t, c, &pb.CallToolRequest{}); got != "ok" {
 		t.Error(got)
 	}
 }
 
-// A client that does not read holds up its own call, which stops making events, and nobody else's.
+// A client that does not read blocks its own call, which stops emitting events, and no others.
 func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	made := make(chan int, 1)
 	h := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
@@ -459,7 +458,7 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Recv(); err != nil { // it is under way, and not read any more
+	if _, err := s.Recv(); err != nil { // started, and not read any further
 		t.Fatal(err)
 	}
 	other := client(t, addr)
@@ -467,18 +466,18 @@ func TestSlowClientsHoldUpOnlyTheirOwnCalls(t *testing.T) {
 		if got := text(t, other, &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 			t.Error(got)
 		}
-		// the same connection
+		// The same connection.
 		if got := text(t, pb.NewMcpServiceClient(conn), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 			t.Error(got)
 		}
 	}
 	cancel()
 	if n := <-made; n > 1_000 {
-		t.Errorf("%d events were made for a client that read one", n)
+		t.Errorf("%d events were emitted for a client that read one", n)
 	}
 }
 
-// A rawClient speaks HTTP/2 as no gRPC client would.
+// A rawClient sends HTTP/2 frames that a gRPC client would not.
 type rawClient struct {
 	net.Conn
 	*http2.Framer
@@ -505,7 +504,7 @@ func rawDial(t *testing.T, addr string) *rawClient {
 	return c
 }
 
-// open sends the headers of a call, others too, and its request if that is not nil.
+// open sends the headers of a call with additional ones, and its request unless that is nil.
 func (c *rawClient) open(id uint32, path string, request []byte, others ...[2]string) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -534,7 +533,7 @@ func (c *rawClient) open(id uint32, path string, request []byte, others ...[2]st
 
 const callTool = "/mcpbridge.v1.McpService/CallTool"
 
-// until reads frames until f says that it has seen enough, or the connection ends.
+// until reads frames until f returns true or the connection ends.
 func (c *rawClient) until(t *testing.T, f func(http2.Frame) bool) error {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -559,7 +558,7 @@ func (c *rawClient) until(t *testing.T, f func(http2.Frame) bool) error {
 	}
 }
 
-// well checks that somebody else is still served.
+// well checks that another client is served.
 func well(t *testing.T, addr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -569,8 +568,8 @@ func well(t *testing.T, addr string) {
 	}
 }
 
-// 900 streams on one connection: no more than allowed are ever answered at a time, the others are refused, and others
-// are served.
+// Of 900 streams on a connection, only the allowed number run at a time. The rest is rejected, and other clients are
+// served.
 func TestStreamsPerConnectionAreLimited(t *testing.T) {
 	h, begun, _ := holding()
 	addr := serve(t, h, nil, grpcserver.Options{MaxStreams: 50})
@@ -594,7 +593,7 @@ func TestStreamsPerConnectionAreLimited(t *testing.T) {
 		return refused == streams-50
 	})
 	if err != nil {
-		t.Fatalf("%v after %d were refused", err, refused)
+		t.Fatalf("%v after %d rejections", err, refused)
 	}
 	if err := <-sent; err != nil {
 		t.Fatal(err)
@@ -605,12 +604,12 @@ func TestStreamsPerConnectionAreLimited(t *testing.T) {
 	}
 	select {
 	case <-begun:
-		t.Error("more calls than allowed have begun")
+		t.Error("more calls than allowed started")
 	default:
 	}
 }
 
-// Streams that are begun and reset at once (CVE-2023-44487) cost the others nothing, and leave nothing behind.
+// Streams that are opened and reset at once (CVE-2023-44487) do not affect other clients and leak nothing.
 func TestRapidResetsLeakNothing(t *testing.T) {
 	ended := make(chan struct{}, 20_000)
 	var active, most int
@@ -634,7 +633,7 @@ func TestRapidResetsLeakNothing(t *testing.T) {
 	for i := range 5_000 {
 		id := uint32(2*i + 1)
 		if err := c.open(id, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
-			break // it may have had enough of us
+			break // the server may have closed the connection
 		}
 		c.writing.Lock()
 		err := c.WriteRSTStream(id, http2.ErrCodeCancel)
@@ -651,20 +650,20 @@ func TestRapidResetsLeakNothing(t *testing.T) {
 		defer mu.Unlock()
 		return active
 	}
-	for left() > 0 { // what had been sent may begin after that, and end at once
+	for left() > 0 { // requests in flight may still start, and end at once
 		<-ended
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if most > 100 {
-		t.Errorf("%d calls at a time", most)
+		t.Errorf("got %d concurrent calls", most)
 	}
 }
 
 func TestOtherProtocolsAreRejected(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	addr := serve(t, says("ok"), nil, grpcserver.Options{})
-	t.Run("pings without end", func(t *testing.T) {
+	t.Run("endless pings", func(t *testing.T) {
 		c := rawDial(t, addr)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -709,7 +708,7 @@ func TestOtherProtocolsAreRejected(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.Copy(io.Discard, conn); err != nil {
-			t.Errorf("it was not closed: %v", err)
+			t.Errorf("the connection was not closed: %v", err)
 		}
 	})
 	for name, s := range map[string]struct {
@@ -754,7 +753,7 @@ func TestOtherProtocolsAreRejected(t *testing.T) {
 	well(t, addr)
 }
 
-// JSON text in a request that is nested deeper than the limit is refused, and not by a server with another limit.
+// Requests with JSON text nested beyond the limit are rejected, and not by a server with another limit.
 func TestJSONOfRequestsIsLimited(t *testing.T) {
 	for depth, o := range map[int]grpcserver.Options{20: {Limits: limits.Limits{JSONDepth: 20}}, 256: {}} {
 		c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {

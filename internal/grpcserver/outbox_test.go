@@ -30,7 +30,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// verbose is a Handler whose answers have so many bytes, or a little more.
+// verbose is a Handler whose responses have n bytes or a little more.
 func verbose(n int) bridge.Handler {
 	text := strings.Repeat("x", n)
 	return tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
@@ -38,7 +38,7 @@ func verbose(n int) bridge.Handler {
 	})
 }
 
-// shut is a client that lets nobody send it any data.
+// shut is a client with a flow-control window of zero.
 func shut(t *testing.T, addr string) *rawClient {
 	t.Helper()
 	c := rawDial(t, addr)
@@ -48,8 +48,8 @@ func shut(t *testing.T, addr string) *rawClient {
 	return c
 }
 
-// ask makes a call, and returns whether it is answered: an answer begins with headers, and nothing but these comes of
-// one that is refused.
+// ask makes a call and reports whether it gets a response: a response begins with headers, and a rejection consists of
+// trailers only.
 func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answered bool) {
 	t.Helper()
 	id := uint32(2*number + 1)
@@ -66,8 +66,8 @@ func (c *rawClient) ask(t *testing.T, number int, headers ...[2]string) (answere
 	return answered
 }
 
-// A connection is given only so much that its client does not read; then its calls are refused, and nobody else's,
-// until it has read, or ended what it does not want to.
+// The unread data of a connection is limited. At the limit its calls are rejected until the client reads or cancels;
+// other connections are unaffected.
 func TestUnreadResponsesAreLimited(t *testing.T) {
 	const limit = 1 << 20 // for messages of a quarter of it
 	for name, headers := range map[string][][2]string{
@@ -88,7 +88,7 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 						n++
 					}
 					if each := max(text, 2<<10); n < limit/(each+each/3) || n > limit/each+1 {
-						t.Errorf("%d answers of %d bytes, and %d bytes are the most", n, text, limit)
+						t.Errorf("got %d responses of %d bytes, want at most %d bytes", n, text, limit)
 					}
 					well(t, addr)
 					switch end {
@@ -109,7 +109,7 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 					}
 					for n++; !c.ask(t, n, headers...); n++ {
 						if t.Context().Err() != nil {
-							t.Fatal("it is never answered again")
+							t.Fatal("no further response")
 						}
 					}
 				})
@@ -118,8 +118,8 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 	}
 }
 
-// Calls that have all begun before anything was unread do not have all their answers be kept: those that are too much
-// are dropped, and the client is told that they were executed.
+// If many calls start before any response is unread, the responses above the limit are dropped, and their calls end
+// with outcome executed.
 func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 	const calls, each, message = 200, 500_000, 1 << 20
 	const most = 4*message + 2*message + 16<<20
@@ -152,20 +152,20 @@ func TestResponsesOfConcurrentCallsAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept*each > most || kept*each < most/2 {
-		t.Errorf("%d answers of %d bytes are kept, and %d bytes are the most", kept, each, most)
+		t.Errorf("%d responses of %d bytes are buffered, want at most %d bytes", kept, each, most)
 	}
 	well(t, addr)
 }
 
-// A call waits for its client to read the answers of others.
+// A call waits until its client has read the responses of others.
 func TestCallsWaitForOtherResponsesToBeRead(t *testing.T) {
 	addr := serve(t, verbose(100_000), nil,
 		grpcserver.Options{Limits: limits.Limits{ClientMessage: 1 << 18, WriteTime: time.Hour}})
 	c := shut(t, addr)
-	const n = 8 // of them, each in 128 KiB of memory, are the most
+	const n = 8 // the limit for calls with 128 KiB of memory each
 	for i := range n {
 		if !c.ask(t, i) {
-			t.Fatal("a call is refused")
+			t.Fatal("a call was rejected")
 		}
 	}
 	if err := c.open(2*n+1, callTool, []byte{0, 0, 0, 0, 0}); err != nil {
@@ -177,7 +177,7 @@ func TestCallsWaitForOtherResponsesToBeRead(t *testing.T) {
 	}
 	if err := c.until(t, func(f http2.Frame) bool {
 		if answered(f) {
-			t.Error("it is answered")
+			t.Error("the call got a response")
 		}
 		return f.Header().Type == http2.FramePing
 	}); err != nil {
@@ -199,7 +199,7 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Who does not read makes room when others need it, and not before.
+// A connection with unread data is closed when others need its memory, and not before.
 func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 	const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 	listServices := []byte{0, 0, 0, 0, 2, 7<<3 | 2, 0}
@@ -207,8 +207,8 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 		path    string
 		request []byte
 	}{
-		"calls":                     {callTool, []byte{0, 0, 0, 0, 0}},
-		"who asks for the contract": {reflection, listServices},
+		"calls":           {callTool, []byte{0, 0, 0, 0, 0}},
+		"with reflection": {reflection, listServices},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var taken atomic.Int64
@@ -238,14 +238,14 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 			over := make(chan error, 1)
 			go func() { over <- c.until(t, func(http2.Frame) bool { return false }) }()
 			taken.Store(1000)
-			for m.Admit(limit.NewSessions) == nil { // which is read now and then
+			for m.Admit(limit.NewSessions) == nil { // the memory is read at intervals
 				runtime.Gosched()
 			}
 			if err := <-over; err == nil {
-				t.Error("the connection goes on")
+				t.Error("the connection stays open")
 			}
 			if _, err := call(t.Context(), good, &pb.CallToolRequest{}); err != nil {
-				t.Errorf("one that reads: %v", err)
+				t.Errorf("connection that reads: %v", err)
 			}
 			for line := range log {
 				if strings.Contains(line, "do not read what they are told") {
@@ -256,7 +256,7 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 	}
 }
 
-// However a client that does not read events goes on, its call has an end, and the backend's place is another's.
+// A call whose client does not read its events ends, whatever else the client does, and frees its place at the backend.
 func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	left := make(chan error, 1)
@@ -282,12 +282,12 @@ func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-left; err == nil {
-		t.Error("an event was passed on after the end")
+		t.Error("an event was sent after the end")
 	}
 	if got := text(t, client(t, addr), &pb.CallToolRequest{Name: "quick"}); got != "quick" {
 		t.Error(got)
 	}
-	for want := 0.; ; want++ { // what was told is read, and then why there is no more
+	for want := 0.; ; want++ { // buffered events, and then the error
 		m, err := s.Recv()
 		if err != nil {
 			if status.Code(err) != codes.DeadlineExceeded || failure(err) != "DEADLINE unknown" {
@@ -301,10 +301,10 @@ func TestUnreadEventsDoNotDelayTheEndOfACall(t *testing.T) {
 	}
 }
 
-// What clients give up at any moment does not count as unread.
+// Data of canceled calls does not count as unread.
 func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	// bytes: what a client takes of a stream without reading, what waits, what a message counts
+	// bytes: of the client's window, of the limit, and of a message
 	const window, most, each = 64<<10 - 1, 1 << 20, 64<<10 + 5
 	message := strings.Repeat("x", 33_000)
 	long := filled(window, func(n int) proto.Message {
@@ -326,7 +326,7 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 	for w := range 16 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(w)))
-			for range 500 { // more of them would be a flood
+			for range 500 { // more would count as a flood
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(2_000))*time.Microsecond)
 				_, err := call(ctx, c, &pb.CallToolRequest{Context: &pb.CallContext{ProgressWanted: true}})
 				switch status.Code(err) {
@@ -350,13 +350,13 @@ func TestCanceledCallsFreeTheirBuffers(t *testing.T) {
 			if md, err := s.Header(); err == nil && md != nil {
 				return s
 			}
-			// as long as the server does not know that others are given up
+			// until the server has processed the cancellations
 			if _, err := s.Recv(); reason(err) != "TOO_MUCH_UNREAD" {
 				t.Fatal(err)
 			}
 		}
 	}
-	for range most / each { // one more would be too much
+	for range most / each { // one more would exceed the limit
 		answered("long")
 	}
 	if _, err := answered("").Recv(); err != nil {
@@ -377,7 +377,7 @@ func (p pipe) Accept() (net.Conn, error) {
 func (p pipe) Close() error   { return nil }
 func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
 
-// A client that takes nothing is not kept, though it goes on speaking.
+// A connection that reads nothing is closed even if the client keeps sending.
 func TestConnectionThatReadsNothingIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := lifecycle.New()
@@ -396,7 +396,7 @@ func TestConnectionThatReadsNothingIsClosed(t *testing.T) {
 			_, err := io.WriteString(ours, http2.ClientPreface)
 			said <- errors.Join(err, c.WriteSettings())
 		}()
-		for acked := false; !acked; { // the last that it takes
+		for acked := false; !acked; { // the last one that it reads
 			f, err := c.ReadFrame()
 			if err != nil {
 				t.Fatal(err)
@@ -413,7 +413,7 @@ func TestConnectionThatReadsNothingIsClosed(t *testing.T) {
 			bridgetest.Pass(20 * time.Second)
 		}
 		if took := time.Since(began); took != 100*time.Second {
-			t.Errorf("it was kept for %v", took)
+			t.Errorf("the connection stayed open for %v", took)
 		}
 		life.Advance(lifecycle.Draining)
 		close(ln)

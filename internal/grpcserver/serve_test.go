@@ -8,14 +8,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/grpcserver"
 )
 
-// serve serves handlers at a unix socket until the test ends, and returns its address.
+// serve serves handlers at a Unix socket until the end of the test and returns its address.
 func serve(tb testing.TB, merged bridge.Handler, backends []grpcserver.Backend, o grpcserver.Options) string {
 	tb.Helper()
 	_, addr := start(tb, merged, backends, o)
 	return addr
 }
 
-// start does the same, and returns the server too.
+// start does the same and also returns the server.
 func start(tb testing.TB, merged bridge.Handler, backends []grpcserver.Backend,
 	o grpcserver.Options,
 ) (*grpcserver.Server, string) {

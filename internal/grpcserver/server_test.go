@@ -70,7 +70,7 @@ func reason(err error) string {
 	return ""
 }
 
-// failure returns the reason and the outcome that an error tells.
+// failure returns the reason and the outcome in an error.
 func failure(err error) string {
 	for _, d := range status.Convert(err).Details() {
 		if i, ok := d.(*errdetails.ErrorInfo); ok {
@@ -80,8 +80,8 @@ func failure(err error) string {
 	return ""
 }
 
-// A call that may have been executed is never UNAVAILABLE, because stock clients send those again; and what is not for
-// clients, these do not see either.
+// A call that may have been executed is never UNAVAILABLE, because stock clients retry that. Internal errors are
+// redacted.
 func TestErrorsAreReturned(t *testing.T) {
 	const withheld = "internal error; the bridge's log says more"
 	lost := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost during the call")
@@ -128,7 +128,7 @@ func TestErrorsAreReturned(t *testing.T) {
 			}
 		}
 		if st.Code() != s.code || st.Message() != s.message || reason(err) != s.reason || retry != s.inTime {
-			t.Errorf("%v became %v %q, reason %q, again in %q", s.err, st.Code(), st.Message(), reason(err), retry)
+			t.Errorf("%v became %v %q, reason %q, retry after %q", s.err, st.Code(), st.Message(), reason(err), retry)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestPanicOfAHandlerEndsItsCall(t *testing.T) {
 	}
 }
 
-// A caller is not believed who it is, what it says of itself is checked, and reserved keys of `_meta` do not reach
+// The identity in a request is ignored, its declarations are validated, and reserved keys of `_meta` do not reach
 // backends.
 func TestIdentityOfRequestsIsIgnored(t *testing.T) {
 	var got *pb.CallToolRequest
@@ -270,7 +270,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 	}
 }
 
-// What the contract does not know yet passes, both ways.
+// Unknown fields pass in both directions.
 func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
 	c := client(t, serve(t, tool(func(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
@@ -286,7 +286,7 @@ func TestUnknownFieldsAreForwarded(t *testing.T) {
 	}
 }
 
-// Values and objects that MCP does not define pass both ways; raw objects of known types are read as those.
+// Values and objects that MCP does not define pass in both directions; raw objects of known types are parsed.
 func TestOpenSetsPass(t *testing.T) {
 	ask := &pb.InputRequest{
 		Key:     "k",
@@ -372,7 +372,7 @@ func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 	}()
 	<-started
 	if d := (<-deadlines).Sub(until).Abs(); d > time.Minute {
-		t.Errorf("the deadline is %v off", d)
+		t.Errorf("the deadline differs by %v", d)
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -381,7 +381,7 @@ func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 	if err := <-failed; status.Code(err) != codes.Canceled {
 		t.Error(err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second) // in which the call has begun
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second) // the call starts within that time
 	defer cancel()
 	go func() {
 		_, err := call(ctx, c, &pb.CallToolRequest{})
@@ -395,7 +395,7 @@ func TestDeadlinesAndCancellationReachTheHandler(t *testing.T) {
 	}
 }
 
-// asker asks for a name, and remembers what it was called with.
+// asker requires input, and then returns its request state.
 func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 	if r.RequestState == nil {
 		return &bridge.Result{InputRequired: &pb.InputRequired{
@@ -410,7 +410,7 @@ func asker(_ context.Context, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Res
 	return said(string(r.GetRequestState())), nil
 }
 
-// What one backend keeps with a client, no other backend is given, though it asks under the same name.
+// A request state of one backend is invalid at another, even if both use the same key.
 func TestStatesAreBoundToTheirBackend(t *testing.T) {
 	both := []grpcserver.Backend{{Name: "a", Handler: tool(asker)}, {Name: "b", Handler: tool(asker)}}
 	c := client(t, serve(t, tool(asker), both, grpcserver.Options{}))
@@ -437,7 +437,7 @@ func TestStatesAreBoundToTheirBackend(t *testing.T) {
 		for _, to := range servers {
 			_, err := call(at(to), c, again)
 			if (err == nil) != (from == to) || from != to && status.Code(err) != codes.InvalidArgument {
-				t.Errorf("a state of %q at %q: %v", from, to, err)
+				t.Errorf("request state of %q at %q: %v", from, to, err)
 			}
 		}
 	}
@@ -459,7 +459,7 @@ func TestStateIsSealed(t *testing.T) {
 	state := all[0].GetInputRequired().GetRequestState()
 	if len(state) == 0 || strings.Contains(string(state), "secret") ||
 		all[0].GetInputRequired().GetInputRequests()[0].GetKey() != "k" {
-		t.Errorf("told %v", all[0])
+		t.Errorf("got %v", all[0])
 	}
 	again := clone(req, func(r *pb.CallToolRequest) { r.RequestState = state })
 	for _, s := range []struct {
@@ -494,7 +494,7 @@ func TestStateIsSealed(t *testing.T) {
 	}
 }
 
-// Nobody is asked what they have not said that they can answer.
+// Input is requested only from clients with the capability.
 func TestInputRequestNeedsTheCapability(t *testing.T) {
 	c := client(t, serve(t, tool(asker), nil, grpcserver.Options{}))
 	_, err := call(t.Context(), c, &pb.CallToolRequest{Name: "x"})
@@ -535,7 +535,7 @@ func TestReflectionServesTheContract(t *testing.T) {
 	}
 }
 
-// Clients of before 2023 know v1alpha only.
+// Clients from before 2023 support v1alpha only.
 //
 //nolint:staticcheck // it is deprecated, and what we test
 func TestReflectionV1Alpha(t *testing.T) {
@@ -566,7 +566,7 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 		{TLS: &grpcserver.TLS{Cert: "/nowhere", Key: "/nowhere"}},
 	} {
 		if _, err := grpcserver.New(says(""), nil, o); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("%+v was accepted", o)
 		}
 	}
 	for _, names := range [][]string{{""}, {"a", "a"}} {
@@ -575,7 +575,7 @@ func TestInvalidOptionsAreRejected(t *testing.T) {
 			all = append(all, grpcserver.Backend{Name: name, Handler: says("")})
 		}
 		if _, err := grpcserver.New(says(""), all, grpcserver.Options{}); err == nil {
-			t.Errorf("%q is taken", names)
+			t.Errorf("%q was accepted", names)
 		}
 	}
 	if _, err := grpcserver.New(says(""), nil,

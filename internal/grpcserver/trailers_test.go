@@ -16,7 +16,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Clients in Java and Python take 8 KiB of headers at most. They are told every error, and what became of the call.
+// Clients in Java and Python accept 8 KiB of headers at most. Every error reaches them, with its outcome.
 func TestErrorsFitSmallHeaderLimits(t *testing.T) {
 	for _, letter := range []string{"x", "ä", "%"} {
 		for _, n := range []int{100, 1 << 10, 8 << 10, 1 << 20} {
@@ -49,7 +49,7 @@ func TestErrorsFitSmallHeaderLimits(t *testing.T) {
 	}
 }
 
-// An error is told as it is as long as there is room for it.
+// An error is sent in full as long as it fits.
 func TestErrorSizeLimit(t *testing.T) {
 	const most = 7.5 * (1 << 10)
 	for n, whole := range map[int]bool{most - 1: true, most: true, most + 1: false} {
@@ -59,7 +59,7 @@ func TestErrorSizeLimit(t *testing.T) {
 		}), nil, grpcserver.Options{})
 		_, err := call(t.Context(), client(t, addr, grpc.WithMaxHeaderListSize(8<<10)), &pb.CallToolRequest{Name: "x"})
 		if got := status.Convert(err); got.Code() != codes.NotFound || (got.Message() == text) != whole {
-			t.Errorf("%d bytes: %d arrive, with %v", n, len(got.Message()), got.Code())
+			t.Errorf("%d bytes: got %d, with %v", n, len(got.Message()), got.Code())
 		}
 	}
 }

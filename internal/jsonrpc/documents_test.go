@@ -20,11 +20,11 @@ var (
 	seed      = flag.Uint64("seed", 1, "of which random numbers it makes them")
 )
 
-// TestGeneratedDocuments is FuzzDocuments without what finds new ways through the code: many documents, as fast as they
-// can be made and compared on every core. `make survive-long` has it make 100 million.
+// TestGeneratedDocuments checks many documents like FuzzDocuments, on every core and without looking for new paths
+// through the code. `make survive-long` makes 100 million.
 func TestGeneratedDocuments(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // all but nothing of it lives
-	// that come from one generator, so that the cores share them as they can
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // almost all memory is garbage
+	// documents of one generator, which is how the cores share them
 	const many = 1000
 	var next, wrong atomic.Int64
 	var mu sync.Mutex
@@ -39,7 +39,7 @@ func TestGeneratedDocuments(t *testing.T) {
 					text, rule := g.document()
 					accepted, err := whole(func() (bool, error) { return compare(text) })
 					if err != nil && wrong.Add(1) <= 10 {
-						// the line is one of testdata/fuzz/FuzzParse
+						// the line is a file of testdata/fuzz/FuzzParse
 						t.Errorf("%s: %v\n[]byte(%q)", rules[rule].name, err, text)
 					}
 					mine[rule].add(accepted)
@@ -61,15 +61,15 @@ func TestGeneratedDocuments(t *testing.T) {
 		all.refused += n.refused
 		fmt.Fprintf(&table, "\n%-16s %10d accepted %10d refused", rules[i].name, n.accepted, n.refused)
 	}
-	t.Logf("by what was done to them:%s", table.String())
+	t.Logf("by rule:%s", table.String())
 	t.Logf("S4 seed %d, documents %d, accepted %d, refused %d, wrong %d", *seed, all.accepted+all.refused, all.accepted,
 		all.refused, wrong.Load())
 	if most := 3 * (all.accepted + all.refused) / 4; all.accepted > most || all.refused > most {
-		t.Error("they say too little: three of four are read in the same way")
+		t.Error("too little variety: three of four documents have the same result")
 	}
 }
 
-// whole calls read, and has a panic be an error: the text that it is about must be told.
+// whole calls read and returns a panic as an error, so that the document is reported.
 func whole(read func() (bool, error)) (accepted bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -79,7 +79,6 @@ func whole(read func() (bool, error)) (accepted bool, err error) {
 	return read()
 }
 
-// readCounts counts documents.
 type readCounts struct{ accepted, refused int }
 
 func (n *readCounts) add(accepted bool) {
@@ -90,8 +89,8 @@ func (n *readCounts) add(accepted bool) {
 	}
 }
 
-// A rule is something that can be done to a good message: to its members before it is written, and to its text, which
-// begins at from. What is done need not be bad. The weights say how often.
+// A rule changes a valid message: its members before it is written, or its text, which begins at from. The result need
+// not be invalid. The weight is the rule's relative frequency.
 type rule struct {
 	name    string
 	weight  int
@@ -173,7 +172,7 @@ var rules = [...]rule{
 	{name: "a large batch", weight: 1},
 }
 
-// weights is what all rules weigh.
+// weights is the sum of the weights of all rules.
 var weights = func() (sum int) {
 	for _, r := range &rules {
 		sum += r.weight
@@ -242,24 +241,24 @@ var (
 	gaps    = []string{"", "", " ", "\n", "\t", "\r\n", "  "}
 )
 
-// A generator makes documents of random numbers. A document is good until the next one is made.
+// A generator makes documents from random numbers. A document is valid until the next one is made.
 type generator struct {
 	*rand.Rand
 
-	members []member // of the message that is made
-	value   []byte   // that is made
+	members []member // of the current message
+	value   []byte   // being made
 	text    []byte   // of the document
-	spaced  bool     // there is white space wherever there may be some
+	spaced  bool     // with white space wherever it is allowed
 }
 
-// A member of a message, as it is written; the name without its quotes.
+// A member of a message in its JSON form; the name without quotes.
 type member struct{ name, value string }
 
 func newGenerator(seed, part uint64) *generator {
 	return &generator{Rand: rand.New(rand.NewPCG(seed, part))}
 }
 
-// document returns a document, and the rule that it is made by.
+// document returns a document and the rule that made it.
 func (g *generator) document() (text []byte, rule int) {
 	g.text, rule = g.text[:0], g.rule()
 	switch rules[rule].name {
@@ -275,7 +274,7 @@ func (g *generator) document() (text []byte, rule int) {
 	return g.text, rule
 }
 
-// rule returns one of the rules.
+// rule returns a random rule.
 func (g *generator) rule() (i int) {
 	for n := g.IntN(weights); n >= rules[i].weight; i++ {
 		n -= rules[i].weight
@@ -283,7 +282,7 @@ func (g *generator) rule() (i int) {
 	return i
 }
 
-// message appends a message by rules.
+// message appends a message changed by rules.
 func (g *generator) message(by ...int) {
 	from := len(g.text)
 	g.spaced = g.IntN(4) == 0
@@ -340,7 +339,7 @@ func (g *generator) message(by ...int) {
 	}
 }
 
-// batch appends a batch of n messages, which each appends.
+// batch appends a batch of n messages, each appended by each.
 func (g *generator) batch(n int, each func()) {
 	from := len(g.text)
 	g.text = append(append(g.text, g.one(gaps)...), '[')
@@ -358,14 +357,14 @@ func (g *generator) batch(n int, each func()) {
 
 func (g *generator) one(of []string) string { return of[g.IntN(len(of))] }
 
-// gap appends white space, if there is any in this message.
+// gap appends white space if this message has any.
 func (g *generator) gap() {
 	if g.spaced {
 		g.text = append(g.text, g.one(gaps)...)
 	}
 }
 
-// add adds a member, and set does so unless it is there: then it has another value.
+// add adds a member. set replaces its value if it exists.
 func (g *generator) add(name, value string) { g.members = append(g.members, member{name, value}) }
 
 func (g *generator) set(name, value string) {
@@ -378,7 +377,7 @@ func (g *generator) set(name, value string) {
 	g.add(name, value)
 }
 
-// member returns one of the members.
+// member returns a random member.
 func (g *generator) member() *member {
 	if len(g.members) == 0 {
 		g.add("id", "1")
@@ -386,7 +385,7 @@ func (g *generator) member() *member {
 	return &g.members[g.IntN(len(g.members))]
 }
 
-// within puts a value somewhere into params, a result, an error, or a member of which nobody knows.
+// within inserts a value somewhere into params, a result, an error or an unknown member.
 func (g *generator) within(value string) {
 	value = g.one([]string{
 		`{"a":` + value + `}`, `{"_meta":` + value + `,"a":1}`, `{"_meta":{"a":` + value + `}}`,
@@ -405,7 +404,7 @@ func (g *generator) within(value string) {
 	g.add("x", value)
 }
 
-// string returns a string that is good, with its quotes.
+// string returns a valid string with quotes.
 func (g *generator) string() string {
 	if g.IntN(2) == 0 {
 		return g.one(methods)
@@ -413,7 +412,7 @@ func (g *generator) string() string {
 	return `"` + g.padded(g.one(good)) + `"`
 }
 
-// anyString returns a string that may be bad.
+// anyString returns a string that may be invalid.
 func (g *generator) anyString() string {
 	if g.IntN(3) == 0 {
 		return `"` + g.padded(g.one(good)) + g.padded(g.one(good)) + `"`
@@ -421,7 +420,7 @@ func (g *generator) anyString() string {
 	return `"` + g.padded(g.one(poor)) + `"`
 }
 
-// padded puts letters before and after what is special, which is found eight bytes at a time.
+// padded adds letters before and after special characters, which the parser looks for eight bytes at a time.
 func (g *generator) padded(s string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	return letters[:g.IntN(27)] + s + letters[:g.IntN(10)]
@@ -448,7 +447,7 @@ func (g *generator) token() string {
 	return g.object(1)
 }
 
-// object returns an object with so many levels.
+// object returns an object with the given number of levels.
 func (g *generator) object(levels int) string {
 	from := len(g.value)
 	g.value = append(g.value, '{')
@@ -487,7 +486,7 @@ func (g *generator) long(n int) string {
 	return `"` + strings.Repeat("i", n-2) + `"`
 }
 
-// problem makes an error of what an error may have.
+// problem makes an error object from possible members.
 func (g *generator) problem() {
 	code, message := g.one(integers), g.string()
 	switch g.IntN(4) {
@@ -525,7 +524,7 @@ func (g *generator) escaped(name string) string {
 	return string(b)
 }
 
-// odd returns a name that is another one, and looks like name.
+// odd returns a different name that looks similar.
 func (g *generator) odd(name string) string {
 	i := g.IntN(len(name) + 1)
 	return g.one([]string{
@@ -536,7 +535,7 @@ func (g *generator) odd(name string) string {
 	})
 }
 
-// folded returns a name that is another one, and equal to name to who takes no care of case.
+// folded returns a different name that is equal if case is ignored.
 func (g *generator) folded(name string) string {
 	if name == "" {
 		return "ID"
@@ -555,8 +554,8 @@ func (g *generator) folded(name string) string {
 	return s
 }
 
-// many returns an object of many members, one of which may be there twice. How names are compared depends on how many
-// there are, also in the objects around, and on whether one has an escape.
+// many returns an object with many members, possibly with a duplicate. The method of comparing names depends on their
+// number, also in the enclosing objects, and on escapes.
 func (g *generator) many(levels int) string {
 	n := g.IntN(24)
 	if g.IntN(4) == 0 {
@@ -583,7 +582,7 @@ func (g *generator) many(levels int) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-// deep returns what is nested about as deep as may be.
+// deep returns a value nested to about the limit.
 func (g *generator) deep() string {
 	n := usual.JSONDepth - 6 + g.IntN(10)
 	if g.IntN(2) == 0 {
@@ -592,10 +591,10 @@ func (g *generator) deep() string {
 	return strings.Repeat(`{"a":[`, n/2) + strings.Repeat("]}", n/2)
 }
 
-// place returns where something of the text from there on is.
+// place returns a random index of the text after from.
 func (g *generator) place(from int) int { return from + g.IntN(max(1, len(g.text)-from)) }
 
-// splice puts s in the place of what is between two places.
+// splice replaces the text between two indices by s.
 func (g *generator) splice(from, to int, s string) {
 	rest := string(g.text[min(to, len(g.text)):])
 	g.text = append(append(g.text[:from], s...), rest...)
@@ -606,7 +605,7 @@ func (g *generator) insert(from int, s string) {
 	g.splice(i, i, s)
 }
 
-// wide returns text as UTF-16, of either order, with a byte order mark or without.
+// wide returns text as UTF-16 in either byte order, with or without a byte order mark.
 func wide(text []byte, form int) string {
 	all := utf16.Encode([]rune(string(text)))
 	if form < 2 {

@@ -18,7 +18,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// FuzzParse holds what is read of any bytes against what encoding/json/v2 reads, and writes it and reads that.
+// FuzzParse compares the parsed message with the result of encoding/json/v2, writes it and parses it again.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`,
@@ -35,7 +35,7 @@ func FuzzParse(f *testing.F) {
 	fuzzing.Run(f, agree)
 }
 
-// FuzzDocuments does so with documents that a number stands for, about half of which are accepted.
+// FuzzDocuments does the same with documents generated from a seed, about half of which are accepted.
 func FuzzDocuments(f *testing.F) {
 	bridgetest.SkipIfShort(f)
 	for seed := range uint64(1 + 500/(1+fuzzing.Variants)) {
@@ -52,14 +52,14 @@ func FuzzDocuments(f *testing.F) {
 
 func agree(t *testing.T, data []byte) {
 	t.Helper()
-	fuzzing.Bounded(t, len(data), func() { _, _ = Parse(data, usual) }) // compare says what is wrong with it
+	fuzzing.Bounded(t, len(data), func() { _, _ = Parse(data, usual) }) // compare reports errors
 	if _, err := compare(data); err != nil {
 		t.Fatalf("%q: %v", data, err)
 	}
 }
 
-// compare reads data as the bridge does and as the reference does. It reports whether data is accepted, a batch with
-// all its messages, and an error if that or what it means is something else to the reference.
+// compare parses data with the bridge's parser and with the reference. It reports whether data, or every message of a
+// batch, is accepted, and returns an error if the results differ.
 func compare(data []byte) (accepted bool, wrong error) {
 	first := bytes.TrimLeft(data, " \t\r\n")
 	if is := len(first) > 0 && first[0] == '['; is != IsBatch(data) {
@@ -126,7 +126,7 @@ func compareMessage(data []byte) (accepted bool, wrong error) {
 	return true, nil
 }
 
-// refused returns what is wrong with a refusal of a message with such an id.
+// refused returns the defect of an error for a message with the given ID, if any.
 func refused(err error, id []byte) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || !slices.Contains([]int64{codeParse, codeInvalidRequest, codeInvalidParams}, e.RPC.GetCode()) ||
@@ -139,7 +139,7 @@ func refused(err error, id []byte) error {
 	return nil
 }
 
-// same reports whether both are the same, byte for byte.
+// same reports whether both are equal byte for byte.
 func same(a, b Message) bool {
 	equal := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 	return equal(a.ID, b.ID) && a.Method == b.Method && equal(a.Params, b.Params) && equal(a.Meta, b.Meta) &&
@@ -156,8 +156,7 @@ func compact(text []byte) []byte {
 	return v
 }
 
-// reference reads a message as plainly as can be. One that is not good has the id that it would have, if that can be
-// read.
+// reference parses a message as plainly as possible. An invalid one has its ID if that can be parsed.
 func reference(data []byte) (m Message, good bool) {
 	var members map[string]jsontext.Value
 	if json.Unmarshal(data, &members) != nil || members == nil || tooDeep(data) {
@@ -209,7 +208,7 @@ func reference(data []byte) (m Message, good bool) {
 	return m, ok && err == nil
 }
 
-// tooDeep reports whether brackets are nested deeper in JSON text than they may be.
+// tooDeep reports whether brackets in JSON text are nested beyond the limit.
 func tooDeep(data []byte) bool {
 	most, now, quoted := 0, 0, false
 	for i := 0; i < len(data); i++ {
@@ -228,7 +227,7 @@ func tooDeep(data []byte) bool {
 	return most > usual.JSONDepth
 }
 
-// tooMuch reports whether data is refused for being JSON that is large, and is.
+// tooMuch reports whether data is rejected for the size of its JSON, and exceeds it.
 func tooMuch(data []byte) bool {
 	e, ok := errors.AsType[*rawjson.Error](rawjson.CheckWithin(data, usual))
 	return ok && e.JSON && len(data) > 2*usual.JSONMembers

@@ -12,11 +12,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// usual are the limits that are not configured.
+// usual are the default limits.
 var usual = limits.Defaults()
 
-// Key is the value of an id: the same for all its texts, and for no other. It costs nothing where an id is written as
-// usual.
+// Key is the same for all encodings of an ID, and for no other ID. It allocates nothing for the usual encoding.
 func TestKey(t *testing.T) {
 	keys := map[string]string{}
 	for _, texts := range [][]string{
@@ -54,7 +53,7 @@ func TestKey(t *testing.T) {
 	running := map[string]bool{`"an id"`: true, "7": true}
 	for _, id := range [][]byte{[]byte(`"an id"`), []byte("7")} {
 		if n := testing.AllocsPerRun(100, func() { _ = running[string(Key(id))] }); n > 0 {
-			t.Errorf("the key of %s takes %v allocations", id, n)
+			t.Errorf("the key of %s took %v allocations", id, n)
 		}
 	}
 }
@@ -111,7 +110,7 @@ func TestParse(t *testing.T) {
 			}
 		}
 		if kinds != 1 {
-			t.Errorf("%s: is %d kinds of message", tt.in, kinds)
+			t.Errorf("%s: got %d kinds of message", tt.in, kinds)
 		}
 	}
 }
@@ -279,7 +278,7 @@ func TestInvalidInputIsRejected(t *testing.T) {
 	}
 }
 
-// What the limits are is what a message may have: one below, at, and one above.
+// The limits apply to a message: one below, at, and one above each.
 func TestLimitsCanBeSet(t *testing.T) {
 	l := limits.Limits{ID: 10, Batch: 3}.OrDefaults()
 	set := &l
@@ -287,7 +286,7 @@ func TestLimitsCanBeSet(t *testing.T) {
 		id := strings.Repeat("1", n)
 		if _, err := Parse([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"m"}`), set); (err == nil) != (n <= 10) ||
 			IsID([]byte(id), set) != (n <= 10) {
-			t.Errorf("an id of %d bytes: %v", n, err)
+			t.Errorf("ID of %d bytes: %v", n, err)
 		}
 	}
 	for n := 2; n <= 4; n++ {

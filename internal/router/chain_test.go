@@ -21,7 +21,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// serveAt serves a Handler at an address until it is told to end.
+// serveAt serves a Handler at an address until the returned function is called.
 func serveAt(t *testing.T, addr string, h bridge.Handler) (end func()) {
 	t.Helper()
 	s, err := grpcserver.New(h, nil, grpcserver.Options{})
@@ -64,8 +64,8 @@ func dialled(t *testing.T, addr string) *plugin.Plugin {
 	return p
 }
 
-// A stock gRPC client of two real backends as one goes on with the one while the other is away, and is told when it is
-// back.
+// While one of two backends is unreachable, a stock gRPC client continues to use the other, and it is notified when the
+// first is back.
 func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	dir := t.TempDir()
@@ -125,10 +125,10 @@ func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	}
 	if err := call("a_x", 300*time.Millisecond); status.Code(err) != codes.DeadlineExceeded &&
 		status.Code(err) != codes.Unavailable {
-		t.Errorf("a call of what is away: %v", err)
+		t.Errorf("call of the unreachable backend: %v", err)
 	}
 	if n := len(calls[*pb.CallToolRequest](a)); n != 1 {
-		t.Errorf("a was called %d times", n)
+		t.Errorf("a received %d calls", n)
 	}
 	defer serveAt(t, addr("a"), a)()
 	if m, err := listens.Recv(); err != nil || m.GetToolsListChanged() == nil {
@@ -136,7 +136,7 @@ func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); list() != "a_x b_x"; {
 		if time.Now().After(end) {
-			t.Fatal("a is not back")
+			t.Fatal("a is still unreachable")
 		}
 	}
 	if err := call("a_x", time.Minute); err != nil {

@@ -16,7 +16,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// can is a caller that has a connection of its own at servers of the legacy era.
+// can returns the context of a caller with a connection of its own to legacy servers.
 func can() *pb.CallContext {
 	return &pb.CallContext{ClientCapabilities: &pb.ClientCapabilities{Sampling: &pb.SamplingCapability{}}}
 }
@@ -33,7 +33,7 @@ func toolsOf(t *testing.T, r *router.Router, caller *pb.CallContext) (names []st
 	return names, l.TtlMs
 }
 
-// A list waits for a server that starts, however long that takes, and is whole then.
+// A list waits for a server that starts, however long that takes, and is complete.
 func TestListsWaitForAServerThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -57,13 +57,13 @@ func TestListsWaitForAServerThatStarts(t *testing.T) {
 		names, _ := toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"slow_y", "fast_x"})
 		if log.Len() > 0 {
-			t.Errorf("it is not down: %s", &log)
+			t.Errorf("no error for the server: %s", &log)
 		}
 	})
 }
 
-// A list that was sent without the part of a server is reported to have changed once the part is there, although the
-// server reports nothing.
+// A list without the part of a server is reported as changed once the part is available, even if the server reports
+// nothing.
 func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
@@ -74,9 +74,9 @@ func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 		names, ttl := toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"b_x"})
 		if ttl == nil || *ttl != 0 {
-			t.Errorf("a short list may be kept for %v", ttl)
+			t.Errorf("an incomplete list has the TTL %v", ttl)
 		}
-		after := listen(t, r, want) // who listens only then receives it, too
+		after := listen(t, r, want) // a later subscriber receives it too
 		after.told(t, acknowledged(want))
 		a.set(func(s *server) { s.err, s.pages = nil, [][]string{{"y"}} })
 		before.told(t, toolsChanged())
@@ -86,7 +86,7 @@ func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 		n := len(calls[*pb.ListToolsRequest](a))
 		<-time.After(time.Hour)
 		if m := len(calls[*pb.ListToolsRequest](a)); m != n {
-			t.Errorf("a list that is whole is requested %d times more", m-n)
+			t.Errorf("a complete list was requested %d more times", m-n)
 		}
 		before.end(t)
 		after.end(t)
@@ -96,13 +96,12 @@ func TestListChangeIsSentWhenAMissingServerAppears(t *testing.T) {
 		n = len(calls[*pb.ListToolsRequest](a))
 		<-time.After(time.Hour)
 		if m := len(calls[*pb.ListToolsRequest](a)); m != n {
-			t.Errorf("without a listener the list is requested %d times", m-n)
+			t.Errorf("without a subscriber the list was requested %d times", m-n)
 		}
 	})
 }
 
-// An own is a server of the legacy era, which has one connection for callers without capabilities, and makes one for
-// each other caller.
+// An own is a legacy server with one connection for callers without capabilities, and one for each other caller.
 type own struct {
 	*server
 	made chan struct{}
@@ -120,8 +119,8 @@ func (o *own) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (
 	}
 }
 
-// While the connection of a caller is being made, a list has what callers without capabilities get, is not to be kept,
-// and is reported to have changed when the connection is there.
+// While a caller's connection is being established, a list has the entries for callers without capabilities and TTL 0,
+// and is reported as changed once the connection is ready.
 func TestSharedListIsUsedUntilTheCallersConnectionIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -134,21 +133,21 @@ func TestSharedListIsUsedUntilTheCallersConnectionIsReady(t *testing.T) {
 		names, ttl := toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"a_all", "b_x"})
 		if ttl == nil || *ttl != 0 || !strings.Contains(log.String(), "without capabilities") {
-			t.Errorf("the list may be kept for %v, and the log says: %s", ttl, &log)
+			t.Errorf("the list has the TTL %v; log: %s", ttl, &log)
 		}
 		close(a.made)
 		l.told(t, toolsChanged())
 		names, ttl = toolsOf(t, r, can())
 		equal(t, "tools", names, []string{"a_own", "b_x"})
-		if ttl == nil || *ttl != 0 { // a's own list says nothing of it
-			t.Errorf("the list may be kept for %v", ttl)
+		if ttl == nil || *ttl != 0 { // a's own list has no TTL
+			t.Errorf("the list has the TTL %v", ttl)
 		}
 		l.end(t)
 	})
 }
 
-// How many gaps are remembered is bounded, and who received a short list beyond that receives the changes of the
-// others.
+// The number of remembered gaps is limited. Subscribers with an incomplete list above the limit receive the changes for
+// the other gaps.
 func TestRememberedGapsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{err: down}, &server{pages: [][]string{{"x"}}}
@@ -165,7 +164,7 @@ func TestRememberedGapsAreBounded(t *testing.T) {
 		l.told(t, toolsChanged())
 		synctest.Wait()
 		if n = len(calls[*pb.ListToolsRequest](a)) - n; n != 256 {
-			t.Errorf("%d parts are requested", n)
+			t.Errorf("got requests for %d parts", n)
 		}
 		l.cancel()
 	})

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A router of one route is that route.
+// A router with one route passes calls unchanged.
 func TestSingleRoutePassesCallsUnchanged(t *testing.T) {
 	bridgetest.Laws(t, func(t *testing.T, h bridge.Handler) bridge.Handler {
 		t.Helper()

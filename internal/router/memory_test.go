@@ -10,7 +10,7 @@ import (
 
 func TestMemoryEvictsUnusedEntries(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	// the one runs into the limit of entries, the other into that of bytes
+	// The first case reaches the limit of entries, the second that of bytes.
 	for _, pad := range []string{"", strings.Repeat("x", 1_000)} {
 		var m memory[int]
 		put, most := 0, 0
@@ -18,17 +18,17 @@ func TestMemoryEvictsUnusedEntries(t *testing.T) {
 			m.put(strconv.Itoa(i)+pad, i)
 			put++
 			if _, ok := m.get("0" + pad); !ok {
-				t.Fatalf("what is always used is forgotten after %d", i)
+				t.Fatalf("an entry in constant use was dropped after %d", i)
 			}
 			if most = max(most, len(m.young)); most > maxEntries || m.bytes > maxBytes || len(m.old) > maxEntries {
 				t.Fatalf("%d + %d entries, %d bytes", len(m.young), len(m.old), m.bytes)
 			}
 		}
 		if _, ok := m.get("1" + pad); ok {
-			t.Errorf("the second is remembered after %d", put)
+			t.Errorf("the second entry is still there after %d", put)
 		}
 		if most < maxEntries && m.bytes < maxBytes/2 && pad == "" {
-			t.Errorf("at most %d were remembered", most)
+			t.Errorf("got at most %d entries", most)
 		}
 	}
 	var m memory[int]
@@ -36,7 +36,7 @@ func TestMemoryEvictsUnusedEntries(t *testing.T) {
 		key := strings.Repeat("k", n)
 		m.put(key, n)
 		if _, ok := m.get(key); ok != (n <= maxKey) {
-			t.Errorf("a key of %d bytes: %v", n, ok)
+			t.Errorf("key of %d bytes: %v", n, ok)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// readText returns what a resource holds.
+// readText returns the text of a resource.
 func readText(t *testing.T, h bridge.Handler, uri string) (string, error) {
 	t.Helper()
 	res, err := ask[*pb.ReadResourceResult](t, h, bridge.ReadResource, &pb.ReadResourceRequest{Uri: uri})
@@ -52,7 +52,7 @@ func TestResourceIsReadFromItsServer(t *testing.T) {
 			"x://1": "a1", "x://2": "b2", "x://both": "a's", "t://b/5": "b5", "t://a/5": "a5", "u://a": "ua",
 			"u://b": "ub",
 		} {
-			for range 2 { // the second time it is known
+			for range 2 { // the second time from the memory
 				if got, err := readText(t, r, uri); err != nil || got != want {
 					t.Errorf("%s: %q %v, want %q", uri, got, err, want)
 				}
@@ -66,12 +66,12 @@ func TestResourceIsReadFromItsServer(t *testing.T) {
 	}
 }
 
-// What is listed is asked of who lists it, and nobody else sees the request.
+// Only the server that lists a resource receives the requests for it.
 func TestOnlyTheOwningServerIsCalled(t *testing.T) {
 	a, b := &server{}, &server{resources: map[string]string{"x://2": "b2"}}
 	r := route(t, nil, a, b)
 	if got, err := readText(t, r, "x://2"); err != nil || got != "b2" || len(calls[*pb.ReadResourceRequest](a)) != 0 {
-		t.Errorf("%q %v; a was asked %d times", got, err, len(calls[*pb.ReadResourceRequest](a)))
+		t.Errorf("%q %v; a received %d requests", got, err, len(calls[*pb.ReadResourceRequest](a)))
 	}
 }
 
@@ -90,10 +90,10 @@ func TestResourceErrorComesFromItsServer(t *testing.T) {
 		}
 	}
 	if n := len(calls[*pb.ReadResourceRequest](b)); n != 0 {
-		t.Errorf("b was asked %d times", n)
+		t.Errorf("b received %d requests", n)
 	}
-	// What nobody is known to have may be anybody's: one that is down is passed over, and is the error if nobody has
-	// it.
+	// A resource that no server is known to have may belong to any: a server that is down is skipped, and its error is
+	// returned if no other has it.
 	a.set(func(s *server) { s.err = down })
 	if got, err := readText(t, r, "u://b"); err != nil || got != "ub" {
 		t.Errorf("%q %v", got, err)
@@ -105,7 +105,7 @@ func TestResourceErrorComesFromItsServer(t *testing.T) {
 	if _, err := readText(t, r, "u://other"); code(err) != codes.PermissionDenied {
 		t.Error(err)
 	}
-	// A resource that has moved is found again.
+	// A resource that has moved to another server is found.
 	a.set(func(s *server) { s.err, s.resources = nil, nil })
 	if got, err := readText(t, r, "x://1"); err != nil || got != "not mine" {
 		t.Errorf("%q %v", got, err)
@@ -133,17 +133,17 @@ func TestFirstOfDuplicateURIsIsListed(t *testing.T) {
 	equal(t, "templates", l.GetResourceTemplates(),
 		[]*pb.ResourceTemplate{{UriTemplate: "t://{x}"}, {UriTemplate: "t://{y}"}})
 	if n := strings.Count(log.String(), "resource dropped"); n != 2 {
-		t.Errorf("said so %d times:\n%s", n, &log)
+		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 }
 
-// A server that hangs is not waited for by those who want what another one has.
+// A server that hangs does not delay requests for resources of another.
 func TestHangingServerDoesNotDelayResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{hang: true}, &server{hidden: map[string]string{"u://b": "ub", "u://b2": "ub2"}}
 		r := route(t, nil, a, b)
 		begin := time.Now()
-		if got, err := readText(t, r, "u://b"); err != nil || got != "ub" { // which looks into the lists first
+		if got, err := readText(t, r, "u://b"); err != nil || got != "ub" { // reads the lists first
 			t.Errorf("%q %v", got, err)
 		}
 		if took := time.Since(begin); took != 5*time.Second {
@@ -173,7 +173,7 @@ func TestServerMetadataIsPreserved(t *testing.T) {
 	}
 }
 
-// Answers and state are what a user told one server: no other one gets them.
+// Input responses and request states are sent only to the server that they belong to.
 func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 	a, b := &server{}, &server{hidden: map[string]string{"u://b": "ask"}}
 	continued := func() *pb.ReadResourceRequest {
@@ -191,13 +191,13 @@ func TestInputResponsesReachOnlyTheRequestingServer(t *testing.T) {
 	if got, err := ask[*pb.ReadResourceResult](t, r, bridge.ReadResource, continued()); err != nil {
 		t.Errorf("%v %v", got, err)
 	}
-	// Another replica does not know who has asked: the call begins again there.
+	// Another replica does not know the server: the call starts again there.
 	res, err = route(t, nil, a, b).
 		Handle(t.Context(), &bridge.Call{Method: bridge.ReadResource, Request: continued()}, nil)
 	if err != nil || res.InputRequired == nil {
 		t.Errorf("%v %v", res, err)
 	}
-	// Who had it says that it is gone: the others are not shown what it was told.
+	// If the server no longer has the resource, no other server receives the responses for it.
 	b.set(func(s *server) { s.hidden = nil })
 	if _, err := ask[*pb.ReadResourceResult](t, r, bridge.ReadResource, continued()); code(err) != codes.NotFound {
 		t.Error(err)
@@ -218,16 +218,16 @@ func TestCompletionIsRoutedByTemplate(t *testing.T) {
 	}
 	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, a, b), bridge.Complete, req); err != nil ||
 		len(calls[*pb.CompleteRequest](a)) != 0 {
-		t.Errorf("%v; a was asked %d times", err, len(calls[*pb.CompleteRequest](a)))
+		t.Errorf("%v; a received %d requests", err, len(calls[*pb.CompleteRequest](a)))
 	}
 	req = &pb.CompleteRequest{}
 	if _, err := ask[*pb.CompleteResponse](t, route(t, nil, &server{err: down}, &server{err: down}), bridge.Complete,
 		req); err == nil {
-		t.Error("a reference to nothing is completed")
+		t.Error("completion of an empty reference succeeded")
 	}
 }
 
-// However many resources there are, and whoever lists them, what is remembered of them has a limit.
+// The memory of resources is limited, however many there are and whoever lists them.
 func TestMemoryOfResourcesIsBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	var wg sync.WaitGroup
@@ -255,7 +255,6 @@ func TestMemoryOfResourcesIsBounded(t *testing.T) {
 	}
 }
 
-// A listening is a Listen call of a test.
 type listening struct {
 	changes chan *pb.ListenResponse
 	err     chan error
@@ -281,18 +280,18 @@ func listen(t *testing.T, h bridge.Handler, f *pb.SubscriptionFilter) *listening
 	return l
 }
 
-// told checks what comes next.
+// told checks the next change.
 func (l *listening) told(t *testing.T, want *pb.ListenResponse) {
 	t.Helper()
 	select {
 	case got := <-l.changes:
 		equal(t, "change", got, want)
 	case err := <-l.err:
-		t.Fatalf("it has ended: %v", err)
+		t.Fatalf("the Listen ended: %v", err)
 	}
 }
 
-// end cancels it, and waits.
+// end cancels the Listen and waits for its end.
 func (l *listening) end(t *testing.T) {
 	t.Helper()
 	l.cancel()
@@ -340,13 +339,13 @@ func TestChangesOfAllServersAreForwarded(t *testing.T) {
 			})
 		<-time.After(time.Hour)
 		if n := len(calls[*pb.ListenRequest](mute)); n != 1 {
-			t.Errorf("who has no Listen was asked %d times", n)
+			t.Errorf("the server without Listen received %d requests", n)
 		}
 		l.end(t)
 	})
 }
 
-// Nobody knows what has changed at a server while it was away.
+// All changes of a server during a disconnect are unknown.
 func TestReconnectedServerCountsAsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{changes: make(chan *pb.ListenResponse)},
@@ -359,11 +358,11 @@ func TestReconnectedServerCountsAsChanged(t *testing.T) {
 			t.Errorf("acknowledged after %v", took)
 		}
 		b.set(func(s *server) { s.err = nil })
-		l.told(t, toolsChanged()) // b is there
+		l.told(t, toolsChanged()) // b is reachable
 		close(a.changes)
 		synctest.Wait()
 		a.set(func(s *server) { s.changes = make(chan *pb.ListenResponse) })
-		l.told(t, toolsChanged()) // a is there again
+		l.told(t, toolsChanged()) // a is reachable again
 		b.changes <- toolsChanged()
 		l.told(t, toolsChanged())
 		l.end(t)
@@ -377,7 +376,7 @@ func TestListenEndsWithoutAnyListChangedSupport(t *testing.T) {
 		t.Error(err)
 	}
 	l.cancel()
-	// Of lists the Router itself reports when what was missing is there.
+	// The Router itself reports changes of lists when a missing part is available.
 	for _, f := range []*pb.SubscriptionFilter{{}, {ToolsListChanged: proto.Bool(true)}} {
 		l = listen(t, route(t, nil, &server{}, &server{}), f)
 		l.told(t, acknowledged(f))
@@ -385,7 +384,7 @@ func TestListenEndsWithoutAnyListChangedSupport(t *testing.T) {
 	}
 }
 
-// A server that fails for a resource that is not its own still tells its other changes.
+// If a server fails for a resource of another server, its other changes are still sent.
 func TestUnknownSupportDoesNotDropOtherChanges(t *testing.T) {
 	picky := &server{changes: make(chan *pb.ListenResponse)}
 	a := bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
@@ -405,8 +404,8 @@ func TestUnknownSupportDoesNotDropOtherChanges(t *testing.T) {
 	l.end(t)
 }
 
-// A server that says again and again that it has begun, or says nothing, is not heard. What several servers report at a
-// time is reported once.
+// Repeated acknowledgments and empty changes of a server are dropped. Simultaneous changes of several servers are
+// reported once.
 func TestUnrequestedChangesAreDropped(t *testing.T) {
 	noisy := func(changes ...*pb.ListenResponse) bridge.Handler {
 		return bridge.HandlerFunc(

@@ -25,20 +25,21 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A server is a Handler that has what its fields say, and remembers what it was called with.
+// A server is a Handler with the behavior of its fields, and records requests.
 type server struct {
 	pages     [][]string        // of tools; the cursor of a page is "p" and its number
 	prompts   []string          //
 	resources map[string]string // listed, by URI
-	hidden    map[string]string // and not listed
+	hidden    map[string]string // not listed
 	templates []string
 	about     *pb.DiscoverResponse
 	ttl       *int64
 	scope     string
-	// hang says that every call hangs until its context ends, and err that it fails so.
+	// hang makes every call hang until its context ends; err makes it fail.
 	hang bool
 	err  error
-	// changes is what Listen tells after it is acknowledged; it ends when that is closed. Nil: there is no Listen.
+	// changes are sent by Listen after its acknowledgment; it ends when the channel is closed. If nil, Listen is
+	// unsupported.
 	changes chan *pb.ListenResponse
 
 	mu   sync.Mutex
@@ -173,14 +174,14 @@ func acked(f *pb.SubscriptionFilter) bridge.Event {
 	}}
 }
 
-// set changes how the server behaves.
+// set changes the server's behavior.
 func (s *server) set(f func(*server)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s)
 }
 
-// calls returns the requests of a type that the server has got.
+// calls returns the received requests of one type.
 func calls[R bridge.Request](s *server) []R {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +196,7 @@ func calls[R bridge.Request](s *server) []R {
 
 var down = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "it is down")
 
-// route returns a Router of servers called a, b and so on.
+// route returns a Router of servers named a, b and so on.
 func route(t *testing.T, log *bytes.Buffer, servers ...bridge.Handler) *router.Router {
 	t.Helper()
 	var routes []router.Route
@@ -218,7 +219,7 @@ func routed(t *testing.T, log *bytes.Buffer, routes ...router.Route) *router.Rou
 	return r
 }
 
-// ask makes a call, and returns its result as the type that it is.
+// ask makes a call and returns its result with its type.
 func ask[M proto.Message](t *testing.T, h bridge.Handler, m *bridge.Method, req bridge.Request) (M, error) {
 	t.Helper()
 	res, err := h.Handle(t.Context(), &bridge.Call{Method: m, Request: req},
@@ -298,7 +299,7 @@ func TestNamesHaveTheServersPrefix(t *testing.T) {
 	}
 }
 
-// A header that repeats arguments is checked by who knows the tool, which is behind the router.
+// Headers that repeat arguments are validated behind the router, where the tool's schema is known.
 func TestHeadersReachTheServerOfATool(t *testing.T) {
 	var got map[string][]string
 	r := route(t, nil, bridge.HandlerFunc(
@@ -315,11 +316,11 @@ func TestHeadersReachTheServerOfATool(t *testing.T) {
 	}
 }
 
-// Every public name is short enough, the same for every router, nobody else's, and leads back to where it comes from.
+// Every public name has at most the maximum length, is unique and the same in every router, and resolves to its tool.
 func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 	long := strings.Repeat("long", 30)
 	pages := [][]string{{"short", long + "1", long + "2"}}
-	for n := 50; n < 70; n++ { // around the limit, also such as look like cut ones
+	for n := 50; n < 70; n++ { // around the limit, including names that look shortened
 		pages = append(pages, []string{strings.Repeat("n", n), strings.Repeat("n", n-14) + "_" + "0123456789ab"})
 	}
 	a := &server{
@@ -347,7 +348,7 @@ func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 		if len(public) > 64 {
 			t.Errorf("%q has %d bytes", public, len(public))
 		}
-		fresh := route(t, nil, a, &server{}) // as a replica that has listed nothing
+		fresh := route(t, nil, a, &server{}) // like a replica without any list requests
 		for _, h := range []bridge.Handler{r, fresh} {
 			got, err := ask[*pb.CallToolResult](t, h, bridge.CallTool, &pb.CallToolRequest{Name: public})
 			if err != nil {
@@ -370,7 +371,7 @@ func TestLongNamesAreShortenedDeterministically(t *testing.T) {
 	cut := "a_" + strings.Repeat("q", 49) + "_0123456789ab"
 	if _, err := ask[*pb.CallToolResult](t, r, bridge.CallTool,
 		&pb.CallToolRequest{Name: cut}); code(err) != codes.NotFound {
-		t.Errorf("a name that looks cut and is not: %v", err)
+		t.Errorf("a name that only looks shortened: %v", err)
 	}
 }
 
@@ -390,7 +391,7 @@ func TestToolsThatClientsRejectAreDropped(t *testing.T) {
 func TestAmbiguousServersAreRejected(t *testing.T) {
 	for _, c := range []struct {
 		names []string
-		want  string // of the error; "" is none
+		want  string // of the error; if empty, none
 	}{
 		{nil, "no servers"},
 		{[]string{"anything, really"}, ""},
@@ -440,9 +441,9 @@ func TestForeignCursorsAreRejected(t *testing.T) {
 	for _, bad := range []string{
 		"", "p1", "!", mine + "=", mine + "A", mine[:len(mine)-1], "YQ", // a
 		mine + "\n", "\r" + mine, mine[:3] + "\r\n" + mine[3:],
-		"YQBwOQ",       // a\0p9: not one of a's
-		"eABwMQ",       // x\0p1: no server
-		"YgBwMQ",       // b\0p1: not one of b's
+		"YQBwOQ",       // a\0p9: not a cursor of a
+		"eABwMQ",       // x\0p1: unknown server
+		"YgBwMQ",       // b\0p1: not a cursor of b
 		"AAAA", "_w-8", // bytes
 		strings.Repeat("A", 1<<20),
 	} {
@@ -453,7 +454,7 @@ func TestForeignCursorsAreRejected(t *testing.T) {
 	}
 	for _, c := range calls[*pb.ListToolsRequest](b) {
 		if c.Cursor != nil && c.GetCursor() != "p1" {
-			t.Errorf("b was asked for %q", c.GetCursor())
+			t.Errorf("b received a request for %q", c.GetCursor())
 		}
 	}
 }
@@ -476,7 +477,7 @@ func TestCursorsOfServersAreLimited(t *testing.T) {
 		if n > 8<<10 {
 			equal(t, "the only page", names, []string{"a_1", "b_3"})
 			if l.NextCursor != nil || !strings.Contains(log.String(), "list is cut") {
-				t.Errorf("%d: goes on, or without a word: %s", n, &log)
+				t.Errorf("%d: a next page, or nothing in the log: %s", n, &log)
 			}
 			continue
 		}
@@ -499,8 +500,8 @@ func TestMergedListHasTheShortestTTL(t *testing.T) {
 	}
 }
 
-// Whichever servers a page is of, all pages of a list may be shared by the same callers. The list of one server is
-// shared as that says.
+// All pages of a list have the same cache scope, whichever servers they belong to. The list of a single server has the
+// server's scope.
 func TestPagesHaveTheSameCacheScope(t *testing.T) {
 	public, private := "public", "private"
 	open := func() *server { return &server{pages: [][]string{{"1"}, {"2"}}, scope: public} }
@@ -508,11 +509,11 @@ func TestPagesHaveTheSameCacheScope(t *testing.T) {
 		routes []bridge.Handler
 		want   string
 	}{
-		"one":                   {[]bridge.Handler{open()}, public},
-		"one that does not say": {[]bridge.Handler{&server{pages: [][]string{{"1"}, {"2"}}}}, ""},
-		"both public":           {[]bridge.Handler{open(), open()}, private},
-		"a private one":         {[]bridge.Handler{open(), &server{pages: [][]string{{"3"}}, scope: private}}, private},
-		"one that fails":        {[]bridge.Handler{open(), &server{err: down}}, private},
+		"one":                 {[]bridge.Handler{open()}, public},
+		"one without a scope": {[]bridge.Handler{&server{pages: [][]string{{"1"}, {"2"}}}}, ""},
+		"both public":         {[]bridge.Handler{open(), open()}, private},
+		"a private one":       {[]bridge.Handler{open(), &server{pages: [][]string{{"3"}}, scope: private}}, private},
+		"one that fails":      {[]bridge.Handler{open(), &server{err: down}}, private},
 		"one without tools": {[]bridge.Handler{
 			open(),
 			&server{err: bridge.Errorf(codes.Unimplemented, "no tools")},
@@ -540,46 +541,46 @@ func TestListsSkipAnUnavailableServer(t *testing.T) {
 		names, l := tools(t, r, nil)
 		equal(t, "tools", names, []string{"b_x"})
 		if l.GetTtlMs() != 0 || l.GetCacheScope() != "private" {
-			t.Errorf("what is missing may be remembered: %v", l)
+			t.Errorf("an incomplete list has a TTL: %v", l)
 		}
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("took %v", took)
 		}
 		begin = time.Now()
-		for range 10 { // nobody waits again
+		for range 10 { // without further waiting
 			names, _ = tools(t, r, nil)
 			equal(t, "tools", names, []string{"b_x"})
 		}
 		if took := time.Since(begin); took != 0 || len(calls[*pb.ListToolsRequest](a)) != 1 {
-			t.Errorf("took %v, and asked %d times", took, len(calls[*pb.ListToolsRequest](a)))
+			t.Errorf("took %v, with %d requests", took, len(calls[*pb.ListToolsRequest](a)))
 		}
 		if n := strings.Count(log.String(), "does not answer"); n != 1 {
-			t.Errorf("said so %d times:\n%s", n, &log)
+			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 		a.set(func(s *server) { s.hang, s.err = false, down })
 		_, err := ask[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: "a_x"})
 		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_UNAVAILABLE" {
-			t.Errorf("a call of it: %v", err)
+			t.Errorf("call of the server: %v", err)
 		}
-		<-time.After(time.Second) // it may be asked again, which fails at once
+		<-time.After(time.Second) // the next request is due, and fails at once
 		if names, _ = tools(t, r, nil); len(names) != 1 || len(calls[*pb.ListToolsRequest](a)) != 2 {
-			t.Errorf("%q, and asked %d times", names, len(calls[*pb.ListToolsRequest](a)))
+			t.Errorf("%q, with %d requests", names, len(calls[*pb.ListToolsRequest](a)))
 		}
 		a.set(func(s *server) { s.err, s.pages = nil, [][]string{{"y"}} })
 		<-time.After(time.Second)
 		names, l = tools(t, r, nil)
 		equal(t, "tools", names, []string{"a_y", "b_x"})
-		if l.GetTtlMs() != 0 { // a says nothing, b 1 s
+		if l.GetTtlMs() != 0 { // a has no TTL, b 1 s
 			t.Errorf("%v", l)
 		}
 		if n := strings.Count(log.String(), "answers again"); n != 1 {
-			t.Errorf("said so %d times:\n%s", n, &log)
+			t.Errorf("logged %d times:\n%s", n, &log)
 		}
 	})
 }
 
-// A caller who is refused, because it has too many calls, does not have a server left out for others; and one that is
-// down is not taken for one that is there.
+// If a server rejects a caller with too many calls, it is not skipped for others; and a server that is down is not
+// considered available.
 func TestRejectedCallerDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -608,7 +609,7 @@ func TestRejectedCallerDoesNotAffectOthers(t *testing.T) {
 	})
 }
 
-// While one caller tries whether a server is there again, the others do not wait for it.
+// While one caller checks whether a server is available again, others do not wait for it.
 func TestOneCallerWaitsForAnUnavailableServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &server{hang: true}, &server{pages: [][]string{{"x"}}}
@@ -715,7 +716,7 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 	}
 	equal(t, "both", got, want)
 
-	// A server that is down is what it was, and a client asks again at once.
+	// A server that is down keeps its last declaration, and the result has TTL 0.
 	b.set(func(s *server) { s.err = down })
 	got, err = ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{})
 	if err != nil {
@@ -724,7 +725,7 @@ func TestDiscoverMergesAllServers(t *testing.T) {
 	want.TtlMs = proto.Int64(0)
 	equal(t, "without b", got, want)
 
-	// One that nobody has seen may have anything.
+	// A server without a known declaration may support everything.
 	got, err = ask[*pb.DiscoverResponse](t, route(t, nil, a, &server{err: down}), bridge.Discover,
 		&pb.DiscoverRequest{})
 	if err != nil {
@@ -752,7 +753,7 @@ func TestInstructionsAreLimited(t *testing.T) {
 	}
 }
 
-// What the contract does not know yet passes.
+// Unknown fields pass.
 func TestUnknownFieldsAreForwarded(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "later")
 	a := &server{}
@@ -773,7 +774,7 @@ func TestUnknownFieldsAreForwarded(t *testing.T) {
 	}
 }
 
-// Of a route that does not answer, a client is shown what the route declared last to clients of the same era.
+// While a route is unavailable, clients receive its last declaration for clients of the same era.
 func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
 	var gone atomic.Bool
 	of := map[bridge.Era]*pb.ServerCapabilities{
@@ -801,7 +802,7 @@ func TestUnavailableRouteShowsItsLastDeclarationPerEra(t *testing.T) {
 			c := d.GetCapabilities()
 			if prompts := c.GetPrompts() != nil; prompts != (era == bridge.ModernEra) ||
 				prompts == (c.GetResources() != nil) {
-				t.Errorf("gone %t, era %d: %v", is, era, c)
+				t.Errorf("unavailable %t, era %d: %v", is, era, c)
 			}
 		}
 	}
