@@ -7,13 +7,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// A limit of calls that is not configured is longer than anybody waits.
+// The default timeout of calls is longer than a user waits.
 func TestDefaultLimitsOfCalls(t *testing.T) {
 	day := 24 * time.Hour
 	if l := withoutTimeouts(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
-		t.Errorf("the limits are %+v", l)
+		t.Errorf("got limits %+v", l)
 	}
 	if l := withoutTimeouts(limits.Limits{}); l.CallTotal < day {
-		t.Errorf("the limits are %+v", l)
+		t.Errorf("got limits %+v", l)
 	}
 }

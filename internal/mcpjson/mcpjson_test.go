@@ -160,8 +160,8 @@ func TestEncodeErrors(t *testing.T) {
 		rev  bridge.Revision
 		want string
 	}{
-		{"word that is not set", &pb.PromptMessage{}, latest, `role: is not set`},
-		{"raw that is no object", tool(rawBlock(`[1]`)), latest, `content[0]: must be a JSON object, not [1]`},
+		{"word without a value", &pb.PromptMessage{}, latest, `role: is not set`},
+		{"raw other than an object", tool(rawBlock(`[1]`)), latest, `content[0]: must be a JSON object, not [1]`},
 		{
 			"raw that is no JSON", tool(rawBlock(`{"type":}`)), latest,
 			`content[0]: is not strict JSON: byte 8: invalid character '}' at start of value`,
@@ -179,13 +179,13 @@ func TestEncodeErrors(t *testing.T) {
 			"unknown input request", &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"a/b"}`}},
 			bridge.LatestLegacy, `another request than those of MCP cannot be said in 2025-11-25`,
 		},
-		{"enum that is not set", &pb.LogMessage{}, latest, `level: is not set`},
+		{"enum without a value", &pb.LogMessage{}, latest, `level: is not set`},
 		{
 			"enum that is not known", &pb.LogMessage{Level: 99}, latest,
 			`level: unknown value 99, known are debug, info, notice, warning, error, critical, alert, emergency`,
 		},
 		{"content of no type", tool(&pb.ContentBlock{}), latest, `content[0]: nothing is set`},
-		{"content that is nil", &pb.PromptMessage{Role: "user"}, latest, `content: nothing is set`},
+		{"nil content", &pb.PromptMessage{Role: "user"}, latest, `content: nothing is set`},
 		{
 			"no JSON", &pb.CallToolResult{StructuredContent: []byte(`{"a":}`)}, latest,
 			`structuredContent: is not strict JSON: byte 5: invalid character '}' at start of value`,
@@ -195,7 +195,7 @@ func TestEncodeErrors(t *testing.T) {
 			`structuredContent: is not strict JSON: byte 7: duplicate name "a"`,
 		},
 		{"no object", &pb.Tool{InputSchema: `true`}, latest, `inputSchema: must be a JSON object, not true`},
-		{"meta that is no object", &pb.CallToolResult{Meta: `1`}, latest, `_meta: must be a JSON object, not 1`},
+		{"meta other than an object", &pb.CallToolResult{Meta: `1`}, latest, `_meta: must be a JSON object, not 1`},
 		{
 			"unknown members that are no object", &pb.Tool{Extra: `1`}, latest,
 			`unknown members must be a JSON object, not 1`,
@@ -204,7 +204,7 @@ func TestEncodeErrors(t *testing.T) {
 			"unknown members that are no JSON", &pb.Tool{Extra: `{"a" 1}`}, latest,
 			`unknown members are not strict JSON: byte 5: invalid character '1' after object name (expecting ':')`,
 		},
-		{"state that is no text", &pb.InputRequired{RequestState: []byte{0xff}}, latest, `requestState: must be UTF-8`},
+		{"state other than text", &pb.InputRequired{RequestState: []byte{0xff}}, latest, `requestState: must be UTF-8`},
 		{"infinity", &pb.Progress{Progress: inf}, latest, `progress: +Inf is not a number of JSON`},
 		{"tools within tools", tool(nested(100)), latest, `nested deeper than 64`},
 		{
@@ -223,7 +223,7 @@ func TestEncodeErrors(t *testing.T) {
 			"multi-select", formOf(`{"type":"object","properties":{"x":{"type":"array"}}}`), bridge.Rev20250618,
 			`requestedSchema.properties["x"]: a choice of several values cannot be said in 2025-06-18`,
 		},
-		{"form that is no object", formOf(`5`), bridge.Rev20250618, `requestedSchema: must be a JSON object, not 5`},
+		{"form other than an object", formOf(`5`), bridge.Rev20250618, `requestedSchema: must be a JSON object, not 5`},
 		{
 			"sampling with tools", &pb.CreateMessageRequest{Tools: []*pb.Tool{{}}}, bridge.Rev20250618,
 			`tools: a tool for the model cannot be said in 2025-06-18`,
@@ -579,7 +579,7 @@ func TestDecode(t *testing.T) {
 			"null that is a value", `{"content":[],"structuredContent":null}`, latest,
 			&pb.CallToolResult{StructuredContent: []byte(`null`)},
 		},
-		{"a list that is missing", `{}`, latest, &pb.CallToolResult{}},
+		{"a missing list", `{}`, latest, &pb.CallToolResult{}},
 		{"a result type", `{"resultType":"complete"}`, latest, &pb.CallToolResult{}},
 		{
 			"integers in other forms", `{"messages":[],"maxTokens":1e2}`, latest,
@@ -621,7 +621,7 @@ func TestDecode(t *testing.T) {
 			`{"inputRequests":{"b":{"method":"roots/list","params":{}},"a":{"method":"roots/list","params":{}}}}`,
 			latest, &pb.InputRequired{InputRequests: []*pb.InputRequest{roots("b"), roots("a")}},
 		},
-		{"unknown answer", `{"a":1}`, latest, &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"a":1}`}}},
+		{"unknown response", `{"a":1}`, latest, &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"a":1}`}}},
 		{"content of no block", `{"role":"user","content":[]}`, latest, &pb.SamplingMessage{Role: "user"}},
 		{
 			"no mode is a form", `{"message":"m","requestedSchema":{}}`, latest,
@@ -675,7 +675,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What Unmarshal does not set stays: the front has filled in the context.
+// Unmarshal keeps the fields that it does not set, such as the context from the front.
 func TestDecodeKeepsTheContext(t *testing.T) {
 	m := &pb.CallToolRequest{Context: &pb.CallContext{ProtocolVersion: "x"}}
 	if err := Unmarshal([]byte(`{"name":"t","_meta":{}}`), m, latest); err != nil {

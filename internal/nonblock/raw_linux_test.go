@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// pair returns both ends of a connection of TCP.
+// pair returns both ends of a TCP connection.
 func pair(t *testing.T) (a, b *net.TCPConn) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -34,8 +34,7 @@ func pair(t *testing.T) (a, b *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// It is a net.Conn in everything that golang.org/x/net holds against one: deadlines, closing, who may call
-// concurrently.
+// The tests of golang.org/x/net for a net.Conn pass: deadlines, closing, concurrency.
 func TestConnIsANetConn(t *testing.T) {
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 		a, b := pair(t)
@@ -44,8 +43,8 @@ func TestConnIsANetConn(t *testing.T) {
 	})
 }
 
-// What is longer than the buffers of the system, and than what is written without telling the scheduler, arrives whole,
-// in any pieces.
+// Data longer than the system's buffers, and than what is written without the scheduler, arrives completely, in pieces
+// of any size.
 func TestConnTransfersAnyLength(t *testing.T) {
 	for _, piece := range []int{1, 100, maxSize - 1, maxSize, maxSize + 1, 1 << 20} {
 		a, b := pair(t)
@@ -78,7 +77,7 @@ func TestConnTransfersAnyLength(t *testing.T) {
 	}
 }
 
-// What net/http writes by ReadFrom arrives whole, and what ends the reader or the connection ends it with that error.
+// ReadFrom, which net/http uses, transfers everything, and returns the error of the reader or the connection.
 func TestReadFrom(t *testing.T) {
 	a, b := pair(t)
 	c := newConn(a).(io.ReaderFrom)
@@ -102,7 +101,7 @@ func TestReadFrom(t *testing.T) {
 	}
 }
 
-// Errors are those of package net, in its words.
+// Errors equal those of package net.
 func TestErrorsOfConn(t *testing.T) {
 	reset := func(t *testing.T, _, other *net.TCPConn) {
 		t.Helper()
@@ -115,8 +114,8 @@ func TestErrorsOfConn(t *testing.T) {
 		do     func(c net.Conn) error
 		want   error
 	}{
-		"reading what was reset": {reset, read, syscall.ECONNRESET},
-		"writing what was reset": {reset, func(c net.Conn) error { _ = read(c); return write(c) }, syscall.EPIPE},
+		"reading after a reset": {reset, read, syscall.ECONNRESET},
+		"writing after a reset": {reset, func(c net.Conn) error { _ = read(c); return write(c) }, syscall.EPIPE},
 		"reading too late": {
 			func(_ *testing.T, own, _ *net.TCPConn) { _ = own.SetDeadline(time.Unix(1, 0)) },
 			read, os.ErrDeadlineExceeded,
@@ -147,7 +146,7 @@ func TestErrorsOfConn(t *testing.T) {
 					[]byte(to), []byte("other")))
 			}
 			if texts[0] != texts[1] {
-				t.Errorf("error %q, of package net %q", texts[1], texts[0])
+				t.Errorf("got error %q, want %q of package net", texts[1], texts[0])
 			}
 		})
 	}
