@@ -1,9 +1,9 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"sync"
-	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
@@ -11,7 +11,7 @@ import (
 )
 
 // A Stream answers one Listen call with the changes of several sources, which may be lost and come back. Its methods
-// may be called concurrently; only those that the answering goroutine calls, Begin and Run, emit anything.
+// may be called concurrently; only Answer emits anything.
 type Stream struct {
 	*Pending
 
@@ -25,7 +25,7 @@ type Stream struct {
 type Source struct {
 	s *Stream
 	// The Stream's lock guards what follows.
-	assumed *pb.SubscriptionFilter // what it is assumed to acknowledge until it does
+	assumed *pb.SubscriptionFilter // what it is assumed to acknowledge until it does; nil if the Stream waits for it
 	last    *pb.SubscriptionFilter // what it has acknowledged last; nil if it has not
 	all     *pb.SubscriptionFilter // all that it ever has
 	omitted bool
@@ -37,10 +37,9 @@ func NewStream(want func() *pb.SubscriptionFilter) *Stream {
 	return &Stream{Pending: pending, wake: make(chan struct{}, 1)}
 }
 
-// Source adds a source, before the Stream begins. If the Stream does not wait for it long enough, it is assumed to
-// acknowledge what is given.
-func (s *Stream) Source(assumed *pb.SubscriptionFilter) *Source {
-	src := &Source{s: s, assumed: assumed}
+// Source adds a source, before the Stream begins.
+func (s *Stream) Source() *Source {
+	src := &Source{s: s}
 	s.sources = append(s.sources, src)
 	return src
 }
@@ -64,6 +63,14 @@ func (src *Source) Acknowledge(f *pb.SubscriptionFilter) {
 // Report adds a change that the source reports.
 func (src *Source) Report(change *pb.ListenResponse) { src.s.Add(change) }
 
+// Assume lets the Stream begin as if the source acknowledged f. If it does so later, that is late.
+func (src *Source) Assume(f *pb.SubscriptionFilter) {
+	src.s.mu.Lock()
+	defer src.s.mu.Unlock()
+	src.assumed = Either(f)
+	src.s.signal()
+}
+
 // Omit notes that the source is not there, and that the Stream need not wait for it: when it comes, nothing has been
 // missed.
 func (src *Source) Omit() {
@@ -80,7 +87,7 @@ func (src *Source) Acknowledged() *pb.SubscriptionFilter {
 	return src.last
 }
 
-// signal wakes Begin. The caller holds mu.
+// signal wakes begin. The caller holds mu.
 func (s *Stream) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -88,34 +95,30 @@ func (s *Stream) signal() {
 	}
 }
 
-// Begin waits until every source has acknowledged or is omitted, or late has an element, and returns what they have
-// acknowledged together, with what the others are assumed to. It returns nil if ctx ends before.
-func (s *Stream) Begin(ctx context.Context, late <-chan time.Time) *pb.SubscriptionFilter {
+// begin waits until every source has acknowledged, is assumed to, or is omitted, and returns what they have
+// acknowledged together. It returns nil if ctx ends before.
+func (s *Stream) begin(ctx context.Context) *pb.SubscriptionFilter {
 	for {
-		if acked := s.begin(false); acked != nil {
+		acked := s.acknowledged()
+		if acked != nil {
 			return acked
 		}
 		select {
 		case <-s.wake:
-		case <-late:
-			return s.begin(true)
 		case <-ctx.Done():
-			return s.begin(false)
+			return s.acknowledged()
 		}
 	}
 }
 
-func (s *Stream) begin(now bool) *pb.SubscriptionFilter {
+func (s *Stream) acknowledged() *pb.SubscriptionFilter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	acked := &pb.SubscriptionFilter{}
 	for _, src := range s.sources {
-		switch {
-		case src.last != nil:
-			acked = Either(acked, src.last)
-		case now:
-			acked = Either(acked, src.assumed)
-		case !src.omitted:
+		if f := cmp.Or(src.last, src.assumed); f != nil {
+			acked = Either(acked, f)
+		} else if !src.omitted {
 			return nil
 		}
 	}
@@ -123,8 +126,8 @@ func (s *Stream) begin(now bool) *pb.SubscriptionFilter {
 	return acked
 }
 
-// Run emits changes until ctx ends, or emit fails, and returns that error.
-func (s *Stream) Run(ctx context.Context, emit func(*pb.ListenResponse) error) error {
+// run emits changes until ctx ends, or emit fails, and returns that error.
+func (s *Stream) run(ctx context.Context, emit func(*pb.ListenResponse) error) error {
 	for {
 		select {
 		case <-s.Ready():
@@ -139,10 +142,10 @@ func (s *Stream) Run(ctx context.Context, emit func(*pb.ListenResponse) error) e
 	}
 }
 
-// Answer answers a Listen call while listen, which the sources report from, runs: it emits what acknowledgment returns
-// of what Begin does, and then the changes. It returns the result of listen after all changes that were reported. Emit
-// is not called concurrently.
-func (s *Stream) Answer(ctx context.Context, late <-chan time.Time, emit bridge.Emit,
+// Answer answers a Listen call while listen, from which the sources report, runs. When every source has acknowledged,
+// is assumed to, or is omitted, it emits what acknowledgment returns for that, and then the changes. It returns the
+// result of listen after the last change. Emit is not called concurrently.
+func (s *Stream) Answer(ctx context.Context, emit bridge.Emit,
 	acknowledgment func(*pb.SubscriptionFilter) *pb.ListenResponse,
 	listen func(context.Context) (*bridge.Result, error),
 ) (res *bridge.Result, err error) {
@@ -156,9 +159,9 @@ func (s *Stream) Answer(ctx context.Context, late <-chan time.Time, emit bridge.
 	})
 	report := func(change *pb.ListenResponse) error { return emit(ctx, bridge.Event{Change: change}) }
 	var failed error
-	if acked := s.Begin(inner, late); acked != nil {
+	if acked := s.begin(inner); acked != nil {
 		if failed = report(acknowledgment(acked)); failed == nil {
-			failed = s.Run(inner, report)
+			failed = s.run(inner, report)
 		}
 	}
 	ended := inner.Err() != nil

@@ -132,9 +132,6 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 		ctx, end = context.WithCancel(ctx)
 		defer end()
 		defer context.AfterFunc(l.here, end)()
-		var acknowledged func()
-		emit, acknowledged = p.acknowledge(ctx, l, call, emit)
-		defer acknowledged()
 	} else if l.frames.draining() { // leave is called before the calls in flight are counted
 		return attempt{err: errNotBegun, lost: true}
 	}
@@ -143,9 +140,15 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 	var at peer.Peer
 	ctx, refused := refusable(ctx)
 	var a attempt
-	if call.Method.Streams {
-		a = p.stream(ctx, l, call, emit, grpc.Peer(&at))
-	} else {
+	stream := func(ctx context.Context, emit bridge.Emit) attempt {
+		return p.stream(ctx, l, call, emit, grpc.Peer(&at))
+	}
+	switch {
+	case call.Method == bridge.Listen:
+		a = p.listen(ctx, l, call, emit, stream)
+	case call.Method.Streams:
+		a = stream(ctx, emit)
+	default:
 		res := call.Method.NewResult()
 		if err := l.conn.Invoke(ctx, call.Method.GRPC, call.Request, res, grpc.Peer(&at)); err != nil {
 			a.err = err
