@@ -104,10 +104,9 @@ test: ## run every test, in parallel: JOBS=1 runs one target after the other
 	@MAKE='$(MAKE)' tools/legs $(TESTS)
 
 .PHONY: ci
-ci: ## what CI runs: tests and linters in parallel, then the conformance suite and the laws of survive by themselves
+ci: ## what CI runs: tests and linters in parallel, then the conformance suite beside the laws of survive
 	@MAKE='$(MAKE)' tools/legs $(TESTS) test-languages lint
-	@$(MAKE) --no-print-directory conformance
-	@$(MAKE) --no-print-directory survive ARGS=-laws
+	@MAKE='$(MAKE) ARGS=-laws' tools/legs conformance survive
 
 .PHONY: test-generated
 test-generated: .venv/.done tools/node_modules/.done sdkgen/typescript/node_modules/.done

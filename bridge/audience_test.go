@@ -8,8 +8,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Principals with access to different things belong to different audiences, whatever else their tokens contain and
-// however long it is.
+// Whoever may see something else is of another audience, whatever else is known of the token, and of whatever length it
+// is.
 func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	of := func(change func(*pb.CallContext)) bridge.Audience {
 		cc := &pb.CallContext{
@@ -30,7 +30,7 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 		"program": func(cc *pb.CallContext) { cc.ClientInfo = &pb.Implementation{Name: "c"} },
 	} {
 		if of(change) != one {
-			t.Errorf("another %s did not change the audience", name)
+			t.Errorf("%s make another audience", name)
 		}
 	}
 	seen := map[bridge.Audience]string{one: "the first"}
@@ -50,13 +50,13 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	} {
 		a := of(change)
 		if was := seen[a]; was != "" {
-			t.Errorf("%s has the same audience as %s", name, was)
+			t.Errorf("%s is of the same audience as %s", name, was)
 		}
 		seen[a] = name
 	}
 }
 
-// An audience is computed for every call of a tool.
+// An audience is made for every call of a tool.
 func TestAudiencesAreMadeWithoutAllocations(t *testing.T) {
 	cc := &pb.CallContext{
 		Verified: &pb.VerifiedCaller{Principal: &pb.Principal{Issuer: "i", Subject: "s", Scopes: []string{"a"}}},

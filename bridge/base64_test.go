@@ -7,7 +7,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// Each value has one encoding in base64.
+// Each value has one text in base64.
 func TestBase64IsExact(t *testing.T) {
 	for _, c := range []struct {
 		e    *base64.Encoding
@@ -16,10 +16,10 @@ func TestBase64IsExact(t *testing.T) {
 	}{
 		{base64.StdEncoding, "", true},
 		{base64.StdEncoding, "YWFhYQ==", true},
-		{base64.StdEncoding, "YWFhYQ", false},     // without padding
-		{base64.StdEncoding, "YWFhYR==", false},   // with excess bits
-		{base64.StdEncoding, "-_-_", false},       // the URL alphabet
-		{base64.StdEncoding, "YWFh\nYQ==", false}, // with line breaks
+		{base64.StdEncoding, "YWFhYQ", false},     // not padded
+		{base64.StdEncoding, "YWFhYR==", false},   // bits left over
+		{base64.StdEncoding, "-_-_", false},       // of URLs
+		{base64.StdEncoding, "YWFh\nYQ==", false}, // lines
 		{base64.StdEncoding, "YWFhYQ==\r\n", false},
 		{base64.RawURLEncoding, "_-_-", true},
 		{base64.RawURLEncoding, "YQ", true},

@@ -162,7 +162,7 @@ func (e *Error) PublicMessage() string {
 	if e.Public() {
 		return e.Message
 	}
-	return "internal error; the bridge's log says more"
+	return "internal error; see the bridge's log"
 }
 
 // Redacted returns the error without internal details. Fronts send only redacted errors. The message is truncated,

@@ -23,7 +23,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An error survives the conversion to a gRPC status and back.
+// An error that goes out as a gRPC status and comes back is the same error.
 func TestErrorSurvivesGRPC(t *testing.T) {
 	for _, e := range []*bridge.Error{
 		{Code: codes.NotFound, Message: "no such thing"},
@@ -48,17 +48,17 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 	}
 }
 
-// A backend may send a code without a message, as gRPC does in several languages for an unimplemented method.
+// A backend need not say more than the code: gRPC in several languages does not, for a method that is not there.
 func TestAStatusWithoutAMessageHasOne(t *testing.T) {
 	for code, want := range map[codes.Code]string{codes.Unimplemented: "Method not found", codes.NotFound: "NotFound"} {
 		e := bridge.FromStatus(status.New(code, ""))
 		if got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool).GetMessage(); got != want {
-			t.Errorf("%v: got message %q, want %q", code, got, want)
+			t.Errorf("%v is told as %q, want %q", code, got, want)
 		}
 	}
 }
 
-// Whatever status a backend sends, a client gets valid JSON.
+// Whatever a backend says in a status, a client gets JSON that it can use.
 func TestStatusesOfHostileBackends(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestStatusesOfHostileBackends(t *testing.T) {
 	}
 }
 
-// Standard gRPC details, which every client understands, contain the outcome of a call too.
+// What became of a call is told in the words that every gRPC client understands, too.
 func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 	down := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "down")
 	down.Failure.RetryAfterMs = proto.Int64(1_500)
@@ -131,8 +131,8 @@ func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 	}
 }
 
-// An error of an MCP server reaches a client unchanged, except for codes that depend on the era, such as that for an
-// unknown resource, or that a revision lacks.
+// An error of an MCP server is told to a client of the bridge as the server told it, except that whether a resource
+// exists has a code of its own in each era, and that some codes there are not in some revisions.
 func TestErrorSurvivesJSONRPC(t *testing.T) {
 	for _, c := range []struct {
 		code     int64
@@ -156,15 +156,16 @@ func TestErrorSurvivesJSONRPC(t *testing.T) {
 	} {
 		e := bridge.FromJSONRPC(&pb.JsonRpcError{Code: c.code, Message: proto.String("said so")}, c.from, c.m)
 		if e.Code != c.kind || !e.Public() {
-			t.Errorf("%d of %s in %s: got %v, public %v", c.code, c.m.Name, c.from, e.Code, e.Public())
+			t.Errorf("%d of %s in %s is %v, public %v", c.code, c.m.Name, c.from, e.Code, e.Public())
 		}
 		if out := e.JSONRPC(c.to, c.m); out.GetCode() != c.want || out.GetMessage() != "said so" {
-			t.Errorf("%d of %s in %s: got %v in %s", c.code, c.m.Name, c.from, out, c.to)
+			t.Errorf("%d of %s in %s is told as %v in %s", c.code, c.m.Name, c.from, out, c.to)
 		}
 	}
 }
 
-// Texts in errors of backends and MCP servers are truncated, wherever they are; the data is kept.
+// Of what backends and MCP servers say of an error, as much is kept as anybody reads, wherever they say it; its data is
+// kept.
 func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 	const most = 8 << 10
 	for _, n := range []int{most - 1, most, most + 1, 1 << 20} {
@@ -183,17 +184,17 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 			got := e.JSONRPC(bridge.Rev20260728, bridge.CallTool)
 			if len(got.GetMessage()) > most || (got.GetMessage() == text) != (n <= most) ||
 				!strings.HasPrefix(text, strings.TrimSuffix(got.GetMessage(), "…")) {
-				t.Errorf("%s of %d bytes: got %d: %.20q", where, n, len(got.GetMessage()), got.GetMessage())
+				t.Errorf("%s of %d bytes has become %d: %.20q", where, n, len(got.GetMessage()), got.GetMessage())
 			}
 			if e.RPC != nil && got.GetData() != rpc.GetData() {
-				t.Errorf("%s of %d bytes: got the data %.50s", where, n, got.GetData())
+				t.Errorf("%s of %d bytes: the data has become %.50s", where, n, got.GetData())
 			}
 			if len(e.Error()) > most {
-				t.Errorf("%s of %d bytes: logged %d", where, n, len(e.Error()))
+				t.Errorf("%s of %d bytes: the log is told %d", where, n, len(e.Error()))
 			}
 		}
 		if rpc.GetMessage() != text {
-			t.Error("the original was modified")
+			t.Error("what was given is changed")
 		}
 	}
 }
@@ -215,7 +216,7 @@ func TestWhatIsNoErrorOfOursKeepsItsMeaning(t *testing.T) {
 		}
 	}
 	if got := bridge.AsError(errors.New("password is hunter2")).JSONRPC(bridge.Rev20260728, bridge.CallTool).
-		GetMessage(); got != "internal error; the bridge's log says more" {
+		GetMessage(); got != "internal error; see the bridge's log" {
 		t.Error(got)
 	}
 }
@@ -234,7 +235,7 @@ func TestMissingCapabilities(t *testing.T) {
 		missing bool
 	}{
 		{nil, form, true},
-		{&pb.ElicitationCapability{}, form, false}, // without a mode, forms
+		{&pb.ElicitationCapability{}, form, false}, // no mode means forms
 		{&pb.ElicitationCapability{}, url, true},
 		{&pb.ElicitationCapability{Url: &pb.Capability{}}, form, true},
 		{&pb.ElicitationCapability{Url: &pb.Capability{}}, url, false},

@@ -21,7 +21,7 @@ var layered = []string{
 func TestFilesAreLayers(t *testing.T) {
 	for _, p := range loadModule(t) {
 		if !slices.Contains(layered, below(p.PkgPath)) || p.ID != p.PkgPath {
-			continue // packages with tests may use anything
+			continue // not a variant with tests, which use what they like
 		}
 		uses := fileUses(p)
 		state := map[string]int{} // 1: on the path, 2: done

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// Names of different kinds in certificates of one authority are different principals, however they are written.
+// Names of different kinds in certificates of the same authority are different principals, however they are written.
 func TestNamesOfCertificatesAreToldApart(t *testing.T) {
 	uri := func(s string) *x509.Certificate {
 		u, err := url.Parse(s)

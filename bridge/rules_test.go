@@ -24,16 +24,15 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// The machine-checked rules of this repository. An error contains the reason of the rule and a fix.
+// The rules of this repository that a machine can check. Whoever breaks one is told why it is there and what to do.
 
 const module = "github.com/mcpbridge/mcpbridge/"
 
-// An importRule lists packages that others must not import. Paths are relative to the module; a prefix includes all
-// packages below it.
+// An importRule says what some packages must not import. Paths are below the module; a prefix stands for all below it.
 type importRule struct {
 	who, notWhom []string
-	except       []string // of the importing packages
-	butNot       []string // of the forbidden packages
+	except       []string // of who
+	butNot       []string // of notWhom
 	because, fix string
 }
 
@@ -121,7 +120,7 @@ var peers = []string{"github.com/modelcontextprotocol/", "github.com/mark3labs/"
 func TestImportRules(t *testing.T) {
 	for _, p := range loadModule(t) {
 		if strings.HasSuffix(p.PkgPath, "_test") || strings.HasSuffix(p.PkgPath, ".test") {
-			continue // an external test may combine packages, as cmd does
+			continue // a test from outside may put pieces together, as cmd does
 		}
 		who := below(p.PkgPath)
 		for path := range p.Imports {
@@ -157,7 +156,7 @@ func isBelow(path string, prefixes []string) bool {
 
 var revisionName = regexp.MustCompile(`^20\d\d-\d\d-\d\d$`)
 
-// A rule about a missing package has no effect.
+// A rule about what is not there says nothing.
 func TestImportRulesAreAboutWhatIsThere(t *testing.T) {
 	var all []string
 	for _, p := range loadModule(t) {
@@ -213,8 +212,8 @@ func TestOnlyRevisionGoComparesRevisions(t *testing.T) {
 	}
 }
 
-// compares reports whether a node compares revisions, or strings with the name of one. A check for NoRevision is
-// allowed everywhere.
+// compares reports whether a node compares revisions, or strings with the name of one. Whether there is a revision at
+// all may be asked everywhere.
 func compares(info *types.Info, n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
@@ -233,7 +232,7 @@ func compares(info *types.Info, n ast.Node) bool {
 		return n.Tag != nil && isRevision(info, n.Tag)
 	case *ast.CaseClause:
 		return slices.ContainsFunc(n.List, func(e ast.Expr) bool { return isRevisionName(info, e) })
-	case *ast.CompositeLit: // a table by revision is a comparison like a switch
+	case *ast.CompositeLit: // a table by revision compares as much as a switch does
 		switch t := info.TypeOf(n).Underlying().(type) {
 		case *types.Map:
 			return isRevisionType(t.Key())
@@ -246,7 +245,7 @@ func compares(info *types.Info, n ast.Node) bool {
 	return false
 }
 
-// The rule has a test of its own, because code without violations does not show that it finds any.
+// The rule itself is tested, because code that keeps it does not show that it finds anything.
 func TestComparisonsAreFound(t *testing.T) {
 	const source = `package bridge
 type Revision uint8
@@ -318,7 +317,7 @@ func isNamed(e ast.Expr, name string) bool {
 
 func TestEveryPackageHasOneComment(t *testing.T) {
 	comments := map[string][]string{} // files with a package comment, by directory
-	onlyTests := map[string]bool{}    // directories with tests only
+	onlyTests := map[string]bool{}    // directories without a package that is not a test
 	files := goFiles(t)
 	for _, file := range files {
 		if strings.HasSuffix(file.name, "_test.go") {
@@ -342,7 +341,7 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 		if ast.IsGenerated(file.tree) {
 			continue
 		}
-		comments[dir] = append(comments[dir], nil...) // also records packages without a comment
+		comments[dir] = append(comments[dir], nil...) // a package without a comment must be there too
 		if file.tree.Doc == nil {
 			continue
 		}
@@ -380,11 +379,11 @@ func TestMainAloneEndsTheProcess(t *testing.T) {
 			}
 			name := pkg.Name + "." + sel.Sel.Name
 			if file.name == "sdkgen/go/mcpbridge/run.go" && name == "signal.NotifyContext" {
-				return true // App.Run is the whole program; RunContext is for programs with more than that.
+				return true // App.Run is the whole of its program, and RunContext is for those that are more.
 			}
 			switch name {
 			case "os.Exit", "log.Fatal", "log.Fatalf", "log.Fatalln", "signal.Notify", "signal.NotifyContext":
-				t.Errorf("%s: %s.\n  why not: a package cannot know the rest of its process, nor what must "+
+				t.Errorf("%s: %s.\n  why not: a package does not know what else runs in its process, nor what must "+
 					"end first\n  fix: return an error, or end with the context", file.at(n), name)
 			}
 			return true
@@ -392,7 +391,7 @@ func TestMainAloneEndsTheProcess(t *testing.T) {
 	}
 }
 
-// A Handler that makes a Call on behalf of another keeps its session with bridge.Call.With; a literal would lose it.
+// A Handler that makes a Call for another one keeps its session, which bridge.Call.With does: a literal would lose it.
 func TestHandlersMakeCallsWithTheSessionOfAnother(t *testing.T) {
 	for _, dir := range []string{"router", "catalog", "plugin", "mcpclient"} {
 		files, err := filepath.Glob(filepath.Join(root(t), "internal", dir, "*.go"))
@@ -405,19 +404,19 @@ func TestHandlersMakeCallsWithTheSessionOfAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.HasSuffix(name, "_test.go") && bytes.Contains(text, []byte("&bridge.Call{")) {
-				t.Errorf("%s makes a bridge.Call by a literal: use With of the original Call", name)
+				t.Errorf("%s makes a bridge.Call by a literal: use With of the Call that it is made for", name)
 			}
 		}
 	}
 }
 
-// A test may be skipped on an operating system that lacks the tested feature. bridgetest.SkipIfShort skips slow tests
-// with -short, which neither make test nor CI uses.
+// A test may be skipped on an operating system that lacks what it tests. bridgetest.SkipIfShort skips slow tests with
+// -short, which neither make test nor CI uses.
 func TestNoTestIsSkipped(t *testing.T) {
 	for _, name := range []string{"Makefile", ".ci/run"} {
 		eachLine(t, name, func(n int, line string) {
 			if strings.Contains(line, "-short") {
-				t.Errorf("%s:%d: tests are run with -short.\n  why not: it skips most tests that start "+
+				t.Errorf("%s:%d: tests are run with -short.\n  why not: it leaves out most of what starts "+
 					"programs\n  fix: run all of them", name, n)
 			}
 		})
@@ -434,7 +433,7 @@ func TestNoTestIsSkipped(t *testing.T) {
 			sel, ok := call.Fun.(*ast.SelectorExpr)
 			if ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) &&
 				strings.HasSuffix(file.name, "_test.go") {
-				t.Errorf("%s: a test is skipped.\n  why not: a skipped test goes unnoticed\n  fix: set up what "+
+				t.Errorf("%s: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up what "+
 					"it needs, or take it out", file.at(n))
 			}
 			return true
@@ -444,14 +443,14 @@ func TestNoTestIsSkipped(t *testing.T) {
 	for _, name := range repositoryFiles(t, ".py", ".ts", ".mjs") {
 		eachLine(t, name, func(n int, line string) {
 			if skip.MatchString(line) {
-				t.Errorf("%s:%d: a test is skipped.\n  why not: a skipped test goes unnoticed\n  fix: set up "+
+				t.Errorf("%s:%d: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up "+
 					"what it needs, or take it out", name, n)
 			}
 		})
 	}
 }
 
-// asksPlatform reports whether a condition depends on the operating system or the processor.
+// asksPlatform reports whether a condition asks for the operating system or the processor.
 func asksPlatform(cond ast.Expr) bool {
 	asks := false
 	ast.Inspect(cond, func(n ast.Node) bool {
@@ -477,7 +476,7 @@ func TestNothingIsLeftForLater(t *testing.T) {
 	}
 }
 
-// loadOnce loads the packages of the main module, including tests. Types of their imports come from the build cache.
+// loadOnce loads the packages of the main module, tests included. Types of what they import come from the build cache.
 var loadOnce = sync.OnceValues(func() ([]*packages.Package, error) {
 	return packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedImports | packages.NeedSyntax | packages.NeedFiles |
@@ -526,7 +525,7 @@ func goFiles(t *testing.T) []goFile {
 	return files
 }
 
-// repositoryFiles returns the tracked and untracked files with the given endings, except for ignored ones.
+// repositoryFiles returns the files with the given endings that are, or could be, in the repository.
 func repositoryFiles(t *testing.T, endings ...string) []string {
 	t.Helper()
 	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -540,7 +539,7 @@ func repositoryFiles(t *testing.T, endings ...string) []string {
 		if !slices.Contains(endings, filepath.Ext(name)) || slices.Contains(strings.Split(name, "/"), "testdata") {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(root(t), name)); err == nil { // deleted and not yet committed
+		if _, err := os.Stat(filepath.Join(root(t), name)); err == nil { // it may be deleted and not yet committed
 			names = append(names, name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The maximum sizes of handwritten Go code without tests. sizes.txt lists the exceptions, and may only shrink.
+// The maximum sizes of written Go code without tests. sizes.txt lists what is larger, and may only shrink.
 const (
 	maxFile   = 500 // lines
 	maxFunc   = 80  // lines between its braces
@@ -34,9 +34,9 @@ func TestSizes(t *testing.T) {
 		delete(allowed, what)
 		switch {
 		case size > most && !ok:
-			t.Errorf("%s has %d, more than %d: split it by purpose", what, size, most)
+			t.Errorf("%s has %d, more than %d: split it by what its parts do", what, size, most)
 		case size > most && size > known:
-			t.Errorf("%s has %d, more than the %d of sizes.txt: its entries may only shrink", what, size,
+			t.Errorf("%s has %d, more than the %d of sizes.txt: what is listed there may only shrink", what, size,
 				known)
 		case size <= most && ok:
 			t.Errorf("%s has only %d: remove its line from sizes.txt", what, size)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// processWide are the variables outside the command that change and belong to the process.
+// processWide are the variables below the command that change and are meant to be of the process.
 var processWide = map[string]string{
 	"internal/child.startMu":  "the system has one table of child processes for a process",
 	"internal/child.children": "the system has one table of child processes for a process",
@@ -88,12 +88,13 @@ func TestNothingBelowTheCommandIsOfTheProcess(t *testing.T) {
 	}
 	for name := range processWide {
 		if !found[name] {
-			t.Errorf("%s is not a variable that changes: delete its exception", name)
+			t.Errorf("%s is no variable that changes: delete its exception", name)
 		}
 	}
 }
 
-// holdsState reports whether a variable of a type is mutable: it contains a lock, an atomic, a sync.Map or a channel.
+// holdsState reports whether a variable of a type is made to be changed: it has a lock, an atomic, a sync.Map or a
+// channel.
 func holdsState(of types.Type) bool {
 	if p, ok := of.(*types.Pointer); ok {
 		of = p.Elem()
@@ -106,7 +107,7 @@ func holdsState(of types.Type) bool {
 			return slices.Contains([]string{"Map", "Mutex", "RWMutex", "WaitGroup"}, named.Obj().Name())
 		default:
 			if !strings.HasPrefix(path, module) {
-				return false // state inside the standard library is its own
+				return false // what the standard library keeps inside is its own
 			}
 		}
 	}

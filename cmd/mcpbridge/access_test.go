@@ -327,7 +327,7 @@ func TestToolScopesRequireOAuth(t *testing.T) {
 		}
 		l.ChooseFronts(false)
 		if err := l.Validate(); (err == nil) != ok || err != nil &&
-			!strings.Contains(err.Error(), "nothing says whose scopes those are") {
+			!strings.Contains(err.Error(), "tools require scopes") {
 			t.Errorf("%s: %v", serve, err)
 		}
 	}
@@ -340,7 +340,7 @@ func TestToolScopesRequireOAuth(t *testing.T) {
 		Started: func(*app.App) { cancel() },
 	}
 	if code := p.Run(ctx); code != problem.ExitConfig ||
-		!strings.Contains(stderr.String(), "nothing says whose scopes those are") {
+		!strings.Contains(stderr.String(), "tools require scopes") {
 		t.Errorf("served at the default address: %d %s", code, &stderr)
 	}
 }

@@ -769,7 +769,7 @@ func TestNoTerminalNoElicitation(t *testing.T) {
 // An unknown tool may be hidden from clients that cannot answer input requests: the error says so.
 func TestHiddenTools(t *testing.T) {
 	_, shop := startShop(t)
-	const hidden = "it may be hidden because nobody can be asked"
+	const hidden = "it may be hidden because this client cannot answer input requests"
 	for _, c := range []struct {
 		args  []string
 		shown bool
@@ -902,18 +902,18 @@ func TestEveryWrongAnswerIsReported(t *testing.T) {
 			t.Errorf("%q is missing: %+v", want, got)
 		}
 	}
-	if got.code != problem.ExitUsage || strings.Contains(got.stderr, "nobody asked") ||
+	if got.code != problem.ExitUsage || strings.Contains(got.stderr, "was not used") ||
 		strings.Contains(got.stderr, "gift") {
 		t.Errorf("got %+v", got)
 	}
 	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" order")...); !strings.Contains(got.stderr,
 		`"code":"no_answer"`) ||
-		!strings.Contains(got.stderr, "asks for count, ") || strings.Contains(got.stderr, "nobody asked") {
+		!strings.Contains(got.stderr, "asks for count, ") || strings.Contains(got.stderr, "was not used") {
 		t.Errorf("got %+v", got)
 	}
 	// No tool was called, so unused answers are not reported.
 	if got := runCommand(t, "", strings.Fields("call --answer size=l "+shop+" buy nothing=1")...); got.errorCode(
-		t) != "arguments" || strings.Contains(got.stderr, "nobody asked") {
+		t) != "arguments" || strings.Contains(got.stderr, "was not used") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -1002,7 +1002,7 @@ func TestSamplingFromTheCommandLine(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if got := runCommand(t, "", "call", shop, "paint", "--sample",
-		filepath.Join(dir, "text")); !strings.Contains(got.stderr, "nobody asked for --sample") {
+		filepath.Join(dir, "text")); !strings.Contains(got.stderr, "--sample was not used") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -1660,8 +1660,8 @@ func TestServerThatRequiresAToken(t *testing.T) {
 		want string
 		not  string
 	}{
-		{[]string{"list", there}, "say who you are: --header", passed},
-		{[]string{"list", "--header", "X-Team: a", there}, "say who you are: --header", passed},
+		{[]string{"list", there}, "authenticate: --header", passed},
+		{[]string{"list", "--header", "X-Team: a", there}, "authenticate: --header", passed},
 		{[]string{"list", "--header", "authorization: Bearer wrong", there}, passed, bare},
 		{[]string{"list", "--header", "Authorization: hunter2-hunter2", there}, bare, "hunter2"},
 		{[]string{"list", "-c", wrong}, passed, "--header"},

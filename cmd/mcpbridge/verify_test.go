@@ -48,7 +48,7 @@ func TestVerifyReport(t *testing.T) {
 			[]string{
 				"ok      health           answers health checks for \"\" and \"plugin\"\n",
 				"ok      cancel           ends a call soon after it is canceled\n",
-				"2 checks: 2 passed, 0 failed, 0 left out\n",
+				"2 checks: 2 passed, 0 failed, 0 skipped\n",
 			},
 			nil,
 		},
@@ -63,8 +63,8 @@ func TestVerifyReport(t *testing.T) {
 					"        why:   a list that starts again has no end for the client\n" +
 					"        fix:   fail with INVALID_ARGUMENT for an unknown cursor; a list of one page has none\n" +
 					"        see:   proto/mcpbridge/v1/service.proto: ListToolsRequest\n",
-				"left out, because they need the kit's tools: cancel (docs/verify.md says how to have them)\n",
-				"3 checks: 1 passed, 1 failed, 1 left out\n",
+				"skipped, because they need the kit's tools: cancel (see docs/verify.md)\n",
+				"3 checks: 1 passed, 1 failed, 1 skipped\n",
 			},
 			[]string{"the backend does not keep the contract: bad-cursor"},
 		},

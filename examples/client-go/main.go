@@ -1,7 +1,8 @@
-// Command client-go uses any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
+// Command client-go drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
 //
-// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. It prints the
-// server's input requests, and the next line is the response: a form's values in JSON, or a model's text.
+// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks
+// in
+// between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
 package main
 
 import (
@@ -22,7 +23,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// caller declares the capabilities of this client. Servers request no other input, and send progress only if it is
+// caller says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not
 // wanted.
 var caller = &pb.CallContext{
 	ClientInfo: &pb.Implementation{Name: "client-go", Version: "1.0"},
@@ -44,7 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	mcp := pb.NewMcpServiceClient(conn) // one is enough for any number of goroutines
+	mcp := pb.NewMcpServiceClient(conn) // one is enough, and any number of goroutines may use it
 	server := metadata.Pairs()
 	if len(os.Args) > 2 {
 		server.Set("mcpbridge-server", os.Args[2])
@@ -54,7 +55,7 @@ func main() {
 	}
 	for input.Scan() {
 		words := append(strings.SplitN(input.Text(), " ", 3), "", "")
-		// A call that takes longer is canceled, at the server too.
+		// A call that takes longer is cancelled, at the server too.
 		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), server), time.Minute)
 		if run := commands[words[0]]; run == nil {
 			fmt.Println("there is no command", words[0])
@@ -89,7 +90,7 @@ func call(ctx context.Context, mcp pb.McpServiceClient, name, arguments string) 
 		switch event, err = stream.Recv(); {
 		case event.GetProgress() != nil:
 			fmt.Println("progress", event.GetProgress().GetProgress(), "of", event.GetProgress().GetTotal())
-		case event.GetInputRequired() != nil: // a retry with the responses and the state continues
+		case event.GetInputRequired() != nil: // the call is over; made again with the answers and the state, it goes on
 			req.RequestState, req.InputResponses = event.GetInputRequired().RequestState, map[string]*pb.InputResponse{}
 			for _, question := range event.GetInputRequired().GetInputRequests() {
 				req.InputResponses[question.GetKey()] = answer(question)
@@ -139,7 +140,7 @@ func read(ctx context.Context, mcp pb.McpServiceClient, uri, _ string) error {
 	return err
 }
 
-// listen waits for one change and cancels the call.
+// listen waits for one change, and cancels the call.
 func listen(ctx context.Context, mcp pb.McpServiceClient, uri, _ string) error {
 	stream, err := mcp.Listen(ctx, &pb.ListenRequest{Context: caller, Notifications: &pb.SubscriptionFilter{
 		ToolsListChanged: proto.Bool(true), ResourceSubscriptions: strings.Fields(uri),

@@ -12,11 +12,11 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A tool that needs input returns the requests, and the call is retried with the responses: the tool keeps everything
-// else in the state. Responses are untrusted, so a missing one, or one of another type, is requested again. The bridge
-// checks the client's capabilities.
+// What is asked of a client is returned, and the call comes again with the answers: everything else that a tool wants
+// to know by then goes into the state. The answers are not to be trusted, so one that is missing, or of another kind
+// than was asked for, is asked for again. Whether the client can be asked at all, the bridge knows.
 
-// needs returns a result that requires input. An empty state is omitted.
+// needs is what is asked of the client. The state is absent if it is empty.
 func needs(state string, requests ...*pb.InputRequest) *pb.InputRequired {
 	n := &pb.InputRequired{InputRequests: requests}
 	if state != "" {
@@ -69,7 +69,7 @@ const (
 		"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}},"required":[]}`
 )
 
-// refused returns the reason why the client did not respond to a request, if any. Older revisions only.
+// refused returns why the client did not answer something it was asked, or nothing. Older revisions only.
 func refused(answers map[string]*pb.InputResponse) string {
 	for key, a := range answers {
 		if e := a.GetError(); e != nil {
@@ -79,7 +79,7 @@ func refused(answers map[string]*pb.InputResponse) string {
 	return ""
 }
 
-// said describes the user's response.
+// said describes the user's answer.
 func said(e *pb.ElicitResult) string {
 	content := e.GetContent()
 	if content == "" {
@@ -88,7 +88,7 @@ func said(e *pb.ElicitResult) string {
 	return "action=" + e.GetAction() + ", content=" + content
 }
 
-// field returns a text that the user entered in the form.
+// field returns a member of the form that the user filled in, if it is a text.
 func field(e *pb.ElicitResult, name string) (value string, ok bool) {
 	var content map[string]json.RawMessage
 	if e.GetAction() != "accept" || json.Unmarshal([]byte(e.GetContent()), &content) != nil {
@@ -97,7 +97,7 @@ func field(e *pb.ElicitResult, name string) (value string, ok bool) {
 	return value, json.Unmarshal(content[name], &value) == nil
 }
 
-// spoken returns the text of the model's response.
+// spoken returns the text of the model's answer.
 func spoken(m *pb.CreateMessageResult) string {
 	var out strings.Builder
 	for _, block := range m.GetContent() {
@@ -106,7 +106,8 @@ func spoken(m *pb.CreateMessageResult) string {
 	return out.String()
 }
 
-// asksForm returns a tool that requests a form with the given key and returns the response. The default key is "form".
+// asksForm returns a tool that shows the user a form, under the given key, and returns the answer. No key stands for
+// "form".
 func asksForm(key, schema string) func(*call) error {
 	if key == "" {
 		key = "form"
@@ -177,7 +178,7 @@ func uris(r *pb.ListRootsResult) string {
 	return strings.Join(all, ", ")
 }
 
-// confirm requires its state with the response. A modified state does not get here: the bridge rejects it.
+// confirm wants its state back with the answer. A client that changes it never gets here: the bridge finds out.
 func confirm(c *call) error {
 	const asked = "asked to confirm"
 	e := c.GetInputResponses()["confirm"].GetElicit()
@@ -201,7 +202,7 @@ func askAll(c *call) error {
 	return c.finish(text(fmt.Sprintf("%s %s, you work in %s", spoken(greeting), name, uris(where))))
 }
 
-// A journey is the state of askTwice: the responses of earlier rounds.
+// A journey is the state of askTwice: what it has learned in earlier rounds.
 type journey struct {
 	Step int
 	Name string
@@ -227,7 +228,7 @@ func askTwice(c *call) error {
 	return c.travel(journey{Step: 1}, "step1", form("Step 1: What is your name?", nameForm))
 }
 
-// travel requests the next input of a journey.
+// travel asks for what comes next on a journey.
 func (c *call) travel(j journey, key string, r *pb.InputRequest) error {
 	state, err := json.Marshal(j)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// changes are the effects of test_trigger_tool_change and test_trigger_prompt_change, and their subscribers.
+// changes are what test_trigger_tool_change and test_trigger_prompt_change have done, and who wants to know.
 type changes struct {
-	mu           sync.Mutex // guards the following fields
+	mu           sync.Mutex // guards what is below
 	tool, prompt bool
 	count        int
 	listeners    map[chan *pb.ListenResponse]struct{}
@@ -52,7 +52,7 @@ func (c *changes) togglePrompt() {
 	c.tell(&pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
 }
 
-// tell notifies all subscribers of a changed list, which also changes the watched resource. The caller holds mu.
+// tell tells all listeners a change of a list, which changes the watched resource, too. The caller holds mu.
 func (c *changes) tell(list *pb.ListenResponse) {
 	c.count++
 	watched := &pb.ListenResponse{
@@ -62,13 +62,13 @@ func (c *changes) tell(list *pb.ListenResponse) {
 		for _, change := range []*pb.ListenResponse{list, watched} {
 			select {
 			case l <- change:
-			default: // the subscriber's buffer is full: the changes in it have the same effect
+			default: // so many are waiting to be told that they will tell this one
 			}
 		}
 	}
 }
 
-// join adds a subscriber, which calls leave at the end.
+// join adds a listener, who calls leave at the end.
 func (c *changes) join() (told <-chan *pb.ListenResponse, leave func()) {
 	l := make(chan *pb.ListenResponse, 64)
 	c.mu.Lock()
@@ -84,7 +84,7 @@ func (c *changes) join() (told <-chan *pb.ListenResponse, leave func()) {
 func (s *server) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
 	told, leave := s.changes.join()
 	defer leave()
-	// Every subscription is acknowledged, even to what never changes.
+	// Everything can be asked for; what nothing here ever changes is simply never told.
 	ack := &pb.SubscriptionsAcknowledged{Notifications: req.GetNotifications()}
 	if err := stream.Send(&pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}); err != nil {
 		return err

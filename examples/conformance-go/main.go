@@ -1,6 +1,7 @@
-// Command conformance-go is the backend for the official MCP conformance suite: its tools, prompts and resources, with
-// its names. Like echo-go it has no SDK, only hashicorp/go-plugin and the generated stubs. The bridge implements the
-// suite's other requirements of a server: sessions, headers, sealed state, capability checks.
+// Command conformance-go is the backend that the official MCP conformance suite asks for: its tools, prompts and
+// resources, by its names. Like echo-go it has no SDK, only hashicorp/go-plugin and the generated stubs. What the suite
+// asks of a server beyond that (sessions, headers, sealed state, capability checks) is the bridge's business, and so is
+// not here.
 //
 // Try it: mcpbridge run -- conformance-go
 package main
@@ -31,7 +32,7 @@ func main() {
 	})
 }
 
-// refuseCursors rejects every cursor: each list has one page.
+// refuseCursors refuses to list at a cursor: every list has one page, so no cursor is ours.
 func refuseCursors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if m, ok := req.(proto.Message); ok {
 		cursor := m.ProtoReflect().Descriptor().Fields().ByName("cursor")
@@ -54,7 +55,7 @@ func (*served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn)
 	return nil, nil // the bridge has its own client
 }
 
-// A server is the backend. Its parts are in separate files.
+// A server is the backend. Its parts are in the files of their names.
 type server struct {
 	pb.UnimplementedMcpServiceServer
 
@@ -76,7 +77,7 @@ func (*server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespo
 	}, nil
 }
 
-// Every list is the same for all callers, and may change at any time.
+// Everything that can be listed is the same for every caller, and may change at any time.
 var (
 	listTTL   = proto.Int64(0)
 	listScope = "public"

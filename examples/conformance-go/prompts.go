@@ -18,11 +18,11 @@ import (
 type prompt struct {
 	name, description string
 	arguments         []*pb.PromptArgument
-	// fill returns the prompt's text, or the input that it requires first.
+	// fill returns the prompt's text, or what it needs first.
 	fill func(*pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired)
 }
 
-// prompts are in the order of the list.
+// prompts are in the order in which they are listed.
 var prompts = []prompt{
 	{"test_simple_prompt", "A prompt without arguments.", nil, says(text("This is a simple prompt for testing."))},
 	{
@@ -63,7 +63,7 @@ var prompts = []prompt{
 	},
 }
 
-// transientPrompt is in the list depending on test_trigger_prompt_change.
+// transientPrompt is in the list or not, as test_trigger_prompt_change has it.
 var transientPrompt = prompt{"test_transient_prompt", "Comes and goes.", nil, says(text("I am here."))}
 
 func argument(name, description string) *pb.PromptArgument {
@@ -119,7 +119,7 @@ func (p *prompt) get(req *pb.GetPromptRequest, stream grpc.ServerStreamingServer
 	return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Result{Result: result}})
 }
 
-// completions are the values of arguments, by argument.
+// completions are what arguments can be completed to, by argument.
 var completions = map[string][]string{
 	"arg1": {"paris", "park", "party", "test-value-1", "test-value-2"},
 	"arg2": {"test-value-a", "test-value-b"},

@@ -23,7 +23,7 @@ type resource struct {
 // watchedURI names the resource that changes whenever a list does.
 const watchedURI = "test://watched-resource"
 
-// resources are in the order of the list.
+// resources are in the order in which they are listed.
 var resources = []resource{
 	{
 		"test://static-text", "static-text", "A text that stays the same.", "text/plain",
@@ -46,7 +46,7 @@ var resources = []resource{
 	},
 }
 
-// The parts of the template's URIs before and after the ID.
+// The template's URIs are what comes before and after the id.
 const beforeID, afterID = "test://template/", "/data"
 
 func (*server) ListResources(context.Context, *pb.ListResourcesRequest) (*pb.ListResourcesResponse, error) {

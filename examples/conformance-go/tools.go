@@ -16,13 +16,13 @@ import (
 // A tool is a row of the table below.
 type tool struct {
 	name, description string
-	// schema is the JSON Schema of the arguments; if empty, there are none.
+	// schema is the arguments' JSON Schema. Empty: there are none.
 	schema string
-	// run executes a call: it ends with exactly one of finish, fail and need, or with an error.
+	// run answers a call: it ends with exactly one of finish, fail and need, or with an error.
 	run func(*call) error
 }
 
-// tools are in the order of the list. The suite calls the first one without arguments to test headers.
+// tools are in the order in which they are listed. The suite calls the first one with no arguments to try headers.
 var tools = []tool{
 	{"test_simple_text", "Returns text.", "", returns(text("This is a simple text response for testing."))},
 	{"test_image_content", "Returns an image.", "", returns(picture())},
@@ -82,8 +82,8 @@ var tools = []tool{
 	}},
 }
 
-// transientTool is in the list depending on test_trigger_tool_change. It is the last one, so that the others keep their
-// positions.
+// transientTool is in the list or not, as test_trigger_tool_change has it. It is the last one, so that the others keep
+// their places.
 var transientTool = tool{"test_transient_tool", "Comes and goes.", "", returns(text("I am here."))}
 
 const (
@@ -91,7 +91,7 @@ const (
 	headerSchema  = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`
 	promptSchema  = `{"type":"object","properties":{"prompt":{"type":"string","description":"What to ask the model"}},"required":["prompt"]}`
 	messageSchema = `{"type":"object","properties":{"message":{"type":"string","description":"What to ask the user"}},"required":["message"]}`
-	// fullSchema has every kind of keyword that must pass unchanged.
+	// fullSchema has every kind of keyword that must come through unchanged.
 	fullSchema = `{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"type": "object",
@@ -153,12 +153,12 @@ type call struct {
 	stream  grpc.ServerStreamingServer[pb.CallToolResponse]
 }
 
-// finish ends the call with a result.
+// finish ends the call with what it returns.
 func (c *call) finish(content ...*pb.ContentBlock) error {
 	return c.result(&pb.CallToolResult{Content: content})
 }
 
-// fail ends the call with an error text for the model.
+// fail ends the call with a reason for the model to read.
 func (c *call) fail(why string) error {
 	return c.result(&pb.CallToolResult{Content: []*pb.ContentBlock{text(why)}, IsError: proto.Bool(true)})
 }
@@ -167,12 +167,12 @@ func (c *call) result(r *pb.CallToolResult) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: r}})
 }
 
-// need ends the call with input requests. The call is retried with the responses.
+// need ends the call with what is asked of the client. The call comes again with the answers.
 func (c *call) need(n *pb.InputRequired) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: n}})
 }
 
-// log sends a log message of the call.
+// log tells the client a line of the call's log.
 func (c *call) log(line string) error {
 	data, err := json.Marshal(line)
 	if err != nil {
@@ -182,13 +182,13 @@ func (c *call) log(line string) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: l}})
 }
 
-// progress sends the progress of the call in percent.
+// progress tells the client how far of a hundred the call has come.
 func (c *call) progress(done float64) error {
 	p := &pb.Progress{Progress: done, Total: proto.Float64(100)}
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Progress{Progress: p}})
 }
 
-// work waits for a duration, or until the call is canceled.
+// work takes a while, or until the call is cancelled.
 func (c *call) work(d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -198,7 +198,7 @@ func (c *call) work(d time.Duration) error {
 	}
 }
 
-// arguments decodes the call's arguments.
+// arguments reads the call's arguments.
 func (c *call) arguments(to any) error {
 	if len(c.GetArguments()) == 0 {
 		return nil
@@ -209,14 +209,14 @@ func (c *call) arguments(to any) error {
 	return nil
 }
 
-// returns returns a tool with a constant result.
+// returns always returns the same.
 func returns(content ...*pb.ContentBlock) func(*call) error {
 	return func(c *call) error { return c.finish(content...) }
 }
 
 func echo(c *call) error { return c.finish(text(string(c.GetArguments()))) }
 
-// step is the duration of one step of slow tools.
+// step is how long the tools that take a while take for a part of it.
 const step = 50 * time.Millisecond
 
 func logThree(c *call) error {
@@ -247,7 +247,7 @@ func progressThree(c *call) error {
 	return c.finish(text("Tool with progress executed successfully"))
 }
 
-// reconnection is a slow tool: the bridge decides whether and when to close the stream meanwhile.
+// reconnection takes a while: whether and when a stream is closed meanwhile, the bridge decides.
 func reconnection(c *call) error {
 	if err := c.log("The stream may be closed now."); err != nil {
 		return err
@@ -258,8 +258,8 @@ func reconnection(c *call) error {
 	return c.finish(text("Reconnection test completed"))
 }
 
-// missingCapability returns an exact JSON-RPC error with the missing capability. It is for tools that check in advance;
-// for others the bridge returns the same error.
+// missingCapability says by an exact JSON-RPC error what the client lacks. It is for tools that know before they ask;
+// who just asks gets the same error from the bridge.
 func missingCapability(c *call) error {
 	if c.GetContext().GetClientCapabilities().GetSampling() != nil {
 		return c.finish(text("The client can sample."))

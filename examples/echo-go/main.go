@@ -23,8 +23,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// poolBuffers gives gRPC buffers of more sizes. The default is one for all messages from 32 KiB to 1 MiB, which is
-// cleared as a whole; without that, a large call costs a fifth less.
+// poolBuffers makes gRPC keep buffers of more sizes. It has one for all messages from 32 KiB to 1 MiB, and clears the
+// whole MiB for each; without that, a large call costs a fifth less.
 func poolBuffers() {
 	pool, err := mem.NewBinaryTieredBufferPool(8, 12, 14, 15, 16, 17, 18, 19, 20) // powers of two
 	if err != nil {
@@ -36,7 +36,7 @@ func poolBuffers() {
 func main() {
 	poolBuffers()
 	if os.Getenv("GOGC") == "" {
-		// the live heap is small: five times as much is small too, and collected less often
+		// what is alive here is small: five times as much is small too, and collected less often
 		debug.SetGCPercent(400)
 	}
 	plugin.Serve(&plugin.ServeConfig{
@@ -45,8 +45,7 @@ func main() {
 		},
 		Plugins: plugin.PluginSet{"mcpbridge": &served{}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			// Workers keep the stack that a call needs; without them each call starts a goroutine whose stack must
-			// grow.
+			// Workers keep the stack that a call needs; without them each call has a new goroutine that must grow one.
 			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(64<<20), grpc.NumStreamWorkers(32))...)
 		},
 		Logger: hclog.NewNullLogger(),
@@ -79,7 +78,7 @@ func (server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespon
 
 func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	hour := time.Hour.Milliseconds()
-	res := &pb.ListToolsResponse{TtlMs: &hour} // the list never changes, so that clients may cache it
+	res := &pb.ListToolsResponse{TtlMs: &hour} // nobody need ask for every call what never changes
 	for _, t := range [][2]string{
 		{"echo", "Returns its arguments as text."},
 		{"slow", "Takes ms milliseconds, or until it is cancelled, and tells its progress."},
@@ -151,7 +150,7 @@ func ask(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolR
 	return say(stream, "Hello, "+form.Name+"!")
 }
 
-// say ends a call with a text.
+// say ends a call with one piece of text.
 func say(stream grpc.ServerStreamingServer[pb.CallToolResponse], text string) error {
 	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}
 	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}

@@ -1,4 +1,4 @@
-// Command job-go is a long job with progress that can be canceled: it finds duplicate files.
+// Command job-go is a long job with progress that can be cancelled: it finds files that are there twice.
 //
 // Try it: mcpbridge run -- job-go
 package main
@@ -16,13 +16,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge"
 )
 
-// Where selects the files to compare.
+// Where says which files to compare.
 type Where struct {
 	Folder  string `json:"folder" jsonschema:"The folder to look in, and in those below it" schema:"minLen=1"`
 	MinSize int64  `json:"min_size,omitempty" jsonschema:"Leave out smaller files, in bytes" schema:"min=0,default=1"`
 }
 
-// Report is the result.
+// Report is what was found.
 type Report struct {
 	Files      int      `json:"files" jsonschema:"How many files there are"`
 	Wasted     int64    `json:"wasted" jsonschema:"How many bytes the duplicates take"`
@@ -30,7 +30,7 @@ type Report struct {
 	Unreadable []string `json:"unreadable,omitempty" jsonschema:"What could not be looked at, and why"`
 }
 
-// Same are files with equal content.
+// Same are files that hold the same.
 type Same struct {
 	Size  int64    `json:"size" jsonschema:"The bytes of each"`
 	Files []string `json:"files"`
@@ -51,7 +51,7 @@ func findDuplicates(ctx context.Context, in Where) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	// Files of different sizes differ; only the others are read.
+	// Files of different sizes are different; only the others are read.
 	j := job{buffer: make([]byte, 1<<20)}
 	for size, files := range bySize {
 		if len(files) > 1 {
@@ -66,7 +66,7 @@ func findDuplicates(ctx context.Context, in Where) (Report, error) {
 		for _, name := range files {
 			sum, err := j.hash(ctx, name)
 			if ctx.Err() != nil {
-				return r, ctx.Err() // The caller has canceled the call.
+				return r, ctx.Err() // The caller has given up.
 			}
 			if err != nil {
 				r.Unreadable = append(r.Unreadable, err.Error())
@@ -87,7 +87,7 @@ func findDuplicates(ctx context.Context, in Where) (Report, error) {
 	return r, nil
 }
 
-// list returns the files by size.
+// list returns the files by their sizes.
 func (r *Report) list(ctx context.Context, in Where) (map[int64][]string, error) {
 	bySize := map[int64][]string{}
 	err := filepath.WalkDir(in.Folder, func(name string, entry fs.DirEntry, err error) error {
@@ -114,13 +114,13 @@ func (r *Report) list(ctx context.Context, in Where) (map[int64][]string, error)
 	return bySize, err
 }
 
-// A job is the progress of the reading.
+// A job is how far the reading has come.
 type job struct {
 	done, total int64
 	buffer      []byte
 }
 
-// hash reads a file and sends progress for each MiB. The bridge limits its rate.
+// hash reads a file, and tells the progress with each MiB. The bridge passes on as much of it as a client can follow.
 func (j *job) hash(ctx context.Context, name string) (sum [sha256.Size]byte, err error) {
 	f, err := os.Open(name)
 	if err != nil {

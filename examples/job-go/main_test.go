@@ -48,7 +48,7 @@ func TestDuplicatesAreFound(t *testing.T) {
 	}
 	last := called.Progress[len(called.Progress)-1]
 	if last.GetProgress() != last.GetTotal() || last.GetTotal() != 4*3+6*2 {
-		t.Errorf("got the last progress %v", last)
+		t.Errorf("the last progress is %v", last)
 	}
 	called = mcpbridgetest.Call(t, newApp(), "find_duplicates", Where{Folder: filepath.Join(dir, "none"), MinSize: 1})
 	if !called.IsError() || !strings.Contains(called.Text(), "give the path of a folder") {
@@ -56,7 +56,7 @@ func TestDuplicatesAreFound(t *testing.T) {
 	}
 }
 
-// endless makes two files that take hours to read without using disk space.
+// endless makes two files that take hours to read, and no room.
 func endless(t *testing.T) string {
 	t.Helper()
 	dir := folder(t, map[string]string{"a": "", "b": ""})
@@ -70,7 +70,7 @@ func endless(t *testing.T) string {
 
 func TestJobEndsWhenItIsCancelled(t *testing.T) {
 	folder := endless(t)
-	for within := 100 * time.Millisecond; ; within *= 2 { // a busy machine may take that long to start
+	for within := 100 * time.Millisecond; ; within *= 2 { // which a busy machine may take to begin
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		called := mcpbridgetest.Call(t, newApp(), "find_duplicates", Where{Folder: folder},
 			mcpbridgetest.WithContext(ctx))

@@ -1,5 +1,5 @@
 // Command kit-go has the tools of the contract kit, written with the SDK for Go: the handler laws and `mcpbridge
-// verify` call them. docs/verify.md defines each of them.
+// verify` call them. docs/verify.md says exactly what each does.
 //
 // Try it: mcpbridge verify -- kit-go
 package main
@@ -23,11 +23,11 @@ import (
 )
 
 func main() {
-	fmt.Println("noise before the start") // log, not a handshake
+	fmt.Println("noise before the start") // It is log, and not a handshake.
 	os.Exit(newApp().Run())
 }
 
-// A raw is undecoded arguments.
+// A raw is arguments as they came.
 type raw = json.RawMessage
 
 // Arguments of several tools.
@@ -41,14 +41,14 @@ type (
 	}
 )
 
-// The schema of tools with any arguments, and that of echo, whose header parameters only matter to clients over HTTP.
+// The schema of tools that take anything, and that of echo, whose header parameters only matter to clients over HTTP.
 const (
 	anything   = `{"type":"object"}`
 	echoSchema = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},` +
 		`"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}`
 )
 
-// A kit is the app and the state that its tools share.
+// A kit is the app, and what its tools share.
 type kit struct {
 	*mcpbridge.App
 	serial atomic.Int64
@@ -69,7 +69,7 @@ func newApp() *kit {
 			mcpbridge.Instructions("call anything")),
 		waits: map[int]*waiting{},
 	}
-	// In the order of their names, like a list.
+	// In the order of their names: a list has one.
 	tool(k, "add", k.add)
 	tool(k, "ask", ask)
 	tool(k, "blob", blob)
@@ -106,7 +106,7 @@ func newApp() *kit {
 	return k
 }
 
-// tool adds a tool that accepts any arguments and decodes known ones.
+// tool adds a tool that takes any arguments, of which it reads those it knows.
 func tool[In, Out any](k *kit, name string, fn func(context.Context, In) (Out, error)) {
 	mcpbridge.Tool(k.App, name, "does "+name, fn, mcpbridge.InputSchema(anything))
 }

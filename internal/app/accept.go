@@ -29,6 +29,6 @@ func (l retryingListener) Accept() (net.Conn, error) {
 			told = true
 			l.log.Warn().Err(err).Str("fix", child.MoreFilesFix).Msg("there are no descriptors left for connections")
 		}
-		<-time.After(acceptAgain) // there is no notification of free descriptors
+		<-time.After(acceptAgain) // the system does not notify of free descriptors
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A full listener returns EMFILE until a time.
+// A full listener has no descriptors until a time.
 type full struct {
 	net.Listener
 	until time.Time
@@ -27,7 +27,7 @@ func (l *full) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Accept resumes soon after descriptors are free, and the error is logged once.
+// Who connects is served soon after there are descriptors again, and the log says once what is wrong.
 func TestAcceptResumesWhenDescriptorsAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -36,7 +36,7 @@ func TestAcceptResumesWhenDescriptorsAreFree(t *testing.T) {
 			t.Errorf("%v, %v", c, err)
 		}
 		if late := time.Since(until); late > 100*time.Millisecond {
-			t.Errorf("accepted %v after descriptors were free", late)
+			t.Errorf("accepted %v after there are descriptors", late)
 		}
 		if n := strings.Count(log.String(), "no descriptors left"); n != 1 ||
 			!strings.Contains(log.String(), "ulimit -n") {

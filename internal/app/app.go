@@ -113,7 +113,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	return a, nil
 }
 
-// catalogOf returns a backend whose lists are remembered, and whose arguments and results are checked.
+// catalogOf returns a Catalog of a backend, which caches its lists and validates arguments and results.
 func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
 	return catalog.New(b.calls, catalog.Options{
 		Log:           log.With().Str("backend", b.Name).Logger(),

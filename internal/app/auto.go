@@ -81,7 +81,7 @@ func (a *auto) stray(line []byte) bool {
 	return true
 }
 
-// known returns the back that the program is, as far as it is identified.
+// known returns the back for the program, if it has been identified.
 func (a *auto) known() back {
 	select {
 	case <-a.isPlugin:

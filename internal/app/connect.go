@@ -27,7 +27,7 @@ type Connection struct {
 
 // ConnectOptions are the options of connect.
 type ConnectOptions struct {
-	// Now ends when there is no time left for backends to end.
+	// Now ends when backends must be killed instead of stopped.
 	Now context.Context //nolint:containedctx // it outlives the context of the call
 	// Log is the command's log, and BackendLog that of the backends.
 	Log, BackendLog zerolog.Logger
@@ -54,7 +54,7 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 	if c.Handler, err = merge(cfg, backends, handlers, o.Log); err != nil {
 		return err
 	}
-	if c.AuthFix = "say who you are: auth, or env, of the backend in the configuration"; len(backends) == 1 {
+	if c.AuthFix = "configure credentials: auth or env of the backend in the configuration"; len(backends) == 1 {
 		c.AuthFix = backends[0].authFix()
 	}
 

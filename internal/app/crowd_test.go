@@ -28,15 +28,15 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// An edge is an HTTP front with its log.
+// An edge is an HTTP front and the log of it.
 type edge struct {
 	*httpFront
 	log   bridgetest.Log
-	conns chan net.Conn // of clients with fictitious addresses
+	conns chan net.Conn // of clients that have made up addresses
 }
 
-// crowd serves HTTP for at most the given number of connections, with TLS if protection is not nil, and with one token
-// if that is not empty.
+// crowd serves HTTP with TLS if protection is not nil, and for one token if that is not empty, with at most so many
+// connections.
 func crowd(t *testing.T, most int, token string, protection *tls.Config, set limits.Limits) *edge {
 	t.Helper()
 	c := &edge{}
@@ -79,7 +79,7 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 	return c
 }
 
-// A remote is a connection with a fictitious remote address.
+// A remote is a connection that says that it comes from an address.
 type remote struct {
 	net.Conn
 	from net.Addr
@@ -151,7 +151,7 @@ func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 	const token = "Authorization: Bearer sesame"
 	for name, hold := range map[string]func(*testing.T, *visitor){
 		"nothing": func(*testing.T, *visitor) {},
-		"an endless header": func(t *testing.T, v *visitor) {
+		"a header without end": func(t *testing.T, v *visitor) {
 			t.Helper()
 			if _, err := io.WriteString(v, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"); err != nil {
 				t.Fatal(err)
@@ -162,7 +162,7 @@ func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 			c := crowd(t, most, "sesame", nil, limits.Limits{})
 			known := c.dial(t, "10.0.0.1:1")
 			if got := known.list(t, token); got != http.StatusNotFound {
-				t.Fatalf("caller with a token: %d", got)
+				t.Fatalf("a caller with a token: %d", got)
 			}
 			var held []*visitor
 			for i := range 3 * most {
@@ -174,10 +174,10 @@ func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 				t.Errorf("a new client: %d", got)
 			}
 			if got := c.dial(t, "10.0.0.3:2").list(t); got != http.StatusUnauthorized {
-				t.Errorf("new client without a token: %d", got)
+				t.Errorf("a new client without a token: %d", got)
 			}
 			if got := known.list(t, token); got != http.StatusNotFound {
-				t.Errorf("client that was authenticated: %d", got)
+				t.Errorf("a client that was known: %d", got)
 			}
 			left := 0
 			for _, v := range held {
@@ -186,11 +186,11 @@ func TestUnauthenticatedHTTPConnectionsAreClosedForNewOnes(t *testing.T) {
 				}
 			}
 			if left == 0 || left > most*3/4 {
-				t.Errorf("one address holds %d of %d connections", left, most)
+				t.Errorf("one address has %d of %d connections", left, most)
 			}
 			if got := c.log.String(); strings.Count(got, "too many HTTP connections") != 1 ||
 				!strings.Contains(got, `"limit":8`) {
-				t.Errorf("got log %s", got)
+				t.Errorf("the log says %s", got)
 			}
 		})
 	}
@@ -203,9 +203,9 @@ func TestAuthenticatedConnectionsAreKept(t *testing.T) {
 	known := c.dial(t, "10.0.0.1:1")
 	known.list(t, token)
 	second := c.dial(t, "10.0.0.2:1")
-	c.dial(t, "10.0.0.2:2") // after the rejection of the second
+	c.dial(t, "10.0.0.2:2") // comes when the second was refused
 	if got := known.list(t, token); got != http.StatusNotFound || !second.closed() {
-		t.Errorf("next request: %d, new connection closed: %t", got, second.closed())
+		t.Errorf("its next request: %d, a new connection is closed: %t", got, second.closed())
 	}
 }
 
@@ -224,19 +224,19 @@ func TestHTTPStreamsAreNotClosedForNewConnections(t *testing.T) {
 		"MCP-Protocol-Version: 2025-11-25"); res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
-	// The second is rejected at once, and the third comes after it.
+	// The second is refused as soon as it has come, and the third comes after it.
 	second := c.dial(t, "10.0.0.2:1")
 	c.dial(t, "10.0.0.2:2")
 	if !second.closed() || v.closed() {
-		t.Errorf("stream closed: %t, new connection closed: %t", v.closed(), second.closed())
+		t.Errorf("closed are the stream: %t, a new connection: %t", v.closed(), second.closed())
 	}
-	c.life.Advance(lifecycle.Draining) // ends the stream and its connection
+	c.life.Advance(lifecycle.Draining) // which ends the stream, and with that its connection
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		t.Error(err)
 	}
 }
 
-// A peer is an HTTP/2 client that sends frames that no library would.
+// A peer is a client of HTTP/2 that sends what no library would.
 type peer struct {
 	*tls.Conn
 	*http2.Framer
@@ -290,8 +290,8 @@ func (p *peer) begin(i int, end bool) error {
 	})
 }
 
-// farewell reads until the connection ends and returns the code of the GOAWAY, if any. It responds to PINGs if ping is
-// not nil.
+// farewell reads until the connection ends, and returns with which GOAWAY. It answers PINGs if ping is not nil, and
+// sends more.
 func (p *peer) farewell() (code http2.ErrCode, received bool) {
 	for {
 		frame, err := p.ReadFrame()
@@ -361,13 +361,13 @@ func TestHTTP2FloodClosesTheConnection(t *testing.T) {
 				code, received := p.farewell()
 				ended <- end{code, received}
 			}()
-			for sent := 0; flood(p, sent) == nil; sent++ { // until the connection ends or the timeout
+			for sent := 0; flood(p, sent) == nil; sent++ { // until the connection or its time ends
 			}
 			if got := <-ended; !got.received || got.code != http2.ErrCodeEnhanceYourCalm {
 				t.Errorf("GOAWAY received: %t, %s", got.received, got.code)
 			}
 			if got := c.log.String(); strings.Count(got, "closed a HTTP connection") != 1 {
-				t.Errorf("got log %s", got)
+				t.Errorf("the log says %s", got)
 			}
 			if got := c.lists(t, 1); got != nil {
 				t.Error(got)
@@ -407,7 +407,7 @@ func (c *edge) lists(t *testing.T, n int) error {
 	return nil
 }
 
-// An HTTP/2 connection without a request is closed gracefully after its idle timeout, even if its client sends PINGs.
+// A connection of HTTP/2 without a request ends in good order after a while, although its client sends PINGs.
 func TestIdleHTTP2ConnectionsAreClosed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	c := crowd(t, 0, "", serverTLS(t), limits.Limits{ConnectionIdle: 200 * time.Millisecond})

@@ -83,7 +83,7 @@ func (d declaration) read() *pb.DiscoverResponse {
 	return said
 }
 
-// write remembers what is declared.
+// write stores the declarations.
 func (d declaration) write(said *pb.DiscoverResponse) {
 	if err := d.replace(bridge.ShallowCopy(said)); err != nil {
 		d.log.Debug().Err(err).Msg("what the backends declare is not remembered")

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An HTTP client that is rejected for its certificate is logged, and a port scan is not.
+// An HTTP client that is refused for its certificate leaves a line in the log, and one that only looks whether the port
+// is open does not.
 func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	h := &handshakeLog{
@@ -25,13 +26,13 @@ func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 		fmt.Fprintln(h, line)
 	}
 	if log.Len() > 0 {
-		t.Errorf("got log %s", &log)
+		t.Errorf("the log says %s", &log)
 	}
 	for range 5 {
 		fmt.Fprintln(h, "http: TLS handshake error from 10.0.0.1:1: tls: client didn't provide a certificate")
 	}
 	if said := log.String(); strings.Count(said, "\n") != 1 ||
 		!strings.Contains(said, `"remote":"10.0.0.1:1","error":"tls: client didn't provide a certificate"`) {
-		t.Errorf("got log %s", said)
+		t.Errorf("the log says %s", said)
 	}
 }

@@ -19,8 +19,8 @@ func (d debugLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A handshakeLog is a debugLog, and warns of clients that were refused in the TLS handshake, as for a certificate, once
-// a second at most. Whoever only looks whether the port is open leaves before it.
+// A handshakeLog is a debugLog that also warns of clients that were rejected in the TLS handshake, for example because
+// of their certificate, at most once a second. A port scan disconnects before the handshake.
 type handshakeLog struct {
 	debug debugLog
 	pace  rate.Sometimes

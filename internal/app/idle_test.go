@@ -20,11 +20,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// A pipeListener returns in-memory connections.
+// A pipeListener hands out connections within the process.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}
-	once  sync.Once // closes done
+	once  sync.Once // guards the end of done
 }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
@@ -43,8 +43,8 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }
 
-// Timeouts of a connection: two minutes after a response, five seconds for a header, and five seconds for a body,
-// extended up to thirty while it arrives with at least 1 KiB per second.
+// A connection is kept for two minutes after a response, one that does not finish its header for five seconds, and one
+// that does not finish its body for thirty if at least 1 KiB of it comes each second, after five.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	const (
 		body    = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
@@ -55,16 +55,16 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	get, whole := "GET /nothing HTTP/1.1\r\nHost: localhost", request+strconv.Itoa(len(body))+"\r\n\r\n"
 	const (
 		late = "HTTP/1.1 408 Request Timeout\r\n"
-		none = "HTTP/1.1 404 Not Found\r\n" // no tools, or unknown path
+		none = "HTTP/1.1 404 Not Found\r\n" // because there are no tools, or nothing is there
 	)
 	for name, tt := range map[string]struct {
 		limits limits.Limits
-		rest   string // sent after the first request
-		drips  int    // the number of bytes sent after that per second, for at most half a minute
-		then   string // sent in the end
+		rest   string // what is sent after the first request
+		drips  int    // how many bytes are sent after that each second, for half a minute at most
+		then   string // what is sent in the end,
 		wait   time.Duration
 		after  time.Duration
-		says   string // received first after that
+		says   string // first, after that
 	}{
 		"idle": {after: 120 * time.Second},
 		"idle, and a request just in time": {
@@ -99,11 +99,11 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		},
 		"a body of unknown length, in part": {rest: strings.Replace(request, "Content-Length: ",
 			"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 1), after: 5*time.Second + time.Second/1024, says: late},
-		"an endless body": {
+		"a body for ever": {
 			rest: request + "100000\r\n\r\n{", drips: 1024,
 			after: 30 * time.Second, says: late,
 		},
-		"a body that arrives too slowly": {
+		"a body that is too slow": {
 			rest: request + "100000\r\n\r\n{", drips: 800,
 			after: 5*time.Second + (1+19*800)*time.Second/1024, says: late,
 		},
@@ -111,25 +111,25 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			rest: request + "100000\r\n\r\n{", drips: 1,
 			after: 5*time.Second + 6*time.Second/1024, says: late,
 		},
-		"a slow body, complete after 29s": {rest: request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" +
+		"a body that is slow, and whole in 29s": {rest: request + strconv.Itoa(1+29*1024+len(body)-1) + "\r\n\r\n" +
 			body, drips: 1024, after: 29 * time.Second, says: none},
 
 		"idle for the configured time": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, after: 7 * time.Second,
 		},
-		"idle, and a request just before the configured timeout": {
+		"idle, and a request just in time for what is said": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second - 1,
 			after: 7*time.Second - 1, says: none,
 		},
-		"idle, and a request just after the configured timeout": {
+		"idle, and a request a moment too late for what is said": {
 			limits: limits.Limits{ConnectionIdle: 7 * time.Second}, then: get + "\r\n\r\n", wait: 7*time.Second + 1,
 			after: 7 * time.Second,
 		},
-		"a header just before the configured timeout": {
+		"a header just in time for what is said": {
 			limits: limits.Limits{HeaderTime: time.Second},
 			rest:   get, then: "\r\n\r\n", wait: time.Second - 1, after: time.Second - 1, says: none,
 		},
-		"a header just after the configured timeout": {
+		"a header a moment too late for what is said": {
 			limits: limits.Limits{HeaderTime: time.Second},
 			rest:   get, then: "\r\n\r\n", wait: time.Second + 1, after: time.Second,
 		},
@@ -137,20 +137,20 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
 			rest:   request + "100\r\n\r\n{", after: 2 * time.Second, says: late,
 		},
-		"a body just before the configured timeout": {
+		"a body just in time for what is said": {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
 			rest:   whole + body[:1], then: body[1:], wait: 2*time.Second - 1, after: 2*time.Second - 1, says: none,
 		},
-		"a body of a GET, for the configured time": {
+		"a body of a GET, for as long as is said": {
 			limits: limits.Limits{BodyTime: 2 * time.Second},
 			rest:   "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nContent-Length: 100\r\n\r\n{",
 			after:  2 * time.Second, says: late,
 		},
-		"an endless body, at the configured rate": {limits: limits.Limits{
+		"a body for ever, as slow as is said": {limits: limits.Limits{
 			BodyTime: 10 * time.Second,
 			BodyRate: 64,
 		}, rest: request + "100000\r\n\r\n{", drips: 64, after: 10 * time.Second, says: late},
-		"a body below the configured rate": {
+		"a body that is slower than is said": {
 			limits: limits.Limits{BodyRate: 2048},
 			rest:   request + "100000\r\n\r\n{", drips: 1024, after: 5*time.Second + (1+9*1024)*time.Second/2048,
 			says: late,
@@ -166,7 +166,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 					bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result,
 						error,
 					) {
-						return &bridge.Result{Complete: call.Method.NewResult()}, nil // without tools
+						return &bridge.Result{Complete: call.Method.NewResult()}, nil // so that there are no tools
 					}), nil)
 				f, err := a.newHTTPFront()
 				if err != nil {
@@ -186,7 +186,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 						}
 					}
 					if <-time.After(tt.wait); tt.then != "" {
-						_, _ = io.WriteString(client, tt.then) // fails after the end
+						_, _ = io.WriteString(client, tt.then) // fails if it is too late
 					}
 				})
 				in := bufio.NewReader(client)
@@ -202,8 +202,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				closed := make(chan time.Time, 1)
 				began := time.Now()
 				go func() {
-					if said, _ := in.ReadString('\n'); said != tt.says { // fails after the end
-						t.Errorf("got %q", said)
+					if said, _ := in.ReadString('\n'); said != tt.says { // an error says that it is closed
+						t.Errorf("it says %q", said)
 					}
 					closed <- time.Now()
 					_, _ = io.Copy(io.Discard, in) // as above

@@ -57,7 +57,7 @@ func checkCommand(l *config.Launch, where string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		dir, _ := filepath.Abs(l.Dir) // for display only
-		fix := "check the path; --dir says where the backend is started"
+		fix := "check the path; --dir sets the backend's working directory"
 		if strings.Contains(name, " ") {
 			fix = severalWords
 		}
@@ -102,7 +102,7 @@ func scriptFix(file string) string {
 	if guess := problem.Nearest(filepath.Base(file), names); guess != "" {
 		return "did you mean " + guess + "?"
 	}
-	return "check the path; --dir says where the backend is started"
+	return "check the path; --dir sets the backend's working directory"
 }
 
 // notFoundFix returns the fix for a program that is not in PATH.
@@ -124,7 +124,7 @@ func notFoundFix(name string) string {
 	return "install it, or write its whole path"
 }
 
-// fixOutput is the fix for a program that has printed what is wrong.
+// fixOutput is the fix for a program that has printed its error.
 const fixOutput = "correct what it printed last on standard error"
 
 // severalWords is what to do about a command line that was written as if it were a program.
@@ -162,7 +162,7 @@ func (b *backend) startProblem(err error) error {
 	if m := missingModule.FindStringSubmatch(p.Why); m != nil {
 		p.Fix = missingModuleFix(launch, m[1])
 	}
-	if said, ok := strings.CutPrefix(p.Fix, "mend what it said last: "); ok && strings.HasSuffix(p.Why, said) {
+	if said, ok := strings.CutPrefix(p.Fix, "correct its last error: "); ok && strings.HasSuffix(p.Why, said) {
 		p.Fix = fixOutput // which is right above
 	}
 	if p.Fix == "" { // it is an MCP server that has ended

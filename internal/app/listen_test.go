@@ -10,8 +10,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// The error for an address that cannot be bound contains the cause. Root may bind every address, so the test makes the
-// errors itself.
+// The error for an address that cannot be bound names the cause. Root may bind all of them, so the errors are made
+// here.
 func TestListenAddressWithoutPermission(t *testing.T) {
 	denied := os.NewSyscallError("bind", syscall.EACCES)
 	for addr, want := range map[string][2]string{
@@ -22,7 +22,7 @@ func TestListenAddressWithoutPermission(t *testing.T) {
 	} {
 		p := problem.Of(listenProblem(addr, "", "--grpc", &net.OpError{Op: "listen", Err: denied}))
 		if !strings.Contains(p.Why, want[0]) || !strings.Contains(p.Fix, want[1]) {
-			t.Errorf("%s: got %q and %q", addr, p.Why, p.Fix)
+			t.Errorf("%s: it says %q and %q", addr, p.Why, p.Fix)
 		}
 	}
 }

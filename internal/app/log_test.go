@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 )
 
-// JSON logs contain the exact text of clients and backends, but escape terminal control characters and invisible ones.
-// Text logs escape them too.
+// What clients and backends have written is in the log as they have: JSON says the same, but shows a terminal nothing
+// that it obeys, or that readers do not see. Text does not, either.
 func TestLogEscapesControlCharacters(t *testing.T) {
 	const wild = "a\u009b31m\u202eb\u2066c\u2028d\x7fe\ufefff\U000e0041g é 😀 👩\u200d🚀"
 	for _, format := range []string{"json", "text"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// An ops answers probes, from before the backends start until after they have ended: a sidecar starts before what it
-// stands beside, so that its being alive must not wait for that.
+// An ops responds to probes from before the backends start until after they have exited: a sidecar starts before its
+// application, so liveness must not depend on backends.
 type ops struct {
 	app  *App
 	srv  *http.Server

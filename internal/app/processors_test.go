@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fakeScheduler uses one of eight processors, and records each change.
+// fakeScheduler is one of eight processors. It notes how many it was told to use.
 func fakeScheduler(told *[]int) scheduler {
 	n := 8
 	use := func(m int) {
@@ -19,11 +19,11 @@ func fakeScheduler(told *[]int) scheduler {
 	return scheduler{count: func() int { return n }, use: use, all: func() { use(8) }}
 }
 
-// Fewer processors are used if they have sufficed for a second, and all as soon as those in use are busy.
+// Fewer processors are used when they have sufficed for a second, and all as soon as those that are used are crowded.
 func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from  int
-		inUse []float64 // for each look
+		inUse []float64 // look after look
 		told  []int
 	}{
 		"nothing to do":          {8, slices.Repeat([]float64{0}, 10), []int{1}},
@@ -38,7 +38,7 @@ func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 		"few enough":             {2, slices.Repeat([]float64{.75}, 10), []int{1}},
 		"not crowded":            {2, slices.Repeat([]float64{1.8}, 100), nil},
 		"crowded":                {2, []float64{1.81}, []int{8}},
-		"crowded though all":     {8, []float64{7.9, 7.9}, []int{8, 8}}, // the container's limit may have been raised
+		"crowded though all":     {8, []float64{7.9, 7.9}, []int{8, 8}}, // the container may have got more
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []int
@@ -57,7 +57,7 @@ func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 	}
 }
 
-// An idle process is checked twice a second, and a burst gets all processors soon after.
+// A process that has nothing to do is looked at twice a second, and a burst has all processors soon after.
 func TestProcessorWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -78,26 +78,27 @@ func TestProcessorWatch(t *testing.T) {
 		time.Sleep(10 * time.Second) //nolint:forbidigo // by the bubble's clock
 		synctest.Wait()
 		if !slices.Equal(told, []int{1}) || looks > 25 {
-			t.Errorf("after 10 s without work: got %v in %d looks", told, looks)
+			t.Errorf("after 10 s without work: told %v in %d looks", told, looks)
 		}
 		busy.Store(true)
 		time.Sleep(600 * time.Millisecond) //nolint:forbidigo // by the bubble's clock
 		synctest.Wait()
 		if n := p.count(); n != 8 {
-			t.Errorf("600 ms after the burst, got %d processors", n)
+			t.Errorf("600 ms after work came, there are %d processors", n)
 		}
 	})
 }
 
+// Go does what it is told.
 func TestSchedulerSetsGOMAXPROCS(t *testing.T) {
 	goScheduler().all()
 	all := goScheduler().count()
 	goScheduler().use(1)
 	if n := goScheduler().count(); n != 1 {
-		t.Errorf("got %d processors, want 1", n)
+		t.Errorf("told to use 1, it uses %d", n)
 	}
 	goScheduler().all()
 	if n := goScheduler().count(); n != all {
-		t.Errorf("got %d of %d processors, want all", n, all)
+		t.Errorf("told to use all, it uses %d of %d", n, all)
 	}
 }

@@ -99,7 +99,7 @@ func (b *backend) authFix() string {
 	m := b.MCP
 	switch {
 	case b.Command() != nil:
-		return "give it the credentials that it wants: --pass-env NAME, or --env NAME=VALUE"
+		return "give it its credentials: --pass-env NAME, or --env NAME=VALUE"
 	case m == nil:
 		return "ask whoever runs the backend"
 	case config.HasHeader(m.Headers, "Authorization"), m.Auth != nil && m.Auth.Bearer != "":
@@ -114,7 +114,7 @@ func (b *backend) authFix() string {
 	case m.Auth != nil && b.cfg.HasFile():
 		return "correct auth in the configuration"
 	}
-	return "say who you are: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
+	return "authenticate: --header 'Authorization: Bearer ${env:TOKEN}', or auth in the configuration"
 }
 
 // CallProblem returns the problem of a failed call. authFix is the fix if the server requires authentication.
@@ -161,7 +161,7 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 // absence returns why a backend does not respond, as far as that can be determined, and the fix.
 func (b *backend) absence(ctx context.Context) (why, fix string) {
 	if b.Dial == "" {
-		return "it does not answer yet", "its log says more"
+		return "it does not respond yet", "see its log"
 	}
 	why, fix = b.whyAbsent(b.dialOnce(ctx))
 	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is there")
@@ -172,7 +172,7 @@ func (b *backend) absence(ctx context.Context) (why, fix string) {
 func (b *backend) whyAbsent(err error) (why, fix string) {
 	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "the backend's certificate is not believed: " + unverified.Err.Error(),
-			"say in `tls` of the backend who vouches for it (ca), or its name there (serverName)"
+			"set `tls` of the backend: its certificate authority (ca), or its name in the certificate (serverName)"
 	}
 	if alert, ok := errors.AsType[tls.AlertError](err); ok {
 		return "the backend refuses the connection: " + alert.Error(),
@@ -187,7 +187,7 @@ func (b *backend) whyAbsent(err error) (why, fix string) {
 		if b.TLS == nil {
 			why += " without TLS"
 		}
-		return why + ", or says that it is not ready", "look at the backend's log; it must serve mcpbridge.v1"
+		return why + ", or responds NOT_SERVING", "look at the backend's log; it must serve mcpbridge.v1"
 	case errors.Is(err, fs.ErrNotExist):
 		return "there is no such file: " + strings.TrimPrefix(strings.TrimPrefix(b.Dial, "unix:"), "//"), ""
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -19,10 +19,10 @@ const (
 	calmTime   = 100 * time.Millisecond
 )
 
-// Run starts the backends and serves them until ctx ends, the client closes stdin, or something breaks. A single
-// backend that is launched has to start; one that is dialled may come later, and so may one of several. When ctx ends,
-// Run takes no more calls and lets those that run end, for as long as the configuration allows and now has not ended.
-// Nothing that it has started runs any more when it returns.
+// Run starts the backends and serves them until ctx ends, the client closes stdin, or a front fails. A single launched
+// backend must start; a dialled one, or one of several, may become ready later. When ctx ends, Run accepts no more
+// calls and waits for those in flight as long as the configuration allows, or until now ends. When it returns,
+// everything that it started has ended.
 func (a *App) Run(ctx, now context.Context) error {
 	probes := a.newOps()
 	var probing sync.WaitGroup
@@ -123,7 +123,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 		return &problem.Error{
 			Exit: problem.ExitUnexpected, Code: "backend_gone",
 			What: fmt.Sprintf("backend %q is gone for good", a.backends[0].Name),
-			Why:  errText(err), Fix: "the log above says what it did last; start mcpbridge again", Cause: err,
+			Why:  errText(err), Fix: "see the log above; start mcpbridge again", Cause: err,
 		}
 	case <-ctx.Done():
 	}

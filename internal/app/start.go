@@ -32,9 +32,9 @@ func (a *App) runBackends(ctx context.Context) error {
 	return nil
 }
 
-// awaitBackends waits until the backends answer, which it reports, one has failed that nothing is served without, or
-// ctx ends. A backend that is launched alone has its start timeout; others may come whenever they come, so they are not
-// waited for longer than awaitTime. After noticeTime, the log says what is waited for.
+// awaitBackends waits until all backends are ready, which it logs, a required one has failed, or ctx ends. A backend
+// that is launched alone has its start timeout; others may become ready later, so it waits at most awaitTime for them.
+// After noticeTime, it logs which backends it waits for.
 func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answer bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +93,7 @@ func (a *App) ready(ctx context.Context) error {
 	return nil
 }
 
-// logReady logs what is served, and which backends are not ready.
+// logReady logs the backends that are served, and those that are not ready.
 func (a *App) logReady(ctx context.Context, ready bool) {
 	where := func(e *zerolog.Event) *zerolog.Event {
 		if url := a.URL(); url != "" {
@@ -156,8 +156,8 @@ func (a *App) launches() bool {
 	return slices.ContainsFunc(a.backends, func(b *backend) bool { return b.Command() != nil })
 }
 
-// failedStart returns why the only backend does not start, if it still starts or has just failed to: a client that
-// closes stdin at once is often somebody who tries a command.
+// failedStart returns the error of the only backend if it is still starting or has just failed to start: a client that
+// closes stdin at once is often a user who tries a command.
 func (a *App) failedStart(backendsDone chan error) error {
 	if len(a.backends) > 1 || a.backends[0].Command() == nil || a.backends[0].now() == nil {
 		return nil

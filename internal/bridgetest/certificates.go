@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Certificates writes a certificate for this machine and for a client, and who vouches for both, and returns the files.
+// Certificates writes certificates for this machine and for a client, and the one of their authority, and returns the
+// files.
 func Certificates(t *testing.T, dir string) (cert, key, ca string) {
 	t.Helper()
 	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ComparePart compares the part of a page between two marks with what it should be, or writes it.
+// ComparePart compares the part of a page between two marks with want, or writes it with UPDATE_DOCS.
 func ComparePart(t *testing.T, page, name, want string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -30,7 +30,7 @@ func ComparePart(t *testing.T, page, name, want string) {
 	}
 }
 
-// Fenced returns the code that follows each mark `<!-- test: ... -->` in a page, by what the mark says.
+// Fenced returns the code after each mark `<!-- test: NAME -->` of a page, by its name.
 func Fenced(t *testing.T, page string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(page)

@@ -33,7 +33,7 @@ type Handler struct {
 	tools     []*pb.Tool
 	waits     map[string]*waiting // by the argument "n" of the tool "wait"
 	listeners map[chan *pb.ListenResponse]struct{}
-	refused   string // the resource that nobody can listen to
+	refused   string // the resource without notifications
 }
 
 // A Counter counts by name. It may be used concurrently.

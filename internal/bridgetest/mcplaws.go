@@ -47,7 +47,7 @@ func MCPLaws(t *testing.T, rev bridge.Revision, wrap func(t *testing.T, h bridge
 // expressible returns a Handler that behaves like h, as far as the revision can express it.
 func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 	var mu sync.Mutex
-	reached := map[string]float64{} // the progress of the calls of the legacy era that are asked something
+	reached := map[string]float64{} // the progress of calls of the legacy era with input requests
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if call.Method == bridge.Listen {
 			return h.Handle(ctx, call, emit)

@@ -11,7 +11,7 @@ import (
 // A Program is the contract kit in one language, as a backend that can be launched.
 type Program struct {
 	Language string
-	command  []string // what is below the repository has ROOT before it
+	command  []string // paths in the repository start with ROOT
 	needs    string   // the file below ROOT that has to be made before
 	made     string   // by this command
 }

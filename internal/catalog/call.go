@@ -147,7 +147,7 @@ func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRe
 	return wrong, s, nil
 }
 
-// tell logs once that a schema cannot be used.
+// tell logs once that a schema is invalid.
 func (c *Catalog) tell(name string, s *schema) {
 	if s.err == nil && s.skipped == nil {
 		return

@@ -735,7 +735,7 @@ func TestBadToolsAreDroppedWithOneWarningEach(t *testing.T) {
 		`"tool":"untyped"`, `"tool":"large","reason":"its input schema is too large`, `"tool":"many"`,
 		`"tool":"elsewhere"`,
 		`"tool":"with space","reason":"it should be 1 to 128`, `its name has 129 bytes`, `its name has 1048576 bytes`,
-		`"tool":"a\nb","reason":"its name has characters that nobody sees`, `its output schema is not JSON`,
+		`"tool":"a\nb","reason":"its name has invisible characters`, `its output schema is not JSON`,
 		`x-mcp-header at \"/properties/a\"`,
 	)
 	contains(

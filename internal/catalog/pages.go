@@ -8,9 +8,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// checkPages returns an error if a backend, by what it answers a call with, has its user visit what is no web page.
-// Clients hand such URLs to the system, and by javascript:, file: or those of programs it does what the user has not
-// agreed to.
+// checkPages returns an error if the answer of a backend contains the URL of an elicitation that is not http or https.
+// Clients pass such URLs to the system, which would run javascript: or open files and programs without the consent of
+// the user.
 func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
 	for _, page := range pages(res, err) {
 		u, err := url.Parse(page)

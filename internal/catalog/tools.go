@@ -119,7 +119,7 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 		case len(name) > c.o.Limits.ToolName:
 			return nil, fmt.Errorf("its name has %d bytes, and %d are the most", len(name), c.o.Limits.ToolName)
 		case strings.ContainsFunc(name, isHidden):
-			return nil, errors.New("its name has characters that nobody sees, or that change how others look")
+			return nil, errors.New("its name has invisible characters, or ones that change how others are displayed")
 		}
 		c.warn("tool", t.GetName(), "tool's name is not for every client",
 			fmt.Errorf("it should be 1 to %d of letters, digits, '_', '-' and '.'", c.o.Limits.ToolName))

@@ -29,7 +29,7 @@ const drainTimeout = 200 * time.Millisecond
 
 // A Process is one run of a program. Its fields are set before Start; then its methods may be called concurrently.
 type Process struct {
-	// Command is the program and its arguments. There is no shell.
+	// Command is the program and its arguments, without a shell.
 	Command []string
 	// Dir is the working directory. If empty, the bridge's is used.
 	Dir string

@@ -21,8 +21,8 @@ const MaxLine = limits.MaxLogLine
 // maxTail is the number of lines that are kept for errors.
 const maxTail = 20
 
-// Lines splits what is written to it into lines of any length. It never blocks the writer, and keeps only the
-// beginning of a long line.
+// Lines is a writer that splits text into lines of any length. It never blocks, and keeps only the beginning of a long
+// line.
 type Lines struct {
 	// Each is called for each line with its full length. line is valid during the call only.
 	Each func(line []byte, length int)

@@ -11,7 +11,7 @@ import (
 type Signal = syscall.Signal
 
 const (
-	// Terminate asks a process to end.
+	// Terminate sends SIGTERM to a process.
 	Terminate Signal = syscall.SIGTERM
 	// Kill kills a process.
 	Kill Signal = syscall.SIGKILL

@@ -26,7 +26,7 @@ type argument struct {
 // A reader reads what arguments name: @FILE and @-, and - for all of them.
 type argumentReader struct{ stdin io.Reader }
 
-// errNoEnd is why an argument has not been read when there is no time left.
+// errNoEnd is the error of an argument that could not be read before the timeout.
 var errNoEnd = errors.New("has not come to its end")
 
 // text returns what an argument stands for: itself, the content of @FILE, or stdin for @-. @@ stands for @.

@@ -7,10 +7,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// The size of an argument from stdin is limited.
+// An argument that is read from stdin has a limit.
 func TestArgumentsAreBounded(t *testing.T) {
 	if _, err := (argumentReader{io.LimitReader(zeros{}, limits.MaxMessage+1)}).text(t.Context(), "@-"); err == nil {
-		t.Error("an argument above the limit was read")
+		t.Error("an argument that is too long was read")
 	}
 	if text, err := (argumentReader{io.LimitReader(zeros{}, 1000)}).text(t.Context(), "@-"); err != nil ||
 		len(text) != 1000 {
@@ -18,7 +18,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 	}
 }
 
-// zeros is an endless file.
+// zeros is a file without end.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

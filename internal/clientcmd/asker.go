@@ -120,10 +120,10 @@ func (a *asker) warnUnused(log zerolog.Logger) {
 		if len(a.asked) > 0 {
 			fix = terminal.Escape(problem.DidYouMean(name, slices.Collect(maps.Keys(a.asked))))
 		}
-		log.Warn().Str("fix", fix).Msgf("nobody asked for --answer %s", name)
+		log.Warn().Str("fix", fix).Msgf("--answer %s was not used", name)
 	}
 	if len(a.samples) > 0 && a.sampled == 0 {
-		log.Warn().Str("fix", "leave it out").Msg("nobody asked for --sample")
+		log.Warn().Str("fix", "leave it out").Msg("--sample was not used")
 	}
 }
 

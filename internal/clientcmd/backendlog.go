@@ -39,7 +39,7 @@ const (
 	maxTrace  = 60
 )
 
-// A logRecord is what is read of a record of a backend's log.
+// A logRecord has the members of a record in a backend's log that are displayed.
 type logRecord struct {
 	Level   string          `json:"level"`
 	Stream  string          `json:"stream"`
@@ -112,7 +112,7 @@ func (b *backendLog) begin() {
 // endWait is how long the error of a call waits for the end of the process that it was lost with.
 const endWait = 2 * time.Second
 
-// await waits until the exit of the process is known with which a call was lost.
+// await waits until the exit status of the process is known after a call was lost.
 func (b *backendLog) await() {
 	t := time.NewTimer(endWait)
 	defer t.Stop()

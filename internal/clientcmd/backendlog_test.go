@@ -10,7 +10,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// The part of a backend's output in an error is limited, and other output is logged.
+// What is kept of a backend's output for an error is bounded, and what is not part of the error is logged.
 func TestBackendLogIsBounded(t *testing.T) {
 	var out strings.Builder
 	b := &backendLog{next: &out, level: zerolog.WarnLevel, gone: make(chan struct{})}
@@ -29,13 +29,13 @@ func TestBackendLogIsBounded(t *testing.T) {
 	if got := out.String(); strings.Contains(got, "early") || !strings.Contains(got, "first") ||
 		strings.Contains(got, "second") || strings.Contains(got, "health check") || strings.Contains(got, "was lost") ||
 		!strings.Contains(got, "blocked the event loop") || len(b.stderr) != maxStderr {
-		t.Errorf("got log %s and %d lines", got, len(b.stderr))
+		t.Errorf("it logged %s and kept %d lines", got, len(b.stderr))
 	}
 	p := b.explain(&problem.Error{Exit: problem.ExitTool}).(*problem.Error)
 	if lines := strings.Count(p.Trace, "\n"); lines > maxTrace+1 || !strings.HasPrefix(p.Trace, "second\n") {
-		t.Errorf("got a trace of %d lines: %s", lines, p.Trace)
+		t.Errorf("the trace has %d lines: %s", lines, p.Trace)
 	}
 	if err := b.explain(nil); err != nil || !strings.Contains(out.String(), "second") {
-		t.Errorf("got %v and log %s", err, &out)
+		t.Errorf("it is %v, and it logged %s", err, &out)
 	}
 }

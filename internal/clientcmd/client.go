@@ -63,7 +63,7 @@ type client struct {
 	called   atomic.Bool // a call of a tool has got as far as its backend
 }
 
-// A watched Handler notes whether tools of it are called: what is refused before is a mistake in the arguments.
+// A watched Handler records whether a tools/call was sent: an error before that is a mistake in the arguments.
 type watched struct {
 	bridge.Handler
 
@@ -137,7 +137,7 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	err = c.backends.explain(c.perform(ctx, cfg, row, rest))
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
-		why := "the server has been told"
+		why := "the server has been notified"
 		if errors.Is(err, errNoEnd) {
 			why = "nothing was called: " + err.Error()
 		}

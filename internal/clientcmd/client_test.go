@@ -7,13 +7,13 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// The default timeout of calls is longer than a user waits.
+// A limit of calls that is not configured is longer than anybody waits.
 func TestDefaultLimitsOfCalls(t *testing.T) {
 	day := 24 * time.Hour
 	if l := withoutTimeouts(limits.Limits{CallTotal: time.Minute}); l.CallIdle < day || l.CallTotal != time.Minute {
-		t.Errorf("got limits %+v", l)
+		t.Errorf("the limits are %+v", l)
 	}
 	if l := withoutTimeouts(limits.Limits{}); l.CallTotal < day {
-		t.Errorf("got limits %+v", l)
+		t.Errorf("the limits are %+v", l)
 	}
 }

@@ -21,8 +21,8 @@ var (
 // booleans are the words for true and false.
 var booleans = map[string]string{"true": "true", "false": "false", "yes": "true", "no": "false"}
 
-// coerce returns the JSON of typed text, by the types of the schema; or what is wrong with it, for after the name of
-// the argument. Numbers keep every digit. Several texts make a list.
+// coerce converts text to JSON by the types of the schema, or returns what is wrong with it, to follow the name of the
+// argument. Numbers keep every digit. Several texts make a list.
 func coerce(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	alternatives := s.Alternatives()
 	if len(alternatives) == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-// A small schema may be recursive without an end.
+// A schema can be small and mean something that has no end.
 func TestCoercionByRecursiveSchemasEnds(t *testing.T) {
 	many := func(s string) string { return strings.TrimSuffix(strings.Repeat(s+",", 50), ",") }
 	for _, input := range []string{
@@ -25,10 +25,10 @@ func TestCoercionByRecursiveSchemasEnds(t *testing.T) {
 			coerce(s, []string{"x"})
 			coerce(s, []string{"x", "y"})
 		}); allocs > 2_000_000 {
-			t.Errorf("%.100s: got %.0f allocations", input, allocs)
+			t.Errorf("%.100s takes %.0f allocations", input, allocs)
 		}
 	}
-	// A number with an exponent could take all memory.
+	// A number with an exponent would need all memory.
 	bound := signature.Of(`{"type":"number","minimum":1e999999999,"maximum":1e-999999999}`)
 	if raw, wrong := fieldValue(bound, []string{"1e888888888"}); string(raw) != "1e888888888" || wrong != "" {
 		t.Errorf("%s, %s", raw, wrong)

@@ -7,7 +7,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// contentText returns content as text: what is none is named.
+// contentText returns content as text, and a description of content that is not text.
 func contentText(blocks []*pb.ContentBlock) string {
 	var parts []string
 	for _, b := range blocks {
@@ -41,7 +41,7 @@ func contentText(blocks []*pb.ContentBlock) string {
 	return strings.Join(parts, "\n")
 }
 
-// named returns a URI with the name and type of what is there.
+// named returns a URI with its name and media type.
 func named(uri, name, mime string) string {
 	var more []string
 	if name != "" && name != uri {

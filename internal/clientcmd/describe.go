@@ -193,7 +193,7 @@ func hints(a *pb.ToolAnnotations) string {
 	if len(says) == 0 {
 		return ""
 	}
-	return "It says of itself: " + strings.Join(says, ", ") + "."
+	return "It declares: " + strings.Join(says, ", ") + "."
 }
 
 func (c *client) describePrompt(p *pb.Prompt) error {

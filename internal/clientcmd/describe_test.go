@@ -7,7 +7,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A URI belongs to the template with the most literal text.
+// A URI is of the template that says most of it.
 func TestTemplateOfAURI(t *testing.T) {
 	var templates []*pb.ResourceTemplate
 	for _, text := range []string{
@@ -24,7 +24,7 @@ func TestTemplateOfAURI(t *testing.T) {
 		"file:///" + strings.Repeat("a", maxTemplate): "", "slow://" + strings.Repeat("a", 900): "",
 	} {
 		if got := templateOf(uri, templates).GetUriTemplate(); got != want {
-			t.Errorf("%.40s: got template %q, want %q", uri, got, want)
+			t.Errorf("%.40s is of %q, not of %q", uri, got, want)
 		}
 	}
 }

@@ -28,8 +28,8 @@ func answerText(s signature.Schema) string {
 	return s.Type()
 }
 
-// fieldValue is coerce for the field of a form, whose schema it compares the value with as well, and which y and n
-// answer if it is a boolean.
+// fieldValue converts the text of a form's field with coerce, and validates it. For a boolean it accepts y and n as
+// well.
 func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	if isBoolean(s) && len(texts) == 1 {
 		text := strings.ToLower(strings.TrimSpace(texts[0]))

@@ -6,7 +6,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-// All usual words for yes and no are accepted.
+// What people write for yes and no, each of it.
 func TestBooleanAnswers(t *testing.T) {
 	gift := signature.Of(`{"type":"boolean"}`)
 	for typed, want := range map[string]string{
@@ -15,15 +15,15 @@ func TestBooleanAnswers(t *testing.T) {
 		"": "", "1": "", "ye": "", "yes and no": "",
 	} {
 		if raw, wrong := fieldValue(gift, []string{typed}); string(raw) != want || (wrong == "") != (want != "") {
-			t.Errorf("%q: got %q, %q", typed, raw, wrong)
+			t.Errorf("%q is read as %q, %q", typed, raw, wrong)
 		}
 	}
 	if raw, wrong := fieldValue(signature.Of(`{"type":"string"}`), []string{"y"}); string(raw) != `"y"` || wrong != "" {
-		t.Errorf("text: got %q, %q", raw, wrong)
+		t.Errorf("a text is read as %q, %q", raw, wrong)
 	}
 }
 
-// The user's input for a form's field is validated against the field's whole schema.
+// What is typed for a field of a form is compared with all of the field's schema.
 func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
 	for _, c := range []struct {
 		schema string
@@ -46,7 +46,7 @@ func TestValuesOfFormsFitTheirSchemas(t *testing.T) {
 			[]string{"a", "b"},
 			"has to be at most 1 item, got an array of 2 items",
 		},
-		{`{"type":"string","$ref":"https://example.com/schema"}`, []string{"a"}, ""}, // the server validates it
+		{`{"type":"string","$ref":"https://example.com/schema"}`, []string{"a"}, ""}, // the server knows it
 	} {
 		if _, wrong := fieldValue(signature.Of(c.schema), c.typed); wrong != c.want {
 			t.Errorf("%q for %s: %q, want %q", c.typed, c.schema, wrong, c.want)

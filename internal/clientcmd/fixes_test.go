@@ -8,7 +8,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// If a tool needs an input capability that the command lacks, the error contains the flag for it.
+// Who cannot answer what a server would ask is told how to.
 func TestMissingCapabilityHints(t *testing.T) {
 	for required, want := range map[string]string{
 		`{"elicitation":{}}`:            "--answer FIELD=VALUE",
@@ -19,11 +19,11 @@ func TestMissingCapabilityHints(t *testing.T) {
 	} {
 		rpc := &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: `{"requiredCapabilities":` + required + `}`}
 		if got := lacking(&bridge.Error{RPC: rpc}); !strings.Contains(got, want) || want == "" && got != "" {
-			t.Errorf("%s: got hint %q", required, got)
+			t.Errorf("%s: the advice is %q", required, got)
 		}
 		rpc.Code++
 		if got := lacking(&bridge.Error{RPC: rpc}); got != "" {
-			t.Errorf("%s: got hint %q for another error", required, got)
+			t.Errorf("%s: the advice for another error is %q", required, got)
 		}
 	}
 }

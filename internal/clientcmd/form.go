@@ -74,9 +74,9 @@ func (a *asker) fillDefaults(fields, open []signature.Property, values map[strin
 			names = append(names, field.Name)
 			fixes = append(fixes, "--answer "+field.Name+"=VALUE, where VALUE is "+answerText(field.Schema))
 		}
-		what := "the server asks for " + strings.Join(names, ", ") + ", and nobody answers"
+		what := "the server asks for " + strings.Join(names, ", ") + ", and there is no answer"
 		if len(fields) == 0 {
-			what, fixes = "the server asks for a yes, and nobody answers",
+			what, fixes = "the server asks for a confirmation, and there is no answer",
 				[]string{"--answer " + answerAccept + " or --answer " + answerDecline}
 		}
 		return &problem.Error{
@@ -174,7 +174,7 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 // fill prompts for fields. An empty line stands for the previous answer.
 func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
 	if len(fields) > 0 {
-		a.user.Printf("(an empty line takes what is in brackets; /decline says no; /cancel or Ctrl-D answers " +
+		a.user.Printf("(an empty line accepts the default in brackets; /decline refuses; /cancel or Ctrl-D answers " +
 			"nothing)\n")
 	}
 	for _, field := range fields {

@@ -21,7 +21,7 @@ func (c *client) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
 	return res.(*pb.DiscoverResponse), nil
 }
 
-// all returns what is in every page of a list. A server without such a list has nothing in it.
+// all returns the entries of all pages of a list. It is empty if the server does not support the list.
 func all[T any](ctx context.Context, c *client, d *pb.DiscoverResponse, m *bridge.Method,
 	request func(cursor *string) bridge.Request, page func(proto.Message) (items []T, next *string),
 ) ([]T, error) {

@@ -31,15 +31,15 @@ func (c *client) notFound(what, name string, known []string) error {
 		fix = problem.DidYouMean(name, known)
 	}
 	if what == "tool" && c.asker.capabilities().GetElicitation() == nil && problem.Nearest(name, known) == "" {
-		fix += "\nit may be hidden because nobody can be asked: --answer FIELD=VALUE says that somebody can"
+		fix += "\nit may be hidden because this client cannot answer input requests: use --answer FIELD=VALUE"
 	}
 	return &problem.Error{
 		Exit: problem.ExitTool, Code: "not_found", What: fmt.Sprintf("there is no %s %q", what, name), Fix: fix,
 	}
 }
 
-// templateOf returns the template that a URI is of, or nil. Of several, it is the one of which most is text: the others
-// say less.
+// templateOf returns the template that matches a URI, or nil. If several do, it returns the one with the longest
+// literal text, which is the most specific.
 func templateOf(uri string, templates []*pb.ResourceTemplate) *pb.ResourceTemplate {
 	var best *pb.ResourceTemplate
 	most := -1

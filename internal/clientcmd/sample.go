@@ -55,8 +55,8 @@ func sampled(text string) *pb.CreateMessageResult {
 	}
 }
 
-// sample answers in place of a model: from --sample, whose last answer also serves later requests, or by the user at
-// the terminal.
+// sample responds in place of a model: with --sample, whose last value is reused for later requests, or with the user's
+// input at the terminal.
 func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.InputResponse, error) {
 	answer := func(res *pb.CreateMessageResult) (*pb.InputResponse, error) {
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: res}}, nil
@@ -101,7 +101,7 @@ func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.I
 	}
 }
 
-// below returns a text of several lines with what is below its first line indented.
+// below indents all lines of a text but the first.
 func below(text, indent string) string {
 	return strings.ReplaceAll(terminal.Escape(strings.TrimSpace(text)), "\n", "\n"+indent+"  ")
 }

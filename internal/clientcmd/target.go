@@ -164,7 +164,7 @@ func (e *Env) meantCommand(args []string) string {
 		switch {
 		case i == 0 && runs && len(args) > 1: // what comes after its script may be anything
 			return e.WithDashes(args[:2])
-		case i > 0 && (err == nil || config.IsScript(arg)): // the first one names what is meant, whatever it is
+		case i > 0 && (err == nil || config.IsScript(arg)): // the first one must be the target
 			return e.WithDashes(args[i:])
 		}
 	}

@@ -106,7 +106,7 @@ const probeAfter = 3 * time.Second
 // stopTime is how long that server may take to end.
 const stopTime = 2 * time.Second
 
-// errIsServer is why a verification ends whose command is an MCP server.
+// errIsServer is the error of a verification if the command is an MCP server.
 var errIsServer = errors.New("it is an MCP server")
 
 // whileNotMCP returns a context that ends when it turns out that the command is an MCP server, unless started is called
@@ -192,23 +192,23 @@ func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 		missing := 0
 		for _, needs := range of {
 			missing += len(left[needs])
-			fmt.Fprintf(e.Stdout, "left out, because they need %s: %s (docs/verify.md says how to have them)\n", needs,
+			fmt.Fprintf(e.Stdout, "skipped, because they need %s: %s (see docs/verify.md)\n", needs,
 				strings.Join(left[needs], ", "))
 		}
-		fmt.Fprintf(e.Stdout, "%d checks: %d passed, %d failed, %d left out\n", len(checks),
+		fmt.Fprintf(e.Stdout, "%d checks: %d passed, %d failed, %d skipped\n", len(checks),
 			len(checks)-len(failed)-missing, len(failed), missing)
 	}
 	if len(failed) > 0 {
 		return &problem.Error{
 			Exit: problem.ExitFindings, Code: "findings",
 			What: "the backend does not keep the contract: " + strings.Join(failed, ", "),
-			Fix:  "what was printed for each of them says how to mend it",
+			Fix:  "see the fix printed for each of them",
 		}
 	}
 	return nil
 }
 
-// printCheck prints a check in one line, and what is wrong in some more.
+// printCheck prints a check in one line, and its errors in further lines.
 func printCheck(w io.Writer, c verify.Check) {
 	if c.Outcome == verify.LeftOut {
 		return // the last line reports it

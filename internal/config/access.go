@@ -42,7 +42,7 @@ func (l *Config) NewAuth(log zerolog.Logger) (*auth.Auth, error) {
 	}
 	a, err := auth.New(o)
 	if err != nil {
-		return nil, l.problem("serve.http.auth", "correct its settings", "who may call over HTTP: %v", err)
+		return nil, l.problem("serve.http.auth", "correct its settings", "authentication over HTTP: %v", err)
 	}
 	return a, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// The configurations on the page are valid.
+// The page's configurations are accepted, and what they leave out is refused.
 func TestAccessPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/access.md")
 	if err != nil {

@@ -78,7 +78,7 @@ func (l *Config) validateDialled(b *Backend, at string) error {
 	}
 	switch {
 	case b.TLS != nil && b.Insecure:
-		return l.problem(at+".insecure", "keep one of the two", "backend %q says both tls and insecure", b.Name)
+		return l.problem(at+".insecure", "keep one of the two", "backend %q has both tls and insecure", b.Name)
 	case b.TLS != nil && (b.TLS.Cert == "") != (b.TLS.Key == ""):
 		return l.problem(at+".tls",
 			"write `tls: {ca: ca.pem, cert: client.pem, key: client.key}`, or neither cert nor key",
@@ -118,7 +118,7 @@ func (l *Config) validateLaunch(c *Launch, name, at string) error {
 		validateLimits(l, at+".limits", c.Limits))
 }
 
-// validateMCP refuses what is neither a command nor a URL.
+// validateMCP rejects a server that has neither a command nor a URL, or both.
 func (l *Config) validateMCP(b *Backend, at string) error {
 	m := b.MCP
 	at += ".mcp"
@@ -132,7 +132,7 @@ func (l *Config) validateMCP(b *Backend, at string) error {
 		return l.problem(at+".revision", problem.DidYouMean(m.Revision, revisionNames()),
 			"there is no revision %q of MCP", m.Revision)
 	case len(m.Command) > 0 && m.URL != "":
-		return l.problem(at, "keep one of `command` and `url`", "backend %q says both a command and a url", b.Name)
+		return l.problem(at, "keep one of `command` and `url`", "backend %q has both a command and a url", b.Name)
 	case len(m.Command) > 0 && (len(m.Headers) > 0 || m.Auth != nil):
 		return l.problem(at, "pass a command what it needs with `env`",
 			"backend %q is a command; headers and auth are for a url", b.Name)
@@ -140,7 +140,7 @@ func (l *Config) validateMCP(b *Backend, at string) error {
 		return l.validateLaunch(m.Launch(), b.Name, at)
 	case m.URL == "":
 		return l.problem(at, "write `command: [npx, server]` or `url: https://example.com/mcp`",
-			"backend %q says neither a command nor a url", b.Name)
+			"backend %q has neither a command nor a url", b.Name)
 	case m.Dir != "" || len(m.Env) > 0 || len(m.PassEnv) > 0 || m.Limits != (limits.Machine{}) || m.HangTimeout != 0:
 		return l.problem(at, "leave them out",
 			"backend %q is a url; dir, env, passEnv, limits and hangTimeout are for a command", b.Name)
@@ -179,7 +179,8 @@ func (l *Config) validateAuth(a *Auth, at string) error {
 	case o.Grant != "" && !slices.Contains(grants, o.Grant):
 		return l.problem(at+".grant", problem.DidYouMean(o.Grant, grants), "there is no grant %q", o.Grant)
 	case (o.ClientSecret != "" || o.PrivateKey != "") && o.ClientID == "":
-		return l.problem(at, "write `clientId` as well", "a clientSecret or privateKey says nothing without a clientId")
+		return l.problem(at, "write `clientId` as well",
+			"a clientSecret or privateKey has no effect without a clientId")
 	case (o.ClientSecret != "" || o.PrivateKey != "") && o.Issuer == "":
 		return l.problem(at,
 			"write `issuer: https://...`, the authorization server that the client is registered at, "+
@@ -190,7 +191,7 @@ func (l *Config) validateAuth(a *Auth, at string) error {
 		return l.problem(at, "keep one of the two", "both a clientSecret and a privateKey are given")
 	case o.Grant == "client_credentials" && o.ClientSecret == "" && o.PrivateKey == "":
 		return l.problem(at, "write `clientId`, and `clientSecret: ${env:NAME}` or `privateKey: key.pem`",
-			"the grant client_credentials needs a client that can prove who it is")
+			"the grant client_credentials requires client authentication")
 	}
 	return nil
 }
@@ -202,8 +203,8 @@ type kind struct {
 	given func(b *Backend) bool
 	// check refuses settings that cannot work; at is where they are.
 	check func(l *Config, b *Backend, at string) error
-	// command returns how it is started, or nil if it runs somewhere already. Who starts it waits for it, and does not
-	// serve without it.
+	// command returns the command that starts the backend, or nil if it is dialled. A single launched backend must
+	// start before it is served.
 	command func(b *Backend) *Launch
 	// text returns the address, if mcpbridge does not launch it.
 	text func(b *Backend) string

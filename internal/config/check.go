@@ -77,9 +77,8 @@ func (l *Config) validateServe() error {
 		switch {
 		case slices.Contains([]string{"authorization", "proxy-authorization"}, strings.ToLower(name)):
 			refuse("serve.http.passHeaders",
-				"leave it out, and say in serve.http.auth whose tokens are good; backends are told\n"+
-					"who calls, as `principal`",
-				"%s is for mcpbridge alone: what somebody may do with it, a backend could", name)
+				"leave it out, and configure serve.http.auth; backends receive the caller as `principal`",
+				"%s is a credential for mcpbridge alone, which a backend could misuse", name)
 		case !httpguts.ValidHeaderFieldName(name):
 			refuse("serve.http.passHeaders", "write a name such as X-Team", "%q is not the name of a header", name)
 		}
@@ -104,13 +103,13 @@ func (l *Config) validateAccess() error {
 	for i, b := range l.Backends {
 		if addr := l.Serve.unchecked(); len(b.ToolScopes) > 0 && addr != "" {
 			return l.problem(fmt.Sprintf("backends.%d.toolScopes", i),
-				"say who may call in serve.http.auth, or leave the scopes out",
-				"tools need scopes, and nothing says whose scopes those are: nobody is asked who calls at %s", addr)
+				"configure serve.http.auth, or remove the scopes",
+				"tools require scopes, but callers at %s are not authenticated", addr)
 		}
 	}
 	if !h.Authenticates() {
 		if h.Auth.Resource != "" || len(h.Auth.Scopes) > 0 {
-			return l.problem("serve.http.auth", "add issuers or tokens", "serve.http.auth lets nobody in")
+			return l.problem("serve.http.auth", "add issuers or tokens", "serve.http.auth accepts no caller")
 		}
 		return nil
 	}
@@ -169,12 +168,13 @@ func (l *Config) validateGRPC() error {
 	}
 	return &problem.Error{
 		Exit: problem.ExitConfig, Code: "not_loopback",
-		What:  g.Addr + " can be reached from other machines, and nothing protects the connection, or checks who calls",
+		What: g.Addr + " can be reached from other machines, and the connection is neither encrypted nor " +
+			"authenticated",
 		Where: l.Where("serve.grpc.addr"),
 		Why:   "whoever reaches this address can call every tool of the backends",
 		Fix: "listen on a unix: socket or on 127.0.0.1:" + port +
 			"; or write `tls: {cert: ..., key: ..., clientCA: ...}`,\n" +
-			"without clientCA if serve.http.auth says who may call; or write `insecure: true` " +
+			"without clientCA if serve.http.auth authenticates callers; or write `insecure: true` " +
 			"if the network is trusted (inside a\n" +
 			"pod, behind a mesh)",
 	}
@@ -190,10 +190,10 @@ func (l *Config) validateAddr() error {
 	}
 	return &problem.Error{
 		Exit: problem.ExitConfig, Code: "not_loopback",
-		What:  fmt.Sprintf("%s can be reached from other machines, and nothing checks who calls", addr),
+		What:  fmt.Sprintf("%s can be reached from other machines, and callers are not authenticated", addr),
 		Where: l.Where("serve.http.addr"),
 		Why:   "whoever reaches this address can call every tool of the backend",
-		Fix: "say who may call in serve.http.auth; or listen on 127.0.0.1:" + port +
+		Fix: "configure serve.http.auth; or listen on 127.0.0.1:" + port +
 			"; or say --insecure if the network is\n" +
 			"trusted (inside a pod, behind a mesh); --allow-host then names the hosts that clients use",
 	}

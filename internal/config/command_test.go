@@ -19,7 +19,7 @@ func TestBackendNameComesFromItsProgram(t *testing.T) {
 		"npx mcp-server":                                "npx",
 	} {
 		if got := programName(strings.Fields(command)); got != want {
-			t.Errorf("%s: got name %q, want %q", command, got, want)
+			t.Errorf("%s is named %q, want %q", command, got, want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func TestConfigurationPageListsEveryKey(t *testing.T) {
 	whole, ok := bridgetest.Fenced(t, "../../docs/configuration.md")["this is the whole configuration"]
 	if !ok {
-		t.Fatal("docs/configuration.md has no example")
+		t.Fatal("docs/configuration.md does not have it")
 	}
 	dir := t.TempDir()
 	name := filepath.Join(dir, "mcpbridge.yaml")
@@ -30,11 +30,11 @@ func TestConfigurationPageListsEveryKey(t *testing.T) {
 	}
 	if l.Backends[0].Launch.Dir != dir || l.Serve.Drain != 30*time.Second ||
 		l.Serve.HTTP.AllowedHosts[0] != "tools.example.com" {
-		t.Errorf("got %+v", l.Settings)
+		t.Errorf("it was read as %+v", l.Settings)
 	}
 	for _, k := range environKeys() {
 		if _, ok := l.file.places[k.path]; !ok {
-			t.Errorf("the page lacks the key %s", k.path)
+			t.Errorf("the page does not have the key %s", k.path)
 		}
 	}
 	page, err := os.ReadFile("../../docs/configuration.md")
@@ -43,7 +43,7 @@ func TestConfigurationPageListsEveryKey(t *testing.T) {
 	}
 	for _, name := range keyNames(reflect.TypeFor[Backend]()) {
 		if !regexp.MustCompile("`" + name + "`|\\b" + name + ":").Match(page) {
-			t.Errorf("the page lacks the key %s of a backend", name)
+			t.Errorf("the page does not have the key %s of a backend", name)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden Secre
 				"environment variable %s is not set", name)
 		default:
 			failed = problem.Config("", "write ${env:NAME}, or the value itself",
-				"%s is not a variable that mcpbridge knows", found)
+				"mcpbridge has no variable %s", found)
 		}
 		return found
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// revision is the name of an era or of a revision, which YAML would parse as a date.
+// The revision to speak to a server is a name of an era or of a revision, which YAML would read as a date.
 func TestRevisionOfServer(t *testing.T) {
 	for name, want := range map[string]bridge.Revision{
 		"auto": bridge.NoRevision, "legacy": bridge.Rev20251125, "modern": bridge.Rev20260728,
@@ -38,7 +38,7 @@ func TestRevisionOfServer(t *testing.T) {
 	}
 }
 
-// No part of a configuration file is ignored silently.
+// What is written to be read is not left out.
 func TestConfigurationFilesAreReadCompletely(t *testing.T) {
 	const backend = "version: 1\nbackends: [{name: a, dial: 'unix:///x'}]\n"
 	for text, want := range map[string]string{
@@ -67,7 +67,7 @@ func TestConfigurationFilesAreReadCompletely(t *testing.T) {
 	}
 }
 
-// FuzzConfig parses any file: the result is a configuration or an error.
+// FuzzConfig reads any file: it is a configuration, or an error, and never anything else.
 func FuzzConfig(f *testing.F) {
 	bridgetest.SkipIfShort(f)
 	for _, s := range []string{
@@ -85,7 +85,7 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Cleanup(func() { file.Close() })
 	fuzzing.Run(f, func(t *testing.T, data []byte) {
-		// Writing a new file would sync it to the disk, which takes longer than all the rest.
+		// To write a file anew has it written to the disk, which takes longer than all the rest.
 		_, err := file.WriteAt(data, 0)
 		if err := errors.Join(err, file.Truncate(int64(len(data)))); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,8 @@ func checkOwner(name string, info fs.FileInfo) error {
 	}
 	p := &problem.Error{
 		Exit: problem.ExitConfig, Code: "config_writable", Where: name,
-		Why: "the file says which commands mcpbridge starts, where it sends tokens and who may call, " +
+		Why: "the file configures which commands mcpbridge starts, where it sends tokens and which callers it " +
+			"accepts, " +
 			"so whoever can write it\n" +
 			"can do all of that as this user",
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 )
 
+// A fileInfo is what a file with an owner and a mode is.
 type fileInfo struct {
 	uid  uint32
 	mode fs.FileMode
@@ -23,7 +24,7 @@ func (fileInfo) ModTime() time.Time  { return time.Time{} }
 func (fileInfo) IsDir() bool         { return false }
 func (f fileInfo) Sys() any          { return &syscall.Stat_t{Uid: f.uid} }
 
-// A user who can write the file can run any program as this user, send tokens anywhere, and grant access to anybody.
+// Whoever can write the file can run anything as this user, send its tokens anywhere, and let in anybody.
 func TestOwnerOfTheFile(t *testing.T) {
 	me := uint32(os.Geteuid())
 	for _, c := range []struct {

@@ -48,7 +48,7 @@ func (s Secrets) replacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// A hider writes to w what is not secret.
+// A hider writes to w with secrets replaced.
 type hider struct {
 	w       io.Writer
 	replace *strings.Replacer

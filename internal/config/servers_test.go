@@ -13,7 +13,7 @@ import (
 func TestServersOfOtherClients(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "mcp.json")
 	text := `{
-	// as editors write it
+	// what editors write
 	"inputs": [],
 	"servers": {
 		"my tools!": {"type": "stdio", "command": "npx", "args": ["-y", "server", "${HOME}"],
@@ -43,7 +43,7 @@ func TestServersOfOtherClients(t *testing.T) {
 		}},
 	}
 	if !reflect.DeepEqual(l.Backends, want) {
-		t.Errorf("got %+v", l.Backends)
+		t.Errorf("it was read as %+v", l.Backends)
 	}
 	warnings := strings.Join(l.file.warnings, "\n")
 	for _, w := range []string{
@@ -51,18 +51,18 @@ func TestServersOfOtherClients(t *testing.T) {
 		": ignoring autoApprove of my tools!",
 	} {
 		if !strings.Contains(warnings, w) {
-			t.Errorf("no warning %q:\n%s", w, warnings)
+			t.Errorf("it does not warn %q:\n%s", w, warnings)
 		}
 	}
 	if err := l.Only("wep"); err == nil || problem.Of(err).Fix != "did you mean web?" {
-		t.Errorf("found wep: %v", err)
+		t.Errorf("it found wep: %v", err)
 	}
 	if err := l.Only("web"); err != nil || l.Where("backends.0.mcp.url") != name+":7:34" {
-		t.Errorf("got %v with the URL at %s", err, l.Where("backends.0.mcp.url"))
+		t.Errorf("%v, and its url is at %s", err, l.Where("backends.0.mcp.url"))
 	}
 }
 
-// The variables of editors are expanded as the editors do. Inputs that editors request from their users are unknown.
+// What editors put in place of their own variables, mcpbridge does, too; what they ask their users for, it cannot know.
 func TestServersOfEditors(t *testing.T) {
 	t.Setenv("HOME", "/home/ada")
 	folder := filepath.Join(t.TempDir(), "project")
@@ -84,7 +84,7 @@ func TestServersOfEditors(t *testing.T) {
 		}
 		want := []string{folder + "/a", "/home/ada", "project", "${userHome}", "t", "${input:x}"}
 		if got := l.Backends[0].MCP.Command; !reflect.DeepEqual(got, want) {
-			t.Errorf("in %s: got command %q, want %q", dir, got, want)
+			t.Errorf("in %s, the command is %q, want %q", dir, got, want)
 		}
 		if w := strings.Join(l.file.warnings, "\n"); !strings.Contains(w, "ignoring envFile of a") ||
 			!strings.Contains(w, "name them in env") {

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 )
 
-// A peer is the server's end of a connection from an address, and reports whether it was closed.
+// A peer is the server's end of a connection from an address; it says whether it was closed.
 type peer struct {
 	net.Conn
 	from   net.Addr
@@ -40,13 +40,13 @@ func from(address string) *peer {
 func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 	type client struct {
 		from string
-		is   string // the client's state
+		is   string // what its client has done
 	}
 	const full = 4
 	for name, tt := range map[string]struct {
 		there []client
 		comes string
-		gone  int // the index of the closed one; -1: the new one
+		gone  int // which of them; -1: the new one
 	}{
 		"the oldest that has made no call": {[]client{
 			{"", "called"},
@@ -54,19 +54,19 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 			{"", ""},
 			{"", "calls"},
 		}, "", 1},
-		"one that has had a call": {[]client{
+		"one that has made a call": {[]client{
 			{"", "calls"},
 			{"", "known"},
 			{"", "called"},
 			{"", "called"},
 		}, "", 2},
-		"no authenticated one": {[]client{
+		"nobody who is known": {[]client{
 			{"", "known"},
 			{"", "known"},
 			{"", "known"},
 			{"", "known"},
 		}, "", -1},
-		"none with a call": {[]client{
+		"nobody with a call": {[]client{
 			{"", "calls"},
 			{"", "calls"},
 			{"", "calls"},
@@ -94,12 +94,12 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 			{"10.0.0.1:2", "known"},
 			{"10.0.0.1:3", "calls"},
 		}, "10.0.0.1:4", -1},
-		"none for one of another address, with a free place": {[]client{
+		"nobody for one of another address, as there is room": {[]client{
 			{"10.0.0.1:1", "calls"},
 			{"10.0.0.1:2", "known"},
 			{"10.0.0.1:3", "calls"},
 		}, "10.0.0.2:1", -2},
-		"none for one of a socket, with a free place": {
+		"nobody for one of a socket, as there is room": {
 			[]client{{"", "calls"}, {"", "calls"}, {"", "calls"}},
 			"", -2,
 		},
@@ -112,7 +112,7 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 				end := from(c.from)
 				conn := p.Add(end)
 				if conn == nil {
-					t.Fatal("no free place at the start")
+					t.Fatal("there is no room from the beginning")
 				}
 				peers = append(peers, end)
 				if c.is != "" {
@@ -125,7 +125,7 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 			end := from(tt.comes)
 			added := p.Add(end)
 			if (added == nil) != (tt.gone == -1) || end.closed != (tt.gone == -1) {
-				t.Errorf("new one accepted: %v, closed: %v", added != nil, end.closed)
+				t.Errorf("the new one is let in: %v, and closed: %v", added != nil, end.closed)
 			}
 			for i, c := range peers {
 				if c.closed != (i == tt.gone) {
@@ -133,18 +133,18 @@ func TestIdleConnectionIsClosedForANewOne(t *testing.T) {
 				}
 			}
 			if said := strings.Contains(log.String(), "too many test connections"); said != (tt.gone != -2) {
-				t.Errorf("got log %q", &log)
+				t.Errorf("the log says %q", &log)
 			}
 		})
 	}
 }
 
-// A connection that ends frees its place, and one that was closed for another frees it once.
+// Places of connections that have ended are free, those that gave way once and not twice.
 func TestClosedConnectionsFreeTheirPlaces(t *testing.T) {
 	p := &conns.Port{MaxConns: 2}
 	first, second := p.Add(from("10.0.0.1:1")), p.Add(from("10.0.0.1:2"))
-	if third := p.Add(from("10.0.0.1:3")); third == nil { // first was closed
-		t.Fatal("no connection was closed")
+	if third := p.Add(from("10.0.0.1:3")); third == nil { // first has given way
+		t.Fatal("nobody gave way")
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -153,11 +153,11 @@ func TestClosedConnectionsFreeTheirPlaces(t *testing.T) {
 	for range 3 {
 		c := p.Add(from("10.0.0.2:1"))
 		if c == nil {
-			t.Fatal("a place leaked")
+			t.Fatal("a place is lost")
 		}
 		c.Begin(false)
 		if more := p.Add(from("10.0.0.3:1")); more != nil {
-			t.Fatal("got three connections")
+			t.Fatal("there are three")
 		}
 		c.End()
 		if err := c.Close(); err != nil {
@@ -166,42 +166,42 @@ func TestClosedConnectionsFreeTheirPlaces(t *testing.T) {
 	}
 }
 
-// A connection that was hijacked for a stream is not closed for another until it is released, however often either is
-// called.
+// A connection that was taken over for a stream gives way to nobody until it is given back, however often either is
+// noted.
 func TestHijackedConnectionsAreNotClosedForNewOnes(t *testing.T) {
 	p := &conns.Port{MaxConns: 1}
 	c := p.Add(from("10.0.0.1:1"))
 	c.Begin(false)
-	c.Release() // as for every new connection
+	c.Release() // as every new connection
 	c.Hijack()
 	c.Hijack()
 	c.End()
 	if p.Add(from("10.0.0.2:1")) != nil {
-		t.Error("the hijacked connection was closed")
+		t.Error("it has given way")
 	}
 	c.Release()
 	c.Release()
 	c.Begin(false)
 	if p.Add(from("10.0.0.2:1")) != nil {
-		t.Error("the connection was closed during a call")
+		t.Error("it has given way during a call")
 	}
 	c.End()
 	if p.Add(from("10.0.0.2:1")) == nil {
-		t.Error("the idle connection was not closed")
+		t.Error("it is kept")
 	}
 }
 
-// Of finds a connection below TLS and below counted frames.
+// Connections are found below TLS and below counted frames.
 func TestOfFindsTheConnection(t *testing.T) {
 	p := &conns.Port{}
 	c := p.Add(from("10.0.0.1:1"))
 	if conns.Of(c) != c || conns.Of(tls.Server(c, nil)) != c || conns.Of(c.Framed(tls.Server(c, nil))) != c ||
 		conns.Of(from("10.0.0.1:1")) != nil {
-		t.Error("found another connection")
+		t.Error("another one is found")
 	}
 }
 
-// However many connections are rejected, one line with their number is logged every ten seconds.
+// However many connections there are too many, the log says so once every ten seconds, and how many there were.
 func TestWarningsAboutAFullPortAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

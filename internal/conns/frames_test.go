@@ -15,8 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/conns"
 )
 
-// Requests of a stock client do not count as a flood, even if there are more on a connection than a flood may have
-// frames.
+// More requests of a stock client on one connection than a flood may have frames are no flood.
 func TestManyRequestsAreAllowed(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	t.Parallel()
@@ -35,7 +34,7 @@ func TestManyRequestsAreAllowed(t *testing.T) {
 			return
 		}
 		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-		opts := &http2.ServeConnOpts{Handler: answer}         //nolint:staticcheck // http.Server does not expose frames
+		opts := &http2.ServeConnOpts{Handler: answer}         //nolint:staticcheck // http.Server does not show frames
 		new(http2.Server).ServeConn(p.Add(c).Framed(c), opts) //nolint:staticcheck // as above
 	}()
 	transport := &http.Transport{Protocols: new(http.Protocols)}
@@ -56,6 +55,6 @@ func TestManyRequestsAreAllowed(t *testing.T) {
 	transport.CloseIdleConnections()
 	<-served
 	if log.Len() > 0 {
-		t.Errorf("got log %s", &log)
+		t.Errorf("the log says %s", &log)
 	}
 }

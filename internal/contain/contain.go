@@ -45,7 +45,7 @@ func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
 	}
 	defer p.Recover(doing, nil)
 	then(bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "INTERNAL",
-		"the bridge has a bug; its log says more"))
+		"the bridge has a bug; see its log"))
 }
 
 // record counts and logs a panic.

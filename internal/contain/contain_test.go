@@ -16,14 +16,14 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// answer returns the result of a call that may panic.
+// answer is what answers a call, and has a bug.
 func answer(p *contain.Panics, bug func()) (res string, err error) {
 	defer p.Recover("tools/call", func(e *bridge.Error) { res, err = "", e })
 	bug()
 	return "fine", nil
 }
 
-// A line is the tested part of a log line.
+// A line is what is looked at of a line of the log.
 type line struct {
 	Doing, Place, Panic, Stack string
 	Count                      int
@@ -68,7 +68,7 @@ func TestPanicBecomesTheErrorOfItsCall(t *testing.T) {
 	}
 }
 
-// The stack is logged once for each place, and each further panic without it.
+// The stack is logged once for each place, and that it happened again each time.
 func TestStackOfAPanicIsLoggedOncePerPlace(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -77,7 +77,7 @@ func TestStackOfAPanicIsLoggedOncePerPlace(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			_, _ = answer(p, one) // its result is tested above
+			_, _ = answer(p, one) // what it returns is tested above
 			_, _ = answer(p, other)
 		})
 	}
@@ -102,7 +102,7 @@ func TestStackOfAPanicIsLoggedOncePerPlace(t *testing.T) {
 	}
 }
 
-// A panic in the handling of a panic is contained too.
+// What is to be done about a panic may panic, too.
 func TestPanicWhileReportingAPanicIsContained(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Three panics at one place within a minute degrade the process until the first is older than that. Panics at different
+// Three panics of one place within a minute degrade the process, until the first of them is older. As many of several
 // places do not.
 func TestRepeatedPanicsOfOnePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,13 +15,13 @@ const (
 	backoffMax = 10 * time.Second
 )
 
-// A Backoff is the pause before the next attempt, which is twice as long each time. The zero Backoff is the first.
+// A Backoff is the pause before the next attempt, which doubles each time. The zero Backoff is the first.
 type Backoff struct{ next time.Duration }
 
 // Next returns the pause before the next attempt.
 func (b *Backoff) Next() time.Duration { return max(b.next, backoffMin) }
 
-// Reset makes the next pause the first again.
+// Reset sets the next pause to the first one.
 func (b *Backoff) Reset() { b.next = 0 }
 
 // Wait waits for the pause. It reports false if ctx ends before.
@@ -37,9 +37,9 @@ func (b *Backoff) Wait(ctx context.Context) bool {
 	}
 }
 
-// Follow calls listen, which is one Listen call, again and again until ctx ends or its error is final, and returns that
-// error. Listen calls reset when the next pause is to be the first again. IsFinal is called with what listen returns
-// and the pause that follows.
+// Follow calls listen, which makes one Listen call, until ctx ends or isFinal returns true, and returns the last error.
+// Listen calls reset to set the next pause to the first one. IsFinal is called with the error of listen and the
+// following pause.
 func Follow(ctx context.Context, listen func(reset func()) error,
 	isFinal func(err error, again time.Duration) bool,
 ) error {
@@ -58,7 +58,7 @@ func Follow(ctx context.Context, listen func(reset func()) error,
 	}
 }
 
-// isUnimplemented reports whether err is that there is no Listen.
+// isUnimplemented reports whether err says that Listen is not implemented.
 func isUnimplemented(err error) bool {
 	return err != nil && bridge.AsError(err).Code == codes.Unimplemented
 }

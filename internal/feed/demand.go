@@ -8,13 +8,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A demand counts how many subscribers want what, so that one more or less costs the same however many there are.
+// A demand counts the subscribers of each key, so that the cost of an update does not depend on their number.
 type demand struct {
 	count      map[key]int
-	uris, size int // the URIs of count, and their bytes in JSON
+	uris, size int // the number of URIs in count, and their size in JSON
 }
 
-// add counts a filter n times more.
+// add adds n subscribers with a filter.
 func (d *demand) add(f *pb.SubscriptionFilter, n int) {
 	for _, k := range keysOf(f, none) {
 		before := d.count[k]
@@ -29,10 +29,10 @@ func (d *demand) add(f *pb.SubscriptionFilter, n int) {
 	}
 }
 
-// keys returns what is wanted.
+// keys returns the keys with subscribers.
 func (d *demand) keys() []key { return sorted(slices.Collect(maps.Keys(d.count))) }
 
-// is reports whether keys, which a demand has returned, are what is wanted.
+// is reports whether keys, a result of an earlier call of keys, are still the keys with subscribers.
 func (d *demand) is(keys []key) bool {
 	return len(keys) == len(d.count) && !slices.ContainsFunc(keys, func(k key) bool { return d.count[k] == 0 })
 }

@@ -11,7 +11,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A kind is what a change is about.
+// A kind is the kind of a change.
 type kind int
 
 const (
@@ -23,10 +23,10 @@ const (
 	other
 )
 
-// A key is what a filter names or a change is about: two changes with the same key report the same thing.
+// A key identifies an entry of a filter, or a change: changes with the same key are equal.
 type key struct {
 	kind kind
-	of   string // the URI of the resource, or the id of the elicitation, of which a filter names all by none
+	of   string // the URI of the resource, or the ID of the elicitation; empty in a filter for all elicitations
 }
 
 func keyOf(change *pb.ListenResponse) key {
@@ -52,7 +52,7 @@ func flagsOf(f *pb.SubscriptionFilter) [resource]bool {
 	}
 }
 
-// keysOf returns what a filter names, but what without returns true for.
+// keysOf returns the keys of a filter for which without returns false.
 func keysOf(f *pb.SubscriptionFilter, without func(key) bool) []key {
 	var keys []key
 	for k, set := range flagsOf(f) {
@@ -68,7 +68,7 @@ func keysOf(f *pb.SubscriptionFilter, without func(key) bool) []key {
 
 func none(key) bool { return false }
 
-// filterOf returns the filter that names the keys.
+// filterOf returns the filter with the keys.
 func filterOf(keys []key) *pb.SubscriptionFilter {
 	f := &pb.SubscriptionFilter{}
 	flags := [resource]**bool{
@@ -89,14 +89,14 @@ func (k key) compare(other key) int {
 	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.of, other.of))
 }
 
-// sorted returns the keys in order, each once.
+// sorted returns the keys sorted, without duplicates.
 func sorted(keys []key) []key {
 	slices.SortFunc(keys, key.compare)
 	return slices.Compact(keys)
 }
 
-// All returns every change that f names: the report that everything may have changed. Completed elicitations cannot be
-// named.
+// All returns every change that matches f, which reports that everything may have changed. Completed elicitations have
+// no such change.
 func All(f *pb.SubscriptionFilter) []*pb.ListenResponse {
 	var all []*pb.ListenResponse
 	for _, k := range keysOf(f, func(k key) bool { return k.kind == elicitations }) {
@@ -109,8 +109,8 @@ func All(f *pb.SubscriptionFilter) []*pb.ListenResponse {
 	return all
 }
 
-// Wants reports whether f names the change. A resource may be a part of one that is named, which only the backend
-// knows, so any URI below a named one counts (every revision: server/resources, subscriptions).
+// Wants reports whether f matches the change. A resource may be a part of a subscribed one, which only the backend can
+// decide, so any URI below a subscribed one matches (every revision: server/resources, subscriptions).
 func Wants(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool { return wants(f, keyOf(change)) }
 
 func wants(f *pb.SubscriptionFilter, k key) bool {
@@ -129,7 +129,7 @@ func isBelow(uri, root string) bool {
 	return ok && (rest == "" || strings.HasSuffix(root, "/") || strings.ContainsRune("/#?", rune(rest[0])))
 }
 
-// ListOf returns the filter that names what a method lists.
+// ListOf returns the filter for the list of a method.
 func ListOf(list *bridge.Method) *pb.SubscriptionFilter {
 	switch list {
 	case bridge.ListTools:
@@ -140,12 +140,12 @@ func ListOf(list *bridge.Method) *pb.SubscriptionFilter {
 	return filterOf([]key{{kind: resources}})
 }
 
-// Lists returns the lists that f names.
+// Lists returns the lists in f.
 func Lists(f *pb.SubscriptionFilter) *pb.SubscriptionFilter {
 	return filterOf(keysOf(f, func(k key) bool { return k.kind > resources }))
 }
 
-// Both returns what a and b both name.
+// Both returns the intersection of a and b.
 func Both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
 	in := map[key]bool{}
 	for _, k := range keysOf(b, none) {
@@ -154,7 +154,7 @@ func Both(a, b *pb.SubscriptionFilter) *pb.SubscriptionFilter {
 	return filterOf(keysOf(a, func(k key) bool { return !in[k] }))
 }
 
-// Either returns what any of the filters names.
+// Either returns the union of the filters.
 func Either(filters ...*pb.SubscriptionFilter) *pb.SubscriptionFilter {
 	var keys []key
 	for _, f := range filters {
@@ -163,8 +163,8 @@ func Either(filters ...*pb.SubscriptionFilter) *pb.SubscriptionFilter {
 	return filterOf(sorted(keys))
 }
 
-// Supported returns what of f a server with such capabilities reports. Completed elicitations are not a capability of
-// their own: elicit says whether it reports them.
+// Supported returns the part of f that a server with the capabilities reports. Completed elicitations have no
+// capability: elicit reports whether the server sends them.
 func Supported(f *pb.SubscriptionFilter, c *pb.ServerCapabilities, elicit bool) *pb.SubscriptionFilter {
 	can := [other]bool{
 		c.GetTools().GetListChanged(), c.GetPrompts().GetListChanged(), c.GetResources().GetListChanged(), elicit,
@@ -173,10 +173,10 @@ func Supported(f *pb.SubscriptionFilter, c *pb.ServerCapabilities, elicit bool) 
 	return filterOf(keysOf(f, func(k key) bool { return !can[k.kind] }))
 }
 
-// IsEmpty reports whether f names nothing.
+// IsEmpty reports whether f is empty.
 func IsEmpty(f *pb.SubscriptionFilter) bool { return len(keysOf(f, none)) == 0 }
 
-// Acknowledgment returns the event that reports what a Listen call will report.
+// Acknowledgment returns the event that acknowledges a Listen call.
 func Acknowledgment(f *pb.SubscriptionFilter) *pb.ListenResponse {
 	return &pb.ListenResponse{
 		Event: &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: f}},

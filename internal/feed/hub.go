@@ -1,8 +1,8 @@
-// Package feed is the change feed: what subscribers want of a handler (Hub), what several sources report to one of them
-// (Stream), and what one of them has not been sent yet (Pending).
+// Package feed implements the change feed: the subscriptions to a handler (Hub), the changes of several sources for one
+// Listen call (Stream), and the changes that are pending for a subscriber (Pending).
 //
-// A change is a hint that something is to be read again. It may be reported twice, and is never lost: whoever comes
-// late, reconnects or falls behind is reported that everything it wants has changed.
+// A change is a hint that something should be read again. It may be reported twice, and is never lost: a subscriber
+// that subscribes late, reconnects or falls behind receives all changes of its filter.
 package feed
 
 import (
@@ -20,15 +20,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Hub makes one Listen call for all its subscribers, as long as there are any, and again when that ends. Subscribers
-// are entries of a table: one that waits for changes costs no goroutine.
+// A Hub makes one Listen call for all its subscribers while there are any, and repeats it when it ends. Subscribers are
+// entries of a table: an idle one needs no goroutine.
 //
-// When subscribers want something else, another Listen call replaces the one before:
+// When the union of their filters changes, another Listen call replaces the previous one:
 //
 //	next -> current -> old -> ended
 //
-// Next becomes current when the handler acknowledges it. Old still receives what the backend had sent before that.
-// While there are both, both receive the same changes, which are reported once.
+// The next call becomes current when the handler acknowledges it. The old one still receives what the backend had sent
+// before. While there are both, both receive the same changes, each of which is reported once.
 type Hub struct {
 	handler  bridge.Handler
 	declares func(*pb.SubscriptionFilter) bool
@@ -38,7 +38,7 @@ type Hub struct {
 
 	mu     sync.Mutex // before the locks of subscribers
 	subs   map[*Subscriber]struct{}
-	wanted demand // what the subscribers want together
+	wanted demand // the union of the subscribers' filters
 
 	next, current, old *listening
 	missed             bool // since a listening that was current was lost, changes may have been missed
@@ -48,45 +48,45 @@ type Hub struct {
 
 // A Subscriber is a client that receives changes.
 type Subscriber struct {
-	// Want returns what it wants, or nil if it does not want anything any more. It is called with the Hub's lock held.
+	// Want returns the filter, or nil if the subscription has ended. It is called with the Hub's lock held.
 	Want func() *pb.SubscriptionFilter
-	// Report receives a change that it wants. It must not block for long.
+	// Report receives a change that matches the filter. It must not block for long.
 	Report func(*pb.ListenResponse)
 
-	// The Hub's lock guards what follows.
-	want *pb.SubscriptionFilter // what Want last returned
-	late bool                   // it has not waited until the handler knew what it wants
+	// The Hub's lock guards the fields below.
+	want *pb.SubscriptionFilter // the last result of Want
+	late bool                   // Subscribe returned before the handler acknowledged the filter
 }
 
-// A listening is the Hub's Listen call with one filter, made again whenever it ends.
+// A listening is a Listen call of the Hub with one filter, repeated whenever it ends.
 type listening struct {
-	keys   []key // what filter names, in order
+	keys   []key // the keys of filter, sorted
 	filter *pb.SubscriptionFilter
 	cancel context.CancelFunc
-	// settled ends when the handler has acknowledged, has failed for the first time, or has had its time for either. No
-	// other listening begins until then, so that at most one waits to be acknowledged, however often subscribers change
-	// what they want.
-	settled context.Context //nolint:containedctx // a state that is waited for
+	// settled ends when the handler has acknowledged, has failed for the first time, or its time for either is over. No
+	// other listening begins before, so that at most one waits for its acknowledgment, however often filters change.
+	settled context.Context //nolint:containedctx // a state to wait for
 	settle  context.CancelFunc
 
-	// The Hub's lock guards what follows.
-	honored *pb.SubscriptionFilter // what of filter the handler last acknowledged, or nil if it never has
-	// held are, of the old listening, the changes that it has received and the current one has not, which are nil once
-	// that has: it has received them later.
+	// The Hub's lock guards the fields below.
+	honored *pb.SubscriptionFilter // the last acknowledged part of filter, or nil
+	// held are the changes that the old listening has received and the current one has not. An entry is nil once the
+	// current one has received it too.
 	held map[key]*pb.ListenResponse
 }
 
 const (
-	// handover is how long a listening is still received after another has replaced it.
+	// handover is how long a replaced listening is still received.
 	handover = time.Second
-	// readyWithin bounds how long a subscriber waits until the handler acknowledges. One with several backends takes 5
-	// s when one of them is absent.
+	// readyWithin limits how long a subscriber waits for the acknowledgment. A handler with several backends takes 5 s
+	// if one of them is down.
 	readyWithin = 6 * time.Second
-	// settledWithin is how long the handler has to acknowledge when subscribers want something else meanwhile.
+	// settledWithin is the time for the acknowledgment if the filters change in the meantime.
 	settledWithin = 2 * readyWithin
 )
 
-// NewHub returns a Hub of the changes of a handler. Declares reports whether that declares some of what a filter names.
+// NewHub returns a Hub for the changes of a handler. Declares reports whether the handler declares any of a filter's
+// changes.
 func NewHub(h bridge.Handler, declares func(*pb.SubscriptionFilter) bool, log zerolog.Logger) *Hub {
 	return &Hub{
 		handler: h, declares: declares, log: log, subs: map[*Subscriber]struct{}{},
@@ -94,10 +94,10 @@ func NewHub(h bridge.Handler, declares func(*pb.SubscriptionFilter) bool, log ze
 	}
 }
 
-// Subscribe adds a subscriber, or takes note that it wants something else, and waits until the handler has acknowledged
-// it. It returns what of that the handler reports, which is all of it as long as the handler has not said. If it goes
-// on without an acknowledgment, the subscriber is reported that everything may have changed once there is one. It
-// returns an error, and nothing has changed, if all subscribers together would want too much.
+// Subscribe adds a subscriber, or updates its filter, and waits until the handler has acknowledged it. It returns the
+// part of the filter that the handler reports, or all of it if that is not known in time. In that case, the subscriber
+// receives all changes of its filter after the acknowledgment. If the filters of all subscribers together are too
+// large, it returns an error, and nothing has changed.
 func (h *Hub) Subscribe(ctx context.Context, sub *Subscriber) (honored *pb.SubscriptionFilter, err error) {
 	want, err := h.Update(sub)
 	if want == nil || err != nil {
@@ -126,12 +126,12 @@ func (h *Hub) Subscribe(ctx context.Context, sub *Subscriber) (honored *pb.Subsc
 	return want, nil
 }
 
-// Update is Subscribe without the wait, for a subscriber that wants less than before. It returns what it wants now.
+// Update is Subscribe without the wait, for a subscriber whose filter shrinks. It returns the current filter.
 func (h *Hub) Update(sub *Subscriber) (want *pb.SubscriptionFilter, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if want = sub.Want(); want == nil {
-		return nil, nil //nolint:nilnil // it wants nothing
+		return nil, nil //nolint:nilnil // the subscription has ended
 	}
 	_, again := h.subs[sub]
 	if again {
@@ -164,7 +164,7 @@ func (h *Hub) Remove(subs ...*Subscriber) {
 	h.update()
 }
 
-// Len returns how many subscribers there are.
+// Len returns the number of subscribers.
 func (h *Hub) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -181,10 +181,10 @@ func (h *Hub) Close() {
 	h.wg.Wait()
 }
 
-// latest returns the listening that was made last, or nil. The caller holds mu.
+// latest returns the listening that was started last, or nil. The caller holds mu.
 func (h *Hub) latest() *listening { return cmp.Or(h.next, h.current) }
 
-// update begins to listen to what is wanted, if that is not what the latest listening is for, and that is settled. The
+// update starts a listening for the current filters, unless the latest one is not settled or has the same filter. The
 // caller holds mu.
 func (h *Hub) update() {
 	if len(h.wanted.count) == 0 || h.closed {
@@ -210,7 +210,7 @@ func (h *Hub) update() {
 	h.wg.Go(func() { h.run(ctx, l) })
 }
 
-// covers reports whether l is for all that f names.
+// covers reports whether the filter of l includes f.
 func (l *listening) covers(f *pb.SubscriptionFilter) bool {
 	return len(keysOf(f, func(k key) bool {
 		_, found := slices.BinarySearchFunc(l.keys, k, key.compare)
@@ -218,7 +218,7 @@ func (l *listening) covers(f *pb.SubscriptionFilter) bool {
 	})) == 0
 }
 
-// settle settles l, and lets the next listening begin, if there is to be another. The caller holds mu.
+// settle marks l as settled, and starts the next listening if the filters have changed. The caller holds mu.
 func (h *Hub) settle(l *listening) {
 	l.settle()
 	if l == h.latest() {
@@ -226,7 +226,7 @@ func (h *Hub) settle(l *listening) {
 	}
 }
 
-// run listens until ctx ends, or the handler has no Listen.
+// run listens until ctx ends, or the handler does not implement Listen.
 func (h *Hub) run(ctx context.Context, l *listening) {
 	defer l.cancel()
 	defer time.AfterFunc(settledWithin, func() {
@@ -254,13 +254,13 @@ func (h *Hub) run(ctx context.Context, l *listening) {
 		return isUnimplemented(err)
 	})
 	if isUnimplemented(err) && h.declares(l.filter) { // else it only was declared before the backend had started
-		h.log.Warn().Msg("the backend declares that it reports changes, and has no Listen: clients are not " +
+		h.log.Warn().Msg("the backend declares change notifications, but Listen is unimplemented: clients are not " +
 			"notified of changes")
 	}
 }
 
-// do calls f, which changes which listenings there are, with the Hub's lock held, and reports the changes that it
-// returns.
+// do calls f with the Hub's lock held, and then reports the changes that f returns. f may change which listenings there
+// are.
 func (h *Hub) do(f func() []*pb.ListenResponse) {
 	h.reporting.Lock()
 	defer h.reporting.Unlock()
@@ -272,13 +272,13 @@ func (h *Hub) do(f func() []*pb.ListenResponse) {
 	}
 }
 
-// acknowledged notes that the handler has acknowledged l, which becomes the current one. If changes may have been
-// missed, everything is reported to have changed: to all subscribers, or to those that were late.
+// acknowledged handles an acknowledgment of l, which becomes the current listening. If changes may have been missed, it
+// reports all changes: to all subscribers, or to those that were late.
 func (h *Hub) acknowledged(ctx context.Context, l *listening, honored *pb.SubscriptionFilter) {
 	var late []*Subscriber
 	h.do(func() (changes []*pb.ListenResponse) {
 		if ctx.Err() != nil {
-			return nil // another has taken its place
+			return nil // it was replaced
 		}
 		l.honored = Both(l.filter, honored)
 		if l == h.next {
@@ -307,7 +307,7 @@ func (h *Hub) acknowledged(ctx context.Context, l *listening, honored *pb.Subscr
 	}
 }
 
-// lost notes that a call of l has ended.
+// lost handles the end of a call of l.
 func (h *Hub) lost(ctx context.Context, l *listening, never bool) {
 	h.ended(l)
 	h.mu.Lock()
@@ -352,8 +352,8 @@ func (h *Hub) endOld() (changes []*pb.ListenResponse) {
 	return changes
 }
 
-// receive reports a change that l has received. What the old and the current listening both receive is reported when
-// the current one does, in its order; what only the old one has received, when that ends.
+// receive reports a change that l has received. A change that both the old and the current listening receive is
+// reported in the order of the current one; one that only the old one receives, when that ends.
 func (h *Hub) receive(ctx context.Context, l *listening, change *pb.ListenResponse) {
 	h.do(func() []*pb.ListenResponse {
 		if ctx.Err() != nil || !Wants(l.filter, change) {
@@ -367,7 +367,7 @@ func (h *Hub) receive(ctx context.Context, l *listening, change *pb.ListenRespon
 		_, known := h.old.held[k]
 		switch {
 		case !known && (len(h.old.held) >= limits.PendingChanges || proto.Size(change) > limits.URIs):
-			return now // rather twice than never
+			return now // twice is allowed, never is not
 		case l == h.current:
 			h.old.held[k] = nil
 		case l == h.old && !known:
@@ -380,7 +380,7 @@ func (h *Hub) receive(ctx context.Context, l *listening, change *pb.ListenRespon
 	})
 }
 
-// report reports a change to the subscribers that want it. The caller holds reporting.
+// report reports a change to the subscribers with a matching filter. The caller holds reporting.
 func (h *Hub) report(change *pb.ListenResponse) {
 	var subs []*Subscriber
 	k := keyOf(change)
@@ -396,7 +396,7 @@ func (h *Hub) report(change *pb.ListenResponse) {
 	}
 }
 
-// ReportAll reports to a subscriber that everything it wants may have changed.
+// ReportAll reports all changes of its filter to a subscriber.
 func (h *Hub) ReportAll(sub *Subscriber) {
 	h.reporting.Lock()
 	defer h.reporting.Unlock()

@@ -9,23 +9,23 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Pending holds the changes that a subscriber has not been sent yet. It holds a change once, however often it is added.
-// When a subscriber falls too far behind, everything that it wants has changed: that includes what it missed, and is
-// bounded. A Pending may be used concurrently. One that is empty costs no more than itself.
+// Pending holds the changes that a subscriber has not received yet, each once. When a subscriber falls too far behind,
+// they are replaced by all changes of its filter, which include what it missed and are bounded. A Pending may be used
+// concurrently. An empty one allocates nothing more.
 type Pending struct {
-	want           func() *pb.SubscriptionFilter // what the subscriber wants now
-	most, mostSize int                           // the number of changes, and their bytes
+	want           func() *pb.SubscriptionFilter // the current filter
+	most, mostSize int                           // the maximum number of changes, and their size in bytes
 
 	mu         sync.Mutex
 	changes    []*pb.ListenResponse
-	has        map[key]bool // those of changes
+	has        map[key]bool // the keys of changes
 	size       int          // of changes
-	everything bool         // and not only changes; then these are completed elicitations
+	everything bool         // all changes of the filter are pending; changes has only completed elicitations
 	ready      chan struct{}
 }
 
-// NewPending returns a Pending that holds at most so many changes, of so many bytes together, for a subscriber that
-// wants what want returns. Want is called by Take, must not call the Pending, and its result is not changed any more.
+// NewPending returns a Pending for at most the given number and size of changes, for a subscriber with the filter that
+// want returns. Take calls want, which must not call the Pending; its result must not be modified.
 func NewPending(most, mostSize int, want func() *pb.SubscriptionFilter) *Pending {
 	return &Pending{want: want, most: most, mostSize: mostSize, ready: make(chan struct{}, 1)}
 }
@@ -33,7 +33,7 @@ func NewPending(most, mostSize int, want func() *pb.SubscriptionFilter) *Pending
 // Ready returns a channel that has an element when there are changes.
 func (p *Pending) Ready() <-chan struct{} { return p.ready }
 
-// Add adds a change, which must not be modified any more.
+// Add adds a change, which must not be modified afterwards.
 func (p *Pending) Add(change *pb.ListenResponse) {
 	k, size := keyOf(change), proto.Size(change)
 	p.mu.Lock()
@@ -43,7 +43,7 @@ func (p *Pending) Add(change *pb.ListenResponse) {
 	}
 	if !p.put(k, change, size) {
 		if k.kind == elicitations && p.everything {
-			return // there are too many of these alone, and nothing else reports them
+			return // too many of these alone, and no other change covers them
 		}
 		p.overflow()
 		if k.kind == elicitations {
@@ -70,7 +70,7 @@ func (p *Pending) put(k key, change *pb.ListenResponse, size int) bool {
 	return true
 }
 
-// overflow replaces what everything includes by it: all but the completed elicitations. The caller holds mu.
+// overflow replaces all changes but completed elicitations by everything. The caller holds mu.
 func (p *Pending) overflow() {
 	p.everything = true
 	p.changes = slices.DeleteFunc(p.changes, func(c *pb.ListenResponse) bool {
@@ -84,7 +84,7 @@ func (p *Pending) overflow() {
 	})
 }
 
-// Take returns the changes, and forgets them.
+// Take returns and removes the changes.
 func (p *Pending) Take() []*pb.ListenResponse {
 	p.mu.Lock()
 	changes, everything := p.changes, p.everything

@@ -1,17 +1,17 @@
 package feed
 
 import (
-	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Stream answers one Listen call with the changes of several sources, which may be lost and come back. Its methods
-// may be called concurrently; only Answer emits anything.
+// A Stream responds to one Listen call with the changes of several sources, which may be lost and come back. Its
+// methods may be called concurrently; only Begin and Run, which the goroutine of the call runs, emit events.
 type Stream struct {
 	*Pending
 
@@ -21,31 +21,31 @@ type Stream struct {
 	wake    chan struct{} // has an element when a source has acknowledged
 }
 
-// A Source is one of those that report changes to a Stream.
+// A Source is one of the sources of a Stream.
 type Source struct {
 	s *Stream
-	// The Stream's lock guards what follows.
-	assumed *pb.SubscriptionFilter // what it is assumed to acknowledge until it does; nil if the Stream waits for it
-	last    *pb.SubscriptionFilter // what it has acknowledged last; nil if it has not
-	all     *pb.SubscriptionFilter // all that it ever has
+	// The Stream's lock guards the fields below.
+	assumed *pb.SubscriptionFilter // the acknowledgment that is assumed until there is one
+	last    *pb.SubscriptionFilter // the last acknowledgment, or nil
+	all     *pb.SubscriptionFilter // the union of all acknowledgments
 	omitted bool
 }
 
-// NewStream returns a Stream for a subscriber that wants what want returns, which is not changed any more.
+// NewStream returns a Stream for a subscriber with the filter that want returns, which must not be modified.
 func NewStream(want func() *pb.SubscriptionFilter) *Stream {
 	pending := NewPending(limits.PendingChanges, limits.PendingChangesBytes, want)
 	return &Stream{Pending: pending, wake: make(chan struct{}, 1)}
 }
 
-// Source adds a source, before the Stream begins.
-func (s *Stream) Source() *Source {
-	src := &Source{s: s}
+// Source adds a source before the Stream begins, with the acknowledgment to assume if the source's own is late.
+func (s *Stream) Source(assumed *pb.SubscriptionFilter) *Source {
+	src := &Source{s: s, assumed: assumed}
 	s.sources = append(s.sources, src)
 	return src
 }
 
-// Acknowledge notes what the source reports from now on. If it has come late, or has come back, everything that it
-// reports, or reported before, may have changed meanwhile.
+// Acknowledge sets the filter that the source reports from now on. If the source was late or has come back, all changes
+// of this filter and the one before are reported.
 func (src *Source) Acknowledge(f *pb.SubscriptionFilter) {
 	s := src.s
 	s.mu.Lock()
@@ -60,19 +60,10 @@ func (src *Source) Acknowledge(f *pb.SubscriptionFilter) {
 	s.signal()
 }
 
-// Report adds a change that the source reports.
+// Report adds a change from the source.
 func (src *Source) Report(change *pb.ListenResponse) { src.s.Add(change) }
 
-// Assume lets the Stream begin as if the source acknowledged f. If it does so later, that is late.
-func (src *Source) Assume(f *pb.SubscriptionFilter) {
-	src.s.mu.Lock()
-	defer src.s.mu.Unlock()
-	src.assumed = Either(f)
-	src.s.signal()
-}
-
-// Omit notes that the source is not there, and that the Stream need not wait for it: when it comes, nothing has been
-// missed.
+// Omit marks the source as absent: the Stream does not wait for it, and nothing is missed until it comes back.
 func (src *Source) Omit() {
 	src.s.mu.Lock()
 	defer src.s.mu.Unlock()
@@ -80,14 +71,14 @@ func (src *Source) Omit() {
 	src.s.signal()
 }
 
-// Acknowledged returns what the source has acknowledged last, or nil if it has not.
+// Acknowledged returns the last acknowledgment of the source, or nil.
 func (src *Source) Acknowledged() *pb.SubscriptionFilter {
 	src.s.mu.Lock()
 	defer src.s.mu.Unlock()
 	return src.last
 }
 
-// signal wakes begin. The caller holds mu.
+// signal wakes Begin. The caller holds mu.
 func (s *Stream) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -95,30 +86,34 @@ func (s *Stream) signal() {
 	}
 }
 
-// begin waits until every source has acknowledged, is assumed to, or is omitted, and returns what they have
-// acknowledged together. It returns nil if ctx ends before.
-func (s *Stream) begin(ctx context.Context) *pb.SubscriptionFilter {
+// Begin waits until every source has acknowledged or is omitted, or late has an element, and returns the union of the
+// acknowledgments, with the assumed ones of the others. It returns nil if ctx ends before.
+func (s *Stream) Begin(ctx context.Context, late <-chan time.Time) *pb.SubscriptionFilter {
 	for {
-		acked := s.acknowledged()
-		if acked != nil {
+		if acked := s.begin(false); acked != nil {
 			return acked
 		}
 		select {
 		case <-s.wake:
+		case <-late:
+			return s.begin(true)
 		case <-ctx.Done():
-			return s.acknowledged()
+			return s.begin(false)
 		}
 	}
 }
 
-func (s *Stream) acknowledged() *pb.SubscriptionFilter {
+func (s *Stream) begin(now bool) *pb.SubscriptionFilter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	acked := &pb.SubscriptionFilter{}
 	for _, src := range s.sources {
-		if f := cmp.Or(src.last, src.assumed); f != nil {
-			acked = Either(acked, f)
-		} else if !src.omitted {
+		switch {
+		case src.last != nil:
+			acked = Either(acked, src.last)
+		case now:
+			acked = Either(acked, src.assumed)
+		case !src.omitted:
 			return nil
 		}
 	}
@@ -126,8 +121,8 @@ func (s *Stream) acknowledged() *pb.SubscriptionFilter {
 	return acked
 }
 
-// run emits changes until ctx ends, or emit fails, and returns that error.
-func (s *Stream) run(ctx context.Context, emit func(*pb.ListenResponse) error) error {
+// Run emits changes until ctx ends, or emit fails, and returns that error.
+func (s *Stream) Run(ctx context.Context, emit func(*pb.ListenResponse) error) error {
 	for {
 		select {
 		case <-s.Ready():
@@ -142,10 +137,10 @@ func (s *Stream) run(ctx context.Context, emit func(*pb.ListenResponse) error) e
 	}
 }
 
-// Answer answers a Listen call while listen, from which the sources report, runs. When every source has acknowledged,
-// is assumed to, or is omitted, it emits what acknowledgment returns for that, and then the changes. It returns the
-// result of listen after the last change. Emit is not called concurrently.
-func (s *Stream) Answer(ctx context.Context, emit bridge.Emit,
+// Answer answers a Listen call while listen, which the sources report from, runs: it emits what acknowledgment returns
+// of what Begin does, and then the changes. It returns the result of listen after all changes that were reported. Emit
+// is not called concurrently.
+func (s *Stream) Answer(ctx context.Context, late <-chan time.Time, emit bridge.Emit,
 	acknowledgment func(*pb.SubscriptionFilter) *pb.ListenResponse,
 	listen func(context.Context) (*bridge.Result, error),
 ) (res *bridge.Result, err error) {
@@ -159,9 +154,9 @@ func (s *Stream) Answer(ctx context.Context, emit bridge.Emit,
 	})
 	report := func(change *pb.ListenResponse) error { return emit(ctx, bridge.Event{Change: change}) }
 	var failed error
-	if acked := s.begin(inner); acked != nil {
+	if acked := s.Begin(inner, late); acked != nil {
 		if failed = report(acknowledgment(acked)); failed == nil {
-			failed = s.run(inner, report)
+			failed = s.Run(inner, report)
 		}
 	}
 	ended := inner.Err() != nil

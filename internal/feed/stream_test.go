@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/feed"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -60,21 +59,21 @@ func TestStreamBeginsWhenItsSourcesAcknowledge(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				s := feed.NewStream(func() *pb.SubscriptionFilter { return want })
-				a, b := s.Source(), s.Source()
-				time.AfterFunc(time.Second, func() { a.Assume(part("a")); b.Assume(part("b")) })
+				a, b := s.Source(part("a")), s.Source(part("b"))
+				go c.do(a, b)
 				began := time.Now()
+				if acked := s.Begin(ctx, time.After(time.Second)); !proto.Equal(acked, c.acked) ||
+					time.Since(began) != c.after {
+					t.Errorf("got acknowledgment %v after %v, want %v after %v",
+						acked, time.Since(began), c.acked, c.after)
+				}
+				if c.then != nil {
+					c.then(a, b)
+				}
 				var got []*pb.ListenResponse
-				go answer(ctx, s, func(acked *pb.SubscriptionFilter) {
-					if !proto.Equal(acked, c.acked) || time.Since(began) != c.after {
-						t.Errorf("got acknowledgment %v after %v, want %v after %v",
-							acked, time.Since(began), c.acked, c.after)
-					}
-					if c.then != nil {
-						c.then(a, b)
-					}
-				}, func(change *pb.ListenResponse) { got = append(got, change) })
-				c.do(a, b)
-				time.Sleep(time.Second) //nolint:forbidigo // by the bubble's clock
+				go func() {
+					_ = s.Run(ctx, func(change *pb.ListenResponse) error { got = append(got, change); return nil })
+				}()
 				synctest.Wait()
 				if len(got) != len(c.report) {
 					t.Fatalf("got changes %v, want %v", got, c.report)
@@ -93,23 +92,8 @@ func TestStreamOfACanceledContextDoesNotBegin(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := feed.NewStream(func() *pb.SubscriptionFilter { return nil })
-	s.Source()
-	answer(ctx, s, func(acked *pb.SubscriptionFilter) {
+	s.Source(nil)
+	if acked := s.Begin(ctx, nil); acked != nil {
 		t.Errorf("got acknowledgment %v, want none", acked)
-	}, nil)
-}
-
-// answer calls begin with what s acknowledges, and then report with its changes, until ctx ends.
-func answer(ctx context.Context, s *feed.Stream, begin func(*pb.SubscriptionFilter), report func(*pb.ListenResponse)) {
-	_, _ = s.Answer(ctx, func(_ context.Context, e bridge.Event) error {
-		if ack := e.Change.GetAcknowledged(); ack != nil {
-			begin(ack.GetNotifications())
-		} else {
-			report(e.Change)
-		}
-		return nil
-	}, feed.Acknowledgment, func(ctx context.Context) (*bridge.Result, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
+	}
 }

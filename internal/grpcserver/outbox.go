@@ -79,7 +79,7 @@ func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 	return nil
 }
 
-// tell sends an event as soon as there is room for it, unless ctx ends.
+// tell sends an event when there is room for it, unless ctx ends.
 func (b *outbox) tell(ctx context.Context, ss grpc.ServerStream, m any) error {
 	for {
 		var room <-chan struct{}
@@ -212,7 +212,7 @@ func (c *connection) stuck(limit time.Duration) bool {
 func (s *Server) relieve() {
 	if n := s.conns.closeStuck(s.o.Limits.WriteTime); n > 0 {
 		s.log.Warn().Int("connections", n).Stringer("unread", s.o.Limits.WriteTime).
-			Msg("closed gRPC connections whose clients do not read what they are told: memory is short")
+			Msg("closed gRPC connections whose clients do not read their messages: memory is low")
 	}
 }
 

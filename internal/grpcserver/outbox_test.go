@@ -248,7 +248,7 @@ func TestUnreadConnectionIsClosedForNewOnes(t *testing.T) {
 				t.Errorf("connection that reads: %v", err)
 			}
 			for line := range log {
-				if strings.Contains(line, "do not read what they are told") {
+				if strings.Contains(line, "do not read their messages") {
 					break
 				}
 			}

@@ -83,7 +83,7 @@ func failure(err error) string {
 // A call that may have been executed is never UNAVAILABLE, because stock clients retry that. Internal errors are
 // redacted.
 func TestErrorsAreReturned(t *testing.T) {
-	const withheld = "internal error; the bridge's log says more"
+	const withheld = "internal error; see the bridge's log"
 	lost := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost during the call")
 	down := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "down")
 	down.Failure.RetryAfterMs = proto.Int64(250)
@@ -477,7 +477,8 @@ func TestStateIsSealed(t *testing.T) {
 		{"another server", stranger, again, false},
 		{"another tool", first, clone(again, func(r *pb.CallToolRequest) { r.Name = "y" }), false},
 		{
-			"other arguments", first, clone(again, func(r *pb.CallToolRequest) { r.Arguments = []byte(`{"a":1,"b":3}`) }),
+			"other arguments", first,
+			clone(again, func(r *pb.CallToolRequest) { r.Arguments = []byte(`{"a":1,"b":3}`) }),
 			false,
 		},
 		{"another state", first, clone(again, func(r *pb.CallToolRequest) { r.RequestState[20] ^= 1 }), false},

@@ -22,7 +22,7 @@ const (
 	Starting Phase = iota
 	// Running is the phase in which the bridge is ready.
 	Running
-	// LameDuck is the phase in which nothing is refused, but clients are asked to go elsewhere.
+	// LameDuck is the phase in which calls are accepted, but clients are asked to reconnect elsewhere.
 	LameDuck
 	// Draining is the phase in which new sessions are refused and streams of changes end. Calls are accepted.
 	Draining

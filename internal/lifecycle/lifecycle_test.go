@@ -17,7 +17,7 @@ var (
 	listens = &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}}
 )
 
-// begin starts a call that must be accepted.
+// begin begins a call that must be accepted.
 func begin(t *testing.T, l *lifecycle.Lifecycle, call *bridge.Call) (end func()) {
 	t.Helper()
 	end, err := l.Begin(call)
@@ -48,7 +48,7 @@ func TestPhasesFollowOneAnother(t *testing.T) {
 		}
 	}
 	if cause := context.Cause(l.Until(lifecycle.Closing)); cause != lifecycle.ErrClosing {
-		t.Errorf("got cause %v", cause)
+		t.Errorf("the cause is %v", cause)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestNewCallsAreRefusedWhenFinishing(t *testing.T) {
 	_, err := l.Begin(call)
 	if f := bridge.AsError(err).Failure; f.GetReason() != "SHUTTING_DOWN" ||
 		f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
-		t.Errorf("new call: got %v", err)
+		t.Errorf("a new call got %v", err)
 	}
 	for _, accepted := range []*bridge.Call{retried, discover, listens} {
 		begin(t, l, accepted)()
@@ -113,7 +113,7 @@ func TestAwaitQuietWaitsForAPauseBetweenCalls(t *testing.T) {
 		}
 		l.AwaitQuiet(t.Context(), 100*time.Millisecond)
 		if took := time.Since(began); took != 350*time.Millisecond {
-			t.Errorf("returned after %s", took)
+			t.Errorf("it returned after %s", took)
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestAwaitQuietEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		l.AwaitQuiet(limit, 100*time.Millisecond)
 		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("returned after %s", took)
+			t.Errorf("it returned after %s", took)
 		}
 	})
 }

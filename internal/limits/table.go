@@ -91,9 +91,9 @@ var tables = complete(map[reflect.Type][]Row{
 		{Field: "SessionStreams", Doc: "of one legacy session, opened by GET", Default: 16, Bounds: atMost(1_000,
 			"limits.streams is for more")},
 		{Field: "Header", Doc: "bytes of the header of an HTTP request", Default: 64 * kib, Bounds: between(8*kib, mib,
-			"browsers and proxies send more", "it is in memory before anybody knows who sends it")},
+			"browsers and proxies send more", "it is in memory before its sender is authenticated")},
 		{Field: "HeaderFields", Doc: "fields of it", Default: 256, Bounds: between(16, 10_000,
-			"browsers and proxies send more", "they are in memory before anybody knows who sends them")},
+			"browsers and proxies send more", "they are in memory before their sender is authenticated")},
 		{Field: "HeaderTime", Doc: "in which it has to arrive", Default: 5 * second, Bounds: between(100*ms, 5*minute,
 			"networks take longer", "whoever sends nothing would keep a connection for as long")},
 		{
@@ -161,10 +161,10 @@ var tables = complete(map[reflect.Type][]Row{
 		{
 			Field: "LogLine", Doc: "bytes that are logged of a line of a program's output",
 			Default: 8 * kib, Bounds: between(64, MaxLogLine,
-				"nobody could read what is wrong", "no more is kept of a line"),
+				"errors would be unreadable", "no more is kept of a line"),
 		},
 		{Field: "LogRate", Doc: "bytes of it that are logged in a second", Default: mib, Bounds: between(kib, gib,
-			"nobody could read what is wrong", "no log is so fast")},
+			"errors would be unreadable", "no log is so fast")},
 		{
 			Field: "Memory", Doc: "bytes of the bridge itself",
 			Computed: "GOMEMLIMIT, or 85 % of the container's", Bounds: atLeast(MinMemory,
@@ -190,7 +190,7 @@ var tables = complete(map[reflect.Type][]Row{
 	reflect.TypeFor[Pool](): {
 		{Field: "Processes", Doc: "at a time", Default: 32},
 		{Field: "Remote", Doc: "with a url, where they are sessions of HTTP", Default: 64},
-		{Field: "Idle", Doc: "how long one is kept that nobody uses", Default: 5 * minute},
+		{Field: "Idle", Doc: "time for which an unused one is kept", Default: 5 * minute},
 	},
 })
 

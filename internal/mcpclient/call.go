@@ -327,7 +327,7 @@ func (p *peer) beginRequest(m *bridge.Method, r bridge.Request, u use) (*exchang
 
 // cannotEncode is the error of a call that the server's revision cannot express.
 func cannotEncode(m *bridge.Method, rev bridge.Revision, err error) error {
-	return bridge.Errorf(codes.InvalidArgument, "%s cannot be said in MCP %s: %w", m.Name, rev, err)
+	return bridge.Errorf(codes.InvalidArgument, "%s is not supported in MCP %s: %w", m.Name, rev, err)
 }
 
 // noProgress is less than any progress.

@@ -78,7 +78,8 @@ func (s *stdio) look(v *hangWatch, now time.Time) error {
 	case v.stopped >= pace.stopped:
 		return errStoppedBySignal
 	case v.silent >= s.p.c.o.HangTimeout:
-		return fmt.Errorf("the program hangs: it has said nothing for %s although calls waited, and does not answer %s",
+		return fmt.Errorf("the program hangs: it has sent nothing for %s while calls are pending, and does not "+
+			"respond to %s",
 			v.silent.Round(time.Second), v.question.method)
 	}
 	return nil
@@ -99,7 +100,7 @@ func (s *stdio) ask() *exchange {
 		return nil
 	}
 	s.p.c.log.Debug().Str("method", x.method).
-		Msg("a call waits and the server says nothing; it is asked whether it is there")
+		Msg("a call is pending and the server sends nothing; sending a ping")
 	s.p.start(x)
 	return x
 }

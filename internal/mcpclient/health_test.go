@@ -93,7 +93,7 @@ func TestSilentPrograms(t *testing.T) {
 					e := bridge.AsError(err)
 					if e == nil || e.Failure.GetReason() != "BACKEND_CRASHED" ||
 						e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
-						!strings.Contains(e.Cause.Error(), "it has said nothing for 1m0s") {
+						!strings.Contains(e.Cause.Error(), "it has sent nothing for 1m0s") {
 						t.Errorf("got %v", err)
 					}
 					time.Sleep(10 * time.Second) //nolint:forbidigo // until the program has been restarted

@@ -227,7 +227,7 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 	case m.Method == "elicitation/create" && p.can.GetElicitation() != nil:
 		p.out.post(jsonrpc.AppendResult(nil, m.ID, []byte(`{"action":"cancel"}`)), nil)
 	case m.Method == "sampling/createMessage" && p.can.GetSampling() != nil:
-		p.answerError(m.ID, codeRefused, "nobody is there to be asked: no call is going on")
+		p.answerError(m.ID, codeRefused, "no caller can answer: no call is in flight")
 	default:
 		p.answerError(m.ID, codeMethodNotFound, "this client does not have "+rawjson.Shorten(m.Method))
 	}

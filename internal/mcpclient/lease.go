@@ -133,7 +133,7 @@ func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities)
 			p.room()
 		}
 		if deserted {
-			p.c.log.Debug().Err(err).Msg("a session that nobody waits for any more did not begin")
+			p.c.log.Debug().Err(err).Msg("a session that is not needed any more failed to start")
 		}
 		o.err = notBegun(err)
 	case p.closed || o.over:

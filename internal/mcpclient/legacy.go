@@ -150,7 +150,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 		if rawjson.Get(params, "mode") != nil {
 			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling
 		}
-		x.answerError(m.ID, code, m.Method+": this client cannot do that, as it said in initialize")
+		x.answerError(m.ID, code, m.Method+": this client did not declare the capability in initialize")
 		return
 	}
 	x.asked++
@@ -183,7 +183,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		msg, err := answer(a, answers[a.req.GetKey()], x.p.rev())
 		if err != nil {
 			c.log.Debug().Err(err).Str("key", a.req.GetKey()).
-				Msg("an answer is missing or cannot be told; it is asked for again")
+				Msg("an input response is missing or invalid; requesting it again")
 			open = append(open, a)
 			continue
 		}

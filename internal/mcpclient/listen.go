@@ -41,11 +41,11 @@ func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	defer c.listening.Add(-1)
 	s := &subscription{c: c, call: call, asked: call.Request.(*pb.ListenRequest).GetNotifications()}
 	stream := feed.NewStream(func() *pb.SubscriptionFilter { return s.asked })
-	s.own = stream.Source()
+	s.own = stream.Source(nil)
 	if c.o.Revision == bridge.NoRevision {
-		s.twin = stream.Source()
+		s.twin = stream.Source(nil)
 	}
-	return stream.Answer(ctx, emit, s.acknowledgment, s.listen)
+	return stream.Answer(ctx, nil, emit, s.acknowledgment, s.listen)
 }
 
 // listen reports changes, across connections, until ctx ends or the server ends the subscription.

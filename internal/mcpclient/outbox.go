@@ -37,7 +37,7 @@ type outgoing struct {
 // failed returns why a message is not sent. Its exchange fails, because the server may wait for the message for ever.
 func (m *outgoing) failed(why error) {
 	if m.asker != nil {
-		m.asker.fail(&lost{err: fmt.Errorf("was not told the answer to what it asked: %w", why), unanswered: true})
+		m.asker.fail(&lost{err: fmt.Errorf("did not receive the response to its request: %w", why), unanswered: true})
 	}
 }
 

@@ -559,7 +559,7 @@ func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 				e := bridge.AsError(err)
 				if e.Failure.GetReason() != "BACKEND_CRASHED" ||
 					e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
-					!strings.Contains(e.Message, "was not told the answer to what it asked: ") ||
+					!strings.Contains(e.Message, "did not receive the response to its request: ") ||
 					!strings.Contains(e.Message, tt.want) || strings.Contains(e.Message, "secret") {
 					t.Errorf("%v %v", e.Failure, err)
 				}
@@ -650,7 +650,7 @@ func TestResponsesMayBeReadSlowly(t *testing.T) {
 			n := needs(t, c, ask)
 			want := "hello"
 			if !got {
-				want = `server "http://server/" was not told the answer to what it asked: it could not be reached within 10s; whether the call was executed is not known`
+				want = `server "http://server/" did not receive the response to its request: it could not be reached within 10s; whether the call was executed is not known`
 			}
 			if is := said(t, c, ask.Retry(answers(n, `{}`), n.RequestState)); is != want {
 				t.Errorf("received by the server: %t: got %s, want %s", got, is, want)
@@ -685,7 +685,7 @@ func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 	e := bridge.AsError(err)
 	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
 		!strings.Contains(e.Message,
-			"was not told the answer to what it asked: the network is down; the call was not executed") {
+			"did not receive the response to its request: the network is down; the call was not executed") {
 		t.Errorf("%v %v", e.Failure, err)
 	}
 }

@@ -476,7 +476,7 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern 
 			return l, msg.Error.GetCode() == codeMethodNotFound, err
 		}
 	}
-	return nil, false, errors.New("server/discover: the server does not support the revision that it says it supports")
+	return nil, false, errors.New("server/discover: the server rejects a revision that it declares as supported")
 }
 
 // probeFailed returns the error of a probe that does not determine the era: the server is unreachable or requires

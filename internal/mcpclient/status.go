@@ -68,7 +68,7 @@ func (w *streamable) status(res *http.Response, text string) error {
 	switch code := res.StatusCode; {
 	case code == http.StatusUnauthorized:
 		return bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
-			"server %q does not know who we are (%s); the call was not executed. Give it credentials", c.o.Name,
+			"server %q requires authentication (%s); the call was not executed. Give it credentials", c.o.Name,
 			res.Status)
 	case code == http.StatusForbidden:
 		return bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN",

@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// call returns the params of a call with arguments of about size bytes.
+// call returns the params of a call whose arguments are about so many bytes long.
 func call(size int) []byte {
 	var values strings.Builder
 	for i := 0; values.Len() < size; i++ {

@@ -50,7 +50,7 @@ func down[M proto.Message](f func(M, bridge.Revision) (M, error)) downFunc {
 }
 
 func unsupported(what string, rev bridge.Revision) error {
-	return fmt.Errorf("%s cannot be said in %s", what, rev)
+	return fmt.Errorf("%s is not supported in %s", what, rev)
 }
 
 // modernOnly rejects messages that legacy revisions do not have.

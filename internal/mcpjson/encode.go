@@ -101,7 +101,7 @@ func (e *encoder) union(m protoreflect.Message, u *union, o object) error {
 		return e.raw(rawjson.AsBytes(m.Get(f.fd).String()), f)
 	}
 	if !f.definedIn(e.rev) {
-		return fmt.Errorf("%q cannot be said in %s", f.tagValue, e.rev)
+		return fmt.Errorf("%q is not supported in %s", f.tagValue, e.rev)
 	}
 	o.tag = u.tag
 	if e.rev.Within(u.tagSince, bridge.NoRevision) {

@@ -20,7 +20,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// as returns a constructor of messages of one type.
+// as returns what makes a message of a type.
 func as[M any, P interface {
 	*M
 	proto.Message
@@ -56,7 +56,8 @@ var messages = map[string]struct{ params, result func() proto.Message }{
 	"notifications/subscriptions/acknowledged": {params: as[pb.SubscriptionsAcknowledged]()},
 }
 
-// definitions are the messages for the schema's definitions other than params, results and messages of JSON-RPC.
+// definitions are the messages for the definitions of the schema that are neither params nor results nor messages of
+// JSON-RPC.
 var definitions = map[string]func() proto.Message{
 	"AudioContent": as[pb.ContentBlock](), "ImageContent": as[pb.ContentBlock](), "TextContent": as[pb.ContentBlock](),
 	"EmbeddedResource": as[pb.ContentBlock](), "ResourceLink": as[pb.ContentBlock](),
@@ -86,11 +87,11 @@ var definitions = map[string]func() proto.Message{
 	"MethodNotFoundError": as[pb.JsonRpcError](),
 }
 
-// wrappers embed examples of parts into a whole.
+// wrappers put examples that are part of something into what they are part of.
 var wrappers = map[string]string{
 	"InputRequests":  `{"resultType":"input_required","inputRequests":%s}`,
 	"InputResponses": `{"name":"x","inputResponses":%s}`,
-	// The schemas of a form's fields pass unchanged.
+	// The schemas of a form's fields are not looked at: they pass as they are.
 	"StringSchema": form, "NumberSchema": form, "BooleanSchema": form, "TitledMultiSelectEnumSchema": form,
 	"TitledSingleSelectEnumSchema": form, "UntitledMultiSelectEnumSchema": form, "UntitledSingleSelectEnumSchema": form,
 }
@@ -116,7 +117,7 @@ func TestOfficialExamplesRoundTrip(t *testing.T) {
 				roundTripMessage(t, data, methodOf(name), bridge.Rev20260728)
 				return
 			}
-			if strings.HasPrefix(name, "CancelledNotification") { // the front handles it
+			if strings.HasPrefix(name, "CancelledNotification") { // the front's own
 				return
 			}
 			newMessage := definitions[name]
@@ -128,14 +129,14 @@ func TestOfficialExamplesRoundTrip(t *testing.T) {
 				newMessage = as[pb.InputRequired]()
 			}
 			if newMessage == nil {
-				t.Fatal("no message for the definition")
+				t.Fatal("no message for it")
 			}
 			roundTrip(t, data, newMessage(), bridge.Rev20260728)
 		})
 	}
 }
 
-// methodOf returns the method whose result has a definition.
+// methodOf returns the method that a definition of a result is the answer to.
 func methodOf(definition string) string {
 	return map[string]string{
 		"CallToolResultResponse": "tools/call", "CompleteResultResponse": "completion/complete",
@@ -146,7 +147,8 @@ func methodOf(definition string) string {
 	}[definition]
 }
 
-// roundTripMessage parses a whole message of JSON-RPC, and converts its params or result to the contract and back.
+// roundTripMessage takes a whole message of JSON-RPC through Parse, its params or result through the contract, and
+// back.
 func roundTripMessage(t *testing.T, data []byte, method string, rev bridge.Revision) {
 	t.Helper()
 	msg, err := jsonrpc.Parse(data, limits.Defaults())
@@ -177,7 +179,7 @@ func roundTripMessage(t *testing.T, data []byte, method string, rev bridge.Revis
 	sameJSON(t, data, out)
 }
 
-// roundTrip converts data to m, through the wire format, and back.
+// roundTrip takes data to m, over a wire, and back.
 func roundTrip(t *testing.T, data []byte, m proto.Message, rev bridge.Revision) []byte {
 	t.Helper()
 	if err := rawjson.Check(data); err != nil {
@@ -201,7 +203,7 @@ func roundTrip(t *testing.T, data []byte, m proto.Message, rev bridge.Revision) 
 	if err := rawjson.Check(out); err != nil || bytes.ContainsAny(out, "\r\n") {
 		t.Fatalf("not JSON in a line: %v\n%s", err, out)
 	}
-	// Hop members depend on the peer.
+	// Members of a hop are for whoever speaks to the peer.
 	if p := planOf(m); p.union == nil {
 		for _, name := range p.hop {
 			if value := rawjson.Get(data, name); value != nil {
@@ -213,7 +215,7 @@ func roundTrip(t *testing.T, data []byte, m proto.Message, rev bridge.Revision) 
 	return out
 }
 
-// sameJSON fails the test unless two texts are equal as JSON, to the last digit.
+// sameJSON fails unless two texts mean the same, to the last digit.
 func sameJSON(t *testing.T, want, got []byte) {
 	t.Helper()
 	w, g := tree(t, want), tree(t, got)
@@ -223,11 +225,11 @@ func sameJSON(t *testing.T, want, got []byte) {
 	}
 }
 
-// understood are members with a default that is always written.
+// understood is what is always written, and may be left to be understood.
 var understood = map[string]any{"mode": "form", "ttlMs": "0", "cacheScope": "private", "params": map[string]any{}}
 
-// say adds to w the members with defaults that g has. It removes the ID of a request inside a result: some examples
-// have one, and the schema does not.
+// say adds to w what it leaves to be understood and g says. It drops the id of a request inside a result: some examples
+// have one, which the schema does not know.
 func say(w, g any) {
 	switch w := w.(type) {
 	case map[string]any:

@@ -19,7 +19,7 @@ func fill(m protoreflect.Message, depth int) {
 			continue
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() && m.WhichOneof(o) != nil {
-			continue // the first alternative of each oneof
+			continue // the first alternative of each
 		}
 		if depth > 6 && fd.Message() != nil && fd.IsList() {
 			continue
@@ -43,7 +43,7 @@ func fill(m protoreflect.Message, depth int) {
 				if fd.Message() != nil {
 					fill(v.Message(), depth+1)
 					if key := fd.Message().Fields().ByName("key"); key != nil {
-						// in an unsorted order
+						// in an order that sorting changes
 						v.Message().Set(key, protoreflect.ValueOfString([]string{"b", "a"}[i]))
 					}
 				} else {
@@ -59,7 +59,7 @@ func fill(m protoreflect.Message, depth int) {
 	}
 }
 
-// some returns a valid value of the field's kind.
+// some returns a value that any field of the kind can have.
 func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	r := rowOf(fd)
 	switch fd.Kind() {

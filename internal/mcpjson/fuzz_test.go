@@ -18,7 +18,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// kinds are the messages of the contract in a stable order.
+// kinds are the messages of the contract, in an order that stays.
 var kinds = func() []protoreflect.MessageDescriptor {
 	var all []protoreflect.MessageDescriptor
 	for md := range plans() {
@@ -30,7 +30,8 @@ var kinds = func() []protoreflect.MessageDescriptor {
 	return all
 }()
 
-// noJSON are those without a JSON form: newField documents that parsing their numbers would panic.
+// noJSON are those that are never JSON: their numbers have no form there, and newField says that to read them would
+// panic.
 var noJSON = []protoreflect.MessageDescriptor{
 	(*pb.BackendLimits)(nil).ProtoReflect().Descriptor(), (*pb.VerifiedCaller)(nil).ProtoReflect().Descriptor(),
 }
@@ -39,8 +40,8 @@ func kindOf(m proto.Message) uint8 {
 	return uint8(slices.Index(kinds, m.ProtoReflect().Descriptor()))
 }
 
-// FuzzRoundTrip parses JSON as a message of a revision. A valid message is written as one line of JSON, and parsing and
-// writing that again has the same result, also for an older revision.
+// FuzzRoundTrip reads JSON as a message of a revision. If that goes well, what is written is JSON in a line; and
+// reading and writing that again is the same, also for an older revision.
 func FuzzRoundTrip(f *testing.F) {
 	paths, _ := filepath.Glob("testdata/examples/*/*.json")
 	for _, path := range paths {
@@ -75,8 +76,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzAnswers writes a backend's message as JSON of every revision: the result is an error, or one line of JSON that
-// parses to the same message.
+// FuzzAnswers writes what a backend may send as JSON of every revision: it cannot be written, or it is JSON in a line
+// that is read again as the same.
 func FuzzAnswers(f *testing.F) {
 	for _, path := range must(filepath.Glob("testdata/examples/*/*.json")) {
 		newMessage := definitions[filepath.Base(filepath.Dir(path))]
@@ -119,8 +120,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// stable fails the test unless a message that can be written is one line of JSON, and parsing and writing that has the
-// same result.
+// stable fails unless a message that can be written is written as JSON in a line, and what is read from that is written
+// in the same way.
 func stable(t *testing.T, m proto.Message, rev bridge.Revision) {
 	t.Helper()
 	before := onWire(m)
@@ -136,14 +137,14 @@ func stable(t *testing.T, m proto.Message, rev bridge.Revision) {
 	}
 	again := m.ProtoReflect().New().Interface()
 	if err := Unmarshal(out, again, rev); err != nil {
-		t.Fatalf("%s: %q cannot be parsed again: %v", rev, out, err)
+		t.Fatalf("%s: %q cannot be read again: %v", rev, out, err)
 	}
 	if twice, err := Append(nil, again, rev); err != nil || !bytes.Equal(out, twice) {
 		t.Fatalf("%s: %v\nonce  %s\ntwice %s", rev, err, out, twice)
 	}
 }
 
-// onWire returns a message in the wire format; proto.Clone would change -0 to 0.
+// onWire returns all of a message; proto.Clone would make 0 of -0.
 func onWire(m proto.Message) []byte {
 	return must(proto.MarshalOptions{Deterministic: true}.Marshal(m))
 }

@@ -22,7 +22,7 @@ import (
 type schema struct {
 	rev      bridge.Revision
 	defs     map[string]any
-	place    string // the keyword of the definitions: it depends on the dialect
+	place    string // where the definitions are: the name changed with the dialect
 	compiler *jsonschema.Compiler
 }
 
@@ -49,7 +49,7 @@ func loadSchema(t *testing.T, rev bridge.Revision) *schema {
 	return s
 }
 
-// check fails the test unless a text is valid for a definition and has no other members.
+// check fails unless a text is what the definition says, and nothing more.
 func (s *schema) check(t *testing.T, definition string, text []byte) {
 	t.Helper()
 	compiled, err := s.compiler.Compile("mcp.json#/" + s.place + "/" + definition)
@@ -68,8 +68,8 @@ func (s *schema) check(t *testing.T, definition string, text []byte) {
 	}
 }
 
-// leaks returns the members of a value that its definition lacks. The schemas are open, so that validation does not
-// find them.
+// leaks returns the members of a value that its definition does not have. The schemas are open, so that validation
+// alone does not find them.
 func (s *schema) leaks(definition, value any, path string) []string {
 	d, ok := definition.(map[string]any)
 	if !ok {
@@ -124,22 +124,22 @@ func (s *schema) leaks(definition, value any, path string) []string {
 	return nil
 }
 
-// tolerated reports whether a member is intentionally sent without a definition.
+// tolerated reports whether a member is meant to be where the schema does not have it.
 func tolerated(path string) bool {
 	switch path {
 	case "ClientCapabilities.extensions", "ServerCapabilities.extensions", // in use before
 		"InitializeResult.capabilities.extensions":
 		return true
-	case "ElicitResult._meta", "ListRootsResult._meta", "CreateMessageResult._meta": // 2026-07-28: from the client
+	case "ElicitResult._meta", "ListRootsResult._meta", "CreateMessageResult._meta": // 2026-07-28: what the client said
 		return true
 	}
-	if strings.Contains(path, ".inputResponses.") && strings.HasSuffix(path, "._meta") { // likewise
+	if strings.Contains(path, ".inputResponses.") && strings.HasSuffix(path, "._meta") { // the same
 		return true
 	}
 	return strings.HasSuffix(path, ".params._meta") // every revision: JSONRPCRequest and JSONRPCNotification
 }
 
-// fits reports whether a value may match a definition, by its constants and its required members.
+// fits reports whether a value can be of a definition, by its constants and its required members.
 func (s *schema) fits(definition, value any) bool {
 	d := definition.(map[string]any)
 	if ref, ok := d["$ref"].(string); ok {
@@ -171,7 +171,7 @@ func (s *schema) fits(definition, value any) bool {
 	return true
 }
 
-// everyBlock has a content block of each type, except for those of sampling.
+// everyBlock is one block of each type that is not for sampling only.
 func everyBlock() []*pb.ContentBlock {
 	return []*pb.ContentBlock{
 		{Block: &pb.ContentBlock_Text{Text: full(&pb.TextContent{}).(*pb.TextContent)}},
@@ -182,7 +182,7 @@ func everyBlock() []*pb.ContentBlock {
 	}
 }
 
-// Each message with all fields of the contract is written for each revision that defines it.
+// Every message with everything in it that the contract has, as every revision that has the message says it.
 func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 	toolResult := full(&pb.CallToolResult{}).(*pb.CallToolResult)
 	toolResult.Content = everyBlock()
@@ -239,14 +239,14 @@ func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 				if !proto.Equal(before, m) {
 					t.Error("Append changed the message")
 				}
-				if definition == "InitializeResult" { // the front adds the rest
+				if definition == "InitializeResult" { // the front writes the rest
 					out = fmt.Appendf(nil, `{"protocolVersion":%q,"serverInfo":{"name":"s","version":"1"},%s`, rev,
 						out[1:])
 				}
 				s.check(t, definition, out)
 				again := m.ProtoReflect().New().Interface()
 				if err := Unmarshal(out, again, rev); err != nil {
-					t.Errorf("cannot be parsed again: %v", err)
+					t.Errorf("cannot be read again: %v", err)
 				}
 			})
 		}
@@ -259,7 +259,7 @@ func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 				m := proto.Clone(p.m)
 				if c, ok := m.(*pb.CreateMessageRequest); ok && !rev.HasSamplingTools() {
 					if _, err := Append(nil, m, rev); err == nil {
-						t.Error("sampling with tools was not rejected")
+						t.Error("sampling with tools must be refused")
 					}
 					c.Tools, c.ToolChoice = nil, nil
 				}
@@ -267,7 +267,7 @@ func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if definition == "ProgressNotification" { // the front adds the token
+				if definition == "ProgressNotification" { // the front knows the token
 					out = fmt.Appendf(nil, `{"progressToken":1,%s`, out[1:])
 				}
 				text := jsonrpc.AppendRequest(nil, []byte(`1`), p.method, out)
@@ -283,7 +283,7 @@ func TestNewerMembersAreNotSentToOlderClients(t *testing.T) {
 	}
 }
 
-// requestMeta is the _meta that a client of a modern revision sends with every request.
+// requestMeta is what the caller of a modern revision says with every request.
 func requestMeta(rev bridge.Revision, definition string) []Member {
 	if !rev.Modern() || strings.HasSuffix(definition, "Notification") {
 		return nil
@@ -295,7 +295,7 @@ func requestMeta(rev bridge.Revision, definition string) []Member {
 	}
 }
 
-// drop removes the members of the JSON-RPC envelope that a definition does not include.
+// drop returns text without the members of JSON-RPC's envelope that its definition leaves to another one.
 func drop(t *testing.T, text []byte, definition any) []byte {
 	t.Helper()
 	properties := definition.(map[string]any)["properties"].(map[string]any)

@@ -45,7 +45,8 @@ func TestDecodeErrors(t *testing.T) {
 			`inputResponses["k"]: must be an object, not null`,
 		},
 		{
-			"case of an answer's member", &pb.CallToolRequest{}, `{"name":"x","inputResponses":{"k":{"Action":"accept"}}}`,
+			"case of an answer's member", &pb.CallToolRequest{},
+			`{"name":"x","inputResponses":{"k":{"Action":"accept"}}}`,
 			`inputResponses["k"]: member "Action" must be written "action"`,
 		},
 		{
@@ -160,32 +161,32 @@ func TestEncodeErrors(t *testing.T) {
 		rev  bridge.Revision
 		want string
 	}{
-		{"word without a value", &pb.PromptMessage{}, latest, `role: is not set`},
-		{"raw other than an object", tool(rawBlock(`[1]`)), latest, `content[0]: must be a JSON object, not [1]`},
+		{"word that is not set", &pb.PromptMessage{}, latest, `role: is not set`},
+		{"raw that is no object", tool(rawBlock(`[1]`)), latest, `content[0]: must be a JSON object, not [1]`},
 		{
 			"raw that is no JSON", tool(rawBlock(`{"type":}`)), latest,
 			`content[0]: is not strict JSON: byte 8: invalid character '}' at start of value`,
 		},
 		{
 			"unknown role", &pb.PromptMessage{Role: "judge"}, bridge.LatestLegacy,
-			`role: "judge" cannot be said in 2025-11-25`,
+			`role: "judge" is not supported in 2025-11-25`,
 		},
-		{"unknown mode", rawMode, bridge.LatestLegacy, `another mode than form and url cannot be said in 2025-11-25`},
+		{"unknown mode", rawMode, bridge.LatestLegacy, `another mode than form and url is not supported in 2025-11-25`},
 		{
 			"a key twice", &pb.InputRequired{InputRequests: []*pb.InputRequest{roots("k"), roots("k")}}, latest,
 			`inputRequests["k"]: duplicate key`,
 		},
 		{
 			"unknown input request", &pb.InputRequest{Request: &pb.InputRequest_Raw{Raw: `{"method":"a/b"}`}},
-			bridge.LatestLegacy, `another request than those of MCP cannot be said in 2025-11-25`,
+			bridge.LatestLegacy, `another request than those of MCP is not supported in 2025-11-25`,
 		},
-		{"enum without a value", &pb.LogMessage{}, latest, `level: is not set`},
+		{"enum that is not set", &pb.LogMessage{}, latest, `level: is not set`},
 		{
 			"enum that is not known", &pb.LogMessage{Level: 99}, latest,
 			`level: unknown value 99, known are debug, info, notice, warning, error, critical, alert, emergency`,
 		},
 		{"content of no type", tool(&pb.ContentBlock{}), latest, `content[0]: nothing is set`},
-		{"nil content", &pb.PromptMessage{Role: "user"}, latest, `content: nothing is set`},
+		{"content that is nil", &pb.PromptMessage{Role: "user"}, latest, `content: nothing is set`},
 		{
 			"no JSON", &pb.CallToolResult{StructuredContent: []byte(`{"a":}`)}, latest,
 			`structuredContent: is not strict JSON: byte 5: invalid character '}' at start of value`,
@@ -195,7 +196,7 @@ func TestEncodeErrors(t *testing.T) {
 			`structuredContent: is not strict JSON: byte 7: duplicate name "a"`,
 		},
 		{"no object", &pb.Tool{InputSchema: `true`}, latest, `inputSchema: must be a JSON object, not true`},
-		{"meta other than an object", &pb.CallToolResult{Meta: `1`}, latest, `_meta: must be a JSON object, not 1`},
+		{"meta that is no object", &pb.CallToolResult{Meta: `1`}, latest, `_meta: must be a JSON object, not 1`},
 		{
 			"unknown members that are no object", &pb.Tool{Extra: `1`}, latest,
 			`unknown members must be a JSON object, not 1`,
@@ -204,7 +205,7 @@ func TestEncodeErrors(t *testing.T) {
 			"unknown members that are no JSON", &pb.Tool{Extra: `{"a" 1}`}, latest,
 			`unknown members are not strict JSON: byte 5: invalid character '1' after object name (expecting ':')`,
 		},
-		{"state other than text", &pb.InputRequired{RequestState: []byte{0xff}}, latest, `requestState: must be UTF-8`},
+		{"state that is no text", &pb.InputRequired{RequestState: []byte{0xff}}, latest, `requestState: must be UTF-8`},
 		{"infinity", &pb.Progress{Progress: inf}, latest, `progress: +Inf is not a number of JSON`},
 		{"tools within tools", tool(nested(100)), latest, `nested deeper than 64`},
 		{
@@ -213,36 +214,36 @@ func TestEncodeErrors(t *testing.T) {
 		},
 		{
 			"tool use", tool(&pb.ContentBlock{Block: &pb.ContentBlock_ToolUse{ToolUse: &pb.ToolUseContent{}}}),
-			bridge.Rev20250618, `content[0]: "tool_use" cannot be said in 2025-06-18`,
+			bridge.Rev20250618, `content[0]: "tool_use" is not supported in 2025-06-18`,
 		},
 		{
 			"URL", &pb.ElicitRequest{Mode: &pb.ElicitRequest_Url{Url: &pb.ElicitUrl{}}}, bridge.Rev20250618,
-			`"url" cannot be said in 2025-06-18`,
+			`"url" is not supported in 2025-06-18`,
 		},
 		{
 			"multi-select", formOf(`{"type":"object","properties":{"x":{"type":"array"}}}`), bridge.Rev20250618,
-			`requestedSchema.properties["x"]: a choice of several values cannot be said in 2025-06-18`,
+			`requestedSchema.properties["x"]: a choice of several values is not supported in 2025-06-18`,
 		},
-		{"form other than an object", formOf(`5`), bridge.Rev20250618, `requestedSchema: must be a JSON object, not 5`},
+		{"form that is no object", formOf(`5`), bridge.Rev20250618, `requestedSchema: must be a JSON object, not 5`},
 		{
 			"sampling with tools", &pb.CreateMessageRequest{Tools: []*pb.Tool{{}}}, bridge.Rev20250618,
-			`tools: a tool for the model cannot be said in 2025-06-18`,
+			`tools: a tool for the model is not supported in 2025-06-18`,
 		},
 		{
 			"sampling with a tool choice", &pb.CreateMessageRequest{ToolChoice: &pb.ToolChoice{}}, bridge.Rev20250618,
-			`toolChoice: a tool for the model cannot be said in 2025-06-18`,
+			`toolChoice: a tool for the model is not supported in 2025-06-18`,
 		},
 		{
 			"sound for a model", &pb.CreateMessageRequest{
 				Messages: []*pb.SamplingMessage{{Role: "user", Content: []*pb.ContentBlock{audio}}},
 			}, bridge.Rev20241105,
-			`messages[0].content[0]: "audio" cannot be said in 2024-11-05`,
+			`messages[0].content[0]: "audio" is not supported in 2024-11-05`,
 		},
 		{
 			"an answer of an image and text", &pb.CreateMessageResult{Content: []*pb.ContentBlock{audio, audio}},
-			bridge.Rev20250618, `content: an answer of 2 blocks cannot be said in 2025-06-18`,
+			bridge.Rev20250618, `content: an answer of 2 blocks is not supported in 2025-06-18`,
 		},
-		{"input required", &pb.InputRequired{}, bridge.Rev20251125, `InputRequired cannot be said in 2025-11-25`},
+		{"input required", &pb.InputRequired{}, bridge.Rev20251125, `InputRequired is not supported in 2025-11-25`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, err := Append([]byte("before"), tt.m, tt.rev)
@@ -470,7 +471,8 @@ func TestEncode(t *testing.T) {
 		},
 		{"token of another hop", &pb.Progress{Extra: `{"progressToken":1}`}, latest, `{"progress":0}`},
 		{
-			"task of another hop", &pb.CallToolRequest{Name: "t", Extra: `{"task":{"ttl":1},"a":1}`}, bridge.Rev20251125,
+			"task of another hop", &pb.CallToolRequest{Name: "t", Extra: `{"task":{"ttl":1},"a":1}`},
+			bridge.Rev20251125,
 			`{"name":"t","a":1}`,
 		},
 		{
@@ -579,7 +581,7 @@ func TestDecode(t *testing.T) {
 			"null that is a value", `{"content":[],"structuredContent":null}`, latest,
 			&pb.CallToolResult{StructuredContent: []byte(`null`)},
 		},
-		{"a missing list", `{}`, latest, &pb.CallToolResult{}},
+		{"a list that is missing", `{}`, latest, &pb.CallToolResult{}},
 		{"a result type", `{"resultType":"complete"}`, latest, &pb.CallToolResult{}},
 		{
 			"integers in other forms", `{"messages":[],"maxTokens":1e2}`, latest,
@@ -621,7 +623,7 @@ func TestDecode(t *testing.T) {
 			`{"inputRequests":{"b":{"method":"roots/list","params":{}},"a":{"method":"roots/list","params":{}}}}`,
 			latest, &pb.InputRequired{InputRequests: []*pb.InputRequest{roots("b"), roots("a")}},
 		},
-		{"unknown response", `{"a":1}`, latest, &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"a":1}`}}},
+		{"unknown answer", `{"a":1}`, latest, &pb.InputResponse{Response: &pb.InputResponse_Raw{Raw: `{"a":1}`}}},
 		{"content of no block", `{"role":"user","content":[]}`, latest, &pb.SamplingMessage{Role: "user"}},
 		{
 			"no mode is a form", `{"message":"m","requestedSchema":{}}`, latest,
@@ -675,7 +677,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Unmarshal keeps the fields that it does not set, such as the context from the front.
+// What Unmarshal does not set stays: the front has filled in the context.
 func TestDecodeKeepsTheContext(t *testing.T) {
 	m := &pb.CallToolRequest{Context: &pb.CallContext{ProtocolVersion: "x"}}
 	if err := Unmarshal([]byte(`{"name":"t","_meta":{}}`), m, latest); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// The examples on the pages of older revisions, each with its method. One is omitted: an early draft had the action
-// "reject", and no revision has it.
+// The examples in the pages of older revisions, each with the method it belongs to. One is left out: an early draft had
+// an action "reject", and no revision does.
 func TestExamplesOfOlderRevisionsRoundTrip(t *testing.T) {
 	for rev, n := range map[bridge.Revision]int{
 		bridge.Rev20241105: 35, bridge.Rev20250618: 15,

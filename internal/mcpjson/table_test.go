@@ -14,7 +14,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/proto"
 )
 
-// descriptor returns the contract's message with a name, or nil.
+// descriptor returns the message of the contract with a name, or nil.
 func descriptor(name protoreflect.Name) protoreflect.MessageDescriptor {
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName("mcpbridge.v1." + protoreflect.FullName(name))
 	md, ok := d.(protoreflect.MessageDescriptor)
@@ -28,13 +28,13 @@ func TestRowsDescribeFieldsThatExist(t *testing.T) {
 	for name, r := range table {
 		md := descriptor(name)
 		if md == nil {
-			t.Errorf("%s: unknown message", name)
+			t.Errorf("%s: no such message", name)
 			continue
 		}
 		union := r.tag != "" || r.untagged
 		switch {
 		case union && md.Oneofs().Len() != 1:
-			t.Errorf("%s: want a union with one oneof", name)
+			t.Errorf("%s: a union has one oneof", name)
 		case r.tag != "" && r.untagged:
 			t.Errorf("%s: both a tag and none", name)
 		case r.tag == "" && (r.content != "" || r.tagDefault != "" || r.tagSince != bridge.NoRevision):
@@ -42,7 +42,7 @@ func TestRowsDescribeFieldsThatExist(t *testing.T) {
 		case r.tagDefault != "" && md.Fields().ByName(r.tagDefault) == nil:
 			t.Errorf("%s: no field %s", name, r.tagDefault)
 		case r.key != "" && (!union || md.Fields().ByName(r.key) == nil || !r.fields[r.key].internal):
-			t.Errorf("%s: %s is not an internal field of a union", name, r.key)
+			t.Errorf("%s: %s is no internal field of a union", name, r.key)
 		}
 		for field, f := range r.fields {
 			if fd := md.Fields().ByName(field); fd == nil {
@@ -54,7 +54,7 @@ func TestRowsDescribeFieldsThatExist(t *testing.T) {
 	}
 }
 
-// wrongRow returns the difference between a row and a field, or "".
+// wrongRow returns what in a row does not fit the field, or "".
 func wrongRow(fd protoreflect.FieldDescriptor, r row, f fieldRow) string {
 	text := fd.Kind() == protoreflect.StringKind || fd.Kind() == protoreflect.BytesKind
 	switch {

@@ -200,7 +200,7 @@ func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 		c.early(msg, out)
 	case msg.IsResponse():
 		if !ss.answered(msg) {
-			c.s.log.Debug().Bytes("id", msg.ID).Msg("ignored a response that nobody waits for")
+			c.s.log.Debug().Bytes("id", msg.ID).Msg("ignored a response to no pending request")
 		}
 	case msg.IsNotification():
 		ss.notified(msg)
@@ -415,7 +415,7 @@ func (c *conn) early(msg *jsonrpc.Message, out sink) {
 	case bridge.MethodByName(msg.Method) == bridge.Discover:
 		x := &exchange{s: c.s, rev: bridge.Rev20260728, id: msg.ID, out: out}
 		x.refuse(bridge.Discover,
-			invalidMeta("params._meta has no %q: every request says the revision it is of", metaVersion))
+			invalidMeta("params._meta has no %q: each request must name its revision", metaVersion))
 	default:
 		c.refuse(msg, out, "send initialize first, or say the revision in params._meta: "+metaVersion)
 	}

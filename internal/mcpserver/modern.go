@@ -132,7 +132,7 @@ func (s *Server) unwanted(ctx context.Context) bool {
 func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 	body, ok := rawjson.String(rawjson.Get(meta, metaVersion))
 	if !ok {
-		return 0, invalidMeta(`params._meta has no %q: every request says the revision it is of`, metaVersion)
+		return 0, invalidMeta(`params._meta has no %q: each request must name its revision`, metaVersion)
 	}
 	if header != nil {
 		said, err := single(header, mcphttp.HeaderVersion)
@@ -140,7 +140,7 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 			return 0, err
 		}
 		if said != body {
-			return 0, bridge.HeaderMismatch("%s is %q and params._meta says %q: they must be the same",
+			return 0, bridge.HeaderMismatch("%s is %q, but params._meta has %q: they must be equal",
 				mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
 		}
 	}
@@ -153,7 +153,7 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 		}
 	}
 	if !rawjson.IsObject(rawjson.Get(meta, metaCapabilities)) {
-		return 0, invalidMeta("params._meta has no %q: every request says what the client can do, if only {}",
+		return 0, invalidMeta("params._meta has no %q: each request must have the client's capabilities, or {}",
 			metaCapabilities)
 	}
 	return rev, nil
@@ -217,7 +217,7 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 			rawjson.Shorten(said))
 	}
 	if want := call.Method.Target(call.Request); name != want {
-		return bridge.HeaderMismatch("%s is %q and the body says %q: they must be the same", mcphttp.HeaderName,
+		return bridge.HeaderMismatch("%s is %q, but the body has %q: they must be equal", mcphttp.HeaderName,
 			rawjson.Shorten(name), rawjson.Shorten(want))
 	}
 	return nil

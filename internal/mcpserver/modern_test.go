@@ -228,7 +228,7 @@ func TestModernHeadersWithoutAToolList(t *testing.T) {
 		{
 			errors.New("oh"), false, `{"region":"eu"}`,
 			header{"mcp-param-region", "eu"},
-			`because tools/list failed (internal error; the bridge's log says more); the call was not executed`,
+			`because tools/list failed (internal error; see the bridge's log); the call was not executed`,
 		},
 		{errors.New("oh"), false, `{"region":"eu"}`, nil, `"text":"{\"region\":\"eu\"}"`},
 		{errors.New("oh"), true, `{"region":"eu"}`, header{"Mcp-Param-Region", "eu"}, `"text":"{\"region\":\"eu\"}"`},

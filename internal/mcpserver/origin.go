@@ -69,7 +69,7 @@ func (s *Server) unpassable(h http.Header) string {
 		for _, v := range h.Values(name) {
 			if !utf8.ValidString(v) {
 				return name + " is " + strconv.Quote(rawjson.Shorten(v)) +
-					", which is no UTF-8: backends are told it as text"
+					", which is not UTF-8: backends receive it as text"
 			}
 		}
 	}

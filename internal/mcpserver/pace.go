@@ -69,7 +69,7 @@ func (s *sampler) summary() *pb.LogMessage {
 	}
 	l := &pb.LogMessage{
 		Level: s.worst, Logger: proto.String("mcpbridge"),
-		Data: fmt.Sprintf(`"%d log messages were left out: of a call, %d are told, and then %d a second"`, s.leftOut,
+		Data: fmt.Sprintf(`"%d log messages were dropped: a call can send %d, and then %d per second"`, s.leftOut,
 			limits.LogBurst, time.Second/limits.LogInterval),
 	}
 	s.leftOut, s.worst = 0, 0

@@ -75,7 +75,7 @@ func (r *recorder) finish(_ head, msg []byte) { _ = r.send(msg) }
 // Log messages above the rate limit are dropped and counted in a message. No message remains uncounted.
 func TestLogMessagesAreRateLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	leftOut := regexp.MustCompile(`"level":"(\w+)","logger":"mcpbridge","data":"(\d+) log messages were left out`)
+	leftOut := regexp.MustCompile(`"level":"(\w+)","logger":"mcpbridge","data":"(\d+) log messages were dropped`)
 	for _, c := range []struct {
 		name  string
 		n     int

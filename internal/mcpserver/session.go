@@ -462,7 +462,7 @@ func (ss *session) say(change *pb.ListenResponse) {
 	}
 	msg, err := ss.s.notification(change, ss.rev)
 	if err != nil {
-		ss.s.log.Error().Err(err).Msg("a change cannot be told")
+		ss.s.log.Error().Err(err).Msg("a change notification cannot be encoded")
 		return
 	}
 	push(msg)

@@ -127,7 +127,7 @@ func (s *Sessions) makeRoom(from netip.Prefix) {
 			Int("of_them", of[first.network]).
 			Msg("too many sessions: those of clients that have not authenticated and never used them are ended for " +
 				"new ones; " +
-				"limit at the network who can reach the port, or ask callers for tokens")
+				"restrict access to the port by a firewall, or require tokens (serve.http.auth)")
 		s.told, s.evicted = now, 0
 	}
 }

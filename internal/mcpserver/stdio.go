@@ -107,7 +107,7 @@ func (c *conn) closeSoon() {
 	select {
 	case <-closed:
 	case <-timer.C:
-		c.s.log.Warn().Msg("the client does not read what it is told; ending all the same")
+		c.s.log.Warn().Msg("the client does not read its messages; exiting without waiting")
 	}
 }
 

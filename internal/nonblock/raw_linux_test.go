@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// pair returns both ends of a TCP connection.
+// pair returns both ends of a connection of TCP.
 func pair(t *testing.T) (a, b *net.TCPConn) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -34,7 +34,8 @@ func pair(t *testing.T) (a, b *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// The tests of golang.org/x/net for a net.Conn pass: deadlines, closing, concurrency.
+// It is a net.Conn in everything that golang.org/x/net holds against one: deadlines, closing, who may call
+// concurrently.
 func TestConnIsANetConn(t *testing.T) {
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 		a, b := pair(t)
@@ -43,8 +44,8 @@ func TestConnIsANetConn(t *testing.T) {
 	})
 }
 
-// Data longer than the system's buffers, and than what is written without the scheduler, arrives completely, in pieces
-// of any size.
+// What is longer than the buffers of the system, and than what is written without telling the scheduler, arrives whole,
+// in any pieces.
 func TestConnTransfersAnyLength(t *testing.T) {
 	for _, piece := range []int{1, 100, maxSize - 1, maxSize, maxSize + 1, 1 << 20} {
 		a, b := pair(t)
@@ -77,7 +78,7 @@ func TestConnTransfersAnyLength(t *testing.T) {
 	}
 }
 
-// ReadFrom, which net/http uses, transfers everything, and returns the error of the reader or the connection.
+// What net/http writes by ReadFrom arrives whole, and what ends the reader or the connection ends it with that error.
 func TestReadFrom(t *testing.T) {
 	a, b := pair(t)
 	c := newConn(a).(io.ReaderFrom)
@@ -101,7 +102,7 @@ func TestReadFrom(t *testing.T) {
 	}
 }
 
-// Errors equal those of package net.
+// Errors are those of package net, in its words.
 func TestErrorsOfConn(t *testing.T) {
 	reset := func(t *testing.T, _, other *net.TCPConn) {
 		t.Helper()
@@ -114,8 +115,8 @@ func TestErrorsOfConn(t *testing.T) {
 		do     func(c net.Conn) error
 		want   error
 	}{
-		"reading after a reset": {reset, read, syscall.ECONNRESET},
-		"writing after a reset": {reset, func(c net.Conn) error { _ = read(c); return write(c) }, syscall.EPIPE},
+		"reading what was reset": {reset, read, syscall.ECONNRESET},
+		"writing what was reset": {reset, func(c net.Conn) error { _ = read(c); return write(c) }, syscall.EPIPE},
 		"reading too late": {
 			func(_ *testing.T, own, _ *net.TCPConn) { _ = own.SetDeadline(time.Unix(1, 0)) },
 			read, os.ErrDeadlineExceeded,
@@ -146,7 +147,7 @@ func TestErrorsOfConn(t *testing.T) {
 					[]byte(to), []byte("other")))
 			}
 			if texts[0] != texts[1] {
-				t.Errorf("got error %q, want %q of package net", texts[1], texts[0])
+				t.Errorf("error %q, of package net %q", texts[1], texts[0])
 			}
 		})
 	}

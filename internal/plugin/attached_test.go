@@ -339,7 +339,7 @@ func TestFirstResultIsTheResponse(t *testing.T) {
 				}
 			}
 			log, _ := r.log.Read()
-			if n := strings.Count(log, "more after a result"); n != tc.told || shown.Load() > 0 {
+			if n := strings.Count(log, "messages after a result"); n != tc.told || shown.Load() > 0 {
 				t.Errorf("logged %d times, want %d; %d events", n, tc.told, shown.Load())
 			}
 		})

@@ -323,7 +323,7 @@ func (k *link) settled(ctx context.Context) bool {
 }
 
 // errNotServing is the error of a backend that responds NOT_SERVING.
-var errNotServing = errors.New("its health service says that it is not serving")
+var errNotServing = errors.New("its health service responds NOT_SERVING")
 
 // check performs a health check. Every response except NOT_SERVING counts as healthy, because a backend need not
 // implement the health service.

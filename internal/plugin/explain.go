@@ -39,7 +39,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	case loose:
 		fix = unheld.Fix
 	case r.OutOfMemory():
-		why, fix = fmt.Errorf("it ended with %s", how), "raise its limit of memory, or mend what takes so much"
+		why, fix = fmt.Errorf("it ended with %s", how), "raise its memory limit, or reduce its memory use"
 	case bad != nil:
 		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory "+
 			"that its environment names"
@@ -111,15 +111,15 @@ func (r *process) mend() string {
 	words := r.lastWords()
 	for _, trace := range []func([]string) string{javaTrace, nodeTrace, goTrace, pythonTrace} {
 		if said := trace(words); said != "" {
-			return "mend what it said last: " + shorten(said)
+			return "correct its last error: " + shorten(said)
 		}
 	}
 	for i := len(words) - 1; i >= 0; i-- {
 		if last := strings.TrimSpace(words[i]); last != "" {
-			return "mend what it said last: " + shorten(last)
+			return "correct its last error: " + shorten(last)
 		}
 	}
-	return "it said nothing on standard error; run it by itself in that directory, with " + CookieKey + "=" +
+	return "its standard error is empty; run it by itself in that directory, with " + CookieKey + "=" +
 		CookieValue + " set"
 }
 

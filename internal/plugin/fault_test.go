@@ -96,13 +96,13 @@ func TestStartErrorsAreComplete(t *testing.T) {
 			0,
 			[]string{
 				`backend "b" did not start: it ended with exit status 7` + "\n  command:", rogue + " exit",
-				"directory: " + dir, "what to do: mend what it said last: ", "config.yaml: no such file",
+				"directory: " + dir, "what to do: correct its last error: ", "config.yaml: no such file",
 			},
 		},
 		"mute": {
 			[]string{"sh", "-c", "exit 3"},
 			0,
-			[]string{"it ended with exit status 3\n", "it said nothing on standard error"},
+			[]string{"it ended with exit status 3\n", "its standard error is empty"},
 		},
 		"no serve": {
 			[]string{"true"},
@@ -628,7 +628,7 @@ func TestNotServingBackendIsAwaited(t *testing.T) {
 	// One attempt has to succeed within the timeout. How long that takes depends on the machine.
 	for o.StartTimeout = time.Second; ; o.StartTimeout *= 2 {
 		err := run(t, o).Ready(t.Context())
-		if err != nil && strings.Contains(err.Error(), "says that it is not serving") {
+		if err != nil && strings.Contains(err.Error(), "health service responds NOT_SERVING") {
 			return
 		}
 		if err == nil || o.StartTimeout > time.Minute {

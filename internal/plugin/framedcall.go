@@ -81,7 +81,7 @@ func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call
 		a.err, a.sent, a.lost = errNotBegun, false, true
 		return true
 	case in.kind == frameLast:
-		a.err, a.ours = p.misbehaved(call.Method, "sent events of a call that it says it has not begun"), true
+		a.err, a.ours = p.misbehaved(call.Method, "sent events of a call that it reported as not begun"), true
 		return true
 	case in.err != nil && in.kind == frameError:
 		s := status.Convert(in.err)

@@ -458,7 +458,7 @@ func (f *frames) hand(c *framed, id uint32, in inbound) error {
 	case c.in <- in:
 		return nil
 	default:
-		return fmt.Errorf("%w: more than %d events of a call that nobody has taken", errBreach, eventsAhead)
+		return fmt.Errorf("%w: more than %d unread events of a call", errBreach, eventsAhead)
 	}
 }
 

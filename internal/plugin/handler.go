@@ -132,6 +132,9 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 		ctx, end = context.WithCancel(ctx)
 		defer end()
 		defer context.AfterFunc(l.here, end)()
+		var acknowledged func()
+		emit, acknowledged = p.acknowledge(ctx, l, call, emit)
+		defer acknowledged()
 	} else if l.frames.draining() { // leave is called before the calls in flight are counted
 		return attempt{err: errNotBegun, lost: true}
 	}
@@ -140,15 +143,9 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 	var at peer.Peer
 	ctx, refused := refusable(ctx)
 	var a attempt
-	stream := func(ctx context.Context, emit bridge.Emit) attempt {
-		return p.stream(ctx, l, call, emit, grpc.Peer(&at))
-	}
-	switch {
-	case call.Method == bridge.Listen:
-		a = p.listen(ctx, l, call, emit, stream)
-	case call.Method.Streams:
-		a = stream(ctx, emit)
-	default:
+	if call.Method.Streams {
+		a = p.stream(ctx, l, call, emit, grpc.Peer(&at))
+	} else {
 		res := call.Method.NewResult()
 		if err := l.conn.Invoke(ctx, call.Method.GRPC, call.Request, res, grpc.Peer(&at)); err != nil {
 			a.err = err
@@ -263,7 +260,7 @@ func (p *Plugin) awaitEnd(l *life, s grpc.ClientStream, m *bridge.Method, cancel
 	if s.RecvMsg(m.NewEvent()) == nil {
 		l.after.Do(func() {
 			p.log.Warn().Str("method", m.GRPC).Str("fix", "the result must be the last, and the only one").
-				Msg("the backend sent more after a result; that is dropped, and told once")
+				Msg("the backend sent messages after a result; they are dropped, and this is logged once")
 		})
 	}
 }

@@ -161,7 +161,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 		case <-both.Done():
 			return loss{why: "its process ended"}
 		case <-l.frames.drains():
-			return loss{why: "it takes no more calls: somebody has told it to stop", drains: time.Now()}
+			return loss{why: "it accepts no more calls: another process sent it SIGTERM", drains: time.Now()}
 		case <-first:
 			first = nil
 			next.Reset(p.pace.health)

@@ -1,10 +1,8 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
@@ -12,65 +10,90 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// listen makes a Listen call with stream, and ensures that it is acknowledged, because subscribers wait for it.
-func (p *Plugin) listen(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit,
-	stream func(context.Context, bridge.Emit) attempt,
-) (a attempt) {
-	r, _ := call.Request.(*pb.ListenRequest)
-	s := feed.NewStream(r.GetNotifications)
-	source := s.Source()
-	var first atomic.Pointer[pb.ListenResponse] // the acknowledgment of the backend
-	_, err := s.Answer(ctx, emit, func(acked *pb.SubscriptionFilter) *pb.ListenResponse {
-		return cmp.Or(first.Load(), feed.Acknowledgment(acked))
-	}, func(ctx context.Context) (_ *bridge.Result, err error) {
-		defer p.panics.Recover(bridge.Listen.Name, func(e *bridge.Error) { a.err, err = e, e })
-		ctx, cancel := context.WithCancel(ctx)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		wg.Go(func() {
-			defer p.panics.Recover("acknowledging a Listen", nil)
-			p.assume(ctx, l, call, source)
-		})
-		a = stream(ctx, func(_ context.Context, e bridge.Event) error {
-			if ack := e.Change.GetAcknowledged(); ack != nil {
-				first.CompareAndSwap(nil, e.Change)
-				source.Acknowledge(ack.GetNotifications())
-			} else {
-				source.Report(e.Change)
-			}
-			return nil
-		})
-		return a.result, a.err
-	})
-	if err != a.err { //nolint:errorlint // it is that of emit
-		a = attempt{err: err, ours: true}
-	}
-	return a
+// An acknowledger ensures that a Listen is acknowledged, because subscribers wait for it. If the backend does not do so
+// soon, the capabilities of its Discover response apply; if it does so later, all may have changed in between.
+type acknowledger struct {
+	p    *Plugin
+	call *bridge.Call
+	next bridge.Emit
+
+	mu      sync.Mutex // held while next is called
+	acked   bool       // by the backend
+	assumed bool       // by the bridge
 }
 
-// assume acknowledges what Discover declares in place of a backend that does not acknowledge soon, and later warns if
-// it still has not.
-func (p *Plugin) assume(ctx context.Context, l *life, call *bridge.Call, source *feed.Source) {
-	if !pass(ctx, p.pace.acknowledge) || source.Acknowledged() != nil {
+// acknowledge returns the Emit to use for a Listen in place of emit, and the function to call at its end.
+func (p *Plugin) acknowledge(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) (bridge.Emit, func()) {
+	a := &acknowledger{p: p, call: call, next: emit}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer p.panics.Recover("acknowledging a Listen", nil)
+		a.wait(ctx, l)
+	})
+	return a.emit, func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// wait acknowledges in place of a backend that has not done so, and later warns if it still has not.
+func (a *acknowledger) wait(ctx context.Context, l *life) {
+	if !pass(ctx, a.p.pace.acknowledge) {
 		return
 	}
-	res, err := p.Handle(ctx, call.With(bridge.Discover, &pb.DiscoverRequest{Context: call.Context()}), nil)
+	res, err := a.p.Handle(ctx, a.call.With(bridge.Discover, &pb.DiscoverRequest{Context: a.call.Context()}), nil)
 	if err != nil {
 		return // the Listen fails too, or is acknowledged when the backend responds again
 	}
 	d, _ := res.Complete.(*pb.DiscoverResponse)
-	r, _ := call.Request.(*pb.ListenRequest)
-	source.Assume(feed.Supported(r.GetNotifications(), d.GetCapabilities(), false))
-	if !pass(ctx, p.pace.busy) || source.Acknowledged() != nil {
+	a.mu.Lock()
+	if !a.acked {
+		a.assumed = true
+		// its error ends the Listen with its next event
+		_ = a.next(ctx, bridge.Event{
+			Change: feed.Acknowledgment(feed.Supported(a.filter(), d.GetCapabilities(), false)),
+		})
+	}
+	a.mu.Unlock()
+	if !pass(ctx, a.p.pace.busy) {
 		return
 	}
-	l.unacknowledged.Do(func() {
-		p.log.Warn().Str("method", bridge.Listen.GRPC).
-			Str("fix", "send the event `acknowledged`, with the notifications that will be sent, as soon as "+
-				"Listen is called").
-			Msg("the backend does not acknowledge Listen; it is assumed to notify of what its Discover declares")
-	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.acked {
+		l.unacknowledged.Do(func() {
+			a.p.log.Warn().Str("method", bridge.Listen.GRPC).
+				Str("fix", "send the event `acknowledged`, with the notifications that will be sent, as soon as "+
+					"Listen is called").
+				Msg("the backend does not acknowledge Listen; it is assumed to notify of what its Discover declares")
+		})
+	}
+}
+
+func (a *acknowledger) filter() *pb.SubscriptionFilter {
+	r, _ := a.call.Request.(*pb.ListenRequest)
+	return r.GetNotifications()
+}
+
+func (a *acknowledger) emit(ctx context.Context, e bridge.Event) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ack := e.Change.GetAcknowledged()
+	if ack == nil {
+		return a.next(ctx, e)
+	}
+	late := a.assumed && !a.acked
+	a.acked = true
+	if !late {
+		return a.next(ctx, e)
+	}
+	for _, change := range feed.All(ack.GetNotifications()) {
+		if err := a.next(ctx, bridge.Event{Change: change}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pass waits for d. It reports false if ctx ends before.

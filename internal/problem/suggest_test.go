@@ -2,7 +2,7 @@ package problem
 
 import "testing"
 
-// A suggestion must be likely: a name of one letter is similar to every other.
+// A guess is a help only if it is likely: a name of one letter is as near to every other one.
 func TestSuggestedNames(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -20,7 +20,7 @@ func TestSuggestedNames(t *testing.T) {
 		{"get_forcast", []string{"get_alerts", "get_forecast"}, "get_forecast"},
 	} {
 		if got := Nearest(c.name, c.known); got != c.want {
-			t.Errorf("%q, of %q: got suggestion %q, want %q", c.name, c.known, got, c.want)
+			t.Errorf("%q, of %q, is taken for %q, not for %q", c.name, c.known, got, c.want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// mixed is typical text as JSON.
+// mixed is text as it comes, in JSON.
 var mixed = `{"text":"` +
 	strings.Repeat(`The na\u00efve café plan, 12 €, was sent to 東京.\nfunc main() { fmt.Println(\"hello, world\") }\n2026-07-28 `+
 		`INFO served in 3 ms path=C:\\temp\\log.txt\tuser=\"Zoë\" and the rest of the line is plain words that say little, as lines do.\n`, 64<<10/240) + `"}`
@@ -59,7 +59,7 @@ func BenchmarkAppendString(b *testing.B) {
 	}
 }
 
-// BenchmarkString decodes a text of 64 KiB.
+// BenchmarkString reads the text of a call of 64 KiB.
 func BenchmarkString(b *testing.B) {
 	quoted := Get([]byte(mixed), "text")
 	b.SetBytes(int64(len(quoted)))

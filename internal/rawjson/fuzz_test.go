@@ -19,7 +19,7 @@ var seeds = []string{
 	`[}`, `"a"b`,
 }
 
-// FuzzCheck compares CheckWithin with jsontext, token by token, and the walks with encoding/json.
+// FuzzCheck compares CheckWithin with what jsontext says, token by token, and the walks with what encoding/json reads.
 func FuzzCheck(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
@@ -30,7 +30,7 @@ func FuzzCheck(f *testing.F) {
 		walk(data, 0) // whatever it is
 		valid, limit := oracle(data)
 		if (err == nil) != (valid && !limit) {
-			t.Fatalf("%q: got %v, want valid %v, above the limits %v", data, err, valid, limit)
+			t.Fatalf("%q: %v, but valid is %v and too much is %v", data, err, valid, limit)
 		}
 		if err != nil {
 			if at := err.(*Error).Offset; at < 0 || at > len(data) {
@@ -45,12 +45,12 @@ func FuzzCheck(f *testing.F) {
 		}
 		var a, b bytes.Buffer
 		if json.Compact(&a, data) != nil || json.Compact(&b, line) != nil || !bytes.Equal(a.Bytes(), b.Bytes()) {
-			t.Fatalf("%q: %q has another meaning", data, line)
+			t.Fatalf("%q: %q means something else", data, line)
 		}
 	})
 }
 
-// oracle parses data token by token, and counts.
+// oracle reads data one token at a time, and counts.
 func oracle(data []byte) (valid, limit bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(data))
 	for {
@@ -72,7 +72,7 @@ func oracle(data []byte) (valid, limit bool) {
 	return err != nil && err.Error() == "EOF", limit
 }
 
-// walk walks over any text.
+// walk walks over text that may be anything.
 func walk(data []byte, depth int) {
 	String(data)
 	Bytes(data)
@@ -89,7 +89,7 @@ func walk(data []byte, depth int) {
 	}
 }
 
-// agree fails the test unless a value equals that of encoding/json.
+// agree fails unless a value is what encoding/json takes it for.
 func agree(t *testing.T, data []byte) {
 	t.Helper()
 	var members map[string]json.RawMessage
@@ -134,7 +134,7 @@ func agree(t *testing.T, data []byte) {
 			t.Fatalf("%q: %q, not %q", data, s, want)
 		}
 		if again, ok := String(AppendString(nil, s)); !ok || again != s {
-			t.Fatalf("%q: got %q after quoting and unquoting", s, again)
+			t.Fatalf("%q: quoted and unquoted it is %q", s, again)
 		}
 	}
 }

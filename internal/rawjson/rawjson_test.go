@@ -17,7 +17,7 @@ import (
 
 var usual = limits.Defaults()
 
-// deep, members and elements return texts exactly at a limit of n.
+// deep, members and elements return texts that are just within a limit of n.
 func deep(n int) string     { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 func elements(n int) string { return "[" + strings.Repeat("0,", n-1) + "0]" }
 func members(n int) string {
@@ -32,7 +32,7 @@ func TestInvalidInputIsRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   string
-		want string // empty: accepted
+		want string // empty: not refused
 		json bool
 	}{
 		{"", `{"a":[1,-0.5e3,"\u00e9\ud83d\ude00",true,false,null,{}]}`, "", false},
@@ -109,7 +109,7 @@ func TestInvalidInputIsRejected(t *testing.T) {
 	}
 }
 
-// A text is rejected above a limit, and by Check above the maximum of the configuration.
+// A text is refused one above a limit, and by Check one above the highest that can be configured.
 func TestCheckWithinLimits(t *testing.T) {
 	for _, l := range []*limits.Limits{{JSONDepth: 3, JSONMembers: 20, JSONElements: 30}, usual} {
 		for name, c := range map[string]struct {
@@ -158,7 +158,7 @@ func TestMembersAndElements(t *testing.T) {
 		}
 	}
 	for range Members([]byte(`{"a":1,"b":2}`)) {
-		break // the last token
+		break // and nothing comes after it
 	}
 }
 
@@ -168,7 +168,7 @@ func TestWithout(t *testing.T) {
 		`{"b":{"a":1},"a":2,"c":3}`: `{"b":{"a":1},"c":3}`, `{}`: "", `[]`: "",
 	} {
 		if got := Without([]byte(object), "a"); string(got) != want {
-			t.Errorf("%s: rest %s", object, got)
+			t.Errorf("%s: %s is left", object, got)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func TestWalkingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestCheckOfAllShortTexts compares Check with jsontext on every text of a small alphabet.
+// TestCheckOfAllShortTexts compares Check with jsontext on every text that can be made of a few letters.
 func TestCheckOfAllShortTexts(t *testing.T) {
 	for _, tt := range []struct {
 		alphabet, before, after string
@@ -304,14 +304,14 @@ func TestCheckOfAllShortTexts(t *testing.T) {
 	}
 }
 
-// TestDuplicateNamesAreRejected places a duplicate name everywhere, among few and many.
+// TestDuplicateNamesAreRejected looks for the name that is there twice at every place, among few and many.
 func TestDuplicateNamesAreRejected(t *testing.T) {
 	for _, n := range []int{2, 3, fewNames - 1, fewNames, fewNames + 1, fewNames + 2, 5 * fewNames} {
 		for first := range n - 1 {
 			for second := first + 1; second < n; second++ {
 				var unique, twice strings.Builder
 				for i := range n {
-					// Nested objects have the names of the enclosing one, which is valid.
+					// The objects inside have the names of the one around, which is no harm.
 					fmt.Fprintf(&unique, `,"n%d":{"n%d":0,"n%d":[{"n0":1}]}`, i, first, second)
 					if i == second {
 						fmt.Fprintf(&twice, `,"\u006e%d":0`, first)
@@ -331,8 +331,8 @@ func TestDuplicateNamesAreRejected(t *testing.T) {
 	}
 }
 
-// The method of comparing names depends on their number, the depth of their object, and escapes. None costs much more
-// than the text.
+// How names are compared depends on how many there are, how deep their object is, and on whether one has an escape.
+// None of that costs much more than the text.
 func TestDuplicateNameCheckIsCheap(t *testing.T) {
 	repeat := func(object string) string { return "[" + strings.Repeat(object+",", 64<<10/len(object)) + "0]" }
 	for name, text := range map[string]string{

@@ -37,15 +37,12 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	s := feed.NewStream(func() *pb.SubscriptionFilter { return want })
 	parts := r.parts(ctx, call, want)
 	for _, p := range parts {
-		p.source = s.Source()
+		p.source = s.Source(p.want)
 	}
 	defer r.gaps.join(s.Pending, lists)()
-	defer time.AfterFunc(r.o.Patience, func() {
-		for _, p := range parts {
-			p.source.Assume(p.want)
-		}
-	}).Stop()
-	return s.Answer(ctx, emit, func(acked *pb.SubscriptionFilter) *pb.ListenResponse {
+	patience := time.NewTimer(r.o.Patience)
+	defer patience.Stop()
+	return s.Answer(ctx, patience.C, emit, func(acked *pb.SubscriptionFilter) *pb.ListenResponse {
 		return feed.Acknowledgment(feed.Both(want, feed.Either(lists, acked)))
 	}, func(ctx context.Context) (*bridge.Result, error) {
 		return nil, r.listenTo(ctx, parts, feed.IsEmpty(lists))

@@ -28,7 +28,7 @@ func (r *Router) start(cursor *string) ([]*route, *string, error) {
 		return r.routes, nil, nil
 	}
 	bad := bridge.Errorf(codes.InvalidArgument,
-		"the cursor is not one that a list of this server has told: ask for the list from its beginning")
+		"the cursor is not from a list of this server: request the list without a cursor")
 	if len(*cursor) > base64.RawURLEncoding.EncodedLen(maxCursor+64) {
 		return nil, nil, bad
 	}

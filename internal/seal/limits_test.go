@@ -9,8 +9,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A requestState at the limit of 64 KiB, or the configured one, is accepted, and a longer one is rejected even if it is
-// authentic. No base64 text has 65,537 bytes.
+// A requestState of 64 KiB, or of as much as is configured, is opened, and none that is longer, although we had sealed
+// it. In base64 there is none of 65,537 bytes.
 func TestRequestStateAtSizeLimit(t *testing.T) {
 	call := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{Name: "x"}}
 	for _, most := range []int{limits.MaxState, 2 << 10} {
@@ -25,17 +25,17 @@ func TestRequestStateAtSizeLimit(t *testing.T) {
 				t.Errorf("%d bytes: %v", length, err)
 			}
 		}
-		// The limit of a backend's state is half of that, so that the sealed one is accepted.
+		// A backend's state has half of that, so that what is sealed can be opened.
 		for n := s.maxSize/2 - 1; n <= s.maxSize/2+1; n++ {
 			out, err := s.Seal(call, &pb.InputRequired{RequestState: make([]byte, n)}, 1)
 			if (err == nil) != (n <= s.maxSize/2) {
-				t.Errorf("state of %d bytes: %v", n, err)
+				t.Errorf("a state of %d bytes: %v", n, err)
 			}
 			if err != nil {
 				continue
 			}
 			if state, _, err := s.open(call, out.GetRequestState()); err != nil || len(state) != n {
-				t.Errorf("state of %d bytes: %d, %v", n, len(state), err)
+				t.Errorf("a state of %d bytes: %d, %v", n, len(state), err)
 			}
 		}
 	}

@@ -17,10 +17,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// usual are the default limits.
+// usual are the limits that are not configured.
 var usual = limits.Limits{}.OrDefaults()
 
-// newSealer returns a Sealer with the default limit of a state.
+// newSealer returns a Sealer with the usual limit of a state.
 func newSealer(keys [][32]byte, ttl time.Duration) *seal.Sealer {
 	return seal.New(keys, ttl, usual.State)
 }
@@ -32,7 +32,7 @@ func call(subject string, state []byte) *bridge.Call {
 	}}
 }
 
-// sealed returns the sealed state for a client with a subject.
+// sealed returns what a client of a subject gets for a state.
 func sealed(t *testing.T, s *seal.Sealer, subject string, state []byte, round byte) []byte {
 	t.Helper()
 	needs, err := s.Seal(call(subject, nil), &pb.InputRequired{RequestState: state}, round)
@@ -61,7 +61,7 @@ func TestStateOpensOnlyForItsCaller(t *testing.T) {
 			t.Errorf("%.20q: round %d, %v", state, round, err)
 		}
 		if _, err := s.Open(call("you", back)); code(err) != codes.InvalidArgument {
-			t.Errorf("another caller: %v", err)
+			t.Errorf("somebody else: %v", err)
 		}
 		for _, end := range []string{"\n", "\r"} {
 			for _, i := range []int{0, len(back) / 2, len(back)} {
@@ -73,7 +73,7 @@ func TestStateOpensOnlyForItsCaller(t *testing.T) {
 		}
 	}
 	if round, err := s.Open(call("me", nil)); round != 0 || err != nil {
-		t.Errorf("call without a state: %d %v", round, err)
+		t.Errorf("a call without a state: %d %v", round, err)
 	}
 }
 
@@ -121,11 +121,11 @@ func TestSealLimits(t *testing.T) {
 		}
 	}
 	if _, err := s.Seal(call("me", nil), &pb.InputRequired{}, 1); code(err) != codes.Internal {
-		t.Errorf("no input requests: %v", err)
+		t.Errorf("asked for nothing: %v", err)
 	}
 }
 
-// FuzzOpen opens any text, which is always rejected.
+// FuzzOpen opens what a client made up, which is refused and never anything else.
 func FuzzOpen(f *testing.F) {
 	for _, s := range []string{"", "A", "AAAA", "!!!", "\xff", string(bytes.Repeat([]byte("A"), 200))} {
 		f.Add([]byte(s))

@@ -42,12 +42,12 @@ func TestSignatures(t *testing.T) {
 			`"}}}`: "f(a?: string)",
 	} {
 		if got := Tool("f", input, ""); got != want {
-			t.Errorf("%s: got %s, want %s", input, got, want)
+			t.Errorf("%s is shown as %s, not as %s", input, got, want)
 		}
 	}
 }
 
-// A small schema may be recursive without an end.
+// A schema can be small and mean something that has no end.
 func TestHostileSchemas(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	many := func(s string) string { return strings.TrimSuffix(strings.Repeat(s+",", 50), ",") }
@@ -73,10 +73,10 @@ func TestHostileSchemas(t *testing.T) {
 		}
 		shown := ""
 		if allocs := testing.AllocsPerRun(1, func() { shown = Tool("f", input, input) }); allocs > 200_000 {
-			t.Errorf("%.100s: got %.0f allocations", input, allocs)
+			t.Errorf("%.100s takes %.0f allocations", input, allocs)
 		}
 		if len(shown) > 20_000 {
-			t.Errorf("%.100s: got %d bytes", input, len(shown))
+			t.Errorf("%.100s is shown in %d bytes", input, len(shown))
 		}
 		x, _ := Of(input).Property("x")
 		if n := len(x.Object().Alternatives()); n > maxAlternatives {

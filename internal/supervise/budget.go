@@ -3,14 +3,14 @@ package supervise
 import "sync/atomic"
 
 const (
-	// retriesAtOnce is how many calls may be made again at once, and callsPerRetry how many calls there must be for
-	// each after that.
+	// retriesAtOnce is the number of retries in a burst, and callsPerRetry the number of calls for each further one.
 	retriesAtOnce = 100
 	callsPerRetry = 10
 )
 
-// A RetryBudget bounds how many calls are made again that a backend may have seen: those of a backend that dies of them
-// would otherwise come twice, and again when it is back. The zero value is a full one. It may be used concurrently.
+// A RetryBudget limits the retries of calls that a backend may have received: the calls to a backend that crashes on
+// them would otherwise be sent twice, and again after its restart. The zero value is a full budget. It may be used
+// concurrently.
 type RetryBudget struct {
 	spent atomic.Int64 // in calls
 }
@@ -25,7 +25,7 @@ func (b *RetryBudget) Called() {
 	}
 }
 
-// Retry reports whether a call may be made again, and counts it if so.
+// Retry reports whether a call may be retried, and counts it if so.
 func (b *RetryBudget) Retry() bool {
 	for {
 		n := b.spent.Load()

@@ -13,38 +13,39 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An Outcome is what became of a call that was made once.
+// An Outcome is the outcome of one attempt to make a call.
 type Outcome int
 
 const (
 	// Answered means that the backend answered, with a result or an error. That is final.
 	Answered Outcome = iota
-	// NotSent means that the backend has not seen the call. It is sent again, as long as a call waits for a connection.
+	// NotSent means that the backend has not received the call. It is sent again as long as the call waits for a
+	// connection.
 	NotSent
-	// Refused means that the backend saw the call and did not execute it, for a reason that may have gone. It is sent
-	// once more.
+	// Refused means that the backend received the call and did not execute it, for a reason that may be temporary. It
+	// is sent once more.
 	Refused
 	// Lost means that the backend may have executed the call. It is sent once more if it is read-only.
 	Lost
 )
 
-// An Attempt is a call that was made once.
+// An Attempt is the result of one attempt to make a call.
 type Attempt struct {
 	Outcome Outcome
 	Result  *bridge.Result
-	// Err is why there is no result.
+	// Err is the error if there is no result.
 	Err error
 	// Shown means that events were emitted.
 	Shown bool
-	// Fail returns the error of a call that was Refused or Lost and is not sent again. Sent says that the backend may
-	// have executed it.
+	// Fail returns the error of a call that was Refused or Lost and is not sent again. Sent reports whether the backend
+	// may have executed it.
 	Fail func(sent bool) error
-	// Prepare, if not nil, is called before a Refused call is sent again. It reports whether that is of use.
+	// Prepare, if not nil, is called before a Refused call is sent again. It reports whether to send it.
 	Prepare func(ctx context.Context) bool
 }
 
-// Do makes a call: it calls attempt with a connection until the delivery law says that the call is over. A call is
-// executed at most once, unless it is read-only, and an error says whether it was.
+// Do makes a call: it calls attempt with a connection until the delivery law allows no further attempt. A call is
+// executed at most once unless it is read-only, and an error reports whether it was executed.
 func (s *Supervisor[C]) Do(
 	ctx context.Context, call *bridge.Call, attempt func(context.Context, C) Attempt,
 ) (*bridge.Result, error) {
@@ -88,13 +89,13 @@ func (s *Supervisor[C]) Do(
 	}
 }
 
-// A Wait is how long a call has waited for a connection. The zero value is for a new call.
+// A Wait is the time that a call has waited for a connection. The zero value is for a new call.
 type Wait struct {
 	until time.Time
 	step  time.Duration
 }
 
-// pause waits until gone is closed, but not long.
+// pause waits until gone is closed, for a short time.
 func (w *Wait) pause(ctx context.Context, gone <-chan struct{}) {
 	w.step = min(max(2*w.step, 10*time.Millisecond), time.Second)
 	t := time.NewTimer(w.step)
@@ -106,7 +107,7 @@ func (w *Wait) pause(ctx context.Context, gone <-chan struct{}) {
 	}
 }
 
-// Await returns the connection to send a call on. It waits for one, unless that is hopeless.
+// Await waits for a connection for the call, unless calls should fail at once.
 func (s *Supervisor[C]) Await(ctx context.Context, w *Wait) (C, error) {
 	var none C
 	c := s.Live()
@@ -152,12 +153,12 @@ func isGone[C Connection](c C) bool {
 	}
 }
 
-// isHopeless reports whether calls do not wait for the next connection.
+// isHopeless reports whether calls fail at once.
 func (st *State[C]) isHopeless(o *Options, now time.Time) bool {
 	return st.CrashLoop || st.unreachable || !o.IsProgram && now.Sub(st.lost) > o.Patience
 }
 
-// isStarting reports whether a program starts, or is about to: a call waits for it, however long that takes.
+// isStarting reports whether a program starts, or is about to: a call waits for it without a limit of its own.
 func (st *State[C]) isStarting(o *Options, now time.Time) bool {
 	return st.starting && !st.Ended && !st.CrashLoop && st.next.Sub(now) <= o.Hopeless
 }
@@ -186,8 +187,8 @@ func (s *Supervisor[C]) Ready(ctx context.Context) error {
 	}
 }
 
-// Started waits while a program starts, and returns nil when it answers or its start has failed. It returns an error if
-// ctx ends before.
+// Started waits while a program starts, and returns nil when it is ready or its start has failed. It returns an error
+// if ctx ends before.
 func (s *Supervisor[C]) Started(ctx context.Context) error {
 	var none C
 	for {
@@ -229,9 +230,9 @@ func (s *Supervisor[C]) unavailable(st *State[C], after time.Duration) error {
 	return s.Unavailable(st.word(&s.o, time.Now()), after, st.Err)
 }
 
-// Unavailable returns the error of a call that was not sent, because the backend is as word says. If cause is an error
-// of the bridge, such as that the server wants credentials, it is the caller's. If after is zero, there is no use in
-// trying again.
+// Unavailable returns the error of a call that was not sent because of the backend's state, which word describes. If
+// cause is an error of the bridge, such as missing credentials, the caller receives it. If after is zero, a retry is
+// useless.
 func (s *Supervisor[C]) Unavailable(word string, after time.Duration, cause error) error {
 	advice := "the call was not executed"
 	if after > 0 {

@@ -1,6 +1,5 @@
-// Package supervise keeps one backend connected and makes the calls to it, whatever the backend is. It decides when to
-// connect again, which calls wait for that, and which calls are repeated: the delivery law is written here, and only
-// here.
+// Package supervise keeps one backend of any kind connected, and makes the calls to it. It decides when to reconnect,
+// which calls wait for that, and which calls are repeated: it is the only implementation of the delivery law.
 package supervise
 
 import (
@@ -17,28 +16,28 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/contain"
 )
 
-// A Connection is what calls are sent on, from the first answer of the backend until the connection is lost.
+// A Connection carries calls, from the first response of the backend until the connection is lost.
 type Connection interface {
 	comparable
 	// Gone is closed when the connection is lost.
 	Gone() <-chan struct{}
 }
 
-// A Backend makes connections. The methods are called one after the other, by Run.
+// A Backend makes connections. Run calls its methods one after the other.
 type Backend[C Connection] interface {
-	// Connect returns a connection on which the backend has answered, or why there is none.
+	// Connect returns a connection on which the backend has responded, or an error.
 	Connect(ctx context.Context) (C, error)
-	// Watch returns when the connection is lost, or ctx ends. Unreachable says that there is no use in waiting for the
-	// next one.
+	// Watch returns when the connection is lost, or ctx ends. Unreachable reports that calls need not wait for the next
+	// one.
 	Watch(ctx context.Context, c C) (unreachable bool)
-	// Release frees what the connection holds. No new calls are sent on it any more. It reports whether Run connects
-	// again at once: the connection was of use, or its loss says nothing of the backend.
+	// Release frees the resources of the connection, which gets no new calls. It reports whether Run reconnects without
+	// a pause: the connection had been of use, or its loss is not a failure of the backend.
 	Release(ctx context.Context, c C) (again bool)
-	// IsFinal reports whether Run ends with an error of Connect; first says that it is of the first attempt.
+	// IsFinal reports whether Run returns an error of Connect; first reports that it is of the first attempt.
 	IsFinal(err error, first bool) bool
 }
 
-// Intervals are the times between attempts to connect, and those that calls wait.
+// Intervals are the times between attempts to connect, and the maximum waits of calls.
 type Intervals struct {
 	// Backoff bounds the wait after the first failure; it doubles with each further one, up to MaxBackoff.
 	Backoff, MaxBackoff time.Duration
@@ -46,18 +45,19 @@ type Intervals struct {
 	// If zero, there are no crash loops.
 	Crashes     int
 	CrashWindow time.Duration
-	// Shortage is the wait after an attempt that failed because the machine lacks a resource. It is no failure of the
-	// backend.
+	// Shortage is the wait after an attempt that failed because the machine lacks a resource, which does not count as a
+	// failure of the backend.
 	Shortage time.Duration
-	// Patience is how long a call waits for a connection. It waits for a program that starts as long as that takes.
+	// Patience is how long a call waits for a connection. For a program that starts, it waits without a limit of its
+	// own.
 	Patience time.Duration
-	// Hopeless is the wait for the next attempt that is too long for calls: they fail at once.
+	// Hopeless is the wait until the next attempt above which calls fail at once.
 	Hopeless time.Duration
 }
 
-// Options describe what is supervised.
+// Options configure a Supervisor.
 type Options struct {
-	// Name is the backend's name, and Noun what it is: "backend" or "server".
+	// Name is the backend's name, and Noun its kind: "backend" or "server".
 	Name, Noun string
 	// IsProgram means that Connect starts a program.
 	IsProgram bool
@@ -68,7 +68,7 @@ type Options struct {
 
 // A Supervisor keeps one backend connected. Run is called once; the other methods may be called concurrently.
 type Supervisor[C Connection] struct {
-	// Retries bounds how many calls that were lost are sent again.
+	// Retries limits the retries of lost calls.
 	Retries RetryBudget
 
 	o       Options
@@ -83,16 +83,16 @@ type Supervisor[C Connection] struct {
 
 type holder[C Connection] struct{ c C }
 
-// A State is what is known of the backend.
+// A State is the state of the backend.
 type State[C Connection] struct {
 	Connection C             // the zero value while there is none
 	Connected  bool          // there has been a connection
 	Ended      bool          // Run has returned
 	Err        error         // why Run returned, or why the last attempt to connect failed
-	CrashLoop  bool          // it fails again and again: see Intervals
-	Changed    chan struct{} // closed when anything of this changes
+	CrashLoop  bool          // see Intervals
+	Changed    chan struct{} // closed when any of this changes
 
-	lost        time.Time // since when there is no connection
+	lost        time.Time // time of the loss, while there is no connection
 	next        time.Time // of the next attempt, if none is being made
 	unreachable bool
 	starting    bool // a program is being started, and the last one did not fail to start
@@ -111,7 +111,7 @@ func (s *Supervisor[C]) Live() C {
 	return h.c
 }
 
-// State returns what is known now.
+// State returns the current state.
 func (s *Supervisor[C]) State() State[C] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Supervisor[C]) change(f func(*State[C])) {
 	s.state.Changed = make(chan struct{})
 }
 
-// Run keeps the backend connected until ctx ends, and returns nil then. It returns an error of Connect that is final.
+// Run keeps the backend connected until ctx ends, and then returns nil. It returns an error of Connect that is final.
 func (s *Supervisor[C]) Run(ctx context.Context) error {
 	err := s.run(ctx)
 	s.change(func(st *State[C]) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Pages are opened with the program in BROWSER, without a terminal or a shell.
+// Pages are opened with the program that BROWSER names, without a terminal and without a shell.
 func TestBrowserOfTheEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	program, page := filepath.Join(dir, "a browser"), `http://127.0.0.1/?a=$(id)&b='1'`
@@ -18,20 +18,20 @@ func TestBrowserOfTheEnvironment(t *testing.T) {
 
 	t.Setenv("BROWSER", "")
 	if Login(&stderr) != nil {
-		t.Error("got a browser without a terminal and BROWSER")
+		t.Error("there is a browser without a terminal and without BROWSER")
 	}
 	t.Setenv("BROWSER", program)
 	if err := Login(&stderr)(t.Context(), page); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(program + ".log"); string(got) != page {
-		t.Errorf("opened %q (%v), want %q", got, err, page)
+		t.Errorf("it opened %q (%v), want %q", got, err, page)
 	}
 	if stderr.Len() > 0 {
 		t.Errorf("a log got %q", &stderr)
 	}
 	t.Setenv("BROWSER", filepath.Join(dir, "none"))
 	if Login(&stderr)(t.Context(), page) == nil {
-		t.Error("no error for a page that was not opened")
+		t.Error("nobody is told that the page was not opened")
 	}
 }

@@ -26,8 +26,8 @@ type Progress struct {
 	drawn string
 }
 
-// What is done within quietTime shows no progress, which is drawn at most every drawTime; what reports none is shown
-// after each waitTime.
+// Work that ends within quietTime shows no progress. A bar is drawn at most every drawTime; work without progress shows
+// a line after each waitTime.
 const (
 	quietTime = 300 * time.Millisecond
 	drawTime  = 50 * time.Millisecond
@@ -102,7 +102,7 @@ func (b *Progress) draw(text string) {
 	}
 }
 
-// barText returns a bar of at most width letters: [####......]  40% what is being done.
+// barText returns a bar of at most width letters: [####......]  40% and the message.
 func barText(p *pb.Progress, width int) string {
 	const cells = 20
 	text := fmt.Sprintf("%g", p.GetProgress())

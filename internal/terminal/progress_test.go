@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A line of the log starts on a line of its own, not after the progress bar.
+// A line of the log does not run into what is shown on the last line.
 func TestLogLinesClearTheProgressBar(t *testing.T) {
 	var out strings.Builder
 	b := &Progress{w: &out, width: 40}

@@ -23,9 +23,9 @@ const (
 // zerolog's diode may lose the last write before it is closed, which is the line with the reason why the program exits.
 type Queue struct {
 	to  io.Writer
-	log atomic.Pointer[zerolog.Logger] // to to itself; nil until somebody logs
+	log atomic.Pointer[zerolog.Logger] // to to itself; nil until the first line
 
-	mu      sync.Mutex // guards what follows, and who writes to lines
+	mu      sync.Mutex // guards the fields below, and writes to lines
 	lines   chan []byte
 	dropped int
 	closed  bool
@@ -66,7 +66,7 @@ func (q *Queue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass passes on what is written, until q is closed and there is no more.
+// pass writes the queued lines until q is closed and empty.
 func (q *Queue) pass() {
 	defer close(q.done)
 	for line := range q.lines {
@@ -76,7 +76,7 @@ func (q *Queue) pass() {
 		q.dropped = 0
 		q.mu.Unlock()
 		if log := q.log.Load(); dropped > 0 && log != nil {
-			log.Warn().Int("lines", dropped).Msg("lines of the log were dropped: nobody has read them in time")
+			log.Warn().Int("lines", dropped).Msg("lines of the log were dropped: they were not read in time")
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 )
 
-// The last lines explain why the program ends.
+// What is written last is what says why the program ends.
 func TestCloseWritesAllLines(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for i := range 20_000 {
@@ -22,14 +22,14 @@ func TestCloseWritesAllLines(t *testing.T) {
 		fmt.Fprintf(q, "%d", i)
 		q.Close()
 		if out.String() != strconv.Itoa(i) {
-			t.Fatalf("line %d: got %q", i, out.String())
+			t.Fatalf("of %d there is %q", i, out.String())
 		}
 		fmt.Fprint(q, "too late, and no harm")
 		q.Close()
 	}
 }
 
-// If nothing reads, the oldest lines are dropped, and their number is logged when reading resumes.
+// When nobody reads, the oldest lines go, and how many is told when somebody reads again.
 func TestOldestLinesAreDroppedFirst(t *testing.T) {
 	r, w := io.Pipe()
 	q := NewQueue(w)
@@ -53,9 +53,9 @@ func TestOldestLinesAreDroppedFirst(t *testing.T) {
 	all := <-read
 	n := strings.Count(all, "\n")
 	if n < maxQueued || n > maxQueued+1 || !strings.HasSuffix(all, fmt.Sprintf("line %d\n", lines-1)) {
-		t.Errorf("got %d lines up to %q", n, all[len(all)-20:])
+		t.Errorf("%d lines are left, to the end %q", n, all[len(all)-20:])
 	}
 	if want := fmt.Sprintf(`"lines":%d`, lines-n); !strings.Contains(told.String(), want) {
-		t.Errorf("got %s, want %s", told.String(), want)
+		t.Errorf("told %s, not %s", told.String(), want)
 	}
 }

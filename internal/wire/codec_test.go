@@ -13,7 +13,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The codec and protobuf decode what the other encodes: every message of the contract, small and large.
+// What the codec writes, protobuf reads, and the other way round: every message of the contract, small and large.
 func TestCodecMatchesProtobuf(t *testing.T) {
 	n := 0
 	for _, text := range []string{"x", strings.Repeat("long ", 1000)} {
@@ -36,7 +36,7 @@ func TestCodecMatchesProtobuf(t *testing.T) {
 			if err != nil || data.Len() != len(wire) {
 				t.Errorf("%s: %d bytes, not %d, %v", mt.Descriptor().FullName(), data.Len(), len(wire), err)
 			}
-			// The connection delivers it in pieces.
+			// It comes from the connection in pieces.
 			var pieces mem.BufferSlice
 			for _, piece := range bytes.SplitAfter(wire, []byte("g")) {
 				pieces = append(pieces, mem.Copy(piece, Buffers))
@@ -64,7 +64,7 @@ func TestCodecMatchesProtobuf(t *testing.T) {
 	}
 }
 
-// fill sets every field of m, and of nested messages up to depth.
+// fill sets every field of m, and of the messages inside as far as depth says.
 func fill(m protoreflect.Message, text string, depth int) {
 	some := func(fd protoreflect.FieldDescriptor, empty func() protoreflect.Value) protoreflect.Value {
 		switch fd.Kind() {
@@ -100,7 +100,7 @@ func fill(m protoreflect.Message, text string, depth int) {
 func TestPool(t *testing.T) {
 	p := new(pool)
 	for _, n := range []int{0, 1, 1024, 1025, 2048, 2049, 65_535, 65_536, 65_537, 1 << 24, 1<<24 + 1} {
-		for range 3 { // new and reused
+		for range 3 { // new, and used
 			b := p.Get(n)
 			if len(*b) != n || cap(*b) >= 2*max(n, 1<<minBits) {
 				t.Errorf("%d: %d of %d bytes", n, len(*b), cap(*b))
@@ -109,7 +109,7 @@ func TestPool(t *testing.T) {
 			p.Put(b)
 		}
 	}
-	odd := make([]byte, 5000) // the pool never returns a buffer of this size; it would be reused as one of 4096
+	odd := make([]byte, 5000) // nobody gives back such a one; it would be used for as much as 4096
 	p.Put(&odd)
 	if b := p.Get(4097); cap(*b) < 4097 {
 		t.Errorf("%d bytes", cap(*b))

@@ -11,7 +11,7 @@ import (
 // call differ, so that a request is encoded once and then patched.
 type payload struct {
 	arguments []byte // JSON, with the number of call 0
-	text      []byte // the decoded text with the number of call 0
+	text      []byte // what the text decodes to, with the number of call 0
 }
 
 const (

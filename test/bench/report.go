@@ -55,7 +55,7 @@ type ratio struct {
 	Over    string `json:"over"`
 	setting
 	CPU spread `json:"cpu"`
-	P50 spread `json:"addedP50ms"` // the difference to the other's p50
+	P50 spread `json:"addedP50ms"` // what the subject's p50 is more than the other's
 }
 
 // A goal is the maximum CPU time per call over that of another subject, or, of kind added, the maximum difference of

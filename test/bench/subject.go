@@ -15,7 +15,7 @@ type subject struct {
 	name    string
 	about   string
 	command func(options) (*exec.Cmd, error)
-	dial    dialer // the client; nil: this benchmark's own MCP client, which takes almost no CPU time
+	dial    dialer // what calls it; nil: this benchmark's own MCP client, which takes next to nothing
 }
 
 // subjects are the compared servers, in the order of the report.

@@ -203,7 +203,7 @@ func serveBehind(ctx context.Context, args []string) error {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		if front == "floor" {
-			fmt.Fprintln(os.Stderr, lines.Text()) // the line with its address, in the same format
+			fmt.Fprintln(os.Stderr, lines.Text()) // it says where it serves in the same words
 			break
 		}
 		var line struct{ Message, URL, GRPC string }

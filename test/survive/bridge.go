@@ -25,12 +25,12 @@ import (
 type Bridge struct {
 	URL     string
 	PID     int
-	Dir     string // with its log, its journal and its temporary files
+	Dir     string // of its log, its journal, and its temporary files
 	Journal string
-	Started time.Duration // the time until it was ready
+	Started time.Duration // how long it took until it was ready
 	In      io.WriteCloser
 	Out     io.Reader
-	Lost    chan time.Time // the last unread time of the log line for a lost backend
+	Lost    chan time.Time // when the bridge says that its backend was lost, the last time that was not looked at
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -137,7 +137,7 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 				default:
 				}
 			}
-			_, _ = log.WriteString(line) // an incomplete log is better than none
+			_, _ = log.WriteString(line) // a log that is not whole is better than none
 			if m := ready.FindStringSubmatch(line); m != nil && !told {
 				told = true
 				url <- m[1]
@@ -146,7 +146,7 @@ func (r *Rig) start(ctx context.Context, s setup) (*Bridge, error) {
 				break
 			}
 		}
-		_ = b.cmd.Wait() // ProcessState has the exit status
+		_ = b.cmd.Wait() // ProcessState says how it ended
 	}()
 	select {
 	case b.URL = <-url:
@@ -240,7 +240,7 @@ func (b *Bridge) holds() holding {
 	_ = filepath.WalkDir(filepath.Join(b.Dir, "t"), func(_ string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // just removed
+			return nil //nolint:nilerr // it has just been removed
 		case d.Type()&os.ModeSocket != 0:
 			h.Sockets++
 		default:

@@ -80,7 +80,7 @@ func finished(b *Bridge, from int64) ([]checker.Entry, error) {
 		if open <= 0 || time.Now().After(until) {
 			return journal, nil
 		}
-		time.Sleep(50 * time.Millisecond) // no event for the backend's journal
+		time.Sleep(50 * time.Millisecond) // who writes the journal tells nobody else
 	}
 }
 
@@ -140,7 +140,7 @@ func cancels(ctx context.Context, r *Rig) error {
 			missed++
 			continue
 		}
-		late += len(c.Answers) + c.Late // a canceled call gets no response
+		late += len(c.Answers) + c.Late // a cancelled call is answered no more
 		which := 0
 		if i >= len(legacy) {
 			which = 1
@@ -191,7 +191,7 @@ func dropStream(ctx context.Context, c *http.Client, endpoint string, number int
 		return call, err
 	}
 	defer stream.Body.Close()
-	to := "" // the URL for messages in the first event
+	to := "" // where messages go, as the first event says
 	post := func(bodies ...[]byte) bool {
 		for _, body := range bodies {
 			var resp *http.Response
@@ -208,7 +208,7 @@ func dropStream(ctx context.Context, c *http.Client, endpoint string, number int
 			to = endpoint + m.Data[strings.IndexByte(m.Data, '?'):]
 			return post([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},` +
 				`"clientInfo":{"name":"survive","version":"1"}}}`))
-		case call.Begin == 0: // the response to that
+		case call.Begin == 0: // it is the answer to that
 			call.Begin = time.Now().UnixNano()
 			return post([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`),
 				loadgen.Request(loadgen.Legacy, w))
@@ -235,7 +235,7 @@ func drops(ctx context.Context, r *Rig) error {
 		return err
 	}
 	crowdSize := 8
-	sessions := make([]*loadgen.Caller, crowdSize) // kept open, because their ends would cancel their calls
+	sessions := make([]*loadgen.Caller, crowdSize) // they stay, or their end would be that of their calls
 	var mu sync.Mutex
 	var history []checker.Call
 	var failed error

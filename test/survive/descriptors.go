@@ -49,7 +49,7 @@ func starves(ctx context.Context, r *Rig) error {
 	full := files
 	for n := 0; n < r.cycles(2, 30) && err == nil; n++ {
 		end := flood(ctx, b.URL, 2*files)
-		time.Sleep(time.Second) // until all are in use
+		time.Sleep(time.Second) // until they have all there is
 		full = min(full, b.holds().FDs)
 		err = syscall.Kill(cur.pid, syscall.SIGKILL)
 		time.Sleep(3*time.Second + time.Duration(n%10)*100*time.Millisecond)
@@ -65,7 +65,7 @@ func starves(ctx context.Context, r *Rig) error {
 			newcomer.End()
 			herd.add(call)
 			cur, err = herd.await(ctx, cur.pid)
-			back = append(back, max(cur.at.Sub(freed), 0)) // it may have found some earlier
+			back = append(back, max(cur.at.Sub(freed), 0)) // it may have found some before
 		}
 	}
 	history := herd.end()

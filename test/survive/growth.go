@@ -82,7 +82,7 @@ func grows(ctx context.Context, r *Rig) error {
 	defer out.Close()
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	var mu sync.Mutex // guards the following variables
+	var mu sync.Mutex // guards what follows
 	calls, failed := 0, []checker.Call(nil)
 	var wg sync.WaitGroup
 	for n := range 12 {
@@ -183,7 +183,7 @@ func mixed(ctx context.Context, url, target string, n int) (calls int, failed []
 	for i := 0; i < times && ctx.Err() == nil; i++ {
 		w := work()
 		switch rand.IntN(30) {
-		case 0: // disconnects before the response
+		case 0: // it goes before the answer
 			w = loadgen.Work{Tool: "hang"}
 			w.OnEvent = func(call *checker.Call) bool {
 				if era == loadgen.Legacy {

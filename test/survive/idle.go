@@ -84,7 +84,7 @@ func open(ctx context.Context, url string, sessions int) error {
 func (r *Rig) goroutines(ctx context.Context) (each float64, err error) {
 	const sessions = 2000
 	err = r.inside(ctx, func(b *Bridge) error {
-		if err := open(ctx, b.URL, 1); err != nil { // initializes caches
+		if err := open(ctx, b.URL, 1); err != nil { // what is made once
 			return err
 		}
 		before := still()
@@ -117,7 +117,7 @@ func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { _ = p.Run(ctx) }) // Ready returns an error if it does not start
+	wg.Go(func() { _ = p.Run(ctx) }) // Ready says if it does not start
 	if err := p.Ready(ctx); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (r *Rig) inside(ctx context.Context, f func(b *Bridge) error) error {
 		return err
 	}
 	srv := &http.Server{Handler: mcp, ReadHeaderTimeout: 5 * time.Second}
-	wg.Go(func() { _ = srv.Serve(ln) }) // always returns an error
+	wg.Go(func() { _ = srv.Serve(ln) }) // it always ends with an error
 	defer srv.Close()
 	b.URL = "http://" + ln.Addr().String() + "/mcp"
 	return f(b)
@@ -172,7 +172,7 @@ func rests(ctx context.Context, r *Rig) error {
 func still() int {
 	last := -1
 	for same, tries := 0, 0; same < 5 && tries < 100; tries++ {
-		time.Sleep(20 * time.Millisecond) // connections end before their goroutines, without an event
+		time.Sleep(20 * time.Millisecond) // those of connections end after them, and nobody tells
 		n := runtime.NumGoroutine()
 		if same++; n != last {
 			same = 0
@@ -185,7 +185,7 @@ func still() int {
 // idleStreams is L5: streams that only wait for changes.
 func idleStreams(ctx context.Context, r *Rig) error {
 	const most = 15_000
-	hold := time.Duration(r.cycles(20, 3600)) * time.Second // a stream sends a keep-alive every 15 s
+	hold := time.Duration(r.cycles(20, 3600)) * time.Second // a stream says that it is there every 15 s
 	b, err := r.start(ctx, setup{})
 	if err != nil {
 		return err

@@ -21,9 +21,9 @@ import (
 
 // A herd is a group of callers and their history.
 type herd struct {
-	mu      sync.Mutex // guards the following fields
+	mu      sync.Mutex // guards what follows
 	history []checker.Call
-	pids    []int // of the last processes that responded
+	pids    []int // of the last backends that answered
 	news    chan sighting
 
 	wg   sync.WaitGroup
@@ -60,7 +60,7 @@ func (h *herd) add(c checker.Call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.history = append(h.history, c)
-	if !c.OK() || slices.Contains(h.pids, c.Answers[0].PID) { // a late response of an earlier process is no news
+	if !c.OK() || slices.Contains(h.pids, c.Answers[0].PID) { // a late answer of a backend before is no news
 		return
 	}
 	if len(h.pids) == cap(h.pids) { // processes so far apart may have the same PID
@@ -68,7 +68,7 @@ func (h *herd) add(c checker.Call) {
 	}
 	h.pids = append(h.pids, c.Answers[0].PID)
 	select {
-	case <-h.news: // unread
+	case <-h.news: // nobody has looked
 	default:
 	}
 	h.news <- sighting{c.Answers[0].PID, time.Unix(0, c.End)}
@@ -110,9 +110,9 @@ func (p pipeClient) Call(w loadgen.Work) checker.Call { return p.Pipe.Call(p.num
 type killing struct {
 	cycles    int
 	calls     int
-	crashed   int // calls in flight at a crash
+	crashed   int // calls that were with a backend that died
 	refused   int // calls that were not executed
-	rode      int // calls that started while there was no backend, and succeeded
+	rode      int // calls that were begun while there was no backend, and succeeded
 	learn     []time.Duration
 	replaced  []time.Duration
 	wrongs    []checker.Wrong
@@ -151,7 +151,7 @@ func killUnderLoad(ctx context.Context, r *Rig) error {
 	late := ruler(ctx)
 	// A fifth of the cycles are over stdio.
 	var sum killing
-	const chapter = 100 // cycles whose history is judged and dropped together
+	const chapter = 100 // cycles whose history is judged, and forgotten, together
 	for sum.cycles < total && len(sum.wrongs) == 0 {
 		var wg sync.WaitGroup
 		var results [2]killing
@@ -270,7 +270,7 @@ func ruler(ctx context.Context) (end func() []time.Duration) {
 func settled(b *Bridge) holding {
 	var last holding
 	for same, tries := 0, 0; same < 3 && tries < 50; tries++ {
-		time.Sleep(100 * time.Millisecond) // no event for the resources of a disconnected client
+		time.Sleep(100 * time.Millisecond) // what is let go of when a client has gone, nobody tells
 		now := b.holds()
 		same++
 		if now.FDs != last.FDs || now.Files != last.Files || now.Children != last.Children {
@@ -325,13 +325,13 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 		return w
 	})
 	type death struct {
-		token      string // of the call that made it exit, if any
+		token      string // of the call that it was told to die by, if it was
 		kill, back time.Time
 	}
 	var deaths []death
 	cur, err := herd.await(ctx, 0)
 	for i := 0; i < cycles && err == nil; i++ {
-		time.Sleep(time.Until(cur.at.Add(settle)) + rand.N(40*time.Millisecond)) // at a random moment
+		time.Sleep(time.Until(cur.at.Add(settle)) + rand.N(40*time.Millisecond)) // at no particular moment
 		d := death{}
 		if i%2 == 0 {
 			d.kill = time.Now()
@@ -371,7 +371,7 @@ func (r *Rig) killChapter(ctx context.Context, b *Bridge, clients []client, pois
 			}
 		}
 	}
-	// It exited before it received the call.
+	// it was dead already when it was told to die
 	deaths = slices.DeleteFunc(deaths, func(d death) bool { return d.kill.IsZero() })
 	for _, d := range deaths {
 		k.replaced = append(k.replaced, d.back.Sub(d.kill))

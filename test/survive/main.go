@@ -38,7 +38,7 @@ func main() {
 // A Rig is the environment of scenarios.
 type Rig struct {
 	bin, plugin, upstream string // programs
-	dir                   string // the remains of a run
+	dir                   string // what is left of a run
 	long, laws            bool
 	results               []Result
 }
@@ -156,7 +156,7 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 			continue
 		}
 		began, had := time.Now(), len(r.results)
-		its, cancel := context.WithCancel(ctx) // ends the bridges of a failed scenario
+		its, cancel := context.WithCancel(ctx) // of a scenario that broke, no bridge stays
 		err := s.run(its, r)
 		cancel()
 		if ctx.Err() != nil {
@@ -165,7 +165,7 @@ func (r *Rig) runAll(ctx context.Context, wanted []string) error {
 		for i := had; i < len(r.results); i++ {
 			r.results[i].Took = time.Since(began).Seconds()
 		}
-		if err != nil { // the rig itself failed: the result is unknown
+		if err != nil { // the rig itself broke: what it was to measure is not known
 			fmt.Printf("%-4s FAIL  %v\n", ids[0], err)
 			failed = append(failed, ids[0])
 		}

@@ -128,7 +128,7 @@ func overloads(ctx context.Context, r *Rig) error {
 	}
 	p := &pool{url: b.URL}
 	defer p.close()
-	const capacity = 256 * 1000 / workMs // concurrent calls of that duration
+	const capacity = 256 * 1000 / workMs // calls at a time, each of which takes that long
 	d := time.Duration(r.cycles(10, 60)) * time.Second
 	peak := countOutcomes(p.offer(ctx, capacity*.9, d, loadgen.Work{Ms: workMs}))
 	pass := peak.bad == 0
@@ -168,11 +168,11 @@ func neighbours(ctx context.Context, r *Rig) error {
 	d := time.Duration(r.cycles(10, 60)) * time.Second
 	const rate = 100
 	w := loadgen.Work{Ms: 20}
-	quiet.offer(ctx, rate, time.Second, w) // initializes caches
+	quiet.offer(ctx, rate, time.Second, w) // what is made once
 	var alone, beside []time.Duration
 	bad, noise, refused := 0, 0, 0
 	var errs string
-	for range r.cycles(2, 5) { // in turns, so that the machine's other load affects both
+	for range r.cycles(2, 5) { // in turns, so that what else the machine does falls on both
 		t := countOutcomes(quiet.offer(ctx, rate, d/2, w))
 		alone, bad, errs = append(alone, t.latency...), bad+t.bad+t.refused, errs+t.first
 		var wg sync.WaitGroup
@@ -260,17 +260,17 @@ func cpuOf(pid int) (time.Duration, error) {
 // A kindOfCost is the cost of one kind of bad requests.
 type kindOfCost struct {
 	name string
-	cpu  time.Duration // per MiB
-	heap float64       // the heap of a request, as a multiple of its size
+	cpu  time.Duration // for each MiB
+	heap float64       // of what a request takes in times its size
 }
 
 // badRequests is L9: the cost of rejected requests.
 func badRequests(ctx context.Context, r *Rig) error {
-	const size = 4<<20 - 4096 // the limit of a body
+	const size = 4<<20 - 4096 // as long as a body may be
 	const mib = float64(size) / (1 << 20)
 	var cost []kindOfCost
 	for _, body := range badBodies {
-		b, err := r.start(ctx, setup{}) // a new one for each kind
+		b, err := r.start(ctx, setup{}) // anew, so that what one leaves does not count for the next
 		if err != nil {
 			return err
 		}
@@ -299,7 +299,7 @@ func badRequests(ctx context.Context, r *Rig) error {
 				!strings.Contains(string(answer), `"isError":true`) {
 				return fmt.Errorf("%s: it was not refused: %.200s", body.name, answer)
 			}
-			if i == 0 { // of one: the heap of more would depend on garbage collection
+			if i == 0 { // of one: more would show when garbage is collected, and not what a request needs
 				its.heap = float64(status(b.PID, "VmHWM")-rss) / size
 			}
 		}

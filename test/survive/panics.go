@@ -172,10 +172,10 @@ var panicPoints = map[string]panicPoint{
 type target struct {
 	*Bridge
 	fuse   fuse
-	probes string           // the address of readiness
-	mu     sync.Mutex       // guards the following fields
-	pids   map[string]int   // of the backends that last responded, by tool
-	last   map[string]int64 // the time of that
+	probes string           // where it says whether it is ready
+	mu     sync.Mutex       // guards what follows
+	pids   map[string]int   // of the backends that answered last, by tool
+	last   map[string]int64 // when
 }
 
 const (
@@ -436,7 +436,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 	}
 	t, clients := p.t, p.clients
 	if name == "mcpserverReceive" || name == "mcpserverTake" {
-		t, clients = p.piped, p.pipeClients // the only clients that reach the point
+		t, clients = p.piped, p.pipeClients // the only ones who come there
 	}
 	from := t.journalSize()
 	herd := newHerd(ctx, clients, work)
@@ -448,7 +448,7 @@ func (p *panicking) at(ctx context.Context, name string) error {
 		if err = t.well(ctx); err != nil {
 			break
 		}
-		time.Sleep(settle) // so that a restart has no backoff
+		time.Sleep(settle) // so that what is killed is wanted back at once
 		kick := func() error { return nil }
 		if point.kick != nil {
 			kick = func() error { return point.kick(t) }
@@ -563,7 +563,7 @@ func (p *panicking) atEnd(ctx context.Context, name, program string, web *httpSe
 
 // often triggers three panics in one place within a minute, after which the bridge is not ready.
 func (p *panicking) often(ctx context.Context) error {
-	for n := 0; n < 3; n += p.r.cycles(2, 250) { // like at
+	for n := 0; n < 3; n += p.r.cycles(2, 250) { // which at does
 		if err := p.at(ctx, "mcpserverPost"); err != nil {
 			return err
 		}
@@ -686,7 +686,7 @@ func answered(body []byte) bool {
 // loggedPanics are the panics in a log.
 type loggedPanics struct {
 	lines, places int
-	again         int // repeated stacks of a place, by the same part
+	again         int // stacks of a place that had been logged with one already, by the same part
 }
 
 // panicsLogged parses the log of a bridge.

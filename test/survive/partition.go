@@ -35,7 +35,7 @@ type cable struct {
 	ln           *net.TCPListener
 	wg           sync.WaitGroup
 
-	mu      sync.Mutex // guards the following fields
+	mu      sync.Mutex // guards what follows
 	changed *sync.Cond
 	cut     [2]bool
 	refuse  bool // new connections are not answered
@@ -92,7 +92,7 @@ func (c *cable) accept() {
 		}
 		c.mu.Unlock()
 		if filler {
-			_ = in.Close() // the backend is unreachable
+			_ = in.Close() // nobody is there any more
 			continue
 		}
 		out, err := net.Dial("tcp", c.target)
@@ -140,7 +140,7 @@ func (c *cable) end(conn *net.TCPConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.ends, conn)
-	_ = conn.Close() // may be reset
+	_ = conn.Close() // it may have been reset
 }
 
 // sever cuts directions. New connections are not answered, because TCP's handshake needs both.
@@ -152,7 +152,7 @@ func (c *cable) sever(ways ...int) {
 	c.refuse = true
 	_ = c.ln.SetDeadline(time.Unix(1, 0)) // it no longer accepts
 	c.mu.Unlock()
-	for range 3 { // until the queue is full, possibly with other connections
+	for range 3 { // until the queue is full, perhaps of those who were quicker
 		conn, err := net.DialTimeout("tcp", c.addr, 50*time.Millisecond)
 		if err != nil {
 			return
@@ -169,7 +169,7 @@ func (c *cable) mend(reset bool) {
 	defer c.mu.Unlock()
 	if reset {
 		for conn := range c.ends {
-			_ = conn.SetLinger(0) // makes Close a reset
+			_ = conn.SetLinger(0) // which makes Close a reset
 			_ = conn.Close()
 			delete(c.ends, conn)
 		}
@@ -216,13 +216,13 @@ var partitions = []partition{
 type partitionResult struct {
 	cuts, flaps    int
 	detected, back []time.Duration
-	refused        []time.Duration // durations of calls rejected while the backend was known to be unreachable
+	refused        []time.Duration // how long calls took that were refused while it was known that there is no way
 	outcomes       map[string]int
-	given          []time.Duration // durations of calls in flight until they failed
-	early          int             // calls that failed although the network was mended soon
+	given          []time.Duration // how long calls under way had to wait until they were given up
+	early          int             // calls that were given up though the network was back soon
 	connections    int
 	wrongs         []checker.Wrong
-	held           []string // resources in addition to those before
+	held           []string // what is held after it and was not before
 }
 
 // failNetwork is F16 and R12: the network between a bridge and a dialed backend delivers nothing, in one direction or
@@ -328,16 +328,16 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 	}
 	before := settled(b)
 	herd := newHerd(ctx, clients, func() loadgen.Work {
-		time.Sleep(rand.N(20 * time.Millisecond)) // limits the cost of rejections
+		time.Sleep(rand.N(20 * time.Millisecond)) // what is refused costs the machine little this way
 		return loadgen.Work{Ms: rand.IntN(60), Events: rand.IntN(3)}
 	})
 	var outages []outage
 	for n := range cycles {
 		if n > 0 {
-			time.Sleep(1500 * time.Millisecond) // the earlier cut is mended, and the backend reconnected
+			time.Sleep(1500 * time.Millisecond) // what was cut before has been mended, and is to be back
 		}
 		for range 5 {
-			time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) // the duration of the cut
+			time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) // that is how long it holds
 			wire.sever(p.ways...)
 			time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
 			wire.mend(p.reset)
@@ -348,7 +348,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 			lasting += rand.N(8 * time.Second)
 		}
 		for _, lasts := range []time.Duration{soon, lasting} {
-			time.Sleep(1200*time.Millisecond + rand.N(time.Second)) // includes a health check
+			time.Sleep(1200*time.Millisecond + rand.N(time.Second)) // of health checks are any
 			o, err := p.outage(ctx, b, wire, lasts)
 			if err != nil {
 				herd.end()
@@ -358,7 +358,7 @@ func (r *Rig) part(ctx context.Context, p partition, cycles int) (partitionResul
 			res.cuts++
 		}
 	}
-	time.Sleep(1500 * time.Millisecond) // data in transit arrives
+	time.Sleep(1500 * time.Millisecond) // all that was on its way arrives
 	history := herd.end()
 	for _, c := range callers {
 		c.Close()
@@ -444,7 +444,7 @@ func (res *partitionResult) read(history []checker.Call, outages []outage) {
 	for n, o := range outages {
 		res.detected = append(res.detected, o.known.Sub(o.cut))
 		if back[n].IsZero() {
-			back[n] = time.Now() // too late
+			back[n] = time.Now() // which is too late
 		}
 		res.back = append(res.back, back[n].Sub(o.mended))
 	}

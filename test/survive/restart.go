@@ -59,7 +59,7 @@ func killBridge(ctx context.Context, r *Rig) error {
 		b.kill()
 		for _, pid := range kids {
 			for alive(pid) && time.Since(killed) < 5*time.Second {
-				time.Sleep(time.Millisecond) // no event for the exit of a process that is not a child
+				time.Sleep(time.Millisecond) // the end of somebody else's child, nobody tells
 			}
 			if alive(pid) {
 				orphans++
@@ -108,7 +108,7 @@ func endBridge(ctx context.Context, r *Rig) error {
 			return err
 		}
 		var conns []*loadgen.Conn
-		for n := range 10 { // idle clients
+		for n := range 10 { // clients that are there and want nothing
 			c, err := loadgen.NewCaller(b.URL, []string{loadgen.Legacy, loadgen.Modern}[n%2], n)
 			if err != nil {
 				return err
@@ -211,7 +211,7 @@ type balancer struct {
 	ln net.Listener
 	wg sync.WaitGroup
 
-	mu      sync.Mutex // guards the following fields
+	mu      sync.Mutex // guards what follows
 	targets []string
 	next    int
 }
@@ -259,7 +259,7 @@ func (b *balancer) pass(client net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(server, client) // the ends of the connection handle its errors
+		_, _ = io.Copy(server, client) // how a connection ends is for its ends to say
 		if tcp, ok := server.(*net.TCPConn); ok {
 			_ = tcp.CloseWrite()
 		}
@@ -281,7 +281,7 @@ type rolling struct {
 
 	mu     sync.Mutex
 	failed []checker.Call
-	cut    []string // streams with an unexpected end
+	cut    []string // streams that ended otherwise than they should
 }
 
 // call makes calls until ctx ends. A legacy client whose session is lost starts a new one, as 2025-11-25 requires.
@@ -377,7 +377,7 @@ func restartRolling(ctx context.Context, r *Rig) error {
 	var drains []time.Duration
 	for i := range restarts {
 		out, other := i%2, 1-i%2
-		time.Sleep(200 * time.Millisecond) // both have calls in flight
+		time.Sleep(200 * time.Millisecond) // both have something to do
 		lb.set(bridges[other].URL)
 		took, err := bridges[out].stop()
 		if err != nil {

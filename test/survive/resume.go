@@ -148,7 +148,7 @@ func resumes(ctx context.Context, r *Rig) error {
 		mu.Lock()
 		defer mu.Unlock()
 		wrongs = append(wrongs, fmt.Sprintf(format, args...))
-		if len(wrongs) == 100 { // each one that waits for lost data takes a minute
+		if len(wrongs) == 100 { // each that waits for what was lost takes a minute
 			enough()
 		}
 	}
@@ -176,7 +176,7 @@ func resumes(ctx context.Context, r *Rig) error {
 					continue
 				}
 				if len(seen) == 0 {
-					continue // no event ID yet
+					continue // the client does not know yet where to come back to
 				}
 				resumed.Add(1)
 				last := seen[len(seen)-1].ID

@@ -187,7 +187,7 @@ func (r *Rig) serveUpstream(ctx context.Context, era, addr, journal string) (*ht
 // kill kills it with SIGKILL.
 func (s *httpServer) kill() {
 	_ = s.cmd.Process.Kill() // it may have ended
-	_ = s.cmd.Wait()         // killed
+	_ = s.cmd.Wait()         // that it was killed is known
 }
 
 func (s *httpServer) stop() error {
@@ -255,7 +255,7 @@ func failUpstream(ctx context.Context, r *Rig) error {
 		if err != nil {
 			return err
 		}
-		_ = journal.Close() // only the name is needed
+		_ = journal.Close() // only its name is wanted
 		up, err := r.serveUpstream(ctx, era, "127.0.0.1:0", journal.Name())
 		if err != nil {
 			return err
@@ -369,13 +369,13 @@ func (r *Rig) faultsUnderLoad(ctx context.Context, b *Bridge, up *httpServer, er
 	})
 	addr := strings.TrimSuffix(strings.TrimPrefix(up.URL, "http://"), "/mcp")
 	for range kills {
-		time.Sleep(500*time.Millisecond + rand.N(100*time.Millisecond)) // at a random moment
+		time.Sleep(500*time.Millisecond + rand.N(100*time.Millisecond)) // at no particular moment
 		up.kill()
 		if up, err = r.serveUpstream(ctx, era, addr, b.Journal); err != nil {
 			herd.end()
 			return nil, nil, err
 		}
 	}
-	time.Sleep(200 * time.Millisecond) // so that it serves a call again
+	time.Sleep(200 * time.Millisecond) // for it to be of use once more
 	return slices.Clip(herd.end()), up, nil
 }

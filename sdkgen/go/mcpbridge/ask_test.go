@@ -65,7 +65,7 @@ func TestQuestionEndsTheRoundAndItsAnswerReturns(t *testing.T) {
 			const schema = `{"type":"object","properties":{"colour":{"type":"string","enum":["red","green"]}},"required":["colour"]}`
 			if form.GetMessage() != "Which colour?" ||
 				canonical(t, []byte(form.GetRequestedSchema())) != canonical(t, []byte(schema)) {
-				t.Errorf("got input requests %v", form)
+				t.Errorf("asked %v", form)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestManyRoundsAndOnce(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		second, err := mcpbridge.Elicit[string](ctx, "Name?") // a repeated question is a new one
+		second, err := mcpbridge.Elicit[string](ctx, "Name?") // the same question again is another
 		if err != nil {
 			return "", err
 		}
@@ -232,7 +232,7 @@ func TestSeveralQuestionsInOneRound(t *testing.T) {
 	}
 	called := mcpbridgetest.Call(t, app, "concurrent", nil,
 		mcpbridgetest.WithAnswers("a", "b", "c", "d", "e", "f", "g", "h"))
-	letters := []byte(called.Text()) // in any order
+	letters := []byte(called.Text()) // They ask in any order.
 	if slices.Sort(letters); string(letters) != "abcdefgh" || called.Rounds != 2 {
 		t.Errorf("got %v in %d rounds", called.Result, called.Rounds)
 	}
@@ -305,7 +305,7 @@ func TestClientThatCannotBeAsked(t *testing.T) {
 		mcpbridgetest.WithAnswers(M{})); called.Text() != "accept" {
 		t.Errorf("got %v", called.Result)
 	}
-	about.ClientCapabilities.Elicitation = &pb.ElicitationCapability{} // 2025-06-18: no mode means form
+	about.ClientCapabilities.Elicitation = &pb.ElicitationCapability{} // 2025-06-18: neither means form
 	if called := mcpbridgetest.Call(t, app, "form", nil, mcpbridgetest.WithCaller(about),
 		mcpbridgetest.WithAnswers(true)); called.IsError() || called.Rounds != 2 {
 		t.Errorf("got %v", called.Result)
@@ -406,7 +406,7 @@ func TestAnswersThatNobodyAskedForAreNotKept(t *testing.T) {
 			"spam": {Response: &pb.InputResponse_Elicit{
 				Elicit: &pb.ElicitResult{Content: strings.Repeat(" ", 40<<10)},
 			}},
-			// Another type: requested again.
+			// of another kind: asked again
 			"sure": {Response: &pb.InputResponse_ListRoots{ListRoots: &pb.ListRootsResult{}}},
 		},
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
-// The SDK's part of a call, without gRPC: arguments of about 200 bytes are validated, decoded and returned.
+// What the SDK costs of a call, without gRPC: arguments of about 200 bytes, checked, read and returned.
 func BenchmarkEcho(b *testing.B) {
 	type in struct {
 		City  string   `json:"city" schema:"minLen=1"`
@@ -40,7 +40,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// A none stream drops all messages.
+// A none stream drops what it is sent.
 type none struct {
 	grpc.ServerStream
 	ctx context.Context

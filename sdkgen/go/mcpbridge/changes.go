@@ -28,7 +28,7 @@ func (a *App) changed(k kinds) bool {
 	if d := a.discover.GetCapabilities(); d != nil {
 		if k.tools && d.GetTools() == nil || k.resources && d.GetResources() == nil || k.prompts &&
 			d.GetPrompts() == nil {
-			logger().Warn("clients have been told that there is nothing of this kind, and will not see it; give " +
+			logger().Warn("the server declared nothing of this kind to its clients, and they will not list it; give " +
 				"mcpbridge.New the option Declares")
 		}
 	}

@@ -25,7 +25,7 @@ func TestFormatsAcceptWhatTheSharedTableSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(formats) != len(table.Formats) || len(formats) == 0 {
-		t.Errorf("got %d formats, and %d in the table", len(formats), len(table.Formats))
+		t.Errorf("there are %d formats, and %d in the table", len(formats), len(table.Formats))
 	}
 	for name, want := range table.Formats {
 		f, ok := formats[name]
@@ -76,7 +76,7 @@ func TestFormatsOfArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-// A tool's results match the schema of their type: clients validate them.
+// What a tool returns fits the schema that its type has: clients check it, and refuse what does not.
 func TestResultsAreCheckedAgainstTheirSchema(t *testing.T) {
 	out, err := outputOf[formatted]()
 	if err != nil {

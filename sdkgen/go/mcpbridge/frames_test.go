@@ -16,7 +16,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A response above the limit fails its own call and no other: a frame of that size would end the connection.
+// An answer that is longer than a message may be costs its own call, and no other: a frame of that length would end the
+// connection.
 func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 	release := make(chan struct{})
 	app := New("long", "1")
@@ -52,7 +53,7 @@ func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 		return header[8], binary.BigEndian.Uint32(header[4:]), payload
 	}
 	if kind, _, _ := next(); kind != frameHello {
-		t.Fatalf("got a first frame of kind %d", kind)
+		t.Fatalf("the first frame is of kind %d", kind)
 	}
 	for id, tool := range []string{"slow", "long"} {
 		payload, err := proto.Marshal(
@@ -73,7 +74,7 @@ func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 	kind, id, payload := next()
 	s := &spb.Status{}
 	if err := proto.Unmarshal(payload, s); err != nil || kind != frameError || id != 1 {
-		t.Fatalf("got kind %d of call %d, %v", kind, id, err)
+		t.Fatalf("kind %d of call %d, %v", kind, id, err)
 	}
 	if codes.Code(s.GetCode()) != codes.ResourceExhausted ||
 		!strings.Contains(s.GetMessage(), "it was executed, and its answer has") {
@@ -83,9 +84,9 @@ func TestAnAnswerThatIsTooLongCostsOnlyItsCall(t *testing.T) {
 	kind, id, payload = next()
 	answer := &pb.CallToolResponse{}
 	if err := proto.Unmarshal(payload, answer); err != nil || kind != frameResult || id != 0 {
-		t.Fatalf("got kind %d of call %d, %v", kind, id, err)
+		t.Fatalf("kind %d of call %d, %v", kind, id, err)
 	}
 	if got := answer.GetResult().GetContent()[0].GetText().GetText(); got != "slow" {
-		t.Errorf("the other call returned %q", got)
+		t.Errorf("the other call is answered %q", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
-// The programs of the README compile and run.
+// A new user copies the programs of the README.
 func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	readme, err := os.ReadFile("../README.md")
@@ -34,7 +34,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		text, name := string(block[1]), "main.go"
 		var program string
 		if !strings.Contains(text, "func main()") {
-			// It extends the program that it names.
+			// It is beside the program that it names.
 			name = "more.go"
 			of := slices.Index(names,
 				string(regexp.MustCompile(`package main // \S+ of (\w+)`).FindSubmatch(block[1])[1]))
@@ -51,7 +51,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		overlay["Replace"][filepath.Join(program, name)] = file
 	}
 	if len(packages) < 3 {
-		t.Fatalf("got %d programs in the README", len(packages))
+		t.Fatalf("the README has %d programs", len(packages))
 	}
 	text, _ := json.Marshal(overlay)
 	name := filepath.Join(dir, "overlay.json")
@@ -64,7 +64,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, p := range packages {
-		// Invalid definitions are reported first.
+		// Definitions that are wrong are said first.
 		out, err := exec.Command(filepath.Join(dir, "bin", filepath.Base(p))).CombinedOutput()
 		if !strings.Contains(string(out), "is a set of tools for mcpbridge") {
 			t.Errorf("%s: %v: %s", p, err, out)
@@ -120,7 +120,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	}
 	if len(asked) != 2 || !strings.Contains(asked[0], `"name":"degrees"`) ||
 		!strings.Contains(asked[1], `"toolUseId":"1"`) || !strings.Contains(asked[1], `{"result":30}`) {
-		t.Errorf("got the input request %s", asked)
+		t.Errorf("asked %s", asked)
 	}
 
 	// Lists that change.

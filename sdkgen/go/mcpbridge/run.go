@@ -145,7 +145,7 @@ func listenArgument(args []string) (string, error) {
 			if i+1 < len(args) {
 				return args[i+1], nil
 			}
-			return "", errors.New("--listen wants an address: host:port or unix:/path")
+			return "", errors.New("--listen needs an address: host:port or unix:/path")
 		}
 	}
 	return "", nil

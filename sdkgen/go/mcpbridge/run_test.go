@@ -39,7 +39,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
-// The test binary is also a backend.
+// The test program is a backend too, if it is started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv("MCPBRIDGE_PLUGIN") != "" || os.Getenv("TEST_BACKEND") != "" {
 		os.Exit(backend().Run())
@@ -91,7 +91,7 @@ func backend() *mcpbridge.App {
 	return app
 }
 
-// A process is the test binary as a backend.
+// A process is the test program as a backend.
 type process struct {
 	*exec.Cmd
 	stdin  io.WriteCloser
@@ -139,7 +139,7 @@ func (p *process) ends(t *testing.T, within time.Duration) int {
 	select {
 	case <-done:
 	case <-time.After(within):
-		t.Fatalf("still running after %v", within)
+		t.Fatalf("it still runs after %v", within)
 	}
 	return p.ProcessState.ExitCode()
 }
@@ -164,7 +164,7 @@ func handshake(t *testing.T) (*process, *grpc.ClientConn) {
 		"PLUGIN_UNIX_SOCKET_DIR=" + socketDir(t),
 	})
 	if !p.stdout.Scan() {
-		t.Fatal("no handshake")
+		t.Fatal("there is no handshake")
 	}
 	fields := strings.Split(p.stdout.Text(), "|")
 	if len(fields) != 6 || fields[0] != "1" || fields[1] != "1" || fields[2] != "unix" || fields[4] != "grpc" ||
@@ -319,7 +319,7 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := listen.Recv(); err != io.EOF {
-		t.Errorf("Listen got %v", err)
+		t.Errorf("the listener got %v", err)
 	}
 	if code := p.ends(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -355,7 +355,7 @@ func TestBackendEndsWithTheBridge(t *testing.T) {
 	}
 }
 
-// attached starts a backend that listens at an address of its own.
+// attached starts a backend that listens by itself.
 func attached(t *testing.T) (*process, *grpc.ClientConn) {
 	t.Helper()
 	return attachedAt(t, "unix:"+filepath.Join(socketDir(t), "s"))
@@ -369,7 +369,7 @@ func attachedAt(t *testing.T, listen string) (*process, *grpc.ClientConn) {
 			return p, dial(t, strings.TrimPrefix(address, "tcp:"))
 		}
 	}
-	t.Fatalf("%s: no listen address in the output: %s", listen, &p.stderr)
+	t.Fatalf("%s: it does not say where it listens: %s", listen, &p.stderr)
 	return nil, nil
 }
 
@@ -381,7 +381,7 @@ func TestAttachedBackend(t *testing.T) {
 		if got, _, err := result(stream); got != "hello" || err != nil {
 			t.Errorf("%s: got %q, %v", listen, got, err)
 		}
-		p.Process.Kill() // The socket of the third remains for the fourth.
+		p.Process.Kill() // The socket of the third is still there for the fourth.
 		p.ends(t, 20*time.Second)
 	}
 }
@@ -415,7 +415,7 @@ func TestSignalsLetCallsFinish(t *testing.T) {
 	}
 }
 
-// A record is one line with the author's frames only, so that the bridge logs it whole and as an error.
+// A record is one line, with the author's frames only, so that the bridge's log has it in one piece and as an error.
 func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
 	p, conn := handshake(t)
 	stream, _ := callTool(t, conn, "panics", "")
@@ -432,7 +432,7 @@ func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
 			record.Level != "WARN" {
 			t.Fatalf("got %s, %v", line, err)
 		}
-		if record.Level == "WARN" { // of the only tool without one
+		if record.Level == "WARN" { // of the only tool that has none
 			warned = true
 			if !regexp.MustCompile(`^run_test\.go:\d+: tool "echo" has no description, by which models choose$`).
 				MatchString(record.Msg) {
@@ -445,10 +445,10 @@ func TestPanicIsOneRecordThatNamesItsLine(t *testing.T) {
 			t.Errorf("got %s", record.Msg)
 		}
 		if !strings.Contains(record.Stack, "run_test.go:") || strings.Contains(record.Stack, "google.golang.org/grpc") {
-			t.Errorf("got the stack\n%s", record.Stack)
+			t.Errorf("the stack is\n%s", record.Stack)
 		}
 		if !warned {
-			t.Error("no warning for the tool without a description")
+			t.Error("nothing was said of the tool without a description")
 		}
 		return
 	}
@@ -469,7 +469,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Process.Signal(syscall.SIGTERM)
-	if _, err := health.Recv(); err != nil { // NOT_SERVING: the first signal has arrived
+	if _, err := health.Recv(); err != nil { // NOT_SERVING: the first one has come.
 		t.Fatal(err)
 	}
 	p.Process.Signal(syscall.SIGTERM)
@@ -479,7 +479,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A terminal sends SIGINT to the bridge too, which then sends Shutdown.
+// A terminal sends SIGINT to the bridge too, which then says stop.
 func TestInterruptIsNotForManagedBackends(t *testing.T) {
 	p, conn := handshake(t)
 	p.Process.Signal(os.Interrupt)
@@ -502,7 +502,7 @@ func TestBackendStartedByHandSaysWhatToRun(t *testing.T) {
 	}
 }
 
-// A host is the configuration of go-plugin's client.
+// A host is what go-plugin's client wants to know of a plugin.
 type host struct{ plugin.NetRPCUnsupportedPlugin }
 
 func (host) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error { return nil }
@@ -586,11 +586,11 @@ func TestBehindTheBridge(t *testing.T) {
 	}
 	if !slices.ContainsFunc(c.Notifications,
 		func(m mcpbridgetest.Message) bool { return m.Method == "notifications/progress" }) {
-		t.Error("no progress received")
+		t.Error("there was no progress")
 	}
 	c.Answer = func(method string, _ json.RawMessage) any {
 		if method != "elicitation/create" {
-			t.Errorf("got the input request %s", method)
+			t.Errorf("asked %s", method)
 		}
 		return M{"action": "accept", "content": M{"value": "Ada"}}
 	}
@@ -605,7 +605,7 @@ func TestBehindTheBridge(t *testing.T) {
 	}
 }
 
-// The bridge responds to initialize after 2 s, even if the backend has not started.
+// The bridge answers initialize after 2 s, whether the backend has started or not.
 func TestStartWaitsForTheBackend(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	bridge, started := bridgeBinary(t), filepath.Join(t.TempDir(), "started")
@@ -643,7 +643,7 @@ func TestStartFailsIfTheBackendDoesNotStart(t *testing.T) {
 	}
 }
 
-// For a stock go-plugin host, the backend makes its own certificate, which is not an authority: rustls rejects those.
+// For a stock host of go-plugin, the backend makes its own certificate. rustls rejects one that is an authority.
 func TestTheCertificateWeMakeIsNoAuthority(t *testing.T) {
 	keys, err := mtls.New()
 	if err != nil {
@@ -654,7 +654,7 @@ func TestTheCertificateWeMakeIsNoAuthority(t *testing.T) {
 		"PLUGIN_UNIX_SOCKET_DIR=" + socketDir(t), "PLUGIN_CLIENT_CERT=" + string(keys.Authority),
 	})
 	if !p.stdout.Scan() {
-		t.Fatal("no handshake")
+		t.Fatal("there is no handshake")
 	}
 	der, err := base64.RawStdEncoding.DecodeString(strings.Split(p.stdout.Text(), "|")[5])
 	if err != nil {

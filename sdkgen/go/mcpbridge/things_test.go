@@ -19,7 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridgetest"
 )
 
-// A discarded stream records the last message.
+// A discarded stream remembers the last message.
 type discarded struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -177,7 +177,7 @@ func TestDiscoverSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// A listening stream passes on the changes.
+// A listening stream hands over what is told.
 type listening struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -210,15 +210,15 @@ func TestChangesAreTold(t *testing.T) {
 	if got := <-l.told; got.GetToolsListChanged() == nil {
 		t.Errorf("got %v", got)
 	}
-	app.NotifyUpdated("book://x/12") // no resource has this URI
-	app.RemovePrompt("review")       // prompts have no subscription
+	app.NotifyUpdated("book://x/12") // nobody's
+	app.RemovePrompt("review")       // not asked for
 	app.NotifyUpdated("file:///dir/a")
 	if got := <-l.told; got.GetResourceUpdated().GetUri() != "file:///dir/a" {
 		t.Errorf("got %v", got)
 	}
 	if !app.RemoveTool("new") || app.RemoveTool("new") || !app.RemoveResource("config://app") ||
 		!app.RemoveResourceTemplate("file:///{+path}") {
-		t.Error("Remove reported existing items as missing, or missing ones as removed")
+		t.Error("what was there is not removed, or what was not is")
 	}
 	seen := ""
 	for !strings.Contains(seen, "tools") || !strings.Contains(seen, "resources") {
@@ -349,14 +349,14 @@ func TestThingsComeAndGoDuringCalls(t *testing.T) {
 				}
 				if len(list(t, app)) == 0 || mcpbridgetest.Call(t, app, "stays", nil).IsError() ||
 					!app.RemoveTool(name) {
-					t.Errorf("%s: an item is missing", name)
+					t.Errorf("%s: something is missing", name)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	if got := list(t, app); len(got) != 1 || app.Err() != nil {
-		t.Errorf("got %v, %v", got, app.Err())
+		t.Errorf("left are %v, %v", got, app.Err())
 	}
 }
 

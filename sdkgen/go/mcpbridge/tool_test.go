@@ -69,7 +69,7 @@ func TestToolIsListedWithItsSchemas(t *testing.T) {
 		t.Error(diff)
 	}
 	if !strings.HasPrefix(tool.GetInputSchema(), `{"type":"object","properties":{"city":`) {
-		t.Errorf("the order of the fields changed: %s", tool.GetInputSchema())
+		t.Errorf("the order of the fields is lost: %s", tool.GetInputSchema())
 	}
 	a := tool.GetAnnotations()
 	if !a.GetReadOnlyHint() || a.DestructiveHint != nil || tool.GetTitle() != "Forecast" ||
@@ -216,7 +216,7 @@ func TestResultsOfEveryType(t *testing.T) {
 	}
 }
 
-// Values that JSON cannot represent are rejected with their place.
+// What JSON has nothing for is refused with its place.
 func TestResultsThatJSONCannotHold(t *testing.T) {
 	type row struct {
 		Price float64 `json:"price"`
@@ -279,7 +279,7 @@ func TestErrorsSayWhatTheyMean(t *testing.T) {
 	fails(app, "meant", func() error { return mcpbridge.ToolError("no city %q", "Atlantis") })
 	index := func(i int) int { return []int{}[i] }
 	fails(app, "panics", func() error { return fmt.Errorf("%d", index(5)) })
-	fails(app, "cancelled", func() error { return context.Canceled }) // an error of the tool itself
+	fails(app, "cancelled", func() error { return context.Canceled }) // something of the tool's own
 	fails(app, "exact", func() error {
 		return fmt.Errorf("wrapped: %w", &mcpbridge.Error{Code: -32050, Message: "busy", Data: M{"retry": 3}})
 	})
@@ -458,7 +458,7 @@ func TestProgressAndLogs(t *testing.T) {
 		t.Error(diff)
 	}
 
-	mcpbridge.Progress(<-late, 1, 1) // Progress after the result is dropped without an error.
+	mcpbridge.Progress(<-late, 1, 1) // After the result nothing is sent, and nothing breaks.
 
 	about := mcpbridgetest.Everything()
 	about.ProgressWanted, about.LogLevel = false, pb.LogLevel_LOG_LEVEL_UNSPECIFIED

@@ -26,7 +26,7 @@ type checked struct {
 	} `json:"sub,omitempty"`
 }
 
-// Validation agrees with jsonschema-go.
+// What is checked here is what jsonschema-go would check.
 func TestChecksAgreeWithJSONSchema(t *testing.T) {
 	in, err := inputOf[checked]("checked", "")
 	if err != nil {
@@ -78,17 +78,17 @@ func TestChecksAgreeWithJSONSchema(t *testing.T) {
 		want := whole.Validate(value)
 		v, got := in.read([]byte(text))
 		if (want == nil) != (got == nil) {
-			t.Fatalf("%s\nthe SDK: %v\njsonschema-go: %v", text, got, want)
+			t.Fatalf("%s\nwe say: %v\njsonschema-go says: %v", text, got, want)
 		}
 		if got == nil {
 			fits++
 			if v.Text == "" {
-				t.Fatalf("%s: got %+v", text, v)
+				t.Fatalf("%s was read as %+v", text, v)
 			}
 		}
 	}
 	if fits < 100 {
-		t.Errorf("only %d of the texts are valid", fits)
+		t.Errorf("only %d of the texts fit", fits)
 	}
 }
 
@@ -101,7 +101,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(`{"text":"\ud83c","list":[1,`)
 	fuzzing.Run(f, func(t *testing.T, text string) {
 		if _, err := in.read([]byte(text)); err == nil && text != "" && !json.Valid([]byte(text)) {
-			t.Errorf("%q was accepted as JSON", text)
+			t.Errorf("%q was taken for JSON", text)
 		}
 	})
 }

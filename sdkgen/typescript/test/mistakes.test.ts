@@ -49,7 +49,7 @@ describe("it does not start", () => {
   ])("with %s", async (_, name, text, fix) => {
     const said = await refused(write(name, text));
     const [, hint = said] = /^ {2}fix: {3}(.*)$/m.exec(said) ?? [];
-    expect(hint).toMatch(/^mend what it said last: /);
+    expect(hint).toMatch(/^correct its last error: /);
     expect(hint).toContain(fix.replaceAll("FOLDER", folder));
     if (name !== "e.mjs") expect(hint).toMatch(new RegExp(`at .*${basename(name)}:\\d+$`)); // Node names no line there.
   });

@@ -1,9 +1,9 @@
-// Command client runs a client scenario of the official MCP conformance suite through the bridge: it starts mcpbridge
-// with the suite's server as its backend, is its gRPC client, and executes the steps of the scenario. The bridge sends
-// all MCP messages; this program uses the contract's stubs only.
+// Command client goes through a client scenario of the official MCP conformance suite by way of the bridge: it starts
+// mcpbridge with the suite's server as its backend, is a gRPC client of it, and does what the scenario is about. All of
+// MCP on the wire is the bridge's; this program has the contract's stubs and nothing else of it.
 //
-// The suite starts it as `client MCPBRIDGE URL`, with the scenario in the environment. It is also the browser for
-// logins: mcpbridge starts it as the program in BROWSER.
+// The suite starts it as `client MCPBRIDGE URL`, and says in the environment which scenario it is. For logins it is the
+// browser, too: mcpbridge starts it as the program that BROWSER names.
 package main
 
 import (
@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// patience is the timeout of a scenario, below that of the suite, so that no process remains.
+	// patience is how long a scenario may take: less than the suite gives it, so that nothing is left behind.
 	patience = 25 * time.Second
-	// asBrowser is set for the program with which mcpbridge opens pages.
+	// asBrowser is set for the program that mcpbridge opens pages with.
 	asBrowser = "CONFORMANCE_BROWSER"
 )
 
@@ -48,12 +48,12 @@ func main() {
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "client:", err)
-		os.Exit(1) //nolint:forbidigo // only main ends the process
+		os.Exit(1) //nolint:forbidigo // main alone ends the process
 	}
 }
 
-// issuerOf returns the authorization server in the metadata of the server at address, or "" without metadata.
-// Registering a client requires it, and the suite does not provide it.
+// issuerOf returns the authorization server that the metadata of the server at address name, or "" if there are none:
+// whoever registers a client knows where, and the suite does not say it.
 func issuerOf(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -64,7 +64,7 @@ func issuerOf(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req) //nolint:gosec
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req) //nolint:gosec // as above
 	if err != nil {
 		return "", err
 	}
@@ -73,12 +73,12 @@ func issuerOf(ctx context.Context, address string) (string, error) {
 		Servers []string `json:"authorization_servers"`
 	}
 	if json.NewDecoder(resp.Body).Decode(&m) != nil || len(m.Servers) == 0 {
-		return "", nil // metadata elsewhere or missing
+		return "", nil // it has them elsewhere, or there are none
 	}
 	return m.Servers[0], nil
 }
 
-// run executes a scenario against the server at address, with the mcpbridge at path.
+// run goes through a scenario against the server at address, with the mcpbridge at path.
 func run(ctx context.Context, path, address, name string) (err error) {
 	var given given
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
@@ -124,7 +124,7 @@ func run(ctx context.Context, path, address, name string) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 
-	// gRPC waits for the socket, which mcpbridge opens after it has started its backend.
+	// It is waited for in gRPC's own way: mcpbridge opens the socket when it has looked at its backend.
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
@@ -141,7 +141,7 @@ func run(ctx context.Context, path, address, name string) (err error) {
 	return s.steps(ctx, d)
 }
 
-// start starts mcpbridge with a configuration. The returned function stops it and returns its error.
+// start starts mcpbridge with a configuration. The function that it returns ends it, and says whether it ended well.
 func start(ctx context.Context, path, dir string, config map[string]any) (stop func() error, err error) {
 	text, err := json.Marshal(config) // JSON is YAML
 	if err != nil {
@@ -174,8 +174,8 @@ func start(ctx context.Context, path, dir string, config map[string]any) (stop f
 	}, nil
 }
 
-// visit acts as a browser with a user who agrees to everything: it opens the page of the authorization server and
-// follows its redirects.
+// visit is what a browser does, and a user who agrees to everything: it opens the page that the authorization server
+// shows and goes where that leads.
 func visit(ctx context.Context, address string) error {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	next, err := get(ctx, client, address)
@@ -189,7 +189,7 @@ func visit(ctx context.Context, address string) error {
 	return err
 }
 
-// get requests a page and returns the URL that it redirects to.
+// get gets a page, and returns where it redirects to.
 func get(ctx context.Context, client *http.Client, address string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody) //nolint:gosec // a browser goes where it is led
 	if err != nil {
@@ -233,10 +233,10 @@ func (d *driver) tools(ctx context.Context) ([]*pb.Tool, error) {
 	}
 }
 
-// maxRounds is the maximum number of rounds of a call.
+// maxRounds is how often a call may ask.
 const maxRounds = 10
 
-// call calls a tool and responds to its input requests.
+// call calls a tool, and answers what it asks.
 func (d *driver) call(ctx context.Context, name string, arguments []byte) error {
 	req := &pb.CallToolRequest{Context: d.caller, Name: name, Arguments: arguments}
 	for range maxRounds {
@@ -261,7 +261,7 @@ func (d *driver) call(ctx context.Context, name string, arguments []byte) error 
 	return fmt.Errorf("CallTool %s: it asks after %d rounds still", name, maxRounds)
 }
 
-// round executes one round of a call and returns the input that it requires, or nil.
+// round makes one round of a call, and returns what it needs for the next one, or nil if there is none.
 func (d *driver) round(ctx context.Context, req *pb.CallToolRequest) (*pb.InputRequired, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -284,7 +284,7 @@ func (d *driver) round(ctx context.Context, req *pb.CallToolRequest) (*pb.InputR
 	}
 }
 
-// fill fills in a form with its defaults and confirms what is required.
+// fill fills in a form as a user does who leaves everything as it is, and confirms what there is to confirm.
 func fill(schema []byte) ([]byte, error) {
 	var form struct {
 		Properties map[string]struct {

@@ -12,28 +12,28 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A scenario is the steps of a client that the suite checks.
+// A scenario is what a client does that the suite looks at.
 type scenario struct {
-	// steps executes it. Its error is the scenario's status.
+	// steps does it. What it returns is the scenario's status.
 	steps func(context.Context, *driver) error
-	// asked means that the client declares form elicitation.
+	// asked says that the client can show forms to its user.
 	asked bool
-	// unchecked disables the validation of arguments in mcpbridge, because the suite's arguments are invalid for the
-	// tool's schema.
+	// unchecked says that the suite gives arguments that the schema of its tool does not allow: mcpbridge is told not
+	// to look.
 	unchecked bool
-	// login returns the configuration of OAuth. If nil, the server requires no tokens.
+	// login returns the configuration of the server's OAuth. Nil: the server wants no tokens.
 	login login
 }
 
-// A login returns mcp.auth.oauth of the configuration, whose files are in dir.
+// A login returns mcp.auth.oauth of the configuration. Files that it names are in dir.
 type login func(dir string, g given) (map[string]any, error)
 
-// given is the context that the suite provides for some scenarios.
+// given is what the suite tells the client of some scenarios.
 type given struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 	PrivateKey   string `json:"private_key_pem"`
-	// Issuer is where the client is registered. The suite does not provide it: main requests it from the server.
+	// Issuer is where the client is registered, which the suite does not say: main asks the server.
 	Issuer    string `json:"-"`
 	ToolCalls []struct {
 		Name      string          `json:"name"`
@@ -41,7 +41,7 @@ type given struct {
 	} `json:"toolCalls"`
 }
 
-// scenarios are the suite's scenarios for clients, by name.
+// scenarios are what the suite has for clients, by its names.
 var scenarios = map[string]scenario{
 	"initialize":                          {steps: list},
 	"tools_call":                          {steps: call("add_numbers", `{"a":5,"b":3}`)},
@@ -88,20 +88,21 @@ var scenarios = map[string]scenario{
 	"auth/client-credentials-jwt":               {steps: testTool, login: key},
 }
 
-// aLogin is a scenario in which a user logs in for the call of a tool.
+// aLogin is a scenario in which a user logs in so that a tool can be called.
 var aLogin = scenario{steps: testTool, login: introduced}
 
-// introduced is a client without registration: it has a metadata document at the URL that the suite expects.
+// introduced is a client that nobody has registered: it has a metadata document, at the address where the suite takes
+// one to be.
 func introduced(string, given) (map[string]any, error) {
 	return map[string]any{"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}, nil
 }
 
-// registered is a client with a manual registration.
+// registered is a client that somebody has registered by hand.
 func registered(_ string, g given) (map[string]any, error) {
 	return map[string]any{"issuer": g.Issuer, "clientId": g.ClientID, "clientSecret": g.ClientSecret}, nil
 }
 
-// secret is a client with credentials of its own, a secret.
+// secret is a client that acts for itself, with a secret.
 func secret(_ string, g given) (map[string]any, error) {
 	return map[string]any{
 		"grant": "client_credentials", "issuer": g.Issuer, "clientId": g.ClientID,
@@ -109,7 +110,7 @@ func secret(_ string, g given) (map[string]any, error) {
 	}, nil
 }
 
-// key is a client with credentials of its own, a private key.
+// key is a client that acts for itself, with a private key.
 func key(dir string, g given) (map[string]any, error) {
 	file := filepath.Join(dir, "key.pem")
 	if err := os.WriteFile(file, []byte(g.PrivateKey), 0o600); err != nil {
@@ -152,8 +153,8 @@ func find(tools []*pb.Tool, name string) *pb.Tool {
 	return nil
 }
 
-// mrtr calls tools that require input. One of them omits the type of its result, so all are called regardless of
-// errors.
+// mrtr calls tools that ask. One of them does not say which kind of result it returns, so all are called, whatever
+// comes of it.
 func mrtr(ctx context.Context, d *driver) error {
 	if err := list(ctx, d); err != nil {
 		return err
@@ -168,7 +169,7 @@ func mrtr(ctx context.Context, d *driver) error {
 	return errors.Join(errs...)
 }
 
-// everyMethod calls every method with a name in a header.
+// everyMethod does everything that is named in a header.
 func everyMethod(ctx context.Context, d *driver) error {
 	tools, err := d.tools(ctx)
 	if err != nil {
@@ -213,7 +214,7 @@ func drain[M any](s interface{ Recv() (M, error) }, err error) error {
 	return err
 }
 
-// givenCalls makes the calls in the suite's context.
+// givenCalls makes the calls that the suite gives.
 func givenCalls(ctx context.Context, d *driver) error {
 	if err := list(ctx, d); err != nil {
 		return err
@@ -225,7 +226,7 @@ func givenCalls(ctx context.Context, d *driver) error {
 	return errors.Join(errs...)
 }
 
-// everyTool calls every tool.
+// everyTool calls every tool that there is.
 func everyTool(ctx context.Context, d *driver) error {
 	tools, err := d.tools(ctx)
 	if err != nil {
@@ -238,7 +239,7 @@ func everyTool(ctx context.Context, d *driver) error {
 	return errors.Join(errs...)
 }
 
-// echoSchema sends a tool's schema back unchanged.
+// echoSchema sends a tool's schema back as it came.
 func echoSchema(ctx context.Context, d *driver) error {
 	tools, err := d.tools(ctx)
 	if err != nil {

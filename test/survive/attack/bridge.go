@@ -29,8 +29,8 @@ type bridge struct {
 	ops     string // of probes
 	grpc    string // a socket
 	journal string
-	token   string      // of the caller
-	tls     *tls.Config // of the caller, for HTTP with TLS
+	token   string      // of who calls
+	tls     *tls.Config // of who calls, where HTTP has TLS
 	in      io.WriteCloser
 	out     *bufio.Reader
 	cmd     *exec.Cmd
@@ -60,7 +60,7 @@ var (
         - {token: "${env:BOB_TOKEN}", subject: bob, scopes: [tools]}
       scopes: [tools]`,
 		"limits":  "",
-		"slow":    "", // its calls outlast other rows
+		"slow":    "", // what goes on while other rows run is nobody else's
 		"flooded": "",
 		"flooded-tls": `
     tls: {cert: cert.pem, key: key.pem}`,
@@ -223,7 +223,7 @@ func (b *bridge) stop() error {
 func (b *bridge) calls() int { return b.count("call ") }
 
 func (b *bridge) count(prefix string) int {
-	data, _ := os.ReadFile(b.journal) // missing before the backend starts
+	data, _ := os.ReadFile(b.journal) // before the backend starts there is none
 	n := 0
 	for line := range strings.Lines(string(data)) {
 		if strings.HasPrefix(line, prefix) {
@@ -235,7 +235,7 @@ func (b *bridge) count(prefix string) int {
 
 // openFiles returns the number of open files of the bridge.
 func (b *bridge) openFiles() int {
-	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid)) // it may have exited, which alive reports
+	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid)) // it may have ended, which alive tells
 	return len(all)
 }
 
@@ -278,7 +278,7 @@ func (b *bridge) settled() error {
 		if time.Now().After(end) {
 			return fmt.Errorf("%s: %d files are open, and %d were before: %q", b.name, b.openFiles(), b.fds, b.names())
 		}
-		time.Sleep(5 * time.Millisecond) // there is no event for a closed socket
+		time.Sleep(5 * time.Millisecond) // nothing tells when a socket is closed
 	}
 	if rss := b.memory(); rss > b.rss+most {
 		return fmt.Errorf("%s: takes %d KiB of memory, and %d before", b.name, rss, b.rss)

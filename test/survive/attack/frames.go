@@ -114,7 +114,7 @@ type flooded struct {
 	dial   func() (net.Conn, error)
 	fields [][2]string
 	call   []byte
-	good   func() error // sends a request of another client
+	good   func() error // what others do there
 	close  func()
 }
 
@@ -191,7 +191,7 @@ func onlyPings(ctx context.Context, _ *rig, b *bridge, _, arg string) (string, e
 		all = append(all, c)
 		f := http2.NewFramer(c, nil)
 		if _, err := io.WriteString(c, http2.ClientPreface); err == nil {
-			_ = errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{1})) // the server may have closed it
+			_ = errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{1})) // it may have given way already
 		}
 	}
 	if err := target.good(); err != nil {

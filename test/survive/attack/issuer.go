@@ -71,7 +71,7 @@ func newIssuer() (*issuer, error) {
 		ReadHeaderTimeout: time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(keys) // a client that does not read has no keys
+			_, _ = w.Write(keys) // whoever does not read it has no keys
 		}),
 	}
 	go func() { // ends with close
@@ -144,7 +144,7 @@ func (i *issuer) jwt(changes ...string) (string, error) {
 		r, s, serr := ecdsa.Sign(rand.Reader, i.ec, sum[:])
 		err = serr
 		sig = append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
-	case "hmac": // with the public key as the secret
+	case "hmac": // with what everybody knows: the public key
 		der, derr := x509.MarshalPKIXPublicKey(&i.rsa.PublicKey)
 		err = derr
 		mac := hmac.New(sha256.New, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))

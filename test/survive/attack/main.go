@@ -51,7 +51,7 @@ type rig struct {
 	funcs          template.FuncMap
 	verbose        bool
 
-	mu     sync.Mutex // guards the following fields
+	mu     sync.Mutex // guards what follows
 	checks int
 	places int // that were searched for secrets
 	leaked int // of them
@@ -173,7 +173,7 @@ func (r *rig) startAll(ctx context.Context) error {
 				return fmt.Errorf("%s, %s: before any attack: %s, %w: %s", name, e, o, err, b.logged())
 			}
 		}
-		if name == "auth" { // caches the keys and opens the connection to their issuer
+		if name == "auth" { // so that the keys are known, and the connection to their issuer is open
 			token, err := r.issuer.jwt()
 			if err != nil {
 				return err
@@ -203,7 +203,7 @@ func (b *bridge) serves(endpoint string) bool {
 	case b.in != nil || endpoint == "bridge":
 		return false
 	case b.tls != nil:
-		return strings.HasSuffix(endpoint, "z") // the others have no TLS
+		return strings.HasSuffix(endpoint, "z") // the others speak no TLS
 	case endpoint == "well-known":
 		return b.name == "auth"
 	}

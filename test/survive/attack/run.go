@@ -252,7 +252,7 @@ const pong = `{"jsonrpc":"2.0","id":"pong","method":"ping"}`
 // again sends a valid request, on the same connection if it is open, and in the same session.
 func (b *bridge) again(endpoint string, l *link, o *outcome) error {
 	if o.status/100 == 2 && !strings.HasSuffix(endpoint, "-post") {
-		delete(b.sessions, endpoint) // it ended, or its stream may still be open
+		delete(b.sessions, endpoint) // it has ended, or its stream may not be closed yet
 	}
 	r, s, err := b.base(endpoint)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// A script is an attack of several steps. It returns its outcome as text, which the table compares.
+// A script is an attack of several steps. It returns what came of it, in words that the table compares.
 type script func(ctx context.Context, r *rig, b *bridge, endpoint, arg string) (string, error)
 
 var scripts = map[string]script{
@@ -52,7 +52,7 @@ var scripts = map[string]script{
 	"header-bytes":     headerBytes,
 }
 
-// refusesToStart starts a bridge with the configuration arg after "version: 1" and returns its exit code.
+// refusesToStart starts a bridge with what follows "version: 1", and says with which code it ends.
 func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	dir, err := os.MkdirTemp(b.dir, "start")
 	if err != nil {
@@ -70,7 +70,7 @@ func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (stri
 	if err := os.WriteFile(file, []byte(text), mode); err != nil {
 		return "", err
 	}
-	if err := os.Chmod(file, mode); err != nil { // regardless of the umask
+	if err := os.Chmod(file, mode); err != nil { // whatever the umask
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -95,8 +95,8 @@ func refusesToStart(ctx context.Context, r *rig, b *bridge, _, arg string) (stri
 	return "exit0", err
 }
 
-// slowHeader opens many connections that send a byte of a header at intervals. It returns how they end and whether
-// other clients are affected.
+// slowHeader opens many connections that send a byte of a header now and then, and says how they end and what others
+// notice.
 func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -143,11 +143,11 @@ func slowHeader(ctx context.Context, r *rig, b *bridge, _, arg string) (string, 
 	return "closed", ctx.Err()
 }
 
-// drip sends a byte of a header every second and returns the time until the server closes the connection.
+// drip sends a byte of a header every second, and returns how long it takes until the connection is closed from there.
 func drip(c net.Conn) time.Duration {
 	defer c.Close()
 	began := time.Now()
-	_, _ = c.Write([]byte("POST /mcp HTTP/1.1\r\nX-A: ")) // an error shows below
+	_, _ = c.Write([]byte("POST /mcp HTTP/1.1\r\nX-A: ")) // a connection that is closed ends below
 	for one := []byte{0}; time.Since(began) < 20*time.Second; {
 		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // of a socket that is open
 		_, err := c.Read(one)
@@ -161,11 +161,11 @@ func drip(c net.Conn) time.Duration {
 	return time.Since(began)
 }
 
-// A paced is the outcome of requests sent a hundred times a second, independently of the responses.
+// A paced is what came of requests that were made a hundred times a second, whether or not those before were answered.
 type paced struct {
 	asked, done int
 	p50, p99    time.Duration
-	first       error // of the failed ones
+	first       error // of those that did not go well
 }
 
 func (p paced) String() string {
@@ -173,7 +173,7 @@ func (p paced) String() string {
 		p.p99.Seconds()*1000)
 }
 
-// pace sends valid requests for a while. It returns an error if none succeeds.
+// pace makes good requests for a while. It returns an error if none goes well.
 func pace(ctx context.Context, long time.Duration, good func() error) (paced, error) {
 	var mu sync.Mutex // guards what follows
 	var took []time.Duration
@@ -206,7 +206,7 @@ func pace(ctx context.Context, long time.Duration, good func() error) (paced, er
 	return p, nil
 }
 
-// ended waits until the server closes a connection.
+// ended waits until a connection is closed from there.
 func ended(c net.Conn, most time.Duration) error {
 	if err := c.SetReadDeadline(time.Now().Add(most)); err != nil {
 		return err
@@ -218,7 +218,7 @@ func ended(c net.Conn, most time.Duration) error {
 	return nil
 }
 
-// slowBody sends a body of which most never arrives, with the defect arg or as a valid POST.
+// slowBody sends a body of which most never comes, with what arg says instead of a POST that nothing is wrong with.
 func slowBody(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -253,7 +253,7 @@ func slowBody(_ context.Context, _ *rig, b *bridge, _, arg string) (string, erro
 	return "closed", nil
 }
 
-// slowIdle opens a connection and never sends anything.
+// slowIdle keeps a connection on which nothing is ever sent.
 func slowIdle(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -266,7 +266,7 @@ func slowIdle(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error)
 	return "closed", nil
 }
 
-// foreignSession uses a session as another principal, and compares the response with that for an unknown session.
+// foreignSession uses a session as somebody else, and compares the answer with that for a session that is not there.
 func foreignSession(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
 	r, s, err := b.base(endpoint)
 	if err != nil {
@@ -278,7 +278,7 @@ func foreignSession(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (s
 	r.set("Authorization", "Bearer "+bobToken)
 	var said [2]string
 	for i := range said {
-		if i == 1 { // an unknown session of the same length
+		if i == 1 { // the same length, and nobody's
 			if s.Session != "" {
 				r.set("Mcp-Session-Id", strings.Repeat("A", len(s.Session)))
 			} else {
@@ -300,7 +300,7 @@ func foreignSession(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (s
 	return said[0][:3] + " same", b.again(endpoint, nil, &outcome{})
 }
 
-// sessionIDs checks the IDs of many sessions.
+// sessionIDs looks at the ids of many sessions.
 func sessionIDs(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -334,7 +334,7 @@ func (b *bridge) remove(id string) (outcome, error) {
 	return a.outcome(), nil
 }
 
-// listen opens a session's stream and leaves it open.
+// listen opens a session's stream, and leaves it open.
 func (b *bridge) listen(id string) (net.Conn, int, error) {
 	g := b.plain("")
 	g.method, g.line, g.body = http.MethodGet, "GET /mcp HTTP/1.1", nil
@@ -375,7 +375,7 @@ func secondGet(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string
 	}
 	second.Close()
 	_ = first.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // as above
-	_, err = io.Copy(io.Discard, first)                              // the priming event, in revisions with one
+	_, err = io.Copy(io.Discard, first)                              // where a revision has it, the priming event
 	if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
 		return "", errors.Join(errors.New("the first stream has ended"), err)
 	}
@@ -414,7 +414,7 @@ func deleteTwice(ctx context.Context, _ *rig, b *bridge, endpoint, _ string) (st
 	return fmt.Sprint(first.status, " then-", second.status), errors.Join(err, <-answered)
 }
 
-// until polls for a condition of another process.
+// until waits for what happens in another process.
 func until(ctx context.Context, is func() bool) error {
 	end := time.Now().Add(patience)
 	for !is() {
@@ -443,7 +443,7 @@ func callOf(tool, arguments, more string) string {
 		`","arguments":` + arguments + more + `}}`
 }
 
-// say sends a modern call to a bridge and returns the outcome.
+// say sends a modern call to a bridge, and returns the answer.
 func (b *bridge) say(tool, body, token string) (outcome, []byte, error) {
 	if b.in != nil {
 		if _, err := b.in.Write([]byte(body + "\n")); err != nil {
@@ -468,7 +468,7 @@ func (b *bridge) say(tool, body, token string) (outcome, []byte, error) {
 	return a.outcome(), a.body, nil
 }
 
-// stateOfOthers calls a tool that requires input, and retries the call with the state changed as arg says.
+// stateOfOthers has a tool ask, and comes back with the state changed as arg says.
 func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	_, data, err := b.say("ask", callOf("ask", `{"a":1}`, ""), "")
 	if err != nil {
@@ -534,7 +534,7 @@ func stateOfOthers(_ context.Context, _ *rig, b *bridge, _, arg string) (string,
 	return o.String(), err
 }
 
-// idsApart uses the IDs 1 and "1" at the same time.
+// idsApart has the ids 1 and "1" in flight together.
 func idsApart(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string, error) {
 	meta, id := "", ""
 	if endpoint == "m07-post" || endpoint == "stdio07" {
@@ -605,7 +605,7 @@ func idsApart(_ context.Context, _ *rig, b *bridge, endpoint, _ string) (string,
 	return "apart", nil
 }
 
-// twoClients uses the same IDs in two sessions at the same time.
+// twoClients has two sessions use the same ids at the same time.
 func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {
@@ -620,7 +620,7 @@ func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 	var ids []string
 	defer func() {
 		for _, id := range ids {
-			_, _ = b.remove(id) // the row's check of files reports errors
+			_, _ = b.remove(id) // the row's check of files tells
 		}
 	}()
 	for client := range 2 {
@@ -662,7 +662,7 @@ func twoClients(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (str
 	}
 }
 
-// hangUp disconnects in the middle of many requests, at different bytes.
+// hangUp goes in the middle of a request, many times, at different bytes.
 func hangUp(_ context.Context, r *rig, b *bridge, endpoint, _ string) (string, error) {
 	q, s, err := b.base(endpoint)
 	if err != nil {
@@ -685,14 +685,14 @@ func hangUp(_ context.Context, r *rig, b *bridge, endpoint, _ string) (string, e
 			return "", err
 		}
 		if cut%2 == 0 {
-			_ = c.(*net.TCPConn).SetLinger(0) // reset instead of FIN
+			_ = c.(*net.TCPConn).SetLinger(0) // a reset instead of an end
 		}
 		c.Close()
 	}
 	return "survived", b.again(endpoint, nil, &outcome{})
 }
 
-// sessionsLimit starts one session fewer than the limit, as many, and one more.
+// sessionsLimit begins as many sessions as may be, one fewer and one more.
 func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (string, error) {
 	most, err := strconv.Atoi(arg)
 	if err != nil {
@@ -701,7 +701,7 @@ func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (
 	var ids []string
 	defer func() {
 		for _, id := range ids {
-			_, _ = b.remove(id) // the next row would fail
+			_, _ = b.remove(id) // the next row would notice
 		}
 		b.sessions = map[string]string{}
 		if b.sse != nil {
@@ -723,7 +723,7 @@ func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (
 		}
 		ids = append(ids, id)
 	}
-	for _, id := range ids { // unused ones would be closed for new ones
+	for _, id := range ids { // those that are not used would make room
 		ping := b.plain(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		ping.set("Mcp-Session-Id", id)
 		if a, err := ask(b.addr, ping); err != nil || a.StatusCode != http.StatusOK {
@@ -740,7 +740,7 @@ func sessionsLimit(_ context.Context, _ *rig, b *bridge, endpoint, arg string) (
 	return fmt.Sprint("one-more-", a.StatusCode), nil
 }
 
-// streamsLimit opens as many streams as the limit, and one more.
+// streamsLimit opens as many streams as may be, and one more.
 func streamsLimit(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	most, err := strconv.Atoi(arg)
 	if err != nil {
@@ -771,7 +771,7 @@ func streamsLimit(_ context.Context, _ *rig, b *bridge, _, arg string) (string, 
 	return "", errors.New("cannot be")
 }
 
-// stdioPieces writes parts of lines.
+// stdioPieces writes what is no line at a time.
 func stdioPieces(_ context.Context, r *rig, b *bridge, _, arg string) (string, error) {
 	s := speech{}
 	if b.name == "stdio07" {
@@ -805,7 +805,7 @@ func stdioPieces(_ context.Context, r *rig, b *bridge, _, arg string) (string, e
 	return o.String(), err
 }
 
-// stdioFlood writes garbage at full speed, or an endless line, and then a valid request.
+// stdioFlood writes garbage as fast as it is taken, or a line that never ends, and then asks for something good.
 func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	before := b.memory()
 	line := bytes.Repeat([]byte("x"), 64<<10)
@@ -842,7 +842,7 @@ func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, er
 	}
 	allowed := 40 << 10
 	if arg == "lines" {
-		allowed = 96 << 10 // garbage of reads may grow to the size of the ballast before a collection
+		allowed = 96 << 10 // the garbage of what was read may become as much as the ballast before it is collected
 	}
 	if grown := b.memory() - before; grown > allowed {
 		return "", fmt.Errorf("it took %d KiB", grown)
@@ -853,8 +853,8 @@ func stdioFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, er
 	return "bounded", nil
 }
 
-// pipelined writes two requests at once. The first has another Host, or is an HTTP/1.0 request with chunks that some
-// servers ignore.
+// pipelined sends a second request before the first is answered, as one write. The first has a Host of somebody else,
+// or is of HTTP/1.0 with chunks that some do not see.
 func pipelined(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	l, err := dial(b.addr)
 	if err != nil {
@@ -874,11 +874,11 @@ func pipelined(_ context.Context, _ *rig, b *bridge, _, arg string) (string, err
 		return "", err
 	}
 	_ = l.SetReadDeadline(time.Now().Add(patience)) // of a socket that is open
-	all, _ := io.ReadAll(l)                         // ends with the connection or a reset
+	all, _ := io.ReadAll(l)                         // it ends with the connection, or with a reset
 	return fmt.Sprint(bytes.Count(all, []byte("HTTP/1.")), "-answers ", string(all[9:min(12, len(all))])), nil
 }
 
-// halfThenGood truncates a body, so that the bytes after it would be a request for a server that ignores lengths.
+// halfThenGood ends a body early, so that what follows it would be a request if lengths were not kept to.
 func halfThenGood(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
 	inner := b.plain(callOf("echo", "{}", ""))
 	inner.set("Mcp-Protocol-Version", revisions["07"])
@@ -893,7 +893,7 @@ func halfThenGood(_ context.Context, _ *rig, b *bridge, _, _ string) (string, er
 	return o.String(), nil
 }
 
-// socketModes checks whether other users can access the sockets and the directory of the bridge.
+// socketModes says whether others can get at the sockets and the directory of the bridge.
 func socketModes(_ context.Context, _ *rig, b *bridge, _, _ string) (string, error) {
 	n := 0
 	err := filepath.WalkDir(b.dir, func(path string, d os.DirEntry, err error) error {
@@ -941,7 +941,8 @@ func acceptFlood(_ context.Context, _ *rig, b *bridge, _, arg string) (string, e
 	return "served", err
 }
 
-// headerBytes sends a request whose request line and header have arg bytes, and returns the status.
+// headerBytes sends a request whose line and header have as many bytes as arg says, all in all, and says how it is
+// answered.
 func headerBytes(_ context.Context, _ *rig, b *bridge, _, arg string) (string, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil {

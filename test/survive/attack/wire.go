@@ -112,7 +112,7 @@ func (l *link) do(r *request) (*answer, error) {
 	written := make(chan struct{})
 	go func() { // ends with the deadline at the latest
 		defer close(written)
-		_, _ = l.Write(r.bytes()) // the response shows whether it was accepted
+		_, _ = l.Write(r.bytes()) // the answer says whether it was taken
 	}()
 	res, err := http.ReadResponse(l.r, &http.Request{Method: r.method})
 	if err != nil {
@@ -191,7 +191,7 @@ func tell(o *outcome, data []byte) {
 func (a *answer) outcome() outcome {
 	o := outcome{status: a.StatusCode}
 	var h bytes.Buffer
-	_ = a.Header.Write(&h) // a buffer returns no error
+	_ = a.Header.Write(&h) // a buffer takes everything
 	o.header = h.String()
 	body := a.body
 	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") {

@@ -20,7 +20,7 @@ import (
 type endpoint struct {
 	*server
 
-	mu       sync.Mutex // guards the following fields
+	mu       sync.Mutex // guards what follows
 	sessions map[string]bool
 	forgot   map[string]bool               // the calls because of which one was forgotten, by token
 	streams  map[string]*stream            // by the token of their call
@@ -268,7 +268,7 @@ func (s *stream) copy(w http.ResponseWriter, n int) {
 		if _, err := io.WriteString(w, strings.Join(events, "")); err != nil {
 			return
 		}
-		_ = http.NewResponseController(w).Flush() // errors of the connection show at the next write
+		_ = http.NewResponseController(w).Flush() // what is wrong with the connection shows when something is written
 	}
 }
 

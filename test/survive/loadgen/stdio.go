@@ -15,7 +15,7 @@ import (
 
 // A Pipe is an MCP client on the stdin and stdout of a server. Calls may be concurrent.
 type Pipe struct {
-	mu        sync.Mutex // guards writes and the following fields
+	mu        sync.Mutex // guards what follows, and writing
 	in        io.WriteCloser
 	waiting   map[string]*waiting
 	unmatched []string // messages without a call, and duplicates
@@ -63,14 +63,14 @@ func (p *Pipe) read(r *bufio.Reader) {
 			return
 		}
 		var m message
-		_ = json.Unmarshal(line, &m) // messages of no caller are dropped
+		_ = json.Unmarshal(line, &m) // what is no message is for nobody
 		id := m.ID
 		if m.Method != "" {
 			id = m.Params.ProgressToken
 		}
 		token := strings.Trim(string(id), `"`)
 		if w := p.waiting[token]; w == nil {
-			if token != "" || m.Method == "" { // notifications of the session are dropped
+			if token != "" || m.Method == "" { // what changes is told to the session, and is nobody's
 				p.unmatched = append(p.unmatched, string(line))
 			}
 		} else if note(&w.call, line) {

@@ -68,7 +68,7 @@ func (c *Conn) Dead() bool {
 	if !ok {
 		return false
 	}
-	_ = c.conn.SetDeadline(time.Time{}) // removes an expired deadline
+	_ = c.conn.SetDeadline(time.Time{}) // that of what was read last has passed perhaps
 	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return true
@@ -102,7 +102,7 @@ func (c *Conn) Send(method, headers string, body []byte) (*http.Response, error)
 		c.buf = fmt.Appendf(c.buf, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
 	c.buf = append(append(c.buf, "\r\n"...), body...)
-	_ = c.conn.SetDeadline(time.Now().Add(patience)) // errors show below
+	_ = c.conn.SetDeadline(time.Now().Add(patience)) // what is wrong with the connection shows below
 	if _, err := c.conn.Write(c.buf); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ def _listen_argument(argv: list[str]) -> str | None:
         if arg.startswith("--listen="):
             return arg.partition("=")[2]
         if arg == "--listen":
-            return argv[i + 1] if i + 1 < len(argv) else _exit(2, "--listen wants an address: host:port or unix:/path")
+            return argv[i + 1] if i + 1 < len(argv) else _exit(2, "--listen needs an address: host:port or unix:/path")
     return None
 
 

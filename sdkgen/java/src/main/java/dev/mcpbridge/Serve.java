@@ -82,7 +82,7 @@ final class Serve {
       }
       if (args.get(i).equals("--listen")) {
         if (i + 1 == args.size()) {
-          exit(2, app.name() + ": --listen wants an address: host:port or unix:/path");
+          exit(2, app.name() + ": --listen needs an address: host:port or unix:/path");
         }
         return args.get(i + 1);
       }
