@@ -395,7 +395,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 			}
 		}
 	})
-	ss.plug(func(msg []byte) { c.said(c.write(msg)) })
+	ss.attach(func(msg []byte) { c.said(c.write(msg)) })
 	_, _ = ss.listen()
 	if c.ctx.Err() != nil { // the client has disconnected, perhaps before the session was set
 		ss.end(context.Cause(c.ctx))

@@ -164,7 +164,7 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 
 // result returns the response with res.
 func (x *exchange) result(res proto.Message, meta ...mcpjson.Member) ([]byte, error) {
-	dst := room(res)
+	dst := newBuffer(res)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), x.id...), `,"result":`...)
 	dst, err := x.s.encode(dst, res, x.rev, meta...)
 	return append(dst, '}'), err

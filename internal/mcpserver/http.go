@@ -597,7 +597,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 		}
 		return
 	}
-	end.add(ss.plug(l.push))
+	end.add(ss.attach(l.push))
 	ss.lastUnrelated(w, r, &end, l, n+1)
 }
 
@@ -605,13 +605,13 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 // to 2025-11-25: basic/transports, multiple connections).
 func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *ending) {
 	l := ss.unrelatedLog()
-	unplug := ss.plugIfVacant(r.Context(), l.push)
-	if unplug == nil {
+	detach := ss.attachIfFree(r.Context(), l.push)
+	if detach == nil {
 		refuse(w, http.StatusConflict,
 			"this session has such a stream: end it first, or go on with it by Last-Event-ID")
 		return
 	}
-	end.add(unplug)
+	end.add(detach)
 	ss.lastUnrelated(w, r, end, l, l.untold())
 }
 

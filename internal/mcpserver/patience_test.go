@@ -70,7 +70,7 @@ func connect(t *testing.T, s *Server, request string) (client net.Conn, in *bufi
 	t.Helper()
 	client, server := net.Pipe()
 	c := &unread{server, make(chan time.Time, 1)}
-	_ = (&http.Server{Handler: s}).Serve(&lone{conn: c}) // always returns an error
+	_ = (&http.Server{Handler: s}).Serve(&singleListener{conn: c}) // always returns an error
 	if _, err := io.WriteString(client, request); err != nil {
 		t.Fatal(err)
 	}

@@ -359,12 +359,12 @@ func (r *reply) finish(h head, msg []byte) {
 	}
 }
 
-// rooms is the pool of buffers for responses.
-var rooms sync.Pool // of *[]byte
+// buffers is the pool of buffers for responses.
+var buffers sync.Pool // of *[]byte
 
-// room returns an empty buffer for a response with a result.
-func room(res proto.Message) []byte {
-	if b, ok := rooms.Get().(*[]byte); ok {
+// newBuffer returns an empty buffer for a response with a result.
+func newBuffer(res proto.Message) []byte {
+	if b, ok := buffers.Get().(*[]byte); ok {
 		return (*b)[:0]
 	}
 	return make([]byte, 0, 256+proto.Size(res)*9/8)
@@ -374,7 +374,7 @@ func room(res proto.Message) []byte {
 // write. Large ones are rare, and left to the garbage collector.
 func reuse(msg []byte) {
 	if cap(msg) <= 1<<20 {
-		rooms.Put(&msg)
+		buffers.Put(&msg)
 	}
 }
 

@@ -71,15 +71,15 @@ type session struct {
 	logs    map[string]*eventLog
 	order   []string
 	lastLog int
-	// push sends messages without a request. If nil, they are kept in unheard.
-	push    func(msg []byte)
-	plugs   int
-	vacant  chan struct{} // closed when push becomes nil; nil without push
-	unheard *feed.Pending
-	uris    []string // subscribed resources
-	awaited []string // ids of pending URL elicitations
-	used    time.Time
-	worked  bool // the client has made a request
+	// push sends messages without a request. If nil, they are kept in undelivered.
+	push        func(msg []byte)
+	attachments int
+	free        chan struct{} // closed when push becomes nil; nil without push
+	undelivered *feed.Pending
+	uris        []string // subscribed resources
+	awaited     []string // ids of pending URL elicitations
+	used        time.Time
+	worked      bool // the client has made a request
 }
 
 // maxLogs is the maximum number of streams of a session that can be resumed, besides those of calls in flight.
@@ -165,7 +165,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	}
 	ss.ctx, ss.cancel = context.WithCancelCause(s.closing())
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
-	ss.unheard = s.newPending(ss.wants)
+	ss.undelivered = s.newPending(ss.wants)
 	ss.sub.Want, ss.sub.Report = ss.wants, ss.tell
 	return ss, result, nil
 }
@@ -348,16 +348,16 @@ func (ss *session) forget(id string) {
 	delete(ss.asked, id)
 }
 
-// plug sets the function for messages without a request, and sends the pending ones. The returned function unsets it,
+// attach sets the function for messages without a request, and sends the pending ones. The returned function unsets it,
 // unless it was replaced.
-func (ss *session) plug(push func(msg []byte)) (unplug func()) {
+func (ss *session) attach(push func(msg []byte)) (detach func()) {
 	ss.mu.Lock()
-	return ss.plugLocked(push)
+	return ss.attachLocked(push)
 }
 
-// plugIfVacant is plug if no function is set, with the last event id first. Otherwise it waits for a moment, as the
+// attachIfFree is attach if no function is set, with the last event id first. Otherwise it waits for a moment, as the
 // previous stream may be about to end, and returns nil.
-func (ss *session) plugIfVacant(ctx context.Context, push func(msg []byte)) (unplug func()) {
+func (ss *session) attachIfFree(ctx context.Context, push func(msg []byte)) (detach func()) {
 	ctx, cancel := context.WithTimeout(ctx, readyGrace)
 	defer cancel()
 	for {
@@ -366,24 +366,24 @@ func (ss *session) plugIfVacant(ctx context.Context, push func(msg []byte)) (unp
 			if ss.rev.PrimesSSE() {
 				push(nil)
 			}
-			return ss.plugLocked(push)
+			return ss.attachLocked(push)
 		}
-		vacant := ss.vacant
+		free := ss.free
 		ss.mu.Unlock()
 		select {
-		case <-vacant:
+		case <-free:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// plugLocked is plug for callers that hold mu, which it releases.
-func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
-	ss.plugs++
-	mine := ss.plugs
+// attachLocked is attach for callers that hold mu, which it releases.
+func (ss *session) attachLocked(push func(msg []byte)) (detach func()) {
+	ss.attachments++
+	mine := ss.attachments
 	if ss.push == nil {
-		ss.vacant = make(chan struct{})
+		ss.free = make(chan struct{})
 	}
 	ss.push = push
 	ss.mu.Unlock()
@@ -391,9 +391,9 @@ func (ss *session) plugLocked(push func(msg []byte)) (unplug func()) {
 	return func() {
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
-		if ss.plugs == mine {
+		if ss.attachments == mine {
 			ss.push = nil
-			close(ss.vacant)
+			close(ss.free)
 		}
 		ss.used = time.Now()
 	}
@@ -437,7 +437,7 @@ func (ss *session) hear() {
 	if ss.stream() == nil {
 		return
 	}
-	for _, c := range ss.unheard.Take() {
+	for _, c := range ss.undelivered.Take() {
 		ss.say(c)
 	}
 }
@@ -456,7 +456,7 @@ func (ss *session) say(change *pb.ListenResponse) {
 
 	push := ss.stream()
 	if push == nil {
-		ss.unheard.Add(change)
+		ss.undelivered.Add(change)
 		ss.hear() // the client may have opened a stream meanwhile
 		return
 	}

@@ -130,7 +130,7 @@ func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 			{"resources/subscribe", func() {
 				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
 			}, 6 * time.Second},
-			{"a stream of another", func() { other.plug(func(msg []byte) { said <- string(msg) }) }, 0},
+			{"a stream of another", func() { other.attach(func(msg []byte) { said <- string(msg) }) }, 0},
 			{"resources/unsubscribe", func() {
 				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)
 			}, 0},
@@ -159,12 +159,12 @@ func TestSessionWithAStreamDoesNotExpire(t *testing.T) {
 		s := New(&moody{}, Options{Limits: limits.Limits{SessionIdle: time.Second}})
 		defer s.Close()
 		id := beginSession(t, s)
-		unplug := s.sessions[id].plug(func([]byte) {})
+		detach := s.sessions[id].attach(func([]byte) {})
 		pass(time.Hour)
 		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusOK {
 			t.Errorf("with a stream: %s", res.Status)
 		}
-		unplug()
+		detach()
 		pass(time.Second + 1)
 		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusNotFound {
 			t.Errorf("without: %s", res.Status)
@@ -246,14 +246,14 @@ func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 			runtime.Gosched()
 		}
 		ss.mu.Lock()
-		unplug := ss.plugLocked(func([]byte) { told <- struct{}{} })
+		detach := ss.attachLocked(func([]byte) { told <- struct{}{} })
 		telling.Wait()
 		select {
 		case <-told:
 		default:
 			t.Fatal("the change was not sent on the stream")
 		}
-		unplug()
+		detach()
 	}
 }
 
@@ -271,7 +271,7 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 			ss.uris = append(ss.uris, fmt.Sprint("test://other/", i))
 		}
 		_, _ = ss.listen()
-		defer ss.plug(func(msg []byte) { said <- string(msg) })()
+		defer ss.attach(func(msg []byte) { said <- string(msg) })()
 		var before []string
 		for round := range 100 {
 			var now []string

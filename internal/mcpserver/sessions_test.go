@@ -357,7 +357,7 @@ func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 						post(s, b.from, id, pingBody, who)
 					}
 					if b.is == "stream" {
-						defer s.sessions[id].plug(func([]byte) {})()
+						defer s.sessions[id].attach(func([]byte) {})()
 					}
 					ids = append(ids, id)
 					pass(time.Millisecond)

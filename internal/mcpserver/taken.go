@@ -119,7 +119,7 @@ func (t *taken) finish() {
 	case writeAll(t.Conn, "0\r\n\r\n") != nil:
 	case protected && len(t.early) > 0: // the server must see that it is TLS, so no bytes can be prepended
 	case t.SetDeadline(time.Time{}) == nil:
-		back := &lone{conn: t.Conn}
+		back := &singleListener{conn: t.Conn}
 		if len(t.early) > 0 {
 			back.conn = &begun{t.Conn, io.MultiReader(bytes.NewReader(t.early), t.Conn)}
 		}
@@ -137,11 +137,11 @@ func writeAll(w io.Writer, text string) error {
 	return err
 }
 
-// A lone is a listener with one connection.
-type lone struct{ conn net.Conn } // nil once it is accepted
+// A singleListener is a listener with one connection.
+type singleListener struct{ conn net.Conn } // nil once it is accepted
 
 // Accept implements net.Listener.
-func (l *lone) Accept() (net.Conn, error) {
+func (l *singleListener) Accept() (net.Conn, error) {
 	if l.conn == nil {
 		return nil, io.EOF
 	}
@@ -151,10 +151,10 @@ func (l *lone) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (l *lone) Close() error { return nil }
+func (l *singleListener) Close() error { return nil }
 
 // Addr implements net.Listener.
-func (l *lone) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *singleListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // A begun is a connection whose first bytes have been read.
 type begun struct {

@@ -145,7 +145,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a change notification is lost", file: sessionFile,
-		old:      "\t\tss.unheard.Add(change)\n",
+		old:      "\t\tss.undelivered.Add(change)\n",
 		new:      "",
 		detector: "test ./internal/mcpserver .",
 	},
