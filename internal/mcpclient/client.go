@@ -397,7 +397,7 @@ func (c connector) Release(ctx context.Context, l *connection) bool {
 	if c.url != nil {
 		return time.Since(l.began) > c.pace.Backoff
 	}
-	return l.called.Load() && time.Since(l.ready) >= c.pace.useful && !errors.Is(l.peer.why(), errTrash)
+	return l.called.Load() && time.Since(l.ready) >= c.pace.useful && !errors.Is(l.peer.why(), errInvalidLines)
 }
 
 // background runs f in a goroutine, unless the client is stopping.

@@ -402,16 +402,16 @@ func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
 	if announced > int64(most) {
 		return nil, fmt.Errorf("%w: %d bytes, and the limit is %d", errTooLarge, announced, most)
 	}
-	room, _ := rooms.Get().(*bytes.Buffer)
-	if room == nil {
-		room = new(bytes.Buffer)
+	buffer, _ := buffers.Get().(*bytes.Buffer)
+	if buffer == nil {
+		buffer = new(bytes.Buffer)
 	}
-	n, err := room.ReadFrom(io.LimitReader(r, int64(most)+1))
-	data := room.Bytes()
-	if room.Cap() <= maxRoom {
+	n, err := buffer.ReadFrom(io.LimitReader(r, int64(most)+1))
+	data := buffer.Bytes()
+	if buffer.Cap() <= maxBuffer {
 		data = bytes.Clone(data)
-		room.Reset()
-		rooms.Put(room)
+		buffer.Reset()
+		buffers.Put(buffer)
 	}
 	if err != nil {
 		return nil, err
@@ -422,8 +422,8 @@ func readAll(r io.Reader, announced int64, most int) ([]byte, error) {
 	return data, nil
 }
 
-// maxRoom is the maximum capacity of a pooled buffer.
-const maxRoom = 1 << 20
+// maxBuffer is the maximum capacity of a pooled buffer.
+const maxBuffer = 1 << 20
 
-// rooms is the pool of these buffers.
-var rooms sync.Pool // of *bytes.Buffer
+// buffers is the pool of these buffers.
+var buffers sync.Pool // of *bytes.Buffer

@@ -55,7 +55,7 @@ func TestEventsOfAPendingCall(t *testing.T) {
 		"too long":      {strings.Repeat("m", 64<<10), strings.Clone, many, 16},
 	} {
 		t.Run(what, func(t *testing.T) {
-			parked, read := make(chan struct{}), make(chan struct{})
+			pending, read := make(chan struct{}), make(chan struct{})
 			c := programs(t, mcpclient.Options{Revision: bridge.Rev20250618},
 				func(int64) func(*jsonrpc.Message, func(...string)) {
 					var id string
@@ -66,7 +66,7 @@ func TestEventsOfAPendingCall(t *testing.T) {
 							say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
 								`"params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`)
 							go func() {
-								<-parked
+								<-pending
 								for i := range tt.said {
 									say(tt.pad(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
 										`"params":{"progressToken":ID,"progress":%d,"message":%q}}`, i, tt.message)))
@@ -84,7 +84,7 @@ func TestEventsOfAPendingCall(t *testing.T) {
 			ask.Context().ProgressWanted = true
 			n := needs(t, c, ask)
 			before := heap()
-			close(parked)
+			close(pending)
 			<-read
 			checkKept(t, before)
 			told := 0

@@ -54,13 +54,13 @@ type stdio struct {
 
 	stray child.Tail // last output that is not MCP
 
-	mu    sync.Mutex // guards trash
-	trash trash
+	mu           sync.Mutex // guards invalidLines
+	invalidLines invalidLines
 }
 
 // newStdio returns the wire of a program that is about to start. in returns its standard input.
 func (c *Client) newStdio(p *peer, in func() io.WriteCloser) *stdio {
-	s := &stdio{p: p, trash: trash{log: &c.log}, stopped: func() bool { return false }, kill: func() {}}
+	s := &stdio{p: p, invalidLines: invalidLines{log: &c.log}, stopped: func() bool { return false }, kill: func() {}}
 	p.out = newOutbox(func(m outgoing) error {
 		_, err := in().Write(append(m.msg, '\n')) // the buffer of msg is not shared
 		return err
@@ -175,18 +175,18 @@ func (s *stdio) garbage(line []byte, err error) {
 	}
 	s.stray.Add(line)
 	s.mu.Lock()
-	full := s.trash.add(line, err)
+	full := s.invalidLines.add(line, err)
 	s.mu.Unlock()
 	if full && !s.p.isGone() {
 		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", limits.StrayLines).
 			Dur("within", limits.StrayWindow).
 			Msg("the server prints too much that is not MCP and is started again: have it log to standard error")
-		s.p.lose(errTrash)
+		s.p.lose(errInvalidLines)
 	}
 }
 
-// A trash counts invalid lines, and logs them at a limited rate.
-type trash struct {
+// invalidLines counts invalid lines, and logs them at a limited rate.
+type invalidLines struct {
 	log   *zerolog.Logger
 	count int
 	since int // since the last log line
@@ -196,15 +196,15 @@ type trash struct {
 }
 
 const (
-	// trashEvery is the minimum interval between logged lines.
-	trashEvery = 10 * time.Second
+	// invalidLinesEvery is the minimum interval between logged lines.
+	invalidLinesEvery = 10 * time.Second
 )
 
-var errTrash = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", limits.StrayLines,
+var errInvalidLines = fmt.Errorf("the program printed more than %d lines that are not MCP within %s", limits.StrayLines,
 	limits.StrayWindow)
 
 // add counts a line. It returns whether there are too many.
-func (t *trash) add(line []byte, err error) (full bool) {
+func (t *invalidLines) add(line []byte, err error) (full bool) {
 	now := time.Now()
 	if len(t.last) < limits.StrayLines {
 		t.last = append(t.last, now)
@@ -215,7 +215,7 @@ func (t *trash) add(line []byte, err error) (full bool) {
 	}
 	t.count++
 	t.since++
-	if !full && now.Sub(t.at) >= trashEvery {
+	if !full && now.Sub(t.at) >= invalidLinesEvery {
 		t.at = now
 		t.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).AnErr("why", err).Int("lines", t.since).
 			Int("total", t.count).
