@@ -43,7 +43,7 @@ type backend struct {
 	calls    []string // the arguments of calls
 	// If hold is not nil, each list request receives from it first.
 	hold     chan struct{}
-	deaf     bool // it does not acknowledge Listens
+	silent   bool // it does not acknowledge Listens
 	listens  []chan *pb.ListenResponse
 	lastList *pb.CallContext
 }
@@ -117,7 +117,7 @@ func (b *backend) listen(ctx context.Context, r *pb.ListenRequest, emit bridge.E
 	b.mu.Lock()
 	b.listens = append(b.listens, ch)
 	b.mu.Unlock()
-	if !b.deaf {
+	if !b.silent {
 		err := emit(ctx, bridge.Event{Change: &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{
 			Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: r.GetNotifications()},
 		}}})
@@ -402,7 +402,7 @@ func TestListWithZeroTTLIsNotCachedDespiteListen(t *testing.T) {
 
 func TestUnacknowledgedListenCachesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{deaf: true}
+		b := &backend{silent: true}
 		c := New(b, Options{})
 		told := 0
 		defer listening(c, &told)()

@@ -14,8 +14,8 @@ import (
 //
 // It is built from the library's compiled schema, so that dialects and references have the same meaning for both.
 type quick struct {
-	// unsure means that only the library supports all of the schema.
-	unsure bool
+	// undecidable means that only the library supports all of the schema.
+	undecidable bool
 	// free means that every value conforms.
 	free bool
 	// types are the allowed types. If empty, all are.
@@ -109,11 +109,11 @@ func (m quickMaker) of(s *jsonschema.Schema) *quick {
 	q := &quick{maxLength: unbounded, maxItems: unbounded}
 	m.made[s] = q
 	if s.Bool != nil {
-		q.free, q.unsure = *s.Bool, !*s.Bool
+		q.free, q.undecidable = *s.Bool, !*s.Bool
 		return q
 	}
-	q.unsure = beyondQuick(s)
-	if q.unsure {
+	q.undecidable = beyondQuick(s)
+	if q.undecidable {
 		return q
 	}
 	if s.Types != nil {
@@ -123,7 +123,7 @@ func (m quickMaker) of(s *jsonschema.Schema) *quick {
 	}
 	switch {
 	case s.Const != nil && s.Enum != nil:
-		q.unsure = true
+		q.undecidable = true
 	case s.Const != nil:
 		q.enum = scalarsOf([]any{*s.Const})
 	case s.Enum != nil:
@@ -141,7 +141,7 @@ func (m quickMaker) of(s *jsonschema.Schema) *quick {
 	q.free = q.types == 0 && q.enum == nil && len(q.all) == 0 && len(q.some) == 0 && q.minLength == 0 &&
 		q.maxLength == unbounded &&
 		q.pattern == nil && q.low == nil && q.high == nil && q.props == nil && q.additional == nil &&
-		q.items == nil && q.minItems == 0 && q.maxItems == unbounded && !q.unsure
+		q.items == nil && q.minItems == 0 && q.maxItems == unbounded && !q.undecidable
 	return q
 }
 
@@ -180,7 +180,7 @@ func (quickMaker) strings(q *quick, s *jsonschema.Schema) {
 }
 
 func (quickMaker) numbers(q *quick, s *jsonschema.Schema) {
-	q.unsure = q.unsure || s.Minimum != nil && s.ExclusiveMinimum != nil || s.Maximum != nil &&
+	q.undecidable = q.undecidable || s.Minimum != nil && s.ExclusiveMinimum != nil || s.Maximum != nil &&
 		s.ExclusiveMaximum != nil
 	q.low, q.high = boundOf(s.Minimum, s.ExclusiveMinimum), boundOf(s.Maximum, s.ExclusiveMaximum)
 }
@@ -216,7 +216,7 @@ func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {
 		}
 	}
 	if q.required > maxRequired {
-		q.unsure = true
+		q.undecidable = true
 	}
 	if len(q.props) > fewProps {
 		q.index = at
@@ -225,12 +225,12 @@ func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {
 	case nil:
 	case bool:
 		if !a {
-			q.additional = &quick{unsure: true}
+			q.additional = &quick{undecidable: true}
 		}
 	case *jsonschema.Schema:
 		q.additional = m.of(a)
 	default:
-		q.unsure = true
+		q.undecidable = true
 	}
 }
 
@@ -247,7 +247,7 @@ func (m quickMaker) arrays(q *quick, s *jsonschema.Schema) {
 	case *jsonschema.Schema:
 		q.items = m.of(items)
 	default:
-		q.unsure = true
+		q.undecidable = true
 	}
 }
 

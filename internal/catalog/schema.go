@@ -197,8 +197,8 @@ func (s *schema) compile() {
 	s.quick = quickMaker{s, map[*jsonschema.Schema]*quick{}}.of(full)
 	s.meter.attach(all)
 	q := s.quick
-	s.anyObject = q.allows(tObject) && !q.unsure && q.enum == nil && q.all == nil && q.some == nil && q.props == nil &&
-		q.additional == nil
+	s.anyObject = q.allows(tObject) && !q.undecidable && q.enum == nil && q.all == nil && q.some == nil &&
+		q.props == nil && q.additional == nil
 }
 
 // dialects are the supported values of $schema, without http: or https: and an empty fragment.

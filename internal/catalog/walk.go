@@ -48,7 +48,7 @@ func (w *walk) value(q *quick, i, depth int) (int, bool) {
 		return end, w.steps >= 0
 	}
 	w.steps--
-	if q.unsure || i >= len(w.b) || w.steps < 0 || depth > maxNesting {
+	if q.undecidable || i >= len(w.b) || w.steps < 0 || depth > maxNesting {
 		return i, false
 	}
 	if q.all != nil || q.some != nil {
