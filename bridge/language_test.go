@@ -20,17 +20,29 @@ var retiredWords = []struct {
 	identifiersOnly bool
 }{
 	{word: "anyhow", instead: "the condition"},
+	{word: "bill", instead: "cost"},
 	{word: "buried", instead: "reaped"},
 	{word: "cars", instead: "pending calls"},
 	{word: "continues", instead: "IsRetry", identifiersOnly: true},
 	{word: "cure", instead: "fix"},
+	{word: "deaf", instead: "unsupported, unresponsive"},
 	{word: "goodbye", instead: "timeout, GOAWAY"},
+	{word: "lone", instead: "single", identifiersOnly: true},
 	{word: "lot", instead: "semaphore, pending calls"},
+	{word: "parked", instead: "pending"},
 	{word: "parted", instead: "disconnected, partitioned"},
+	{word: "parting", instead: "lame duck, GOAWAY"},
+	{word: "rooms", instead: "buffers"},
 	{word: "sayable", instead: "supported, expressible"},
 	{word: "strays", instead: "orphans, unmatched messages"},
 	{word: "surveyed", instead: "state"},
 	{word: "tally", instead: "count"},
+	{word: "trash", instead: "invalid lines"},
+	{word: "unheard", instead: "undelivered"},
+	{word: "unplug", instead: "detach"},
+	{word: "unsure", instead: "undecidable"},
+	{word: "unwell", instead: "degraded"},
+	{word: "vacant", instead: "free"},
 }
 
 func TestRetiredWordsAreGone(t *testing.T) {

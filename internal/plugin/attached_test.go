@@ -255,9 +255,9 @@ func TestEmitErrorEndsTheCall(t *testing.T) {
 		<-s.Context().Done()
 		return s.Context().Err()
 	}}, Options{})
-	deaf := errors.New("nobody listens")
+	disconnected := errors.New("the caller disconnected")
 	if _, err := r.Handle(t.Context(), tool("x", ""),
-		func(context.Context, bridge.Event) error { return deaf }); !errors.Is(err, deaf) {
+		func(context.Context, bridge.Event) error { return disconnected }); !errors.Is(err, disconnected) {
 		t.Errorf("got %v", err)
 	}
 	<-ended
