@@ -53,7 +53,7 @@ setup-java: $(JAVA) ## build the Java SDK and what uses it
 	npm ci --prefix $* --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
-sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts)
+sdkgen/typescript/dist/index.js: sdkgen/typescript/node_modules/.done $(wildcard sdkgen/typescript/src/*.ts sdkgen/typescript/src/gen/mcpbridge/v1/*.ts sdkgen/typescript/src/gen/google/*/*.ts)
 	npm run --silent build --prefix sdkgen/typescript
 
 test/bench/python/.venv/.done test/interop/servers/.venv/.done: %/.venv/.done: %/requirements.txt

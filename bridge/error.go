@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +18,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An Error explains why a Call has no Result. Code branches only on Code, RPC and Failure. docs/errors.md
+// An Error explains why a Call has no Result. Code branches only on Code, RPC, Outcome and Reason. docs/errors.md
 // documents how each error is sent to each kind of client.
 type Error struct {
 	Code codes.Code
@@ -27,14 +26,35 @@ type Error struct {
 	Message string
 	// RPC is the exact JSON-RPC error to send, if there is one.
 	RPC *pb.JsonRpcError
-	// Failure is the outcome of the call, unless the error is a regular answer.
-	Failure *pb.CallFailure
+	// Outcome is whether the call was executed. It is empty if the error is a regular answer.
+	Outcome Outcome
+	// Reason is why there is no answer, from the list in docs/errors.md. It is empty if Outcome is.
+	Reason string
+	// RetryAfter is the time until a retry can succeed, or 0 if unknown.
+	RetryAfter time.Duration
 	// Scopes are the OAuth scopes that the caller lacks.
 	Scopes []string
 	// BadHeader marks errors of HeaderMismatch. A backend cannot set it.
 	BadHeader bool
 	// Cause is the underlying error, for logs. It may be nil.
 	Cause error
+}
+
+// An Outcome is whether a call without a result was executed. Its value is the one in the details of a gRPC status and
+// in the data of a JSON-RPC error.
+type Outcome string
+
+const (
+	// OutcomeNotExecuted means that the backend did not receive the call: it is safe to retry.
+	OutcomeNotExecuted Outcome = "not_executed"
+	// OutcomeUnknown means that the backend may have executed the call completely, in part, or not at all.
+	OutcomeUnknown Outcome = "unknown"
+	// OutcomeExecuted means that the backend executed the call, and its response was lost.
+	OutcomeExecuted Outcome = "executed"
+)
+
+func (o Outcome) valid() bool {
+	return o == OutcomeNotExecuted || o == OutcomeUnknown || o == OutcomeExecuted
 }
 
 // Error implements error.
@@ -73,14 +93,14 @@ const (
 )
 
 // Failed returns an *Error with the outcome of a call.
-func Failed(code codes.Code, outcome pb.CallFailure_Outcome, reason, format string, args ...any) *Error {
+func Failed(code codes.Code, outcome Outcome, reason, format string, args ...any) *Error {
 	e := Errorf(code, format, args...)
-	e.Failure = &pb.CallFailure{Outcome: outcome, Reason: reason}
+	e.Outcome, e.Reason = outcome, reason
 	return e
 }
 
 // ProtocolViolation returns the error of a call whose backend violated the protocol.
-func ProtocolViolation(outcome pb.CallFailure_Outcome, format string, args ...any) *Error {
+func ProtocolViolation(outcome Outcome, format string, args ...any) *Error {
 	return Failed(codes.Internal, outcome, ReasonProtocolViolation, format, args...)
 }
 
@@ -88,8 +108,8 @@ func ProtocolViolation(outcome pb.CallFailure_Outcome, format string, args ...an
 // backend may have received the call.
 func Canceled(ctx context.Context, sent bool) *Error {
 	e := AsError(ctx.Err())
-	if !sent && e.Failure != nil {
-		e.Failure.Outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
+	if !sent && e.Outcome != "" {
+		e.Outcome = OutcomeNotExecuted
 	}
 	return e
 }
@@ -102,11 +122,11 @@ func AsError(err error) *Error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		e := Failed(codes.Canceled, pb.CallFailure_OUTCOME_UNKNOWN, "CANCELLED", "the call was cancelled")
+		e := Failed(codes.Canceled, OutcomeUnknown, "CANCELLED", "the call was cancelled")
 		e.Cause = err
 		return e
 	case errors.Is(err, context.DeadlineExceeded):
-		e := Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "the call took too long")
+		e := Failed(codes.DeadlineExceeded, OutcomeUnknown, "DEADLINE", "the call took too long")
 		e.Cause = err
 		return e
 	}
@@ -134,7 +154,7 @@ const (
 // message. answer: the error is a regular answer, and nothing failed. Other kinds map to -32603 and are not
 // public.
 var jsonRPCCodes = map[codes.Code]struct {
-	code   int64
+	code   int32
 	public bool
 	answer bool
 }{
@@ -154,7 +174,7 @@ var jsonRPCCodes = map[codes.Code]struct {
 // about protocol violations, which are for the operator.
 func (e *Error) Public() bool {
 	return e.RPC != nil || jsonRPCCodes[e.Code].public ||
-		e.Failure != nil && e.Failure.GetReason() != ReasonProtocolViolation
+		e.Outcome != "" && e.Reason != ReasonProtocolViolation
 }
 
 // PublicMessage returns the error's message, or a generic one if it is not public.
@@ -170,20 +190,15 @@ func (e *Error) PublicMessage() string {
 func (e *Error) Redacted() *Error {
 	redacted := *e
 	redacted.Message = truncate(e.PublicMessage(), maxMessage)
-	if e.RPC != nil || e.Failure == nil && jsonRPCCodes[e.Code].answer {
+	if e.RPC != nil || e.Outcome == "" && jsonRPCCodes[e.Code].answer {
 		return &redacted
 	}
-	f := &pb.CallFailure{Outcome: pb.CallFailure_OUTCOME_UNKNOWN, Reason: reasonFailed}
-	if outcomeNames[e.Failure.GetOutcome()] != "" {
-		f.Outcome = e.Failure.GetOutcome()
+	if !redacted.Outcome.valid() {
+		redacted.Outcome = OutcomeUnknown
 	}
-	if isReason(e.Failure.GetReason()) {
-		f.Reason = e.Failure.GetReason()
+	if !isReason(redacted.Reason) {
+		redacted.Reason = reasonFailed
 	}
-	if e.Failure != nil {
-		f.RetryAfterMs = e.Failure.RetryAfterMs
-	}
-	redacted.Failure = f
 	return &redacted
 }
 
@@ -200,9 +215,9 @@ func isReason(s string) bool {
 // JSONRPC returns the error for a client of revision r that called m.
 func (e *Error) JSONRPC(r Revision, m *Method) *pb.JsonRpcError {
 	if e.RPC != nil {
-		out := &pb.JsonRpcError{Code: r.ErrorCode(e.RPC.GetCode()), Message: e.RPC.Message, Data: e.RPC.Data}
+		out := &pb.JsonRpcError{Code: r.ErrorCode(e.RPC.GetCode()), Message: e.RPC.GetMessage(), Data: e.RPC.GetData()}
 		if out.GetMessage() == "" {
-			out.Message = &e.Message
+			out.Message = e.Message
 		}
 		return out
 	}
@@ -213,27 +228,19 @@ func (e *Error) JSONRPC(r Revision, m *Method) *pb.JsonRpcError {
 	if e.Code == codes.NotFound && m == ReadResource {
 		row.code = r.ResourceNotFound()
 	}
-	message := e.PublicMessage()
-	return &pb.JsonRpcError{Code: row.code, Message: &message, Data: e.failureData()}
+	return &pb.JsonRpcError{Code: row.code, Message: e.PublicMessage(), Data: e.failureData()}
 }
 
-var outcomeNames = map[pb.CallFailure_Outcome]string{
-	pb.CallFailure_OUTCOME_NOT_EXECUTED: "not_executed",
-	pb.CallFailure_OUTCOME_UNKNOWN:      "unknown",
-	pb.CallFailure_OUTCOME_EXECUTED:     "executed",
-}
-
-// failureData returns Failure as JSON text.
+// failureData returns the outcome of the call as JSON text.
 func (e *Error) failureData() string {
-	f := e.Failure
-	if f == nil {
+	if e.Outcome == "" {
 		return ""
 	}
-	reason, _ := json.Marshal(f.GetReason()) //nolint:errchkjson // strings can always be encoded
+	reason, _ := json.Marshal(e.Reason) //nolint:errchkjson // strings can always be encoded
 	data := append([]byte(`{"reason":`), reason...)
-	data = append(append(data, `,"outcome":`...), strconv.Quote(outcomeNames[f.GetOutcome()])...)
-	if f.RetryAfterMs != nil {
-		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), f.GetRetryAfterMs(), 10)
+	data = append(append(data, `,"outcome":`...), strconv.Quote(string(e.Outcome))...)
+	if e.RetryAfter > 0 {
+		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), e.RetryAfter.Milliseconds(), 10)
 	}
 	return string(append(data, '}'))
 }
@@ -260,26 +267,23 @@ func FromJSONRPC(rpc *pb.JsonRpcError, r Revision, m *Method) *Error {
 	return e
 }
 
-// ErrorDomain is the domain of the google.rpc.ErrorInfo that holds the outcome of a call.
-const ErrorDomain = "mcpbridge.dev"
+// ErrorDomain is the domain of the google.rpc.ErrorInfo with the reason and the outcome of a call.
+const ErrorDomain = "mcpbridge"
 
-// GRPCStatus returns the error as a gRPC status; status.FromError calls it. The details are those of the contract,
-// which FromStatus reads, and google.rpc.ErrorInfo and RetryInfo for clients that do not know the contract.
+// GRPCStatus returns the error as a gRPC status; status.FromError calls it.
 func (e *Error) GRPCStatus() *status.Status {
 	s := status.New(e.Code, e.Message)
 	var details []protoadapt.MessageV1
 	if e.RPC != nil {
 		details = append(details, protoadapt.MessageV1Of(e.RPC))
 	}
-	if f := e.Failure; f != nil {
-		details = append(details, protoadapt.MessageV1Of(f), &errdetails.ErrorInfo{
-			Reason: f.GetReason(), Domain: ErrorDomain,
-			Metadata: map[string]string{"outcome": outcomeNames[f.GetOutcome()]},
+	if e.Outcome != "" {
+		details = append(details, &errdetails.ErrorInfo{
+			Reason: e.Reason, Domain: ErrorDomain, Metadata: map[string]string{"outcome": string(e.Outcome)},
 		})
-		if f.RetryAfterMs != nil {
-			after := time.Duration(f.GetRetryAfterMs()) * time.Millisecond
-			details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
-		}
+	}
+	if e.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
 	}
 	if e.Code == codes.OK || len(details) == 0 {
 		return s
@@ -312,18 +316,19 @@ func FromStatus(s *status.Status) *Error {
 		switch d := d.(type) {
 		case *pb.JsonRpcError:
 			e.RPC = truncateMessage(d)
-		case *pb.CallFailure:
-			if outcomeNames[d.GetOutcome()] == "" {
-				d.Outcome = pb.CallFailure_OUTCOME_UNKNOWN
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() != ErrorDomain {
+				continue
 			}
-			if after := d.GetRetryAfterMs(); after < 0 || after > math.MaxInt64/int64(time.Millisecond) {
-				d.RetryAfterMs = nil
+			e.Outcome, e.Reason = Outcome(d.GetMetadata()["outcome"]), truncate(d.GetReason(), maxReason)
+			if !e.Outcome.valid() {
+				e.Outcome = OutcomeUnknown
 			}
-			d.Reason = truncate(d.GetReason(), maxReason)
-			if d.GetReason() == ReasonOverloaded || d.GetReason() == ReasonTooMany {
-				d.Reason = reasonBackendOverloaded
+			if e.Reason == ReasonOverloaded || e.Reason == ReasonTooMany {
+				e.Reason = reasonBackendOverloaded
 			}
-			e.Failure = d
+		case *errdetails.RetryInfo:
+			e.RetryAfter = max(0, d.GetRetryDelay().AsDuration())
 		}
 	}
 	return e
@@ -334,8 +339,7 @@ func truncateMessage(rpc *pb.JsonRpcError) *pb.JsonRpcError {
 	if len(rpc.GetMessage()) <= maxMessage {
 		return rpc
 	}
-	short := truncate(rpc.GetMessage(), maxMessage)
-	return &pb.JsonRpcError{Code: rpc.Code, Message: &short, Data: rpc.Data}
+	return &pb.JsonRpcError{Code: rpc.GetCode(), Message: truncate(rpc.GetMessage(), maxMessage), Data: rpc.GetData()}
 }
 
 func truncate(s string, limit int) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,11 +31,13 @@ func TestErrorSurvivesGRPC(t *testing.T) {
 		{Code: codes.Internal, Message: "secret"},
 		{
 			Code: codes.Unknown, Message: "m",
-			RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("exactly this"), Data: `[1]`},
+			RPC: &pb.JsonRpcError{Code: -7, Message: "exactly this", Data: `[1]`},
 		},
-		{Code: codes.Unavailable, Message: "down", Failure: &pb.CallFailure{
-			Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: "BACKEND_UNAVAILABLE", RetryAfterMs: proto.Int64(5),
-		}},
+		{
+			Code: codes.Unavailable, Message: "down", Outcome: bridge.OutcomeNotExecuted, Reason: "BACKEND_UNAVAILABLE",
+			RetryAfter: 5 * time.Millisecond,
+		},
+		{Code: codes.ResourceExhausted, Message: "busy", RetryAfter: time.Minute},
 	} {
 		s, ok := status.FromError(fmt.Errorf("around it: %w", e))
 		if !ok || s.Code() != e.Code {
@@ -61,45 +64,67 @@ func TestAStatusWithoutAMessageHasOne(t *testing.T) {
 // Whatever a backend says in a status, a client gets JSON that it can use.
 func TestStatusesOfHostileBackends(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)
+	info := func(domain, reason, outcome string) *errdetails.ErrorInfo {
+		return &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: map[string]string{"outcome": outcome}}
+	}
+	again := func(seconds int64) *errdetails.RetryInfo {
+		return &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: seconds}}
+	}
 	for _, c := range []struct {
 		message string
-		failure *pb.CallFailure
+		details []protoadapt.MessageV1
 		size    int // of the message
 		data    string
 	}{
 		{"m", nil, 1, ""},
 		{long, nil, 8 << 10, ""},
 		{
-			"m", &pb.CallFailure{Reason: "\a\x01\u2028\U000e0001\"", Outcome: 3}, 1,
+			"m",
+			[]protoadapt.MessageV1{info("mcpbridge", "\a\x01\u2028\U000e0001\"", "executed")},
+			1,
 			`{"reason":"\u0007\u0001\u2028` + "\U000e0001" + `\"","outcome":"executed"}`,
 		},
-		{"m", &pb.CallFailure{Reason: long, Outcome: 99}, 1, `{"reason":"` + long[:60] + `…","outcome":"unknown"}`},
-		{"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(-5)}, 1, `{"reason":"R","outcome":"unknown"}`},
-		// 0 as a duration
 		{
-			"m", &pb.CallFailure{Reason: "R", RetryAfterMs: proto.Int64(1 << 62)}, 1,
+			"m",
+			[]protoadapt.MessageV1{info("mcpbridge", long, long)},
+			1,
+			`{"reason":"` + long[:60] + `…","outcome":"unknown"}`,
+		},
+		{"m", []protoadapt.MessageV1{info("mcpbridge", "", "")}, 1, `{"reason":"","outcome":"unknown"}`},
+		{"m", []protoadapt.MessageV1{info("example.com", "R", "executed")}, 1, ""},
+		{"m", []protoadapt.MessageV1{again(1)}, 1, ""},
+		{
+			"m",
+			[]protoadapt.MessageV1{again(-5), info("mcpbridge", "R", "unknown")},
+			1,
 			`{"reason":"R","outcome":"unknown"}`,
+		},
+		{
+			"m",
+			[]protoadapt.MessageV1{again(math.MaxInt64), info("mcpbridge", "R", "unknown")},
+			1,
+			`{"reason":"R","outcome":"unknown","retryAfterMs":9223372036854}`,
 		},
 	} {
 		s := status.New(codes.InvalidArgument, c.message)
-		if c.failure != nil {
+		if c.details != nil {
 			var err error
-			if s, err = s.WithDetails(protoadapt.MessageV1Of(c.failure)); err != nil {
+			if s, err = s.WithDetails(c.details...); err != nil {
 				t.Fatal(err)
 			}
 		}
 		rpc := bridge.FromStatus(s).JSONRPC(bridge.Rev20260728, bridge.CallTool)
 		if n := len(rpc.GetMessage()); n > c.size || n < c.size-1 || !utf8.ValidString(rpc.GetMessage()) ||
 			rpc.GetData() != c.data {
-			t.Errorf("%.80v: a message of %d bytes, and %s", c.failure, n, rpc.GetData())
+			t.Errorf("%.80v: a message of %d bytes, and %s", c.details, n, rpc.GetData())
 		}
 	}
 }
 
 // What became of a call is told in the words that every gRPC client understands, too.
 func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
-	down := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "down")
-	down.Failure.RetryAfterMs = proto.Int64(1_500)
+	down := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "down")
+	down.RetryAfter = 1500 * time.Millisecond
 	for _, c := range []struct {
 		err  *bridge.Error
 		want []proto.Message
@@ -107,14 +132,14 @@ func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 		{bridge.Errorf(codes.NotFound, "none"), nil},
 		{down, []proto.Message{
 			&errdetails.ErrorInfo{
-				Reason: "BACKEND_UNAVAILABLE", Domain: "mcpbridge.dev",
+				Reason: "BACKEND_UNAVAILABLE", Domain: "mcpbridge",
 				Metadata: map[string]string{"outcome": "not_executed"},
 			},
 			&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)},
 		}},
-		{bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost"), []proto.Message{
+		{bridge.Failed(codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "lost"), []proto.Message{
 			&errdetails.ErrorInfo{
-				Reason: "BACKEND_CRASHED", Domain: "mcpbridge.dev",
+				Reason: "BACKEND_CRASHED", Domain: "mcpbridge",
 				Metadata: map[string]string{"outcome": "unknown"},
 			},
 		}},
@@ -135,11 +160,11 @@ func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 // exists has a code of its own in each era, and that some codes there are not in some revisions.
 func TestErrorSurvivesJSONRPC(t *testing.T) {
 	for _, c := range []struct {
-		code     int64
+		code     int32
 		from, to bridge.Revision
 		m        *bridge.Method
 		kind     codes.Code
-		want     int64
+		want     int32
 	}{
 		{-32602, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.InvalidArgument, -32602},
 		{-32601, bridge.Rev20251125, bridge.Rev20260728, bridge.ListTools, codes.Unimplemented, -32601},
@@ -154,7 +179,7 @@ func TestErrorSurvivesJSONRPC(t *testing.T) {
 		{-32042, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -32603},
 		{-32050, bridge.Rev20251125, bridge.Rev20260728, bridge.CallTool, codes.Unknown, -32603},
 	} {
-		e := bridge.FromJSONRPC(&pb.JsonRpcError{Code: c.code, Message: proto.String("said so")}, c.from, c.m)
+		e := bridge.FromJSONRPC(&pb.JsonRpcError{Code: c.code, Message: "said so"}, c.from, c.m)
 		if e.Code != c.kind || !e.Public() {
 			t.Errorf("%d of %s in %s is %v, public %v", c.code, c.m.Name, c.from, e.Code, e.Public())
 		}
@@ -170,7 +195,7 @@ func TestTextsOfErrorsAtTheirLimit(t *testing.T) {
 	const most = 8 << 10
 	for _, n := range []int{most - 1, most, most + 1, 1 << 20} {
 		text := strings.Repeat("\r\nx ", n/4) + strings.Repeat("y", n%4)
-		rpc := &pb.JsonRpcError{Code: -7, Message: &text, Data: strconv.Quote(text)}
+		rpc := &pb.JsonRpcError{Code: -7, Message: text, Data: strconv.Quote(text)}
 		exact, err := status.New(codes.Unknown, "m").WithDetails(rpc)
 		if err != nil {
 			t.Fatal(err)

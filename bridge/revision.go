@@ -105,7 +105,7 @@ func (r Revision) SendsVersionHeader() bool { return r >= Rev20250618 }
 func (r Revision) PrimesSSE() bool { return r == Rev20251125 }
 
 // ResourceNotFound returns the JSON-RPC code for a resource that does not exist.
-func (r Revision) ResourceNotFound() int64 {
+func (r Revision) ResourceNotFound() int32 {
 	if r.Modern() {
 		return codeInvalidParams
 	}
@@ -114,7 +114,7 @@ func (r Revision) ResourceNotFound() int64 {
 
 // ErrorCode returns the JSON-RPC code to send for code. It differs where the revision reserves code for another
 // purpose (2025-11-25: client/elicitation; 2026-07-28: basic/index, error codes).
-func (r Revision) ErrorCode(code int64) int64 {
+func (r Revision) ErrorCode(code int32) int32 {
 	switch {
 	case code == CodeURLElicitation && !r.HasURLElicitationError():
 		return codeInternal

@@ -439,7 +439,8 @@ func (*listener) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 
 func (l *listener) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	l.md, _ = metadata.FromIncomingContext(stream.Context())
-	l.subject, l.headers = req.GetContext().GetVerified().GetPrincipal().GetSubject(), req.GetContext().GetVerified().GetHeaders()
+	verified := req.GetContext().GetVerified()
+	l.subject, l.headers = verified.GetPrincipal().GetSubject(), verified.GetHeaders()
 	return l.sayer.CallTool(req, stream)
 }
 

@@ -91,6 +91,11 @@ func TestReasonsPage(t *testing.T) {
 	}
 }
 
+// outcomes are the values of the constants of bridge.
+var outcomes = map[string]string{
+	"OutcomeNotExecuted": "not_executed", "OutcomeUnknown": "unknown", "OutcomeExecuted": "executed",
+}
+
 // reasons returns the reasons in the sources below some directories, with the outcomes beside them: arguments of
 // Failed, values of variables named reason*, and those in JSON text.
 func reasons(t *testing.T, dirs ...string) map[string][]string {
@@ -119,7 +124,7 @@ func reasons(t *testing.T, dirs ...string) map[string][]string {
 				break
 			}
 			if outcome, ok := n.Args[1].(*ast.SelectorExpr); ok {
-				note(n.Args[2], strings.ToLower(strings.TrimPrefix(outcome.Sel.Name, "CallFailure_OUTCOME_")))
+				note(n.Args[2], outcomes[outcome.Sel.Name])
 			} else {
 				note(n.Args[2])
 			}

@@ -255,9 +255,9 @@ func TestInterruptedGRPCCallsReportIt(t *testing.T) {
 			}
 			end(t, r, stdin)
 			_, err = stream.Recv()
-			f := bridge.FromStatus(status.Convert(err)).Failure
-			if status.Code(err) != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" ||
-				f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+			f := bridge.FromStatus(status.Convert(err))
+			if status.Code(err) != codes.Unknown || f.Reason != "SHUTTING_DOWN" ||
+				f.Outcome != bridge.OutcomeUnknown {
 				t.Errorf("got %v with %v", err, f)
 			}
 			if code := r.wait(t); code != problem.ExitOK {

@@ -343,7 +343,7 @@ backends: [{name: plugin, dial: %q}, {name: web, mcp: {url: %q}}]
 		t.Errorf("at the limit: status %d", status)
 	}
 	if _, err := listen("plugin"); status.Code(err) != codes.ResourceExhausted ||
-		failure(err) != "OVERLOADED not_executed" || len(status.Convert(err).Details()) != 3 {
+		failure(err) != "OVERLOADED not_executed" || len(status.Convert(err).Details()) != 2 {
 		t.Errorf("one above the limit: %v, %v", err, status.Convert(err).Details())
 	}
 	if status := get(""); status != http.StatusServiceUnavailable {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -66,10 +67,13 @@ func (wrong) CallTool(r *pb.CallToolRequest, s grpc.ServerStreamingServer[pb.Cal
 		return s.Send(asks([]byte("x")))
 	case "a reason of its own":
 		st, err := status.New(codes.Internal, "m").
-			WithDetails(&pb.CallFailure{Reason: "MINE", Outcome: pb.CallFailure_OUTCOME_EXECUTED})
+			WithDetails(&errdetails.ErrorInfo{
+				Reason: "MINE", Domain: bridge.ErrorDomain, Metadata: map[string]string{"outcome": "executed"},
+			})
 		return errors.Join(st.Err(), err)
 	case "an invalid reason":
-		st, err := status.New(codes.NotFound, "m").WithDetails(&pb.CallFailure{Reason: "a\x01\"b"})
+		st, err := status.New(codes.NotFound, "m").
+			WithDetails(&errdetails.ErrorInfo{Reason: "a\x01\"b", Domain: bridge.ErrorDomain})
 		if err != nil {
 			return err
 		}

@@ -34,9 +34,10 @@ func TestProtoWritesWhatItImports(t *testing.T) {
 		t.Errorf("an unchanged file is written again: %v, %v", info, err)
 	}
 	for path, has := range map[string]string{
-		"mcpbridge/v1/service.proto": "service McpService", "mcpbridge/v1/error.proto": "message CallFailure",
+		"mcpbridge/v1/service.proto": "service McpService", "mcpbridge/v1/error.proto": "message JsonRpcError",
 		"grpc/health/v1/health.proto": "service Health", "plugin/grpc_controller.proto": "service GRPCController",
-		"google/rpc/status.proto": "message Status", "buf.gen.ruby.yaml": "plugins:",
+		"google/rpc/status.proto": "message Status", "google/rpc/error_details.proto": "message ErrorInfo",
+		"buf.gen.ruby.yaml": "plugins:",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, path))
 		if err != nil || !strings.Contains(string(text), has) {

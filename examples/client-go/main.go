@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -166,8 +167,8 @@ func explain(err error) {
 	fmt.Printf("error %s: %s\n", code.Code(st.Code()), st.Message())
 	for _, detail := range st.Details() {
 		switch d := detail.(type) {
-		case *pb.CallFailure:
-			fmt.Println("  "+d.GetReason(), d.GetOutcome())
+		case *errdetails.ErrorInfo:
+			fmt.Println("  "+d.GetReason(), d.GetMetadata()["outcome"])
 		case *pb.JsonRpcError:
 			fmt.Println("  JSON-RPC", d.GetCode(), d.GetData())
 		}

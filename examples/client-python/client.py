@@ -7,7 +7,7 @@ between is printed, and the next line is the answer: a form's values in JSON, or
 import sys
 
 import grpc
-from google.rpc import status_pb2
+from google.rpc import error_details_pb2, status_pb2
 
 from mcpbridge.v1 import error_pb2, input_pb2, service_pb2, service_pb2_grpc
 
@@ -93,10 +93,10 @@ def listen(uri: str = "") -> None:
 def explain(e: grpc.RpcError) -> None:
     print(f"error {e.code().name}: {e.details()}")
     trailer = dict(e.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
-    failure, exact = error_pb2.CallFailure(), error_pb2.JsonRpcError()
+    info, exact = error_details_pb2.ErrorInfo(), error_pb2.JsonRpcError()
     for detail in status_pb2.Status.FromString(trailer).details:
-        if detail.Unpack(failure):
-            print(" ", failure.reason, error_pb2.CallFailure.Outcome.Name(failure.outcome))
+        if detail.Unpack(info):
+            print(" ", info.reason, info.metadata["outcome"])
         elif detail.Unpack(exact):
             print("  JSON-RPC", exact.code, exact.data)
 

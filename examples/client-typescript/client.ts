@@ -5,13 +5,12 @@
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 
-import { fromBinary } from "@bufbuild/protobuf";
-import { BinaryReader } from "@bufbuild/protobuf/wire";
-import { AnySchema } from "@bufbuild/protobuf/wkt";
 import { credentials, Metadata, status, type ServiceError } from "@grpc/grpc-js";
 
+import { ErrorInfo } from "./gen/google/rpc/error_details.js";
+import { Status } from "./gen/google/rpc/status.js";
 import { ContentBlock } from "./gen/mcpbridge/v1/common.js";
-import { CallFailure, CallFailure_Outcome, JsonRpcError } from "./gen/mcpbridge/v1/error.js";
+import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
 import { InputResponse, type InputRequest } from "./gen/mcpbridge/v1/input.js";
 import * as v1 from "./gen/mcpbridge/v1/service.js";
 
@@ -106,18 +105,16 @@ async function listen(uri: string): Promise<void> {
 
 function explain(e: ServiceError): void {
   console.log(`error ${status[e.code]}: ${e.details}`);
-  const reader = new BinaryReader(Buffer.from(e.metadata.get("grpc-status-details-bin")[0] ?? ""));
-  while (reader.pos < reader.len) {
-    const [field, type] = reader.tag();
-    if (field !== 3) {
-      reader.skip(type); // of a google.rpc.Status, whose details are field 3
-      continue;
+  const { details } = Status.decode(Buffer.from(e.metadata.get("grpc-status-details-bin")[0] ?? ""));
+  for (const { typeUrl, value } of details) {
+    if (typeUrl.endsWith("/google.rpc.ErrorInfo")) {
+      const { reason, metadata } = ErrorInfo.decode(value);
+      console.log(`  ${reason} ${metadata.outcome}`);
     }
-    const { typeUrl, value } = fromBinary(AnySchema, reader.bytes());
-    const failure = typeUrl.endsWith(".CallFailure") && CallFailure.decode(value);
-    const exact = typeUrl.endsWith(".JsonRpcError") && JsonRpcError.decode(value);
-    if (failure) console.log(`  ${failure.reason} OUTCOME_${CallFailure_Outcome[failure.outcome]}`);
-    if (exact) console.log(`  JSON-RPC ${exact.code} ${exact.data}`);
+    if (typeUrl.endsWith("/mcpbridge.v1.JsonRpcError")) {
+      const { code, data } = JsonRpcError.decode(value);
+      console.log(`  JSON-RPC ${code} ${data}`);
+    }
   }
 }
 

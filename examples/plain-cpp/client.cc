@@ -5,19 +5,19 @@
 
 #include <iostream>
 
+#include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "mcpbridge/v1/error.pb.h"
 #include "mcpbridge/v1/service.grpc.pb.h"
 
 using namespace mcpbridge::v1;
 
 int explain(const grpc::Status& status) {
   std::cout << "error " << status.error_code() << ": " << status.error_message() << "\n";
-  google::rpc::Status details;  // What the bridge knows of why a call has failed is in the details of the status.
+  google::rpc::Status details;  // They have the reason of the bridge, and whether the call was executed.
   details.ParseFromString(status.error_details());
-  CallFailure failure;
+  google::rpc::ErrorInfo info;
   for (const auto& any : details.details())
-    if (any.UnpackTo(&failure)) std::cout << "  " << failure.reason() << " " << CallFailure::Outcome_Name(failure.outcome()) << "\n";
+    if (any.UnpackTo(&info)) std::cout << "  " << info.reason() << " " << (*info.mutable_metadata())["outcome"] << "\n";
   return 0;
 }
 

@@ -4,8 +4,8 @@
 
 $LOAD_PATH.unshift("#{__dir__}/gen")
 require "grpc"
+require "google/rpc/error_details_pb"
 require "google/rpc/status_pb"
-require "mcpbridge/v1/error_pb"
 require "mcpbridge/v1/service_services_pb"
 
 include McpBridge::V1
@@ -32,10 +32,10 @@ begin
   end
 rescue GRPC::BadStatus => e
   puts "error #{e.code}: #{e.details}"
-  # What the bridge knows of why a call has failed is in the details of the status.
+  # The details have the reason of the bridge, and whether the call was executed.
   details = Google::Rpc::Status.decode(e.metadata["grpc-status-details-bin"] || "").details
-  details.select { |any| any.is(CallFailure) }.each do |any|
-    failure = any.unpack(CallFailure)
-    puts "  #{failure.reason} #{failure.outcome}"
+  details.select { |any| any.is(Google::Rpc::ErrorInfo) }.each do |any|
+    info = any.unpack(Google::Rpc::ErrorInfo)
+    puts "  #{info.reason} #{info.metadata["outcome"]}"
   end
 end

@@ -79,7 +79,7 @@ func newBackend(
 ) *backend {
 	c := &cfg.Backends[i]
 	none := func(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
-		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+		return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
 			"backend %q cannot be started; the call was not executed", c.Name)
 	}
 	return &backend{

@@ -19,7 +19,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not,
@@ -129,8 +128,8 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 	if e.RPC != nil {
 		p.Why = fmt.Sprintf("%s (JSON-RPC error %d)", e.RPC.GetMessage(), e.RPC.GetCode())
 	}
-	f := e.Redacted().Failure // the outcome of the call, also if its backend does not report it
-	unknown := f != nil && f.GetOutcome() == pb.CallFailure_OUTCOME_UNKNOWN
+	redacted := e.Redacted() // it has an outcome also if the backend does not report one
+	unknown := redacted.Outcome == bridge.OutcomeUnknown
 	switch e.Code {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		p.Exit, p.Code, p.Fix = problem.ExitAuth, "auth_required", authFix
@@ -143,9 +142,9 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 	case codes.Unimplemented:
 		p.Code, p.Fix = "not_found", "`mcpbridge list` shows what the server has"
 	}
-	if f != nil && p.Exit != problem.ExitAuth {
-		p.Code = strings.ToLower(f.GetReason())
-		switch f.GetReason() {
+	if redacted.Outcome != "" && p.Exit != problem.ExitAuth {
+		p.Code = strings.ToLower(redacted.Reason)
+		switch redacted.Reason {
 		case "BACKEND_CRASHED", "BACKEND_OOM":
 			p.Exit, p.What = problem.ExitCrashed, "the backend was lost during "+what
 		case "DEADLINE":

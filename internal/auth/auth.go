@@ -266,7 +266,7 @@ func Handler(next bridge.Handler, always []string, scopes map[string][]string) b
 		if p := call.Context().GetVerified().GetPrincipal(); p != nil && call.Method == bridge.CallTool {
 			need := scopes[call.Method.Target(call.Request)]
 			if missing := missingScopes(p, need); len(missing) > 0 {
-				e := bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "INSUFFICIENT_SCOPE",
+				e := bridge.Failed(codes.PermissionDenied, bridge.OutcomeNotExecuted, "INSUFFICIENT_SCOPE",
 					"%s: tool %q needs the scopes %s, and the token lacks %s",
 					call.Method.Name, call.Method.Target(call.Request),
 					strings.Join(need, " "), strings.Join(missing, " "))

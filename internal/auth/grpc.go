@@ -39,7 +39,7 @@ func (a *Auth) Caller(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) 
 	case http.StatusServiceUnavailable:
 		code, reason, why = codes.Unavailable, "AUTH_UNAVAILABLE", issuerUnavailable
 	}
-	return nil, bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, "%s; the call was not executed", why)
+	return nil, bridge.Failed(code, bridge.OutcomeNotExecuted, reason, "%s; the call was not executed", why)
 }
 
 func (a *Auth) identify(ctx context.Context, md grpcmd.MD) (*pb.Principal, error) {

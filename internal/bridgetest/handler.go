@@ -353,7 +353,7 @@ var extraTools = map[string]tool{
 			return done(Text("visited: %v", a.GetAction()))
 		}
 		return nil, &bridge.Error{Code: codes.FailedPrecondition, RPC: &pb.JsonRpcError{
-			Code: -32042, Message: proto.String("sign in first"),
+			Code: -32042, Message: "sign in first",
 			Data: `{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/in","message":"sign in"}]}`,
 		}}
 	},

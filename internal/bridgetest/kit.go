@@ -141,7 +141,7 @@ var kit = map[string]tool{
 	"exact": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
 		return nil, &bridge.Error{
 			Code: codes.Unknown, Message: "no luck",
-			RPC: &pb.JsonRpcError{Code: -7, Message: proto.String("no luck"), Data: `{"n":[1]}`},
+			RPC: &pb.JsonRpcError{Code: -7, Message: "no luck", Data: `{"n":[1]}`},
 		}
 	},
 	// steps sends n progress notifications.

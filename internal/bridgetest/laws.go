@@ -139,7 +139,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 }
 
 func notExecuted(err error) bool {
-	return bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+	return bridge.AsError(err).Outcome == bridge.OutcomeNotExecuted
 }
 
 // ignore drops events.
@@ -213,7 +213,7 @@ func (s scenario) play(ctx context.Context, h bridge.Handler) string {
 			switch {
 			case err != nil:
 				e := bridge.AsError(err)
-				fmt.Fprintln(&out, "error", e.Code, e.Message, text(e.RPC), text(e.Failure))
+				fmt.Fprintln(&out, "error", e.Code, e.Message, text(e.RPC), e.Reason, e.Outcome, e.RetryAfter)
 				call = nil
 			case res.InputRequired != nil && len(answers) > 0:
 				fmt.Fprintln(&out, "needs", text(res.InputRequired))

@@ -27,8 +27,8 @@ func TestCallsCanceledBeforeValidationAreNotExecuted(t *testing.T) {
 			_, err := c.Handle(ctx, &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 				Context: as("x"), Name: "f", Arguments: []byte(`{"n":"one"}`),
 			}}, func(context.Context, bridge.Event) error { return nil })
-			f := bridge.AsError(err).Failure
-			if f.GetReason() != "DEADLINE" || f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+			f := bridge.AsError(err)
+			if f.Reason != "DEADLINE" || f.Outcome != bridge.OutcomeNotExecuted ||
 				len(b.calls) > 0 {
 				t.Errorf("cached %t: %v, %v, and %d calls", known, err, f, len(b.calls))
 			}

@@ -75,11 +75,11 @@ func notListed(err error) error {
 		return nil
 	}
 	e := bridge.AsError(err).Redacted()
-	n := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_FAILED",
+	n := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_FAILED",
 		"tools/call: the headers %s* cannot be checked, because tools/list failed (%s); the call was not executed",
 		mcphttp.HeaderParamPrefix, e.Message)
-	if f := e.Failure; f != nil && e.RPC == nil {
-		n.Code, n.Failure.Reason, n.Failure.RetryAfterMs = e.Code, f.GetReason(), f.RetryAfterMs
+	if e.Outcome != "" && e.RPC == nil {
+		n.Code, n.Reason, n.RetryAfter = e.Code, e.Reason, e.RetryAfter
 	}
 	n.Cause = err
 	return n

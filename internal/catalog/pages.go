@@ -5,7 +5,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // checkPages returns an error if the answer of a backend contains the URL of an elicitation that is not http or https.
@@ -17,7 +16,7 @@ func checkPages(call *bridge.Call, res *bridge.Result, err error) error {
 		if err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" {
 			continue
 		}
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend has the user visit %q, which is no web page: the URL must begin with https:// or http://",
 			call.Method.Name, rawjson.Shorten(page))
 	}

@@ -57,7 +57,7 @@ func TestURLElicitationAllowsWebPagesOnly(t *testing.T) {
 			}
 			refused := func(err error) bool {
 				e := bridge.AsError(err)
-				return e != nil && e.Failure.GetReason() == bridge.ReasonProtocolViolation &&
+				return e != nil && e.Reason == bridge.ReasonProtocolViolation &&
 					strings.Contains(e.Message, fmt.Sprintf("has the user visit %q, which is no web page", page))
 			}
 			if res, err := answer(asks, nil); good && (res != asks || err != nil) || !good && !refused(err) {

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // Panics recovers, counts and logs panics: the first one of each place with its stack. It may be used concurrently.
@@ -44,7 +43,7 @@ func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
 		return
 	}
 	defer p.Recover(doing, nil)
-	then(bridge.Failed(codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "INTERNAL",
+	then(bridge.Failed(codes.Internal, bridge.OutcomeUnknown, "INTERNAL",
 		"the bridge has a bug; see its log"))
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // answer is what answers a call, and has a bug.
@@ -61,8 +60,8 @@ func TestPanicBecomesTheErrorOfItsCall(t *testing.T) {
 	} {
 		res, err := answer(p, bug)
 		e, _ := errors.AsType[*bridge.Error](err)
-		if res != "" || e == nil || e.Code != codes.Internal || e.Failure.GetReason() != "INTERNAL" ||
-			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || strings.Contains(e.PublicMessage(), "secret") {
+		if res != "" || e == nil || e.Code != codes.Internal || e.Reason != "INTERNAL" ||
+			e.Outcome != bridge.OutcomeUnknown || strings.Contains(e.PublicMessage(), "secret") {
 			t.Errorf("got %q, %v", res, err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // CheckListen returns an error if a Listen request of size bytes is too large.
@@ -29,7 +28,7 @@ func CheckSubscriptions(uris []string) error {
 		size += len(uri)
 	}
 	if len(uris) > limits.Subscriptions || size > limits.URIs {
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany,
+		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonTooMany,
 			"a client can subscribe to %d resources of together %d bytes at a time, and this would be %d of %d: "+
 				"end a subscription first", limits.Subscriptions, limits.URIs, len(uris), size)
 	}
@@ -43,7 +42,7 @@ func CheckTogether(uris, size int) error {
 	if uris <= limits.Together*limits.Subscriptions && size <= limits.Together*limits.URIs {
 		return nil
 	}
-	return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonTooMany,
+	return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonTooMany,
 		"all clients of this server together can subscribe to %d resources of together %d bytes at a time, "+
 			"and this would be %d of %d: subscribe when others have ended theirs, or read the resource again when "+
 			"needed", limits.Together*limits.Subscriptions, limits.Together*limits.URIs, uris, size)

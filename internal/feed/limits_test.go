@@ -34,7 +34,7 @@ func TestSubscriptionsAtTheirLimit(t *testing.T) {
 			err := feed.CheckSubscriptions(c.uris)
 			if (err != nil) != (over > 0) || err != nil &&
 				(bridge.AsError(err).Code != c.want ||
-					bridge.AsError(err).Redacted().Failure.GetReason() == "BACKEND_FAILED") {
+					bridge.AsError(err).Redacted().Reason == "BACKEND_FAILED") {
 				t.Errorf("%+d %s: got error %v, want one above the limit, with code %s", over, what, err, c.want)
 			}
 		}

@@ -29,7 +29,7 @@ func byToken(_ context.Context, md metadata.MD) (*pb.Principal, error) {
 	if who := md.Get("authorization"); len(who) == 1 {
 		return &pb.Principal{Subject: who[0]}, nil
 	}
-	return nil, bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNAUTHENTICATED",
+	return nil, bridge.Failed(codes.Unauthenticated, bridge.OutcomeNotExecuted, "UNAUTHENTICATED",
 		"send a token")
 }
 

@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"context"
 	"encoding/base64"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -58,7 +59,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		}
 		msg := m.Join(e, nil)
 		if size := proto.Size(msg); size > s.o.Limits.ClientMessage {
-			return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
+			return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE",
 				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended",
 				m.Name, size, s.o.Limits.ClientMessage)
 		}
@@ -106,9 +107,9 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	defer s.panics.Recover(m.Name, func(e *bridge.Error) { msg, err = nil, e })
 	defer s.calls.Add(-1)
 	if s.calls.Add(1) > int64(s.o.MaxCalls) {
-		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MANY_CALLS",
+		e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "TOO_MANY_CALLS",
 			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
-		e.Failure.RetryAfterMs = proto.Int64(1_000)
+		e.RetryAfter = time.Second
 		return nil, e
 	}
 	if m == bridge.Listen {
@@ -176,7 +177,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		msg = m.Join(bridge.Event{}, &bridge.Result{InputRequired: needs})
 	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
 		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED, "%s: an answer of another method", m.Name)
+		return nil, bridge.ProtocolViolation(bridge.OutcomeExecuted, "%s: an answer of another method", m.Name)
 	case m.Streams:
 		msg = m.Join(bridge.Event{}, res)
 	default:
@@ -188,7 +189,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		msg = d
 	}
 	if size := proto.Size(msg); size > s.o.Limits.ClientMessage {
-		return nil, bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "RESPONSE_TOO_LARGE",
+		return nil, bridge.Failed(codes.ResourceExhausted, bridge.OutcomeExecuted, "RESPONSE_TOO_LARGE",
 			"%s: the answer has %d bytes, and the limit is %d (max message); the call was executed",
 			m.Name, size, s.o.Limits.ClientMessage)
 	}
@@ -208,16 +209,16 @@ func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call,
 	if err == nil || context.Cause(ctx) != lifecycle.ErrClosing { //nolint:errorlint // the cause is never wrapped
 		return res, err
 	}
-	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	if bridge.AsError(err).Outcome == bridge.OutcomeNotExecuted {
 		return nil, notBegun()
 	}
-	return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SHUTTING_DOWN",
+	return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeUnknown, "SHUTTING_DOWN",
 		"%s was ended: %w; whether it was executed is not known", call.Method.Name, lifecycle.ErrClosing)
 }
 
 // notBegun returns the error of a call that was not executed because of the shutdown.
 func notBegun() error {
-	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN", "%w; call again",
+	return bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "SHUTTING_DOWN", "%w; call again",
 		lifecycle.ErrClosing)
 }
 
@@ -232,7 +233,7 @@ func (s *Server) handler(ctx context.Context) (served, error) {
 		if h, ok := s.byName[names[0]]; ok {
 			return h, nil
 		}
-		return served{}, bridge.Failed(codes.NotFound, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UNKNOWN_SERVER",
+		return served{}, bridge.Failed(codes.NotFound, bridge.OutcomeNotExecuted, "UNKNOWN_SERVER",
 			"there is no server %q (metadata %s); there are: %s", rawjson.Shorten(names[0]), MetadataServer, s.names)
 	}
 	return served{}, bridge.Errorf(codes.InvalidArgument,
@@ -250,8 +251,8 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	log.Str("method", m.Name).Stringer("code", e.Code).Str("error", e.Message).Msg("call failed")
 	public := e.Redacted()
 	switch {
-	case e.Code == codes.Unavailable && e.Failure != nil &&
-		e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED:
+	case e.Code == codes.Unavailable && e.Outcome != "" &&
+		e.Outcome != bridge.OutcomeNotExecuted:
 		public.Code = codes.Unknown // stock clients retry UNAVAILABLE
 	case e.Code == codes.OK:
 		public.Code = codes.Internal // an error must not have the status OK
@@ -271,8 +272,7 @@ func fitting(e *bridge.Error) *status.Status {
 		short.Message = rawjson.ShortenTo(e.Message, most)
 		if e.RPC != nil {
 			short.RPC = &pb.JsonRpcError{
-				Code:    e.RPC.Code,
-				Message: proto.String(rawjson.ShortenTo(e.RPC.GetMessage(), most)),
+				Code: e.RPC.GetCode(), Message: rawjson.ShortenTo(e.RPC.GetMessage(), most),
 			}
 			if len(e.RPC.GetData()) <= most {
 				short.RPC.Data = e.RPC.GetData()

@@ -437,9 +437,9 @@ func TestDrainTimeout(t *testing.T) {
 func checkCut(t *testing.T, err error) {
 	t.Helper()
 	s := status.Convert(err)
-	f := bridge.FromStatus(s).Failure
-	if s.Code() != codes.Unknown || f.GetReason() != "SHUTTING_DOWN" ||
-		f.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+	f := bridge.FromStatus(s)
+	if s.Code() != codes.Unknown || f.Reason != "SHUTTING_DOWN" ||
+		f.Outcome != bridge.OutcomeUnknown ||
 		s.Message() != "tools/call was ended: the bridge is shutting down; whether it was executed is not known" {
 		t.Errorf("interrupted call: got %v with %v", err, f)
 	}
@@ -520,16 +520,16 @@ func TestCallRejectedByShutdownWasNotExecuted(t *testing.T) {
 	h := tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		close(begun)
 		<-ctx.Done()
-		return nil, bridge.Failed(codes.Canceled, pb.CallFailure_OUTCOME_NOT_EXECUTED, "CANCELLED", "it waited")
+		return nil, bridge.Failed(codes.Canceled, bridge.OutcomeNotExecuted, "CANCELLED", "it waited")
 	})
 	s, d := startDrain(t, h, grpcserver.Options{})
 	done := calling(t, d.addr)
 	<-begun
 	s.Close()
 	err := <-done
-	f := bridge.FromStatus(status.Convert(err)).Failure
-	if status.Code(err) != codes.Unavailable || f.GetReason() != "SHUTTING_DOWN" ||
-		f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	f := bridge.FromStatus(status.Convert(err))
+	if status.Code(err) != codes.Unavailable || f.Reason != "SHUTTING_DOWN" ||
+		f.Outcome != bridge.OutcomeNotExecuted {
 		t.Errorf("got %v with %v", err, f)
 	}
 	if err := <-d.over; err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/wire"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 const (
@@ -69,10 +68,10 @@ func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 		case <-open.Done():
 			return notBegun()
 		case <-late.C:
-			e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "TOO_MUCH_UNREAD",
+			e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "TOO_MUCH_UNREAD",
 				"%d bytes of other calls of this connection have not been read: read them, or cancel the calls, "+
 					"and call again", b.conn.most)
-			e.Failure.RetryAfterMs = proto.Int64(1_000)
+			e.RetryAfter = time.Second
 			return e
 		}
 	}
@@ -105,7 +104,7 @@ func (b *outbox) claim(m *bridge.Method, msg proto.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unread+size > c.most+c.spare {
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_EXECUTED, "TOO_MUCH_UNREAD",
+		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeExecuted, "TOO_MUCH_UNREAD",
 			"%s: the call was executed, but its answer of %d bytes was dropped: %d bytes of other answers of this "+
 				"connection have not been read; "+
 				"read them, or make fewer calls at a time", m.Name, size, c.unread)

@@ -84,9 +84,9 @@ func failure(err error) string {
 // redacted.
 func TestErrorsAreReturned(t *testing.T) {
 	const withheld = "internal error; see the bridge's log"
-	lost := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "lost during the call")
-	down := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "down")
-	down.Failure.RetryAfterMs = proto.Int64(250)
+	lost := bridge.Failed(codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "lost during the call")
+	down := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "down")
+	down.RetryAfter = 250 * time.Millisecond
 	var fail error
 	c := client(t, serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
 		error,
@@ -108,10 +108,10 @@ func TestErrorsAreReturned(t *testing.T) {
 		{lost, codes.Unknown, "lost during the call", "BACKEND_CRASHED", ""},
 		{down, codes.Unavailable, "down", "BACKEND_UNAVAILABLE", "250ms"},
 		{
-			bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, "SESSION_ENDED", "cut"),
+			bridge.Failed(codes.Unavailable, bridge.OutcomeUnknown, "SESSION_ENDED", "cut"),
 			codes.Unknown, "cut", "SESSION_ENDED", "",
 		},
-		{bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_EXECUTED, "X", "cut"), codes.Unknown, "cut", "X", ""},
+		{bridge.Failed(codes.Unavailable, bridge.OutcomeExecuted, "X", "cut"), codes.Unknown, "cut", "X", ""},
 		{&bridge.Error{Code: codes.Unknown, Message: "m", RPC: &pb.JsonRpcError{Code: -7}}, codes.Unknown, "m", "", ""},
 		{
 			&bridge.Error{Code: codes.OK, Message: "an error that is none"}, codes.Internal, withheld, "BACKEND_FAILED",

@@ -21,8 +21,8 @@ func TestErrorsFitSmallHeaderLimits(t *testing.T) {
 	for _, letter := range []string{"x", "ä", "%"} {
 		for _, n := range []int{100, 1 << 10, 8 << 10, 1 << 20} {
 			text := strings.Repeat(letter, n/len(letter))
-			failed := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_EXECUTED, "REASON", "%s", text)
-			exact := bridge.FromJSONRPC(&pb.JsonRpcError{Code: -7, Message: &text, Data: strconv.Quote(text)},
+			failed := bridge.Failed(codes.Unknown, bridge.OutcomeExecuted, "REASON", "%s", text)
+			exact := bridge.FromJSONRPC(&pb.JsonRpcError{Code: -7, Message: text, Data: strconv.Quote(text)},
 				bridge.Rev20251125, bridge.CallTool)
 			for what, e := range map[string]*bridge.Error{"failed": failed, "exact": exact} {
 				addr := serve(t, tool(func(context.Context, *pb.CallToolRequest, bridge.Emit) (*bridge.Result,
@@ -37,9 +37,9 @@ func TestErrorsFitSmallHeaderLimits(t *testing.T) {
 					len(got.Message) < 100 {
 					t.Errorf("%s of %d %q: %v", what, n, letter, got)
 				}
-				if what == "failed" && (got.Failure.GetReason() != "REASON" ||
-					got.Failure.GetOutcome() != pb.CallFailure_OUTCOME_EXECUTED) {
-					t.Errorf("%s of %d %q: %v", what, n, letter, got.Failure)
+				if what == "failed" && (got.Reason != "REASON" ||
+					got.Outcome != bridge.OutcomeExecuted) {
+					t.Errorf("%s of %d %q: %v", what, n, letter, got.Outcome)
 				}
 				if what == "exact" && (got.RPC.GetCode() != -7 || n <= 1<<10 && !proto.Equal(got.RPC, e.RPC)) {
 					t.Errorf("%s of %d %q: %v", what, n, letter, got.RPC)

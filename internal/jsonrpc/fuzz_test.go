@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,7 +130,7 @@ func compareMessage(data []byte) (accepted bool, wrong error) {
 // refused returns the defect of an error for a message with the given ID, if any.
 func refused(err error, id []byte) error {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || !slices.Contains([]int64{codeParse, codeInvalidRequest, codeInvalidParams}, e.RPC.GetCode()) ||
+	if !ok || !slices.Contains([]int32{codeParse, codeInvalidRequest, codeInvalidParams}, e.RPC.GetCode()) ||
 		!bytes.Equal(e.ID, id) {
 		return fmt.Errorf("is refused with id %q: %w", id, err)
 	}
@@ -204,7 +205,10 @@ func reference(data []byte) (m Message, good bool) {
 	}
 	code, err := strconv.ParseInt(string(e["code"]), 10, 64)
 	message := text(e["message"])
-	m.Error = &pb.JsonRpcError{Code: code, Message: &message, Data: string(e["data"])}
+	if code < math.MinInt32 || code > math.MaxInt32 {
+		code = -32603
+	}
+	m.Error = &pb.JsonRpcError{Code: int32(code), Message: message, Data: string(e["data"])}
 	return m, ok && err == nil
 }
 

@@ -21,6 +21,7 @@ const (
 	codeParse          = -32700
 	codeInvalidRequest = -32600
 	codeInvalidParams  = -32602
+	codeInternal       = -32603
 )
 
 // A Message is a JSON-RPC 2.0 message. Its fields are slices of the text that it was parsed from.
@@ -68,9 +69,9 @@ func (e *Error) OfNotification() bool { return e.ID == nil && e.RPC.GetCode() ==
 // NotExecuted is the error data for an invalid message, which was not executed.
 const NotExecuted = `{"reason":"INVALID_REQUEST","outcome":"not_executed"}`
 
-func newError(id []byte, code int64, format string, args ...any) *Error {
+func newError(id []byte, code int32, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
-	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: &message, Data: NotExecuted}}
+	return &Error{ID: id, RPC: &pb.JsonRpcError{Code: code, Message: message, Data: NotExecuted}}
 }
 
 // check calls rawjson.CheckWithin. Valid JSON beyond a limit is an invalid request, not a parse error.
@@ -204,7 +205,7 @@ func parseRPCError(raw []byte) (*pb.JsonRpcError, error) {
 		return nil, fmt.Errorf(`member "error" must be an object, not %s`, rawjson.Shorten(raw))
 	}
 	e := new(pb.JsonRpcError)
-	var hasCode bool
+	var hasCode, hasMessage bool
 	for name, value := range rawjson.Members(raw) {
 		switch string(name) {
 		case "code":
@@ -212,18 +213,21 @@ func parseRPCError(raw []byte) (*pb.JsonRpcError, error) {
 			if err != nil {
 				return nil, fmt.Errorf(`member "error.code" must be an integer, not %s`, rawjson.Shorten(value))
 			}
-			e.Code, hasCode = n, true
+			if n != int64(int32(n)) { // the contract has codes of 32 bits, like the SDKs of MCP
+				n = codeInternal
+			}
+			e.Code, hasCode = int32(n), true
 		case "message":
 			s, ok := rawjson.String(value)
 			if !ok {
 				return nil, fmt.Errorf(`member "error.message" must be a string, not %s`, rawjson.Shorten(value))
 			}
-			e.Message = &s
+			e.Message, hasMessage = s, true
 		case "data":
 			e.Data = rawjson.AsString(value)
 		}
 	}
-	if !hasCode || e.Message == nil {
+	if !hasCode || !hasMessage {
 		return nil, fmt.Errorf(`member "error" must have "code" and "message"`)
 	}
 	return e, nil
@@ -293,7 +297,7 @@ func AppendError(dst, id []byte, e *pb.JsonRpcError, omitID bool) []byte {
 	} else if !omitID {
 		dst = append(dst, `"id":null,`...)
 	}
-	dst = strconv.AppendInt(append(dst, `"error":{"code":`...), e.GetCode(), 10)
+	dst = strconv.AppendInt(append(dst, `"error":{"code":`...), int64(e.GetCode()), 10)
 	dst = rawjson.AppendString(append(dst, `,"message":`...), e.GetMessage())
 	if data := rawjson.AsBytes(e.GetData()); len(data) > 0 {
 		if with, err := rawjson.AppendChecked(append(dst, `,"data":`...), data); err == nil {

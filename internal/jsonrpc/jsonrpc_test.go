@@ -85,15 +85,15 @@ func TestParse(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":0,"result":{},"params":[]}`, Message{ID: []byte("0"), Result: []byte("{}")}},
 		{
 			`{"jsonrpc":"2.0","id":0,"error":{"code":-1,"message":"m","data":[1.0]}}`,
-			Message{ID: []byte("0"), Error: &pb.JsonRpcError{Code: -1, Message: proto.String("m"), Data: "[1.0]"}},
+			Message{ID: []byte("0"), Error: &pb.JsonRpcError{Code: -1, Message: "m", Data: "[1.0]"}},
 		},
 		{
 			`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}`,
-			Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}},
+			Message{Error: &pb.JsonRpcError{Code: -1, Message: ""}},
 		},
 		{
 			`{"jsonrpc":"2.0","error":{"code":-1,"message":""}}`,
-			Message{Error: &pb.JsonRpcError{Code: -1, Message: proto.String("")}},
+			Message{Error: &pb.JsonRpcError{Code: -1, Message: ""}},
 		},
 	} {
 		got, err := Parse([]byte(tt.in), usual)
@@ -120,7 +120,7 @@ func TestInvalidInputIsRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   string
-		code int64
+		code int32
 		id   string
 		want string
 	}{
@@ -312,7 +312,7 @@ func TestBatches(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		in   string
-		code int64
+		code int32
 		want string
 	}{
 		{`[]`, -32600, `a batch has at least one message`},
@@ -331,7 +331,7 @@ func TestBatches(t *testing.T) {
 
 func TestAppend(t *testing.T) {
 	id := []byte(`"a"`)
-	e := &pb.JsonRpcError{Code: -32602, Message: proto.String("no \"x\"\n"), Data: "{\n\"a\":1}"}
+	e := &pb.JsonRpcError{Code: -32602, Message: "no \"x\"\n", Data: "{\n\"a\":1}"}
 	for _, tt := range []struct {
 		got  []byte
 		want string

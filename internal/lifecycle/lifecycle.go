@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A Phase is a phase of the bridge. The phases follow one another in their order.
@@ -97,7 +96,7 @@ func (l *Lifecycle) Begin(call *bridge.Call) (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.phase >= Finishing && call.Method != bridge.Discover && !bridge.IsRetry(call.Request) {
-		return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN",
+		return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "SHUTTING_DOWN",
 			"%w; call again", ErrClosing)
 	}
 	l.inFlight++

@@ -59,8 +59,8 @@ func TestNewCallsAreRefusedWhenFinishing(t *testing.T) {
 	begin(t, l, call)()
 	l.Advance(lifecycle.Finishing)
 	_, err := l.Begin(call)
-	if f := bridge.AsError(err).Failure; f.GetReason() != "SHUTTING_DOWN" ||
-		f.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	if f := bridge.AsError(err); f.Reason != "SHUTTING_DOWN" ||
+		f.Outcome != bridge.OutcomeNotExecuted {
 		t.Errorf("a new call got %v", err)
 	}
 	for _, accepted := range []*bridge.Call{retried, discover, listens} {

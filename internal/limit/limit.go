@@ -13,7 +13,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // Options configure a Handler.
@@ -137,9 +136,9 @@ var (
 // timeoutError returns the error of a call that timed out and then returned err. A call that was still waiting for a
 // backend was not executed.
 func timeoutError(call *bridge.Call, err error, format string, after time.Duration) error {
-	outcome, end := pb.CallFailure_OUTCOME_UNKNOWN, "whether it was executed is not known"
-	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
-		outcome, end = pb.CallFailure_OUTCOME_NOT_EXECUTED, "it was not executed"
+	outcome, end := bridge.OutcomeUnknown, "whether it was executed is not known"
+	if bridge.AsError(err).Outcome == bridge.OutcomeNotExecuted {
+		outcome, end = bridge.OutcomeNotExecuted, "it was not executed"
 	}
 	e := bridge.Failed(codes.DeadlineExceeded, outcome, "DEADLINE", "%s timed out: "+format+"; %s",
 		call.Method.Name, after, end)

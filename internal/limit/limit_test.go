@@ -37,13 +37,13 @@ func ignore(context.Context, bridge.Event) error { return nil }
 
 // failure returns the reason and the outcome of an error.
 func failure(err error) string {
-	f := bridge.AsError(err).Failure
-	return f.GetReason() + " " + f.GetOutcome().String()
+	f := bridge.AsError(err)
+	return f.Reason + " " + string(f.Outcome)
 }
 
 const (
-	overloaded = "OVERLOADED OUTCOME_NOT_EXECUTED"
-	deadline   = "DEADLINE OUTCOME_UNKNOWN"
+	overloaded = "OVERLOADED not_executed"
+	deadline   = "DEADLINE unknown"
 )
 
 // Calls above the limit wait, and are refused before they reach the backend.
@@ -202,7 +202,7 @@ func TestQueuedCallsRunInOrder(t *testing.T) {
 			go func() {
 				ctx, c, want := t.Context(), call(""), ""
 				if name == "canceled" {
-					ctx, want = canceled, "CANCELLED OUTCOME_NOT_EXECUTED"
+					ctx, want = canceled, "CANCELLED not_executed"
 				}
 				c.Request.(*pb.CallToolRequest).Name = name
 				if _, err := h.Handle(ctx, c, ignore); err == nil && want != "" || err != nil && failure(err) != want {
@@ -297,7 +297,7 @@ func TestListensHaveNoLimit(t *testing.T) {
 }
 
 func TestUnsentCallThatTimesOutWasNotExecuted(t *testing.T) {
-	for sent, want := range map[bool]string{false: "DEADLINE OUTCOME_NOT_EXECUTED", true: deadline} {
+	for sent, want := range map[bool]string{false: "DEADLINE not_executed", true: deadline} {
 		for name, o := range map[string]limit.Options{
 			"idle":  {Limits: limits.Limits{CallIdle: time.Second}},
 			"total": {Limits: limits.Limits{CallTotal: time.Second}},

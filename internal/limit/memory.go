@@ -10,10 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A Tier is a class of requests that is rejected while memory is low. The longer-lived a class is, the sooner.
@@ -144,9 +142,9 @@ func (m *Memory) ReleaseBody(n int64) {
 }
 
 func lowMemory(format string, args ...any) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonOverloaded,
 		format, args...)
-	e.Failure.RetryAfterMs = proto.Int64(collectInterval.Milliseconds())
+	e.RetryAfter = collectInterval
 	return e
 }
 

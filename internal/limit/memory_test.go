@@ -32,7 +32,7 @@ func TestRequestsAreRefusedByTierWhileMemoryIsShort(t *testing.T) {
 			if (err != nil) != (i < refused) {
 				t.Errorf("%d bytes in use, tier %d: got %v, want refused %t", used, tier, err, i < refused)
 			}
-			if err != nil && (failure(err) != overloaded || bridge.AsError(err).Failure.GetRetryAfterMs() == 0) {
+			if err != nil && (failure(err) != overloaded || bridge.AsError(err).RetryAfter == 0) {
 				t.Errorf("got %v (%s), want %s with a time to retry", err, failure(err), overloaded)
 			}
 		}

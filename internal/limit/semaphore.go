@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A semaphore limits concurrent calls. Calls wait in the order of their arrival. It may be used concurrently.
@@ -86,8 +84,8 @@ func (s *semaphore) release() {
 }
 
 func (s *semaphore) overloaded() error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonOverloaded,
 		"too many concurrent calls (%s limit is %d): try again later", s.scope, s.limit)
-	e.Failure.RetryAfterMs = proto.Int64(s.maxWait.Milliseconds())
+	e.RetryAfter = s.maxWait
 	return e
 }

@@ -3,9 +3,9 @@ package limit
 import (
 	"cmp"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
@@ -95,8 +95,8 @@ func (s *Streams) Open(p *pb.Principal) (done func(), err error) {
 }
 
 func tooManyStreams(reason, why string, limit int) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
+	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, reason,
 		why+": end one of them, or try again later", limit)
-	e.Failure.RetryAfterMs = proto.Int64(1_000)
+	e.RetryAfter = time.Second
 	return e
 }

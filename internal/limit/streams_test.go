@@ -37,7 +37,7 @@ func TestStreamsAreLimited(t *testing.T) {
 					t.Errorf("stream %d: got no error, want %s", i+1, c.want)
 				case err == nil:
 					dones = append(dones, done)
-				case !last || bridge.AsError(err).Failure.GetReason() != c.want:
+				case !last || bridge.AsError(err).Reason != c.want:
 					t.Errorf("stream %d of %d: got %v, want %q for the last", i+1, len(c.open), err, c.want)
 				}
 			}

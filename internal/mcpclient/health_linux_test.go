@@ -9,7 +9,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A program stopped by SIGSTOP is restarted, and calls that wait for it end.
@@ -31,7 +30,7 @@ func TestStoppedProgramIsRestarted(t *testing.T) {
 			}
 			signalChildren(t, syscall.SIGSTOP)
 			e := bridge.AsError(<-failed)
-			if e.Failure.GetReason() != "BACKEND_CRASHED" || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+			if e.Reason != "BACKEND_CRASHED" || e.Outcome != bridge.OutcomeUnknown ||
 				!strings.Contains(e.Cause.Error(), "SIGSTOP") {
 				t.Errorf("got %v: %v", e, e.Cause)
 			}

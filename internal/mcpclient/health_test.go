@@ -10,7 +10,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // If a program is silent during a call, the client pings it once and waits for the response. It restarts the program
@@ -91,8 +90,8 @@ func TestSilentPrograms(t *testing.T) {
 				}
 				if tt.fails {
 					e := bridge.AsError(err)
-					if e == nil || e.Failure.GetReason() != "BACKEND_CRASHED" ||
-						e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+					if e == nil || e.Reason != "BACKEND_CRASHED" ||
+						e.Outcome != bridge.OutcomeUnknown ||
 						!strings.Contains(e.Cause.Error(), "it has sent nothing for 1m0s") {
 						t.Errorf("got %v", err)
 					}

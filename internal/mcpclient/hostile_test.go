@@ -68,11 +68,11 @@ func TestRejectedCallsDoNotDelayOthers(t *testing.T) {
 		for range 20 {
 			_, err := c.Handle(t.Context(), toolCall("gone", "{}"), ignore)
 			e := bridge.AsError(err)
-			outcome := pb.CallFailure_OUTCOME_UNKNOWN
+			outcome := bridge.OutcomeUnknown
 			if !modern { // the session is unknown
-				outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED
+				outcome = bridge.OutcomeNotExecuted
 			}
-			if e.Failure.GetOutcome() != outcome || !strings.Contains(e.Message, "does not take the call") {
+			if e.Outcome != outcome || !strings.Contains(e.Message, "does not take the call") {
 				t.Fatalf("modern %v: %v", modern, err)
 			}
 		}
@@ -182,7 +182,7 @@ func TestInvalidServerResponses(t *testing.T) {
 		modern  bool
 		answer  func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message)
 		code    codes.Code
-		outcome pb.CallFailure_Outcome
+		outcome bridge.Outcome
 		reason  string
 		text    string
 	}{
@@ -194,7 +194,7 @@ func TestInvalidServerResponses(t *testing.T) {
 						return
 					}
 				}
-			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
+			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "an event has more than",
 		},
 		"an event of many lines": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
@@ -204,40 +204,40 @@ func TestInvalidServerResponses(t *testing.T) {
 						return
 					}
 				}
-			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "an event has more than",
+			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "an event has more than",
 		},
 		"an invalid event": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				stream(w, "data: {not json\n\n")
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "an event that is not MCP",
 		},
 		"an invalid event of an older server": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				stream(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}\n\n")
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "an event that is not MCP",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "an event that is not MCP",
 		},
 		"a redirection after execution": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/done", http.StatusSeeOther)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS",
+			}, codes.FailedPrecondition, bridge.OutcomeUnknown, "UPSTREAM_REDIRECTS",
 			"/done, which is not followed",
 		},
 		"a redirection": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/moved", http.StatusFound)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS",
+			}, codes.FailedPrecondition, bridge.OutcomeUnknown, "UPSTREAM_REDIRECTS",
 			"/moved, which is not followed",
 		},
 		"a redirection for good": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/moved", http.StatusMovedPermanently)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REDIRECTS",
+			}, codes.FailedPrecondition, bridge.OutcomeUnknown, "UPSTREAM_REDIRECTS",
 			"/moved, which is not followed",
 		},
 		"a redirection of a redirection": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
 				http.Redirect(w, r, "/on"+r.URL.Path, http.StatusTemporaryRedirect)
-			}, codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_REDIRECTS", "/on/on",
+			}, codes.FailedPrecondition, bridge.OutcomeNotExecuted, "UPSTREAM_REDIRECTS", "/on/on",
 		},
 		"a body without an end": {
 			true, func(w http.ResponseWriter, r *http.Request, _ *jsonrpc.Message) {
@@ -247,80 +247,80 @@ func TestInvalidServerResponses(t *testing.T) {
 						return
 					}
 				}
-			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "the limit is",
+			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "the limit is",
 		},
 		"a Content-Length above the limit": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "application/json")
 				w.Header().Set("Content-Length", "99999999999")
 				_ = http.NewResponseController(w).Flush()
-			}, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE", "99999999999 bytes",
+			}, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE", "99999999999 bytes",
 		},
 		"a compressed body": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				w.Header().Set("Content-Encoding", "gzip")
 				result(w, m, hello)
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `the encoding "gzip"`,
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", `the encoding "gzip"`,
 		},
 		"another type": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "text/html")
 				_, _ = io.WriteString(w, "<p>hello")
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED",
 			`"text/html": it must be JSON or an event stream`,
 		},
 		"another id": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				m.ID = []byte(`"another"`)
 				result(w, m, hello)
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "with another message",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "with another message",
 		},
 		"the id as a string": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				m.ID = []byte(`"` + string(m.ID) + `"`)
 				result(w, m, hello)
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "with another message",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "with another message",
 		},
 		"two names that are the same": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"content":[],"content":[]}`)
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `duplicate name "content"`,
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", `duplicate name "content"`,
 		},
 		"an invalid result": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"content":"hello"}`)
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "content: must be an array",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "content: must be an array",
 		},
 		"an unknown resultType": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"resultType":"later","content":[]}`)
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", `resultType "later"`,
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", `resultType "later"`,
 		},
 		"empty input requests": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"resultType":"input_required"}`)
-			}, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_MISBEHAVED", "asks for nothing",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "asks for nothing",
 		},
 		"half a response": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				w.Header().Set("Content-Type", "application/json")
 				w.Header().Set("Content-Length", "1000")
 				_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
-			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+			}, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "was lost during the call",
 		},
 		"a stream that ends": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
-			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+			codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "was lost during the call",
 		},
 		"a stream of the legacy era that ends": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) { stream(w, ": hello\n\n") },
-			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED", "was lost during the call",
+			codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED", "was lost during the call",
 		},
 		"an error of the server": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusBadGateway)
 			},
-			codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+			codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED",
 			"failed the call: the server answered with 502 Bad Gateway: oh; whether the call was executed is not known",
 		},
 		"an error of the server in JSON": {
@@ -328,39 +328,39 @@ func TestInvalidServerResponses(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusInternalServerError)
 				_, _ = io.WriteString(w, `{"error":"`+strings.Repeat("long ", 1000)+`"}`)
-			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+			}, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED",
 			`failed the call: the server answered with 500 Internal Server Error: {"error":"long `,
 		},
 		"a status without an outcome": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusUnprocessableEntity)
-			}, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+			}, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED",
 			"failed the call: the server answered with 422 Unprocessable Entity: oh;",
 		},
 		"too many requests": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusTooManyRequests)
 			},
-			codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED", "429",
+			codes.ResourceExhausted, bridge.OutcomeNotExecuted, "UPSTREAM_OVERLOADED", "429",
 		},
 		"credentials required": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusUnauthorized)
 			},
-			codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
+			codes.Unauthenticated, bridge.OutcomeNotExecuted, "UPSTREAM_UNAUTHENTICATED",
 			"Give it credentials",
 		},
 		"forbidden": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "oh", http.StatusForbidden)
 			},
-			codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN", "403",
+			codes.PermissionDenied, bridge.OutcomeNotExecuted, "UPSTREAM_FORBIDDEN", "403",
 		},
 		"a session that is always unknown": {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "", http.StatusNotFound)
 			},
-			codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "does not know the session",
+			codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "does not know the session",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -368,9 +368,9 @@ func TestInvalidServerResponses(t *testing.T) {
 			c := run(t, mcpclient.Options{URL: f.URL, Limits: limits.Limits{Message: 1 << 20}}, quick)
 			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
 			e := bridge.AsError(err)
-			if e.Code != tt.code || e.Failure.GetOutcome() != tt.outcome || e.Failure.GetReason() != tt.reason ||
+			if e.Code != tt.code || e.Outcome != tt.outcome || e.Reason != tt.reason ||
 				!strings.Contains(e.Message, tt.text) {
-				t.Errorf("got %v %v: %v", e.Code, e.Failure, e)
+				t.Errorf("got %v %v: %v", e.Code, e.Outcome, e)
 			}
 			f.answer = func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) { result(w, m, hello) }
 			if got := call(t, c, "t", "{}"); got != "hello" {
@@ -460,7 +460,7 @@ func TestCredentialsAreSentOnlyToTheirServer(t *testing.T) {
 			})
 			c := run(t, mcpclient.Options{URL: f.URL, Header: header}, quick)
 			_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
-			if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REDIRECTS" ||
+			if e := bridge.AsError(err); e.Reason != "UPSTREAM_REDIRECTS" ||
 				strings.Contains(e.Message, "secret") {
 				t.Errorf("%d: got %v", status, err)
 			}
@@ -534,7 +534,7 @@ func TestDeadlinesDoNotDependOnProgress(t *testing.T) {
 			return nil
 		})
 		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
-			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN || steps == 0 {
+			e.Outcome != bridge.OutcomeUnknown || steps == 0 {
 			t.Errorf("after %d steps: %v", steps, err)
 		}
 		<-ended
@@ -561,13 +561,13 @@ func TestOnlyReadOnlyCallsAreRetried(t *testing.T) {
 		}
 		n.Store(0)
 		_, err := c.Handle(t.Context(), toolCall("t", "{}"), nil)
-		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
+		if e := bridge.AsError(err); e.Reason != "BACKEND_CRASHED" || n.Load() != 1 {
 			t.Errorf("after %d attempts: %v", n.Load(), err)
 		}
 		n.Store(0)
 		c.SpendRetries()
 		_, err = c.Handle(t.Context(), &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}, nil)
-		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" || n.Load() != 1 {
+		if e := bridge.AsError(err); e.Reason != "BACKEND_CRASHED" || n.Load() != 1 {
 			t.Errorf("after %d attempts with an exhausted retry budget: %v", n.Load(), err)
 		}
 	}
@@ -609,16 +609,16 @@ func TestRejectionDoesNotProveThatNothingWasExecuted(t *testing.T) {
 					f.Config.Handler = sseServer(answer)
 				}
 				c := run(t, mcpclient.Options{URL: f.URL}, quick)
-				want, outcome := int64(1), pb.CallFailure_OUTCOME_UNKNOWN
+				want, outcome := int64(1), bridge.OutcomeUnknown
 				if name == "404" && (kind == "a session" || kind == "HTTP+SSE") {
-					want, outcome = 2, pb.CallFailure_OUTCOME_NOT_EXECUTED
+					want, outcome = 2, bridge.OutcomeNotExecuted
 				}
 				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 				e := bridge.AsError(err)
 				// The response is a JSON-RPC error, which is passed on to the caller.
 				answered := name == "JSON" && (kind == "modern" || kind == "no session")
-				if n := calls.Load(); err == nil || n != want || (e.Failure.GetOutcome() != outcome) != answered {
-					t.Errorf("executed %d times: %v %v", n, e.Failure, err)
+				if n := calls.Load(); err == nil || n != want || (e.Outcome != outcome) != answered {
+					t.Errorf("executed %d times: %v %v", n, e.Outcome, err)
 				}
 				if (name == "422" || name == "500") && !strings.Contains(e.Message, "the server answered with "+name) ||
 					strings.Contains(e.Message, "lost") {
@@ -781,7 +781,7 @@ func TestOneRejectionDoesNotAffectOtherSessions(t *testing.T) {
 		})
 		<-waiting
 		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
-		if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_REFUSED" {
+		if e := bridge.AsError(err); e.Reason != "UPSTREAM_REFUSED" {
 			t.Errorf("modern %t: %v", modern, err)
 		}
 		close(refused)
@@ -820,7 +820,7 @@ func TestOneRejectionEndsNoStream(t *testing.T) {
 		<-waiting
 		_, err := c.Handle(t.Context(), toolCall("bad", "{}"), ignore)
 		want := map[int]string{http.StatusNotFound: "BACKEND_UNAVAILABLE", http.StatusGone: "UPSTREAM_REFUSED"}[status]
-		if e := bridge.AsError(err); e.Failure.GetReason() != want {
+		if e := bridge.AsError(err); e.Reason != want {
 			t.Errorf("%d: %v", status, err)
 		}
 		if got := call(t, c, "t", "{}"); got != "hello" {
@@ -982,9 +982,9 @@ func TestCallMayBeExecutedBeforeTheWriteReturns(t *testing.T) {
 				c := run(t, mcpclient.Options{URL: f.URL, Transport: transport}, quick)
 				_, err := c.Handle(ctx, asking("t", `{"x":"`+strings.Repeat("x", size)+`the end"}`, "ada"), ignore)
 				free()
-				if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+				if e := bridge.AsError(err); e.Outcome != bridge.OutcomeUnknown ||
 					calls.Load() != 1 {
-					t.Errorf("executed %d times: %v %v", calls.Load(), e.Failure, err)
+					t.Errorf("executed %d times: %v %v", calls.Load(), e.Outcome, err)
 				}
 			})
 		}
@@ -1041,8 +1041,8 @@ func TestCallsReportedAsNotSentAreNotSent(t *testing.T) {
 			calls.Store(0)
 			slow.Store(true)
 			_, err := c.Handle(ctx, toolCall("t", "{}"), ignore)
-			if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
-				t.Errorf("%v %v", e.Failure, err)
+			if e := bridge.AsError(err); e.Outcome != bridge.OutcomeNotExecuted {
+				t.Errorf("%v %v", e.Outcome, err)
 			}
 			free()
 			select {
@@ -1186,9 +1186,9 @@ func TestUnreadResponsesDoNotFillTheLog(t *testing.T) {
 
 // The client returns the server's Retry-After if it is valid.
 func TestRetryAfterOfOverloadedServers(t *testing.T) {
-	for says, want := range map[string]int64{
-		"": -1, "0": 0, "30": 30_000, "2147483647": 2_147_483_647_000,
-		"2147483648": -1, "-5": -1, "x": -1, "Wed, 21 Oct 2015 07:28:00 GMT": -1,
+	for says, want := range map[string]time.Duration{
+		"": 0, "0": 0, "30": 30 * time.Second, "2147483647": 2_147_483_647 * time.Second,
+		"2147483648": 0, "-5": 0, "x": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0,
 	} {
 		f := newFake(t, true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 			w.Header().Set("Retry-After", says)
@@ -1196,12 +1196,8 @@ func TestRetryAfterOfOverloadedServers(t *testing.T) {
 		})
 		c := run(t, mcpclient.Options{URL: f.URL}, quick)
 		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
-		got, failure := int64(-1), bridge.AsError(err).Failure
-		if failure != nil && failure.RetryAfterMs != nil {
-			got = failure.GetRetryAfterMs()
-		}
-		if failure.GetReason() != "UPSTREAM_OVERLOADED" || got != want {
-			t.Errorf("Retry-After: %s: %v, %v", says, failure, err)
+		if e := bridge.AsError(err); e.Reason != "UPSTREAM_OVERLOADED" || e.RetryAfter != want {
+			t.Errorf("Retry-After: %s: %v, %v", says, e.RetryAfter, err)
 		}
 	}
 }
@@ -1237,8 +1233,8 @@ func TestPanicsOfStreamsEndTheirCalls(t *testing.T) {
 	})
 	c := run(t, mcpclient.Options{URL: f.URL, Transport: broken{}}, quick)
 	_, err := c.Handle(t.Context(), asking("t", `{}`, "ada"), ignore) // another goroutine reads its stream
-	if e := bridge.AsError(err); e.Failure.GetReason() != "INTERNAL" ||
-		e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
-		t.Errorf("%v %v", e.Failure, err)
+	if e := bridge.AsError(err); e.Reason != "INTERNAL" ||
+		e.Outcome != bridge.OutcomeUnknown {
+		t.Errorf("%v %v", e.Outcome, err)
 	}
 }

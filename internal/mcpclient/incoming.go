@@ -234,8 +234,8 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 }
 
 // answerError responds to a request of the server with an error.
-func (p *peer) answerError(id []byte, code int64, message string) {
-	p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false), nil)
+func (p *peer) answerError(id []byte, code int32, message string) {
+	p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: message}, false), nil)
 }
 
 // ignored logs an ignored message, at a limited rate.

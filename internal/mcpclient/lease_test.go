@@ -108,7 +108,7 @@ func TestSessionLimit(t *testing.T) {
 			began := time.Now()
 			_, err := c.Handle(t.Context(), ask, ignore)
 			e := bridge.AsError(err)
-			if e.Code != codes.ResourceExhausted || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+			if e.Code != codes.ResourceExhausted || e.Outcome != bridge.OutcomeNotExecuted ||
 				time.Since(began) != 10*time.Second {
 				t.Errorf("call above the limit of %d, after %v: %v", most, time.Since(began), err)
 			}
@@ -147,7 +147,7 @@ func TestStoppingProgramsCountTowardTheLimit(t *testing.T) {
 					if !right {
 						e := bridge.AsError(err)
 						right = took >= 10*time.Second && e.Code == codes.ResourceExhausted &&
-							e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+							e.Outcome == bridge.OutcomeNotExecuted
 					}
 					if !right || took > limit {
 						t.Errorf("%d programs that take %v to exit, after %v: %v %v", most, lingers, took, res, err)
@@ -371,9 +371,9 @@ func TestLegacyCallerMayReportNoAnswer(t *testing.T) {
 // A call that is retried after its program was lost may have been executed by the first attempt, even if it ends before
 // the second is sent.
 func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
-	for lost, want := range map[bool]pb.CallFailure_Outcome{
-		false: pb.CallFailure_OUTCOME_NOT_EXECUTED,
-		true:  pb.CallFailure_OUTCOME_UNKNOWN,
+	for lost, want := range map[bool]bridge.Outcome{
+		false: bridge.OutcomeNotExecuted,
+		true:  bridge.OutcomeUnknown,
 	} {
 		programs := 0 // the first is for callers without input capabilities
 		serve := func(ctx context.Context, in io.Reader, out io.Writer) {
@@ -398,8 +398,8 @@ func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 				Method:  bridge.ReadResource,
 				Request: &pb.ReadResourceRequest{Context: cc, Uri: "a:b"},
 			}, ignore)
-			if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Failure.GetOutcome() != want {
-				t.Errorf("lost before: %t: %v, %v", lost, err, e.Failure)
+			if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Outcome != want {
+				t.Errorf("lost before: %t: %v, %v", lost, err, e.Outcome)
 			}
 		})
 	}
@@ -409,7 +409,7 @@ func TestCanceledRetryMayHaveBeenExecuted(t *testing.T) {
 // because of an expired request state.
 func accounted(err error) bool {
 	e := bridge.AsError(err)
-	return e.Code == codes.InvalidArgument || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNSPECIFIED
+	return e.Code == codes.InvalidArgument || e.Outcome != ""
 }
 
 // Under random calls and crashes, each program serves one caller, every call ends, and every error contains an outcome.

@@ -146,7 +146,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 		return
 	}
 	if req.GetRaw() != "" || req.GetElicit().GetRaw() != "" || bridge.MissingCapabilities(x.p.can, req) != nil {
-		code := int64(codeMethodNotFound)
+		code := int32(codeMethodNotFound)
 		if rawjson.Get(params, "mode") != nil {
 			code = codeInvalidParams // 2025-11-25: client/elicitation, error handling
 		}
@@ -159,8 +159,8 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 }
 
 // answerError responds with an error to a request of the server during the call.
-func (x *exchange) answerError(id []byte, code int64, message string) {
-	x.p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: &message}, false), x)
+func (x *exchange) answerError(id []byte, code int32, message string) {
+	x.p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: message}, false), x)
 }
 
 // withdrawn handles the cancellation of a request of the server.
@@ -241,9 +241,7 @@ func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
 
 // rpcOf returns the JSON-RPC error for a missing response (every legacy revision: client features, error handling).
 func rpcOf(e *pb.InputError) *pb.JsonRpcError {
-	out := &pb.JsonRpcError{Code: codeInternal, Data: e.GetData()}
-	message := e.GetMessage()
-	out.Message = &message
+	out := &pb.JsonRpcError{Code: codeInternal, Message: e.GetMessage(), Data: e.GetData()}
 	switch {
 	case e.Code != nil:
 		out.Code = e.GetCode()

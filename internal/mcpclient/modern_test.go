@@ -154,8 +154,9 @@ func TestModernRequests(t *testing.T) {
 	c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20260728}, quick)
 	tool := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{
 		Context: &pb.CallContext{
-			Verified: bridge.Verified(bridge.Rev20250618, nil, nil), ClientInfo: &pb.Implementation{Name: "who", Version: "2"},
+			Verified: bridge.Verified(bridge.Rev20250618, nil, nil),
 			LogLevel: pb.LogLevel_LOG_LEVEL_WARNING, ProgressWanted: true,
+			ClientInfo: &pb.Implementation{Name: "who", Version: "2"},
 			ClientCapabilities: &pb.ClientCapabilities{
 				Sampling:   &pb.SamplingCapability{},
 				Roots:      &pb.RootsCapability{ListChanged: proto.Bool(true)},
@@ -288,7 +289,7 @@ func TestModernErrors(t *testing.T) {
 			toolCall("t", "{}"),
 			codes.FailedPrecondition,
 			&pb.JsonRpcError{
-				Code: -32021, Message: proto.String("m"),
+				Code: -32021, Message: "m",
 				Data: `{"requiredCapabilities":{"elicitation":{"url":{}}}}`,
 			},
 		},
@@ -302,11 +303,11 @@ func TestModernErrors(t *testing.T) {
 		},
 		{
 			404, `{"code":-32601,"message":"m"}`, toolCall("t", "{}"), codes.Unimplemented,
-			&pb.JsonRpcError{Code: -32601, Message: proto.String("m")},
+			&pb.JsonRpcError{Code: -32601, Message: "m"},
 		},
 		{
 			500, `{"code":-32603,"message":"m"}`, toolCall("t", "{}"), codes.Unknown,
-			&pb.JsonRpcError{Code: -32603, Message: proto.String("m")},
+			&pb.JsonRpcError{Code: -32603, Message: "m"},
 		},
 	} {
 		status, body = tt.status, tt.body
@@ -345,9 +346,9 @@ func TestOutcomeOfDeniedCalls(t *testing.T) {
 				_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 				e := bridge.AsError(err)
 				told := e.RPC.GetCode() == -32000 && e.Message == "not this file"
-				if e.Failure.GetReason() != tt.reason || told != (tt.reason == "") {
+				if e.Reason != tt.reason || told != (tt.reason == "") {
 					t.Errorf("modern %t: %d with %q and the id %q: %v %v", modern, status, tt.challenge, tt.id,
-						e.Failure, e)
+						e.Outcome, e)
 				}
 			}
 		}
@@ -379,8 +380,8 @@ func TestServerThatRequiresCredentials(t *testing.T) {
 	}
 	cancel()
 	err = c.Ready(ctx)
-	if e := bridge.AsError(err); e.Failure.GetReason() != "UPSTREAM_UNAUTHENTICATED" {
-		t.Errorf("%v %v", e.Failure, err)
+	if e := bridge.AsError(err); e.Reason != "UPSTREAM_UNAUTHENTICATED" {
+		t.Errorf("%v %v", e.Outcome, err)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -557,11 +557,11 @@ func TestCallsEndWhenTheirResponsesAreLost(t *testing.T) {
 				n := needs(t, c, ask)
 				_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
 				e := bridge.AsError(err)
-				if e.Failure.GetReason() != "BACKEND_CRASHED" ||
-					e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+				if e.Reason != "BACKEND_CRASHED" ||
+					e.Outcome != bridge.OutcomeUnknown ||
 					!strings.Contains(e.Message, "did not receive the response to its request: ") ||
 					!strings.Contains(e.Message, tt.want) || strings.Contains(e.Message, "secret") {
-					t.Errorf("%v %v", e.Failure, err)
+					t.Errorf("%v %v", e.Outcome, err)
 				}
 			})
 		}
@@ -683,10 +683,10 @@ func TestCallsAreNotStartedWithoutAResponseStream(t *testing.T) {
 	n := needs(t, c, call)
 	_, err := c.Handle(t.Context(), call.Retry(roots(n, "file:///ada"), n.RequestState), ignore)
 	e := bridge.AsError(err)
-	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+	if e.Outcome != bridge.OutcomeNotExecuted ||
 		!strings.Contains(e.Message,
 			"did not receive the response to its request: the network is down; the call was not executed") {
-		t.Errorf("%v %v", e.Failure, err)
+		t.Errorf("%v %v", e.Outcome, err)
 	}
 }
 
@@ -713,9 +713,9 @@ func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 		n := needs(t, c, ask)
 		synctest.Wait() // the pings take up the buffer
 		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
-		if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+		if e := bridge.AsError(err); e.Outcome != bridge.OutcomeUnknown ||
 			!strings.Contains(e.Message, "256 messages wait") {
-			t.Errorf("%v %v", e.Failure, err)
+			t.Errorf("%v %v", e.Outcome, err)
 		}
 	})
 }
@@ -749,8 +749,8 @@ func TestPendingCallsEnd(t *testing.T) {
 		n := needs(t, c, ask)
 		// The only session is in use.
 		_, err = c.Handle(t.Context(), asking("echo", `{}`, "b"), ignore)
-		if e := bridge.AsError(err); e.Failure.GetReason() != "OVERLOADED" ||
-			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		if e := bridge.AsError(err); e.Reason != "OVERLOADED" ||
+			e.Outcome != bridge.OutcomeNotExecuted {
 			t.Errorf("got %v", err)
 		}
 		// A caller without input capabilities does not need a session.

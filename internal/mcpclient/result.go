@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"errors"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -125,7 +126,7 @@ func withoutHop(meta string) string {
 
 // misbehaved returns the error of a response that violates the protocol.
 func (c *Client) misbehaved(format string, args ...any) error {
-	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+	return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 		"server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
 }
 
@@ -142,7 +143,7 @@ func (c *Client) crashed(cause error) error {
 	case ok && l.answered:
 		how = "failed the call: " + l.Error()
 	}
-	e := bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED",
+	e := bridge.Failed(codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED",
 		"server %q %s; whether the call was executed is not known", c.o.Name, how)
 	e.Cause = cause
 	return e
@@ -150,7 +151,7 @@ func (c *Client) crashed(cause error) error {
 
 // tooLarge returns the error of a call whose response is too large.
 func (c *Client) tooLarge(cause error) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE",
+	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE",
 		"server %q: %v (max message); the call may have been executed, and its answer is lost", c.o.Name, cause)
 	e.Cause = cause
 	return e
@@ -161,10 +162,10 @@ var errTooLarge = errors.New("what the server sent is too large")
 
 // refused returns the error of a call that a server rejected with the status of its response only.
 func (c *Client) refused(cause error, sent bool) error {
-	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+	e := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
 		"server %q does not take the call: %v; the call was not executed", c.o.Name, cause)
 	if sent {
-		e = bridge.Failed(codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "UPSTREAM_REFUSED",
+		e = bridge.Failed(codes.Unknown, bridge.OutcomeUnknown, "UPSTREAM_REFUSED",
 			"server %q does not take the call: %v; whether the call was executed is not known", c.o.Name, cause)
 	}
 	e.Cause = cause
@@ -173,8 +174,8 @@ func (c *Client) refused(cause error, sent bool) error {
 
 // overloaded returns the error of a call above a limit.
 func (c *Client) overloaded(format string, args ...any) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonOverloaded,
 		"server %q: "+format+": wait for one of them; the call was not executed", append([]any{c.o.Name}, args...)...)
-	e.Failure.RetryAfterMs = proto.Int64(100)
+	e.RetryAfter = 100 * time.Millisecond
 	return e
 }

@@ -33,7 +33,7 @@ func refusesInitialize(err error) bool {
 		return l.refused
 	}
 	e, ok := errors.AsType[*refusal](err)
-	return ok && slices.Contains([]int64{
+	return ok && slices.Contains([]int32{
 		codeInvalidRequest, codeMethodNotFound, codeInvalidParams, codeHeaderMismatch,
 		bridge.CodeMissingCapability, codeUnsupportedVersion,
 	}, e.rpc.GetCode())
@@ -152,7 +152,7 @@ func (c *Client) noProgram(p *peer, err error) error {
 	if p.isGone() {
 		p.close() // it soon ends, and then the reason is known
 	}
-	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+	e := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
 		"server %q: the program does not start once more, for a caller with capabilities; the call was not executed. "+
 			"If it cannot run twice at a time, call it without elicitation, sampling, roots and extensions", c.o.Name)
 	e.Cause = errors.New(c.lastWords(p, err).Error()) // not its parts, which do not concern the call

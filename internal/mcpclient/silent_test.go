@@ -16,7 +16,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A relay forwards connections to an address. When it is silenced, its connections stay open and transfer nothing any
@@ -107,7 +106,7 @@ func TestDeadConnectionIsClosed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	res, err := c.Handle(ctx, toolCall("t", "{}"), ignore)
-	if e := bridge.AsError(err); ctx.Err() != nil || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+	if e := bridge.AsError(err); ctx.Err() != nil || e.Outcome != bridge.OutcomeUnknown {
 		t.Fatalf("on the dead connection: %v %v", res, err)
 	}
 	if got := call(t, c, "t", "{}"); got != "hello" || r.conns.Load() == before {

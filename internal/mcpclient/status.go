@@ -9,13 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // unsent returns the error of a request without a response. A Transport may know that it was not executed: that
@@ -67,20 +66,20 @@ func (w *streamable) status(res *http.Response, text string) error {
 	err := statusError(res, text)
 	switch code := res.StatusCode; {
 	case code == http.StatusUnauthorized:
-		return bridge.Failed(codes.Unauthenticated, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_UNAUTHENTICATED",
+		return bridge.Failed(codes.Unauthenticated, bridge.OutcomeNotExecuted, "UPSTREAM_UNAUTHENTICATED",
 			"server %q requires authentication (%s); the call was not executed. Give it credentials", c.o.Name,
 			res.Status)
 	case code == http.StatusForbidden:
-		return bridge.Failed(codes.PermissionDenied, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_FORBIDDEN",
+		return bridge.Failed(codes.PermissionDenied, bridge.OutcomeNotExecuted, "UPSTREAM_FORBIDDEN",
 			"server %q does not let us do that (%s); the call was not executed", c.o.Name, res.Status)
 	case code == http.StatusNotFound && w.session != "":
 		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, forgot: true, renew: true}
 	case code >= 300 && code < 400:
 		// a server may execute a POST and then redirect, mostly with 303, earlier also with 301 and 302 (RFC 9110,
 		// 15.4)
-		outcome := pb.CallFailure_OUTCOME_UNKNOWN
+		outcome := bridge.OutcomeUnknown
 		if code == http.StatusTemporaryRedirect || code == http.StatusPermanentRedirect {
-			outcome = pb.CallFailure_OUTCOME_NOT_EXECUTED // the same request must be sent elsewhere
+			outcome = bridge.OutcomeNotExecuted // the same request must be sent elsewhere
 		}
 		return bridge.Failed(codes.FailedPrecondition, outcome, "UPSTREAM_REDIRECTS",
 			"server %q: it redirects to %s, which is not followed; if that is right, make it the server's url",
@@ -91,14 +90,14 @@ func (w *streamable) status(res *http.Response, text string) error {
 	}, code):
 		return &lost{err: err, refused: true, renew: true}
 	case code == http.StatusRequestEntityTooLarge:
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
+		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "REQUEST_TOO_LARGE",
 			"server %q: the request is too large for it (%s); the call was not executed", c.o.Name, res.Status)
 	case code == http.StatusTooManyRequests:
-		e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "UPSTREAM_OVERLOADED",
+		e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "UPSTREAM_OVERLOADED",
 			"server %q has too much to do (%s); the call was not executed", c.o.Name, res.Status)
 		// a date would depend on another clock
 		if after, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil {
-			e.Failure.RetryAfterMs = proto.Int64(int64(after) * 1_000)
+			e.RetryAfter = time.Duration(after) * time.Second
 		}
 		return e
 	}

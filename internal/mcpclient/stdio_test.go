@@ -250,8 +250,8 @@ func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 				switch {
 				case tt.starts == 1 && err != nil:
 					t.Errorf("got %v", err)
-				case tt.starts == 2 && (e == nil || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
-					e.Failure.GetReason() != "BACKEND_CRASHED"):
+				case tt.starts == 2 && (e == nil || e.Outcome != bridge.OutcomeUnknown ||
+					e.Reason != "BACKEND_CRASHED"):
 					t.Errorf("got %v, want BACKEND_CRASHED and outcome unknown", err)
 				}
 				if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != tt.starts {
@@ -330,7 +330,7 @@ func TestLineLengthLimit(t *testing.T) {
 		}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 		_, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
 		if tooLong := err != nil && bridge.AsError(err).
-			Failure.GetReason() == "RESPONSE_TOO_LARGE"; tooLong != (length > most) || err != nil && !tooLong {
+			Reason == "RESPONSE_TOO_LARGE"; tooLong != (length > most) || err != nil && !tooLong {
 			t.Errorf("%d bytes: %v", length, err)
 		}
 	}
@@ -354,7 +354,7 @@ func TestLongLine(t *testing.T) {
 		Limits: limits.Limits{Message: 1 << 20},
 	}, func(c *mcpclient.Client) { c.Pipe(s.serve); c.Hasten() })
 	_, err := c.Handle(t.Context(), toolCall("long", "{}"), ignore)
-	if e := bridge.AsError(err); e.Code != codes.ResourceExhausted || e.Failure.GetReason() != "RESPONSE_TOO_LARGE" {
+	if e := bridge.AsError(err); e.Code != codes.ResourceExhausted || e.Reason != "RESPONSE_TOO_LARGE" {
 		t.Errorf("got %v", err)
 	}
 	if got := call(t, c, "t", "{}"); got != "hello" || s.starts.Load() != 2 {
@@ -468,12 +468,12 @@ func TestProgramIsRestarted(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	killChildren(t)
-	if e := bridge.AsError(<-failed); e.Failure.GetReason() != "BACKEND_CRASHED" ||
-		e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+	if e := bridge.AsError(<-failed); e.Reason != "BACKEND_CRASHED" ||
+		e.Outcome != bridge.OutcomeUnknown {
 		t.Errorf("got %v", e)
 	}
 	_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{"name":"A"}`), n.RequestState), ignore)
-	if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_CRASHED" {
+	if e := bridge.AsError(err); e.Reason != "BACKEND_CRASHED" {
 		t.Errorf("got %v", err)
 	}
 	if got := call(t, c, "echo", `{}`); got != "{}" {
@@ -500,7 +500,7 @@ func TestProgramThatExitsAfterOneCall(t *testing.T) {
 	c := run(t, mcpclient.Options{Command: []string{"pipe"}, Revision: bridge.Rev20250618},
 		func(c *mcpclient.Client) { c.Pipe(s.serve) })
 	_, err := c.Handle(t.Context(), asking("t", `{}`, "a"), ignore)
-	if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+	if e := bridge.AsError(err); e.Outcome != bridge.OutcomeNotExecuted ||
 		!strings.Contains(e.Message, "without elicitation") {
 		t.Errorf("got %v", err)
 	}
@@ -761,15 +761,15 @@ func TestCloseWithUnresponsiveServers(t *testing.T) {
 		// The arguments exceed the pipe's buffer, so that the write blocks.
 		_, err := c.Handle(ctx, toolCall("t", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`), ignore)
 		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
-			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN {
+			e.Outcome != bridge.OutcomeUnknown {
 			t.Errorf("got %v", err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err = c.Handle(ctx, toolCall("t", `{}`), ignore)
 		if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded ||
-			e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
-			t.Errorf("got %v %v", err, e.Failure)
+			e.Outcome != bridge.OutcomeNotExecuted {
+			t.Errorf("got %v %v", err, e.Outcome)
 		}
 	})
 	t.Run("http", func(t *testing.T) {

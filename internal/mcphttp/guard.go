@@ -82,7 +82,7 @@ func Refuse(w http.ResponseWriter, status int, why string) {
 	}
 	w.Header().Set("Content-Type", JSON)
 	w.WriteHeader(status)
-	e := &pb.JsonRpcError{Code: codeInvalidRequest, Message: &why, Data: jsonrpc.NotExecuted}
+	e := &pb.JsonRpcError{Code: codeInvalidRequest, Message: why, Data: jsonrpc.NotExecuted}
 	_, _ = w.Write(jsonrpc.AppendError(nil, nil, e, true))
 }
 

@@ -82,19 +82,20 @@ var definitions = map[string]func() proto.Message{
 	"LoggingMessageNotificationParams": as[pb.LogMessage](), "PaginatedRequestParams": as[pb.ListToolsRequest](),
 	"ProgressNotificationParams": as[pb.Progress](), "ReadResourceResult": as[pb.ReadResourceResult](),
 	"ResourceUpdatedNotificationParams": as[pb.ResourceUpdated](), "SubscriptionsListenResult": as[pb.ListenResult](),
-	"ParseError": as[pb.JsonRpcError](), "InternalError": as[pb.JsonRpcError](),
-	"InvalidParamsError":  as[pb.JsonRpcError](),
-	"MethodNotFoundError": as[pb.JsonRpcError](),
 }
 
 // wrappers put examples that are part of something into what they are part of.
 var wrappers = map[string]string{
 	"InputRequests":  `{"resultType":"input_required","inputRequests":%s}`,
 	"InputResponses": `{"name":"x","inputResponses":%s}`,
+	"ParseError":     rpcError, "InternalError": rpcError,
+	"InvalidParamsError": rpcError, "MethodNotFoundError": rpcError,
 	// The schemas of a form's fields are not looked at: they pass as they are.
 	"StringSchema": form, "NumberSchema": form, "BooleanSchema": form, "TitledMultiSelectEnumSchema": form,
 	"TitledSingleSelectEnumSchema": form, "UntitledMultiSelectEnumSchema": form, "UntitledSingleSelectEnumSchema": form,
 }
+
+const rpcError = `{"jsonrpc":"2.0","id":1,"error":%s}`
 
 const form = `{"mode":"form","message":"x","requestedSchema":{"type":"object","properties":{"x":%s}}}`
 

@@ -34,6 +34,7 @@ var kinds = func() []protoreflect.MessageDescriptor {
 // panic.
 var noJSON = []protoreflect.MessageDescriptor{
 	(*pb.BackendLimits)(nil).ProtoReflect().Descriptor(), (*pb.VerifiedCaller)(nil).ProtoReflect().Descriptor(),
+	(*pb.JsonRpcError)(nil).ProtoReflect().Descriptor(), (*pb.InputError)(nil).ProtoReflect().Descriptor(),
 }
 
 func kindOf(m proto.Message) uint8 {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
@@ -338,9 +337,9 @@ func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
 
 // overload returns the error of a request above the limit of requests in flight.
 func overload(most int) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonOverloaded,
 		"%d requests are being answered, which is the most: wait for one of them", most)
-	e.Failure.RetryAfterMs = proto.Int64(100)
+	e.RetryAfter = 100 * time.Millisecond
 	return e
 }
 

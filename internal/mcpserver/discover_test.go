@@ -27,7 +27,7 @@ func (m *moody) Handle(context.Context, *bridge.Call, bridge.Emit) (*bridge.Resu
 }
 
 func TestOverloadDoesNotChangeTheEra(t *testing.T) {
-	overloaded := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+	overloaded := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonOverloaded,
 		"too many calls")
 	gone := bridge.Errorf(codes.Unavailable, "the backend has ended")
 	synctest.Test(t, func(t *testing.T) {

@@ -128,7 +128,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 
 	rest, err := x.s.encode(nil, p, x.rev)
 	if err != nil {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
 	}
 	params := append([]byte(`{"`+metaProgressToken+`":`), x.token...)
@@ -139,7 +139,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 func (x *exchange) notify(method string, params proto.Message) error {
 	data, err := x.s.encode(nil, params, x.rev)
 	if err != nil {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend's event cannot be written as MCP: %w", method, err)
 	}
 	return x.out.send(jsonrpc.AppendNotification(nil, method, data))
@@ -153,9 +153,9 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 			x.end(head{}, msg)
 			return
 		}
-		outcome := pb.CallFailure_OUTCOME_EXECUTED
+		outcome := bridge.OutcomeExecuted
 		if _, asks := res.(*pb.InputRequired); asks {
-			outcome = pb.CallFailure_OUTCOME_UNKNOWN // the call is incomplete, and may have been executed in part
+			outcome = bridge.OutcomeUnknown // the call is incomplete, and may have been executed in part
 		}
 		err = bridge.ProtocolViolation(outcome, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
 	}
@@ -180,7 +180,7 @@ func (x *exchange) finishRaw(result []byte) {
 func (x *exchange) about(call *bridge.Call, err error) error {
 	e := bridge.AsError(err)
 	r, ok := call.Request.(*pb.ReadResourceRequest)
-	if !ok || e.Code != codes.NotFound || e.RPC != nil || e.Failure != nil {
+	if !ok || e.Code != codes.NotFound || e.RPC != nil || e.Outcome != "" {
 		return err
 	}
 	data := append(rawjson.AppendString([]byte(`{"uri":`), r.GetUri()), '}')
@@ -218,11 +218,11 @@ func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 		Msg("call failed")
 	rpc := e.Redacted().JSONRPC(x.rev, m)
 	h := head{status: httpStatus(x.rev, rpc.GetCode(), status)}
-	executed := e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED
-	switch reason := e.Failure.GetReason(); {
+	executed := e.Outcome != bridge.OutcomeNotExecuted
+	switch reason := e.Reason; {
 	case reason == bridge.ReasonOverloaded && !executed:
 		h.status = http.StatusServiceUnavailable // load balancers and clients retry it
-	case reason == bridge.ReasonTooMany && !executed && e.Failure.RetryAfterMs != nil:
+	case reason == bridge.ReasonTooMany && !executed && e.RetryAfter > 0:
 		h.status = http.StatusTooManyRequests // a retry would not help a single caller
 	case e.Scopes != nil && x.s.opts.Challenge != nil:
 		h = head{http.StatusForbidden, x.s.opts.Challenge(e.Scopes)} // as OAuth clients expect
@@ -266,7 +266,8 @@ func ofHandler(err error) error {
 	case codeParse, codeInvalidRequest, codeUnsupportedVersion:
 	}
 	other := *e
-	other.RPC, other.Cause = &pb.JsonRpcError{Code: codeInternal, Message: e.RPC.Message, Data: e.RPC.Data}, err
+	other.RPC = &pb.JsonRpcError{Code: codeInternal, Message: e.RPC.GetMessage(), Data: e.RPC.GetData()}
+	other.Cause = err
 	return &other
 }
 
@@ -285,7 +286,7 @@ const (
 // their own and a malformed request is 400; before, the response to a request is 200, because several clients treat
 // another status as the end of the connection. An invalid message is always 400; handlers cannot return that
 // (ofHandler).
-func httpStatus(rev bridge.Revision, code int64, otherwise int) int {
+func httpStatus(rev bridge.Revision, code int32, otherwise int) int {
 	if !rev.Modern() {
 		if code == codeInvalidRequest {
 			return http.StatusBadRequest
@@ -310,10 +311,10 @@ func cutOff(cause, err error) error {
 	if errors.Is(cause, lifecycle.ErrClosing) {
 		reason = "SHUTTING_DOWN"
 	}
-	if bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
-		return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
+	if bridge.AsError(err).Outcome == bridge.OutcomeNotExecuted {
+		return bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, reason,
 			"the call was ended: %w; it was not executed", cause)
 	}
-	return bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_UNKNOWN, reason,
+	return bridge.Failed(codes.Unavailable, bridge.OutcomeUnknown, reason,
 		"the call was ended: %w; whether it was executed is not known", cause)
 }

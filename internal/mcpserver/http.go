@@ -158,7 +158,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, b
 	if err == nil {
 		return taken, body, true
 	}
-	if bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
+	if bridge.AsError(err).Reason == bridge.ReasonOverloaded {
 		s.opts.Memory.ReleaseBody(taken)
 		s.refuseUnread(w, r, err)
 		return 0, nil, false

@@ -47,8 +47,8 @@ func TestMissingCapabilityErrorFollowsTheEra(t *testing.T) {
 					if call.Method == bridge.Discover {
 						return h.Handle(ctx, call, emit)
 					}
-					code, message := int64(bridge.CodeMissingCapability), "no"
-					return nil, bridge.FromJSONRPC(&pb.JsonRpcError{Code: code, Message: &message, Data: data},
+					code, message := int32(bridge.CodeMissingCapability), "no"
+					return nil, bridge.FromJSONRPC(&pb.JsonRpcError{Code: code, Message: message, Data: data},
 						bridge.Rev20260728, call.Method)
 				})
 		})

@@ -112,10 +112,10 @@ func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error)
 // was not executed.
 func notBegun(m *bridge.Method, err error) error {
 	e := bridge.AsError(err).Redacted()
-	if e.Failure == nil || e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	if e.Outcome == "" || e.Outcome == bridge.OutcomeNotExecuted {
 		return err
 	}
-	n := bridge.Failed(e.Code, pb.CallFailure_OUTCOME_NOT_EXECUTED, e.Failure.GetReason(),
+	n := bridge.Failed(e.Code, bridge.OutcomeNotExecuted, e.Reason,
 		"%s: its backend was asked what it is, and did not say; the call was not executed", m.Name)
 	n.Cause = err
 	return n

@@ -8,12 +8,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/catalog"
@@ -86,19 +89,20 @@ func TestModernNamesThatDoNotFitAHeader(t *testing.T) {
 
 // A backend's error is about the call: it cannot use the codes of transport errors, and the HTTP status is 200.
 func TestBackendsCannotSendTransportErrors(t *testing.T) {
-	exactly := func(code int64) proto.Message {
-		return &pb.JsonRpcError{Code: code, Message: proto.String("mine"), Data: `{"supported":["2024-11-05"]}`}
-	}
-	busy := func(reason string) proto.Message {
-		return &pb.CallFailure{
-			Outcome: pb.CallFailure_OUTCOME_NOT_EXECUTED, Reason: reason,
-			RetryAfterMs: proto.Int64(7),
+	exactly := func(code int32) []protoadapt.MessageV1 {
+		return []protoadapt.MessageV1{
+			&pb.JsonRpcError{Code: code, Message: "mine", Data: `{"supported":["2024-11-05"]}`},
 		}
+	}
+	busy := func(reason string) []protoadapt.MessageV1 {
+		return []protoadapt.MessageV1{&errdetails.ErrorInfo{
+			Reason: reason, Domain: bridge.ErrorDomain, Metadata: map[string]string{"outcome": "not_executed"},
+		}, &errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Millisecond)}}
 	}
 	const theirs, overloaded = `{"supported":["2024-11-05"]}`,
 		`{"outcome":"not_executed","reason":"BACKEND_OVERLOADED","retryAfterMs":7}`
 	for _, c := range []struct {
-		says proto.Message
+		says []protoadapt.MessageV1
 		data string
 	}{
 		{exactly(-32700), theirs},
@@ -109,7 +113,7 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 		{busy(bridge.ReasonOverloaded), overloaded},
 		{busy(bridge.ReasonTooMany), overloaded},
 	} {
-		answer, err := status.New(codes.Unknown, "mine").WithDetails(protoadapt.MessageV1Of(c.says))
+		answer, err := status.New(codes.Unknown, "mine").WithDetails(c.says...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +151,7 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 
 // A backend's error code is sent in the revisions that do not reserve it (2026-07-28: basic/index, error codes).
 func TestErrorCodesFollowTheRevision(t *testing.T) {
-	for _, c := range []struct{ code, legacy, modern int64 }{
+	for _, c := range []struct{ code, legacy, modern int32 }{
 		{-7, -7, -7},
 		{-32000, -32000, -32000},
 		{-32002, -32002, -32602},
@@ -162,7 +166,7 @@ func TestErrorCodesFollowTheRevision(t *testing.T) {
 	} {
 		e := &bridge.Error{
 			Code: codes.Unknown,
-			RPC:  &pb.JsonRpcError{Code: c.code, Message: proto.String("mine"), Data: `[1]`},
+			RPC:  &pb.JsonRpcError{Code: c.code, Message: "mine", Data: `[1]`},
 		}
 		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
 			return bridge.HandlerFunc(
@@ -173,7 +177,7 @@ func TestErrorCodesFollowTheRevision(t *testing.T) {
 					return h.Handle(ctx, call, emit)
 				})
 		})
-		told := func(who, msg string, code int64) {
+		told := func(who, msg string, code int32) {
 			t.Helper()
 			if diff := cmp.Diff(fmt.Sprintf(`{"code":%d,"data":[1],"message":"mine"}`, code),
 				get(t, msg, "error")); diff != "" {
@@ -239,13 +243,13 @@ func TestModernHeadersWithoutAToolList(t *testing.T) {
 		},
 		{errors.New("oh"), true, `{"region":"eu"}`, nil, `"reason":"BACKEND_FAILED","outcome":"not_executed"`},
 		{
-			bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE", "tools/list was cut"),
+			bridge.Failed(codes.DeadlineExceeded, bridge.OutcomeUnknown, "DEADLINE", "tools/list was cut"),
 			false, `{"region":"eu"}`,
 			header{"Mcp-Param-Region", "us"},
 			`(tools/list was cut); the call was not executed","data":{"reason":"DEADLINE","outcome":"not_executed"}`,
 		},
 		{
-			bridge.FromJSONRPC(&pb.JsonRpcError{Code: -32000, Message: proto.String("the tools are being moved")},
+			bridge.FromJSONRPC(&pb.JsonRpcError{Code: -32000, Message: "the tools are being moved"},
 				bridge.Rev20260728, bridge.ListTools), false,
 			`{"region":"eu"}`,
 			header{"Mcp-Param-Region", "us"},

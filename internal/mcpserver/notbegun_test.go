@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A call needs Discover. If that fails, the error contains the outcome of the call, which is not_executed, and not that
@@ -21,7 +20,7 @@ func TestCallsWithoutDiscover(t *testing.T) {
 		return bridge.HandlerFunc(
 			func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 				if call.Method == bridge.Discover {
-					return nil, bridge.Failed(codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE",
+					return nil, bridge.Failed(codes.DeadlineExceeded, bridge.OutcomeUnknown, "DEADLINE",
 						"server/discover was cut")
 				}
 				called = called || call.Method == bridge.CallTool

@@ -108,10 +108,10 @@ func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bri
 // were, and for the client they are one call.
 func onceBegun(call *bridge.Call, err error) error {
 	e := bridge.AsError(err)
-	if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	if e.Outcome != bridge.OutcomeNotExecuted {
 		return err
 	}
-	b := bridge.Failed(e.Code, pb.CallFailure_OUTCOME_UNKNOWN, e.Failure.GetReason(),
+	b := bridge.Failed(e.Code, bridge.OutcomeUnknown, e.Reason,
 		"%s was begun, and could not go on when what it asked was answered; whether it was executed is not known",
 		call.Method.Name)
 	b.Cause = err
@@ -233,7 +233,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange,
 		open = append(open, q)
 		msg, err := ss.s.askMessage(q.id, q.req, ss.rev)
 		if err != nil {
-			return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN, "input request %q: %w", req.GetKey(),
+			return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown, "input request %q: %w", req.GetKey(),
 				err)
 		}
 		if err := x.out.send(msg); err != nil {
@@ -293,8 +293,7 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 			reason = pb.InputError_REASON_UNSUPPORTED
 		}
 		return failed(&pb.InputError{
-			Reason: reason, Code: proto.Int64(e.GetCode()), Message: e.GetMessage(),
-			Data: e.GetData(),
+			Reason: reason, Code: proto.Int32(e.GetCode()), Message: e.GetMessage(), Data: e.GetData(),
 		})
 	}
 	out := &pb.InputResponse{}

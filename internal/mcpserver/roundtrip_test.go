@@ -23,7 +23,7 @@ func TestStartedCallMayBeExecuted(t *testing.T) {
 					return next.Handle(ctx, call, emit)
 				}
 				if rounds++; r.GetName() == "lost" || rounds > 1 {
-					return nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, r.GetName(),
+					return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, r.GetName(),
 						"it was not executed")
 				}
 				form := &pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{

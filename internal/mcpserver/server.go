@@ -219,7 +219,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 			s.declareEarly(era)
 			return s.early[era], nil
 		}
-		if was == nil || bridge.AsError(err).Failure.GetReason() != bridge.ReasonOverloaded {
+		if was == nil || bridge.AsError(err).Reason != bridge.ReasonOverloaded {
 			return nil, err
 		}
 		// The handler is overloaded: its last declaration is used, and not refreshed at once.
@@ -233,7 +233,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 	}
 	k := &known{DiscoverResponse: d, at: now}
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"server/discover: server_info cannot be written as MCP: %w", err)
 	}
 	s.known[era].Store(k)
@@ -369,7 +369,7 @@ func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	return nil
 }
 
-var errDraining = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SHUTTING_DOWN",
+var errDraining = bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "SHUTTING_DOWN",
 	"%w: begin the session elsewhere, or later", lifecycle.ErrClosing)
 
 // endIdle ends the expired sessions.

@@ -182,7 +182,7 @@ func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error)
 		out, err = s.encode(append(out, `,"serverInfo":`...), info(d.DiscoverResponse), rev)
 	}
 	if err != nil {
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"initialize: what the backend is cannot be written as MCP: %w", err)
 	}
 	if d.Instructions != nil {
@@ -270,7 +270,7 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.ctx.Err() != nil {
-		return nil, nil, nil, bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "SESSION_ENDED",
+		return nil, nil, nil, bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "SESSION_ENDED",
 			"the session has ended: send initialize again")
 	}
 	if most := ss.s.opts.Limits.SessionCalls; len(ss.running.cancel) >= most {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limit"
@@ -67,7 +66,7 @@ func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
 	}
 	s.sweep(sweepFull)
 	err := s.enter(p)
-	if err != nil && bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded {
+	if err != nil && bridge.AsError(err).Reason == bridge.ReasonOverloaded {
 		s.makeRoom(from)
 		err = s.enter(p)
 	}
@@ -154,9 +153,9 @@ func (s *Sessions) leave(p *pb.Principal) {
 }
 
 func tooManySessions(reason, why string, most int) error {
-	e := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,
+	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, reason,
 		why+": end one of them, or try again later", most)
-	e.Failure.RetryAfterMs = proto.Int64(sweepFull.Milliseconds())
+	e.RetryAfter = sweepFull
 	return e
 }
 

@@ -189,5 +189,5 @@ func (l lineReader) skip(err error) error {
 }
 
 func invalidRequest(message string) *pb.JsonRpcError {
-	return &pb.JsonRpcError{Code: codeInvalidRequest, Message: &message, Data: jsonrpc.NotExecuted}
+	return &pb.JsonRpcError{Code: codeInvalidRequest, Message: message, Data: jsonrpc.NotExecuted}
 }

@@ -10,7 +10,7 @@ import (
 func refuseFull(w http.ResponseWriter, err error) {
 	e := bridge.AsError(err)
 	status := http.StatusServiceUnavailable
-	if e.Failure.GetReason() == bridge.ReasonTooMany {
+	if e.Reason == bridge.ReasonTooMany {
 		status = http.StatusTooManyRequests
 	}
 	w.Header().Set("Retry-After", "1")

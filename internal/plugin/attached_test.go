@@ -168,7 +168,7 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 			wg.Go(func() {
 				_, err := r.Handle(t.Context(), tool("hang", ""),
 					func(context.Context, bridge.Event) error { close(begun); return nil })
-				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+				wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 			})
 			<-begun
 			stop()
@@ -193,11 +193,11 @@ func TestUnreachableBackendFailsWithinItsTimeout(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	_, err := r.Handle(gone, tool("x", ""), ignore)
-	wantFailure(t, err, codes.Canceled, pb.CallFailure_OUTCOME_NOT_EXECUTED, "CANCELLED")
+	wantFailure(t, err, codes.Canceled, bridge.OutcomeNotExecuted, "CANCELLED")
 	for range 2 { // the first call waits, the second does not
 		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
-		e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
-		if e.Failure.GetRetryAfterMs() == 0 {
+		e := wantFailure(t, err, codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE")
+		if e.RetryAfter == 0 {
 			t.Error("the error has no retry time")
 		}
 	}
@@ -229,7 +229,7 @@ func TestCancelReachesTheBackend(t *testing.T) {
 	}()
 	<-begun
 	cancel()
-	wantFailure(t, <-done, codes.Canceled, pb.CallFailure_OUTCOME_UNKNOWN, "CANCELLED")
+	wantFailure(t, <-done, codes.Canceled, bridge.OutcomeUnknown, "CANCELLED")
 	<-cancelled
 }
 
@@ -241,7 +241,7 @@ func TestDeadlineReportsAnUnknownOutcome(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := r.Handle(ctx, tool("x", ""), ignore)
-	wantFailure(t, err, codes.DeadlineExceeded, pb.CallFailure_OUTCOME_UNKNOWN, "DEADLINE")
+	wantFailure(t, err, codes.DeadlineExceeded, bridge.OutcomeUnknown, "DEADLINE")
 }
 
 // If the caller disconnects, the call is canceled at the backend too.
@@ -297,7 +297,7 @@ func TestProtocolViolationsAreNamed(t *testing.T) {
 			}}, Options{Name: "orders"})
 			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 			e := bridge.AsError(err)
-			if e.Code != codes.Internal || e.Public() || e.Failure.GetReason() != bridge.ReasonProtocolViolation {
+			if e.Code != codes.Internal || e.Public() || e.Reason != bridge.ReasonProtocolViolation {
 				t.Errorf("got %v %v", e.Code, e)
 			}
 			for _, want := range []string{tc.want, `"orders"`, "McpService/CallTool"} {
@@ -364,7 +364,7 @@ func TestUnreadableResponsesAreProtocolViolations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error { return send(s) }}, Options{})
 			_, err := r.Handle(t.Context(), tool("x", ""), ignore)
-			if e := wantFailure(t, err, codes.Internal, pb.CallFailure_OUTCOME_UNKNOWN,
+			if e := wantFailure(t, err, codes.Internal, bridge.OutcomeUnknown,
 				bridge.ReasonProtocolViolation); e.Public() {
 				t.Errorf("clients receive %v", e)
 			}
@@ -381,8 +381,8 @@ func TestDeadlineExceededOfTheBackendIsItsOwnError(t *testing.T) {
 	defer cancel()
 	_, err := r.Handle(ctx, tool("x", ""), ignore)
 	if e := bridge.AsError(err); e.Code != codes.DeadlineExceeded || e.Message != "my database is slow" ||
-		e.Failure != nil {
-		t.Errorf("got %v %v %v", e.Code, e, e.Failure)
+		e.Outcome != "" {
+		t.Errorf("got %v %v %v", e.Code, e, e.Outcome)
 	}
 }
 
@@ -395,7 +395,7 @@ func TestMessageLimitCountsDecompressedBytes(t *testing.T) {
 	}}, Options{Limits: limits.Limits{Message: limit}})
 	_, err := r.Handle(t.Context(), tool("x", ""), ignore)
 	// it may have been an event
-	wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE")
+	wantFailure(t, err, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE")
 }
 
 // An error returned by the backend is kept, even if it looks like a broken connection.
@@ -419,7 +419,7 @@ func TestBackendsOwnErrorsAreKept(t *testing.T) {
 		} {
 			_, err := r.Handle(t.Context(), call, ignore)
 			e := bridge.AsError(err)
-			if e.Code != code || e.Message != "mine" || e.RPC.GetCode() != -31999 || e.Failure != nil {
+			if e.Code != code || e.Message != "mine" || e.RPC.GetCode() != -31999 || e.Outcome != "" {
 				t.Errorf("%v, %s: got %v %v", code, call.Method.Name, e.Code, e)
 			}
 		}
@@ -609,8 +609,8 @@ func TestOldConnectionDoesNotAffectTheNewOne(t *testing.T) {
 	<-stopped
 	for range 200 { // meanwhile the bridge notices the end
 		_, err := r.Handle(t.Context(), tool("x", ""), ignore)
-		if e := bridge.AsError(err); e.RPC.GetCode() != -31999 || e.Failure != nil {
-			t.Fatalf("%v %v, want the backend's error", e.Failure, e)
+		if e := bridge.AsError(err); e.RPC.GetCode() != -31999 || e.Outcome != "" {
+			t.Fatalf("%v %v, want the backend's error", e.Outcome, e)
 		}
 	}
 }
@@ -654,9 +654,9 @@ func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 				return nil
 			})
 			if e := bridge.AsError(err); answer.lost {
-				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
-			} else if e.Code != code || e.RPC.GetCode() != -31999 || e.Failure != nil {
-				t.Errorf("%v: got %v %v %v, want the backend's error", code, e.Code, e.Failure, e)
+				wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
+			} else if e.Code != code || e.RPC.GetCode() != -31999 || e.Outcome != "" {
+				t.Errorf("%v: got %v %v %v, want the backend's error", code, e.Code, e.Outcome, e)
 			}
 		}
 	}
@@ -705,11 +705,11 @@ func TestMessageLimitIsExactAndNamed(t *testing.T) {
 			}
 			continue
 		}
-		e := wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE")
+		e := wantFailure(t, err, codes.ResourceExhausted, bridge.OutcomeNotExecuted, "REQUEST_TOO_LARGE")
 		if !strings.Contains(e.Error(), "100001 bytes, and the limit is 100000 (max message)") {
 			t.Error(e)
 		}
-		wantFailure(t, err2, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "RESPONSE_TOO_LARGE")
+		wantFailure(t, err2, codes.ResourceExhausted, bridge.OutcomeUnknown, "RESPONSE_TOO_LARGE")
 	}
 }
 

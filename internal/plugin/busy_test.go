@@ -121,7 +121,7 @@ func TestBusyProgramsLoseNoCall(t *testing.T) {
 			}
 			for _, err := range lost {
 				var e *bridge.Error
-				if !errors.As(err, &e) || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_UNKNOWN ||
+				if !errors.As(err, &e) || e.Outcome != bridge.OutcomeUnknown ||
 					!strings.Contains(e.Error(), fmt.Sprintf("did not answer for %v (hangTimeout)", c.hang)) {
 					t.Errorf("call of a hung backend: %v", err)
 				}

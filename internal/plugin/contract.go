@@ -54,7 +54,7 @@ func (p *Plugin) checkVersion(l *life, d *pb.DiscoverResponse) error {
 	if v == bridge.ContractVersion {
 		return nil
 	}
-	e := bridge.Failed(codes.FailedPrecondition, pb.CallFailure_OUTCOME_NOT_EXECUTED, "CONTRACT_VERSION",
+	e := bridge.Failed(codes.FailedPrecondition, bridge.OutcomeNotExecuted, "CONTRACT_VERSION",
 		"backend %q was built with version %d of the contract, and this mcpbridge has version %d: "+
 			"update its SDK, or its stubs with mcpbridge proto DIR", p.o.Name, v, bridge.ContractVersion)
 	if l.discover.refused.CompareAndSwap(nil, e) {

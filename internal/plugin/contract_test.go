@@ -33,8 +33,8 @@ func TestBackendsOfAnotherContractVersionAreRefused(t *testing.T) {
 		} {
 			_, err := r.Handle(t.Context(), call, ignore)
 			e := bridge.AsError(err)
-			if e.Failure.GetReason() != "CONTRACT_VERSION" ||
-				e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
+			if e.Reason != "CONTRACT_VERSION" ||
+				e.Outcome != bridge.OutcomeNotExecuted ||
 				!strings.Contains(e.Message,
 					said+", and this mcpbridge has version 2: update its SDK, or its stubs with mcpbridge proto DIR") {
 				t.Errorf("version %d: got %v", version, err)
@@ -77,7 +77,7 @@ func TestCallsWaitForTheContractVersion(t *testing.T) {
 	}
 	close(release)
 	if _, err := r.Handle(t.Context(), tool("x", ""), ignore); bridge.AsError(err).
-		Failure.GetReason() != "CONTRACT_VERSION" {
+		Reason != "CONTRACT_VERSION" {
 		t.Errorf("got %v", err)
 	}
 	if executed.Load() {

@@ -217,7 +217,7 @@ func TestKilledMidCall(t *testing.T) {
 			_, err := r.Handle(t.Context(), tool("hang", ""),
 				func(context.Context, bridge.Event) error { close(hanging); return nil })
 			failed <- time.Now()
-			wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+			wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 		})
 		for i := range 20 {
 			wg.Go(func() {
@@ -227,7 +227,7 @@ func TestKilledMidCall(t *testing.T) {
 					t.Errorf("got another call's response: %s, want %s", textOf(res), want)
 				}
 				if err != nil {
-					wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+					wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 				}
 			})
 		}
@@ -264,13 +264,13 @@ func TestReadOnlyCallIsRetriedOnANewBackend(t *testing.T) {
 	}
 	r = run(t, Options{Command: []string{rogue, "die"}}).ready(t)
 	_, err = r.Handle(t.Context(), call, ignore)
-	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+	wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 	// It is not retried if the retry budget is spent.
 	r = run(t, Options{Command: []string{rogue, "die-once"}, Env: []string{"FILE=" + file + "2"}}).ready(t)
 	for r.super.Retries.Retry() {
 	}
 	_, err = r.Handle(t.Context(), call, ignore)
-	wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+	wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 	if _, err := r.Handle(t.Context(), call, ignore); err != nil {
 		t.Error(err)
 	}
@@ -360,7 +360,7 @@ func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 			calls.Wait()
 			switch {
 			case !finishes:
-				wantFailure(t, err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+				wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 				r.log.wait(t, "does not end by itself and is killed")
 			case err != nil:
 				t.Errorf("call in flight: %v", err)
@@ -549,9 +549,9 @@ func TestCrashLoop(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second { // the next start is 3 s away
 		t.Errorf("failed after %v", took)
 	}
-	e := wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
-	if e.Failure.GetRetryAfterMs() < 1000 || !strings.Contains(e.Message, "again and again") {
-		t.Errorf("%s, retry after %d ms", e.Message, e.Failure.GetRetryAfterMs())
+	e := wantFailure(t, err, codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE")
+	if e.RetryAfter < time.Second || !strings.Contains(e.Message, "again and again") {
+		t.Errorf("%s, retry after %v", e.Message, e.RetryAfter)
 	}
 	r.log.wait(t, "exit status 7")
 	if text, _ := r.log.Read(); strings.Count(text, "the backend did not start") != 4 {

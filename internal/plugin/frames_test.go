@@ -241,7 +241,7 @@ func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	for i := range 3 {
 		want = append(want, b.call(t.Context(), strconv.Itoa(i), ignore))
 		a, made := b.p.attemptFramed(gone, b.f, tool("x", "gone"), ignore)
-		if !made || bridge.Canceled(gone, a.sent).Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+		if !made || bridge.Canceled(gone, a.sent).Outcome != bridge.OutcomeNotExecuted {
 			t.Errorf("made %v, sent %v, %v", made, a.sent, a.err)
 		}
 	}
@@ -366,7 +366,7 @@ func TestFramedErrors(t *testing.T) {
 		},
 		"an event that is too long": {
 			func(id uint32) { b.answer(frameEvent, id, text(strings.Repeat("x", 1000))) }, codes.ResourceExhausted,
-			"OUTCOME_UNKNOWN",
+			"outcome unknown",
 		},
 		"an event at last": {
 			func(id uint32) { b.answer(frameResult, id, progress(1)) }, codes.Internal,
@@ -374,7 +374,7 @@ func TestFramedErrors(t *testing.T) {
 		},
 		"too long": {
 			func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 1000))) },
-			codes.ResourceExhausted, "OUTCOME_EXECUTED",
+			codes.ResourceExhausted, "outcome executed",
 		},
 		"just not too long": {
 			func(id uint32) { b.answer(frameResult, id, text(strings.Repeat("x", 980))) }, codes.OK,
@@ -392,8 +392,8 @@ func TestFramedErrors(t *testing.T) {
 			continue
 		}
 		e := bridge.AsError(a.err)
-		if all := fmt.Sprint(e.Message, e.RPC, e.Failure); e.Code != c.code || !strings.Contains(all, c.want) ||
-			a.lost {
+		all := fmt.Sprint(e.Message, e.RPC, " outcome ", e.Outcome)
+		if e.Code != c.code || !strings.Contains(all, c.want) || a.lost {
 			t.Errorf("%s: %v %s", name, e.Code, all)
 		}
 		// The backend continues.
@@ -430,7 +430,7 @@ func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	if a := <-late; !a.lost || a.sent || a.err == nil {
 		t.Errorf("call after the last: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
-	if a := <-odd; a.lost || !a.sent || bridge.AsError(a.err).Failure.GetReason() != "BACKEND_MISBEHAVED" {
+	if a := <-odd; a.lost || !a.sent || bridge.AsError(a.err).Reason != "BACKEND_MISBEHAVED" {
 		t.Errorf("call with an event: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
 	b.say(frameLast, id, nil)

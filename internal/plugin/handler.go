@@ -273,7 +273,7 @@ func unreadable(text string) bool {
 
 // misbehaved returns the error of an invalid answer.
 func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
-	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+	return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 		"backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
 }
 
@@ -292,7 +292,7 @@ func (p *Plugin) answered(ctx context.Context, s *status.Status) error {
 func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 	size := proto.Size(call.Request)
 	if size > p.o.Limits.Message {
-		return bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, "REQUEST_TOO_LARGE",
+		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "REQUEST_TOO_LARGE",
 			"backend %q: the request has %d bytes, and the limit is %d (max message); the call was not executed",
 			p.o.Name, size, p.o.Limits.Message)
 	}
@@ -310,10 +310,10 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 
 // responseTooLarge returns the error of a message that is too large. If it was the result, the call was executed.
 func (p *Plugin) responseTooLarge(result bool) error {
-	outcome, sequel := pb.CallFailure_OUTCOME_UNKNOWN,
+	outcome, sequel := bridge.OutcomeUnknown,
 		"it may have been an event, and whether the call was executed is not known"
 	if result {
-		outcome, sequel = pb.CallFailure_OUTCOME_EXECUTED, "the call was executed"
+		outcome, sequel = bridge.OutcomeExecuted, "the call was executed"
 	}
 	return bridge.Failed(codes.ResourceExhausted, outcome, "RESPONSE_TOO_LARGE",
 		"backend %q: its answer is larger than the limit of %d bytes (max message); %s", p.o.Name, p.o.Limits.Message,
@@ -343,7 +343,7 @@ func (p *Plugin) crashed(l *life, cause error) error {
 	if l.managed != nil && l.managed.OutOfMemory() {
 		code, reason, how = codes.ResourceExhausted, "BACKEND_OOM", "was killed because there was no memory left"
 	}
-	e := bridge.Failed(code, pb.CallFailure_OUTCOME_UNKNOWN, reason,
+	e := bridge.Failed(code, bridge.OutcomeUnknown, reason,
 		"backend %q %s during the call; whether the call was executed is not known", p.o.Name, how)
 	e.Cause = cause
 	return e

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A backend that exceeds its memory limit is killed alone and restarted, and the caller's error contains the reason. If
@@ -28,7 +27,7 @@ func TestBackendThatExceedsItsMemoryLimit(t *testing.T) {
 	}
 	first := r.pid(t)
 	_, err := r.Handle(t.Context(), tool("eat", `{}`), ignore)
-	e := wantFailure(t, err, codes.ResourceExhausted, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_OOM")
+	e := wantFailure(t, err, codes.ResourceExhausted, bridge.OutcomeUnknown, "BACKEND_OOM")
 	if !strings.Contains(e.Message, "no memory left") {
 		t.Error(e.Message)
 	}
@@ -53,7 +52,7 @@ func TestBackendThatCannotStartWithinItsMemoryLimit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	_, err = r.Handle(t.Context(), tool("echo", `{}`), ignore)
-	if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+	if e := bridge.AsError(err); e.Outcome != bridge.OutcomeNotExecuted {
 		t.Errorf("a call: %v", err)
 	}
 }

@@ -193,7 +193,7 @@ func textOf(res *bridge.Result) string {
 }
 
 // wantFailure checks the code, outcome and reason of err.
-func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailure_Outcome,
+func wantFailure(t *testing.T, err error, code codes.Code, outcome bridge.Outcome,
 	reason string,
 ) *bridge.Error {
 	t.Helper()
@@ -201,8 +201,8 @@ func wantFailure(t *testing.T, err error, code codes.Code, outcome pb.CallFailur
 	if !ok {
 		t.Fatalf("got %v, want %v %s", err, code, reason)
 	}
-	if e.Code != code || e.Failure.GetReason() != reason || e.Failure.GetOutcome() != outcome {
-		t.Errorf("got %v %v: %v\nwant %v %v %v", e.Code, e.Failure, e, code, reason, outcome)
+	if e.Code != code || e.Reason != reason || e.Outcome != outcome {
+		t.Errorf("got %v %v: %v\nwant %v %v %v", e.Code, e.Outcome, e, code, reason, outcome)
 	}
 	return e
 }
@@ -258,7 +258,7 @@ func TestStockPlugin(t *testing.T) {
 	}
 	t.Logf("stopped after %v", time.Since(began))
 	_, err = r.Handle(t.Context(), call, ignore)
-	wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
+	wantFailure(t, err, codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE")
 	if err := r.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "has been stopped") {
 		t.Errorf("Ready after Run: %v", err)
 	}

@@ -54,8 +54,8 @@ func TestTerminatedProgramsFailNoCall(t *testing.T) {
 				// docs/other-languages.md.
 				return
 			}
-			if e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
-				t.Errorf("%s: %v: %v, %v", c.Method.Name, e.Code, err, e.Failure)
+			if e.Outcome != bridge.OutcomeNotExecuted {
+				t.Errorf("%s: %v: %v, %v", c.Method.Name, e.Code, err, e.Outcome)
 			}
 		}
 		call := func(name, args string) {
@@ -145,8 +145,8 @@ func TestTerminatedDialedProgramsFailNoCall(t *testing.T) {
 				if err == nil {
 					return
 				}
-				if e := bridge.AsError(err); e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
-					t.Errorf("%v: %v, %v", e.Code, err, e.Failure)
+				if e := bridge.AsError(err); e.Outcome != bridge.OutcomeNotExecuted {
+					t.Errorf("%v: %v, %v", e.Code, err, e.Outcome)
 				}
 			})
 			<-w.sleeps

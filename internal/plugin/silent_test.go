@@ -124,11 +124,11 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 			<-was.gone
 			r.log.wait(t, "the backend was lost")
 			_, err = r.Handle(t.Context(), tool("next", ""), ignore) // with a timeout of an hour
-			wantFailure(t, err, codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE")
-			wantFailure(t, (<-listen).err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+			wantFailure(t, err, codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE")
+			wantFailure(t, (<-listen).err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 
 			if patient < time.Hour {
-				wantFailure(t, (<-call).err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+				wantFailure(t, (<-call).err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 			}
 			close(finish)
 			back()
@@ -197,7 +197,7 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 			if hang < time.Hour {
 				<-was.gone
 				for _, o := range []outcome{<-call, <-next} {
-					e := wantFailure(t, o.err, codes.Unknown, pb.CallFailure_OUTCOME_UNKNOWN, "BACKEND_CRASHED")
+					e := wantFailure(t, o.err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 					if !strings.Contains(e.Error(), "did not answer for 1s (hangTimeout)") {
 						t.Errorf("got %v", e)
 					}

@@ -173,7 +173,7 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 				bridge.AsError(err).Code == codes.NotFound {
 				none = err
 			}
-		case bridge.AsError(err).Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED:
+		case bridge.AsError(err).Outcome == bridge.OutcomeNotExecuted:
 			absent = cmp.Or(absent, err)
 		default:
 			return nil, err

@@ -98,7 +98,7 @@ func TestResourceErrorComesFromItsServer(t *testing.T) {
 	if got, err := readText(t, r, "u://b"); err != nil || got != "ub" {
 		t.Errorf("%q %v", got, err)
 	}
-	if _, err := readText(t, r, "u://none"); bridge.AsError(err).Failure.GetReason() != "BACKEND_UNAVAILABLE" {
+	if _, err := readText(t, r, "u://none"); bridge.AsError(err).Reason != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
 	}
 	a.set(func(s *server) { s.err = broken })

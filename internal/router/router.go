@@ -276,7 +276,7 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 		return nil, err
 	case res == nil || res.Complete == nil ||
 		res.Complete.ProtoReflect().Descriptor() != call.Method.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_EXECUTED,
+		return nil, bridge.ProtocolViolation(bridge.OutcomeExecuted,
 			"server %q, %s: the answer is not one of this method", rt.Name, call.Method.Name)
 	}
 	return res.Complete, nil
@@ -343,12 +343,12 @@ func (r *Router) noteAnswer(rt *route, err error) {
 func down(err error) bool {
 	e := bridge.AsError(err)
 	return e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded ||
-		e.Failure.GetOutcome() == pb.CallFailure_OUTCOME_NOT_EXECUTED
+		e.Outcome == bridge.OutcomeNotExecuted
 }
 
 // refused reports whether a call was above a limit, which may be the caller's alone and means nothing for the server.
 func refused(err error) bool {
-	return bridge.AsError(err).Failure.GetReason() == bridge.ReasonOverloaded
+	return bridge.AsError(err).Reason == bridge.ReasonOverloaded
 }
 
 // hasNone reports whether an error means that a server does not have what was requested. For an unknown resource

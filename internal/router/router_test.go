@@ -194,7 +194,7 @@ func calls[R bridge.Request](s *server) []R {
 	return all
 }
 
-var down = bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE", "it is down")
+var down = bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "it is down")
 
 // route returns a Router of servers named a, b and so on.
 func route(t *testing.T, log *bytes.Buffer, servers ...bridge.Handler) *router.Router {
@@ -559,7 +559,7 @@ func TestListsSkipAnUnavailableServer(t *testing.T) {
 		}
 		a.set(func(s *server) { s.hang, s.err = false, down })
 		_, err := ask[*pb.CallToolResult](t, r, bridge.CallTool, &pb.CallToolRequest{Name: "a_x"})
-		if e := bridge.AsError(err); e.Failure.GetReason() != "BACKEND_UNAVAILABLE" {
+		if e := bridge.AsError(err); e.Reason != "BACKEND_UNAVAILABLE" {
 			t.Errorf("call of the server: %v", err)
 		}
 		<-time.After(time.Second) // the next request is due, and fails at once
@@ -586,7 +586,7 @@ func TestRejectedCallerDoesNotAffectOthers(t *testing.T) {
 		var log bytes.Buffer
 		a, b := &server{pages: [][]string{{"x"}}}, &server{pages: [][]string{{"x"}}}
 		r := route(t, &log, a, b)
-		refused := bridge.Failed(codes.ResourceExhausted, pb.CallFailure_OUTCOME_NOT_EXECUTED, bridge.ReasonOverloaded,
+		refused := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonOverloaded,
 			"too many")
 		a.set(func(s *server) { s.err = refused })
 		names, l := tools(t, r, nil)
@@ -642,11 +642,11 @@ func TestOneCallerWaitsForAnUnavailableServer(t *testing.T) {
 func TestListFailsIfNoServerAnswers(t *testing.T) {
 	r := route(t, nil, &server{err: down}, &server{err: down})
 	if _, err := ask[*pb.ListToolsResponse](t, r, bridge.ListTools, &pb.ListToolsRequest{}); bridge.AsError(err).
-		Failure.GetReason() != "BACKEND_UNAVAILABLE" {
+		Reason != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
 	}
 	if _, err := ask[*pb.DiscoverResponse](t, r, bridge.Discover, &pb.DiscoverRequest{}); bridge.AsError(err).
-		Failure.GetReason() != "BACKEND_UNAVAILABLE" {
+		Reason != "BACKEND_UNAVAILABLE" {
 		t.Error(err)
 	}
 	none := bridge.Errorf(codes.Unimplemented, "no prompts")

@@ -114,7 +114,7 @@ func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*
 		return nil, TooManyRounds(call)
 	}
 	if n := len(needs.GetRequestState()); n > s.maxSize/2 {
-		return nil, bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend's state has %d bytes; at most %d are allowed", call.Method.Name, n, s.maxSize/2)
 	}
 	out := bridge.ShallowCopy(needs)
@@ -125,11 +125,11 @@ func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*
 // Check returns an error if the method cannot require input, or if there is neither an input request nor a state.
 func Check(call *bridge.Call, needs *pb.InputRequired) error {
 	if !call.Method.MayRequireInput {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend requested input, which this method does not support", call.Method.Name)
 	}
 	if len(needs.GetInputRequests()) == 0 && needs.RequestState == nil {
-		return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend requires input, but sent neither input requests nor a state", call.Method.Name)
 	}
 	return nil
@@ -137,7 +137,7 @@ func Check(call *bridge.Call, needs *pb.InputRequired) error {
 
 // TooManyRounds returns the error of a call with more than limits.Rounds rounds.
 func TooManyRounds(call *bridge.Call) error {
-	return bridge.ProtocolViolation(pb.CallFailure_OUTCOME_UNKNOWN,
+	return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 		"%s: the backend required input more than %d times", call.Method.Name, limits.Rounds)
 }
 

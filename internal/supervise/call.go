@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mcpbridge/mcpbridge/bridge"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // An Outcome is the outcome of one attempt to make a call.
@@ -238,14 +236,14 @@ func (s *Supervisor[C]) Unavailable(word string, after time.Duration, cause erro
 	if after > 0 {
 		advice += "; try again in " + after.Round(100*time.Millisecond).String()
 	}
-	e := bridge.Failed(codes.Unavailable, pb.CallFailure_OUTCOME_NOT_EXECUTED, "BACKEND_UNAVAILABLE",
+	e := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
 		"%s %q %s; %s", s.o.Noun, s.o.Name, word, advice)
-	if inner, ok := errors.AsType[*bridge.Error](cause); ok && inner.Failure != nil {
-		e.Code, e.Message, e.Failure.Reason = inner.Code, inner.Message, inner.Failure.GetReason()
+	if inner, ok := errors.AsType[*bridge.Error](cause); ok && inner.Outcome != "" {
+		e.Code, e.Message, e.Reason = inner.Code, inner.Message, inner.Reason
 	}
 	e.Cause = cause
 	if after > 0 {
-		e.Failure.RetryAfterMs = proto.Int64(after.Milliseconds())
+		e.RetryAfter = after
 	}
 	return e
 }

@@ -91,15 +91,15 @@ func supervised(t *testing.T, f *fake, program bool) (*Supervisor[*conn], func()
 	return s, stop
 }
 
-func outcomeOf(err error) pb.CallFailure_Outcome { return bridge.AsError(err).Failure.GetOutcome() }
+func outcomeOf(err error) bridge.Outcome { return bridge.AsError(err).Outcome }
 
 // The delivery law: which calls are sent again, and the outcome that callers get of those that are not.
 func TestDeliveryLaw(t *testing.T) {
 	t.Parallel()
 	const (
-		executed = pb.CallFailure_OUTCOME_UNSPECIFIED // the backend answered
-		unknown  = pb.CallFailure_OUTCOME_UNKNOWN
-		not      = pb.CallFailure_OUTCOME_NOT_EXECUTED
+		executed = "" // the backend answered
+		unknown  = bridge.OutcomeUnknown
+		not      = bridge.OutcomeNotExecuted
 	)
 	write := &bridge.Call{Method: bridge.CallTool, Request: &pb.CallToolRequest{}}
 	read := &bridge.Call{Method: bridge.ListTools, Request: &pb.ListToolsRequest{}}
@@ -112,7 +112,7 @@ func TestDeliveryLaw(t *testing.T) {
 		shown    bool
 		spent    bool // of the budget of retries
 		attempts int
-		want     pb.CallFailure_Outcome
+		want     bridge.Outcome
 	}{
 		{"an answered call is not repeated", write, outcomes{Answered}, false, false, 1, executed},
 		{
@@ -171,9 +171,9 @@ func TestDeliveryLaw(t *testing.T) {
 
 func TestCanceledCallReportsWhetherItWasExecuted(t *testing.T) {
 	t.Parallel()
-	for outcome, want := range map[Outcome]pb.CallFailure_Outcome{
-		NotSent: pb.CallFailure_OUTCOME_NOT_EXECUTED, Refused: pb.CallFailure_OUTCOME_NOT_EXECUTED,
-		Lost: pb.CallFailure_OUTCOME_UNKNOWN,
+	for outcome, want := range map[Outcome]bridge.Outcome{
+		NotSent: bridge.OutcomeNotExecuted, Refused: bridge.OutcomeNotExecuted,
+		Lost: bridge.OutcomeUnknown,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{}
@@ -258,7 +258,7 @@ func TestCallsWaitForAConnection(t *testing.T) {
 				case (err == nil) != (c.want == ""):
 					t.Errorf("got %v, want %q", err, c.want)
 				case err != nil && (!strings.Contains(err.Error(), c.want) ||
-					outcomeOf(err) != pb.CallFailure_OUTCOME_NOT_EXECUTED):
+					outcomeOf(err) != bridge.OutcomeNotExecuted):
 					t.Errorf("got %v (%v), want %q", err, outcomeOf(err), c.want)
 				}
 				if err := stop(); err != nil {

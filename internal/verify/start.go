@@ -56,7 +56,7 @@ var startRows = []row{
 	{
 		name: "versions", does: "refuses a host without a common version", clause: inStart, launch: true,
 		why: "the host does not support a version that it did not offer",
-		fix: "compare " + versions + " with your versions of the contract; without a common one," +
+		fix: "compare " + versions + " with your versions of the plugin protocol; without a common one," +
 			" print an error to standard error and exit with 1",
 		run: func(t *trial) { t.refuses(versions + "=97,98") },
 	},

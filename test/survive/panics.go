@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
@@ -745,9 +746,8 @@ func (g *grpcCaller) Call(w loadgen.Work) checker.Call {
 	if err != nil {
 		a = checker.Answer{Failed: true, Code: -32603, Text: err.Error()}
 		for _, d := range grpcstatus.Convert(err).Details() {
-			if f, ok := d.(*pb.CallFailure); ok {
-				a.Reason = f.GetReason()
-				a.Outcome = strings.ToLower(strings.TrimPrefix(f.GetOutcome().String(), "OUTCOME_"))
+			if info, ok := d.(*errdetails.ErrorInfo); ok {
+				a.Reason, a.Outcome = info.GetReason(), info.GetMetadata()["outcome"]
 			}
 		}
 	}

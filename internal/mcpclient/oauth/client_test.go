@@ -87,8 +87,8 @@ func TestMCPClient(t *testing.T) {
 	}
 	fails = true
 	e := bridge.AsError(call())
-	if e.Code != codes.Unauthenticated || e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED ||
-		e.Failure.GetReason() != "UPSTREAM_UNAUTHENTICATED" {
-		t.Errorf("%v: %v %v", e, e.Code, e.Failure)
+	if e.Code != codes.Unauthenticated || e.Outcome != bridge.OutcomeNotExecuted ||
+		e.Reason != "UPSTREAM_UNAUTHENTICATED" {
+		t.Errorf("%v: %v %v", e, e.Code, e.Outcome)
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/contain"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 // A Transport adds an access token to requests to the MCP server, and to no others. It implements http.RoundTripper and
@@ -182,7 +181,7 @@ func unauthorized(code codes.Code, format string, args ...any) *bridge.Error {
 	if code == codes.PermissionDenied {
 		reason = "UPSTREAM_FORBIDDEN"
 	}
-	return bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason, format, args...)
+	return bridge.Failed(code, bridge.OutcomeNotExecuted, reason, format, args...)
 }
 
 // toBridgeError returns err, which may have text of the servers, as the error of a request. The timeout of a login or

@@ -25,7 +25,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
-	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
 func TestLoginIsDoneOnce(t *testing.T) {
@@ -295,7 +294,7 @@ func TestDiscovery(t *testing.T) {
 					t.Errorf("a browser was opened or a token requested: %v", w.requests())
 				}
 				if e, ok := errors.AsType[*bridge.Error](err); !ok || e.Code != codes.Unauthenticated ||
-					e.Failure.GetOutcome() != pb.CallFailure_OUTCOME_NOT_EXECUTED {
+					e.Outcome != bridge.OutcomeNotExecuted {
 					t.Errorf("got %#v", err)
 				}
 			}

@@ -21,7 +21,7 @@ import (
 
 // An Error fails the call with exactly this JSON-RPC error. The client receives it; the model does not.
 type Error struct {
-	Code    int64
+	Code    int32
 	Message string
 	Data    any // any JSON value
 }
@@ -143,8 +143,7 @@ func exactly(err error) error {
 	if !ok {
 		return nil
 	}
-	detail := &pb.JsonRpcError{Code: e.Code, Message: new(string)}
-	*detail.Message = text(e.Message)
+	detail := &pb.JsonRpcError{Code: e.Code, Message: text(e.Message)}
 	if e.Data != nil {
 		data, err := marshal(e.Data)
 		if err != nil {

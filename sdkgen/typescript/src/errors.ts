@@ -35,6 +35,7 @@ export class McpError extends Error {
     message: string,
     readonly data?: unknown,
   ) {
+    if ((code | 0) !== code) throw new RangeError(`the code of an McpError is a 32-bit integer, not ${String(code)}`);
     super(message);
   }
 }

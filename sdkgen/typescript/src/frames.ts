@@ -10,8 +10,9 @@ import { status } from "@grpc/grpc-js";
 
 import type { App } from "./app.js";
 import type { Caller, Event } from "./context.js";
+import { Status } from "./gen/google/rpc/status.js";
 import { CallToolRequest, CallToolResponse } from "./gen/mcpbridge/v1/service.js";
-import { checkContract, encodeStatus, StatusError, statusOf } from "./status.js";
+import { checkContract, StatusError, statusOf } from "./status.js";
 
 // The kinds of frames: from the bridge, and to it.
 const CALL = 1;
@@ -288,7 +289,7 @@ class Call {
   #fail(e: unknown): void {
     if (this.#ended) return;
     const s = statusOf(e);
-    this.#finish(ERROR, (w) => encodeStatus(s, w));
+    this.#finish(ERROR, (w) => Status.encode(s, w));
   }
 
   #finish(kind: number, write: (w: BinaryWriter) => void): void {

@@ -23,11 +23,12 @@ import {
   type ServiceError,
 } from "@grpc/grpc-js";
 
+import { Status } from "./gen/google/rpc/status.js";
 import { CallToolResponse, McpServiceService, type CallContext, type ListenRequest, type ListenResponse, type McpServiceServer } from "./gen/mcpbridge/v1/service.js";
 import type { App } from "./app.js";
 import type { Caller, Emit, Event } from "./context.js";
 import { Frames, FRAMES } from "./frames.js";
-import { checkContract, encodeStatus, statusOf } from "./status.js";
+import { checkContract, statusOf } from "./status.js";
 import { MANAGED, report, writeHandshake } from "./stdout.js";
 
 const PROTOCOL = "1"; // The contract's major version, the second field of the handshake.
@@ -444,7 +445,7 @@ function streaming<Request extends Called, Response>(answer: Answer<Request, Res
 function failure(e: unknown): Partial<ServiceError> {
   const s = statusOf(e);
   const metadata = new Metadata();
-  if (s.detail) metadata.set("grpc-status-details-bin", Buffer.from(encodeStatus(s).finish()));
+  if (s.details.length) metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(s).finish()));
   return { code: s.code, details: s.message, metadata };
 }
 

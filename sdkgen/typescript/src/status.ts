@@ -1,10 +1,10 @@
 /** Errors of calls as gRPC statuses, whose details contain the exact JSON-RPC error if there is one. */
 import { inspect } from "node:util";
 
-import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import { status } from "@grpc/grpc-js";
 
 import { McpError } from "./errors.js";
+import type { Status } from "./gen/google/rpc/status.js";
 import type { CallContext } from "./gen/mcpbridge/v1/service.js";
 import { JsonRpcError } from "./gen/mcpbridge/v1/error.js";
 import { toExactJson } from "./json.js";
@@ -41,22 +41,16 @@ const CODES: Record<number, status> = {
   [-32603]: status.INTERNAL,
 };
 
-export interface Status {
-  code: status;
-  message: string;
-  /** A JSON-RPC error, encoded. */
-  detail?: Uint8Array;
-}
-
 /** Returns the status of an error that App threw. */
-export function statusOf(e: unknown): Status {
-  if (e instanceof StatusError) return { code: e.code, message: e.message };
+export function statusOf(e: unknown): Status & { code: status } {
+  if (e instanceof StatusError) return { code: e.code, message: e.message, details: [] };
   if (!(e instanceof McpError)) {
     report("error", `mcpbridge: bug in the SDK: ${inspect(e)}`);
-    return { code: status.INTERNAL, message: e instanceof Error ? e.message : String(e) };
+    return { code: status.INTERNAL, message: e instanceof Error ? e.message : String(e), details: [] };
   }
-  const detail = JsonRpcError.encode({ code: e.code, message: e.message, data: dataOf(e) }).finish();
-  return { code: CODES[e.code] ?? status.UNKNOWN, message: e.message, detail };
+  const value = JsonRpcError.encode({ code: e.code, message: e.message, data: dataOf(e) }).finish();
+  const details = [{ typeUrl: "type.googleapis.com/mcpbridge.v1.JsonRpcError", value }];
+  return { code: CODES[e.code] ?? status.UNKNOWN, message: e.message, details };
 }
 
 function dataOf(e: McpError): string {
@@ -67,11 +61,4 @@ function dataOf(e: McpError): string {
     report("error", `mcpbridge: dropped the data of an McpError, which is not JSON: ${inspect(cause)}`);
     return "";
   }
-}
-
-/** Writes a status as a google.rpc.Status. */
-export function encodeStatus(s: Status, w = new BinaryWriter()): BinaryWriter {
-  w.uint32(8).int32(s.code).uint32(18).string(s.message);
-  if (!s.detail) return w;
-  return w.uint32(26).fork().uint32(10).string("type.googleapis.com/mcpbridge.v1.JsonRpcError").uint32(18).bytes(s.detail).join();
 }

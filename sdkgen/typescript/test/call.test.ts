@@ -311,6 +311,12 @@ describe("prompts", () => {
   });
 });
 
+test("an McpError has a code of 32 bits", () => {
+  expect(() => new McpError(2 ** 31, "x")).toThrow("32-bit integer, not 2147483648");
+  expect(() => new McpError(1.5, "x")).toThrow("32-bit integer, not 1.5");
+  expect(new McpError(-(2 ** 31), "x").code).toBe(-(2 ** 31));
+});
+
 describe("changes", () => {
   const listen = (a: App, uris: string[] = []) => {
     const told: (ListenResponse["event"] | undefined)[] = [];

@@ -7,11 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { EVERYTHING } from "../src/testing.js";
-import { CallToolRequest, CallToolResponse, InputResponse, JsonRpcError, type InputRequired } from "../src/v1.js";
+import { CallToolRequest, CallToolResponse, InputResponse, JsonRpcError, Status, type InputRequired } from "../src/v1.js";
 import { COOKIE, Plugin, type Client } from "./plugin.js";
 
 // As proto/mcpbridge/v1/frames.md has them, and not as the SDK does.
@@ -178,7 +177,7 @@ class Bridge {
   async error(id: number): Promise<Status> {
     const { kind, payload } = await this.end(id);
     expect(kind).toBe(ERROR);
-    return statusFrom(payload);
+    return Status.decode(payload);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -186,31 +185,6 @@ class Bridge {
     await new Promise((resolve) => this.#server.close(resolve));
     rmSync(this.folder, { recursive: true, force: true });
   }
-}
-
-interface Status {
-  code: number;
-  message: string;
-  detail?: [string, JsonRpcError];
-}
-
-/** A google.rpc.Status, read by hand. */
-function statusFrom(bytes: Uint8Array): Status {
-  const r = new BinaryReader(bytes);
-  const s: Status = { code: 0, message: "" };
-  while (r.pos < r.len) {
-    const [field] = r.tag();
-    if (field === 1) s.code = r.int32();
-    else if (field === 2) s.message = r.string();
-    else {
-      const any = new BinaryReader(r.bytes());
-      any.tag();
-      const type = any.string();
-      any.tag();
-      s.detail = [type, JsonRpcError.decode(any.bytes())];
-    }
-  }
-  return s;
 }
 
 /** A plugin that has connected, and what to dispose of after. */
@@ -365,12 +339,12 @@ describe("calls by frames", () => {
       const { error } = await all.client.call(name);
       expect([said.code, said.message]).toEqual([error?.code, error?.details]);
       const details = error?.metadata.get("grpc-status-details-bin")[0];
-      if (details) expect(statusFrom(details as Buffer)).toEqual(said);
-      else expect(said.detail).toBeUndefined();
+      if (details) expect(Status.decode(details as Buffer)).toEqual(said);
+      else expect(said.details).toEqual([]);
     }
-    const [type, detail] = (await bridge.error(bridge.call("exact"))).detail ?? [];
-    expect(type).toBe("type.googleapis.com/mcpbridge.v1.JsonRpcError");
-    expect([detail?.code, detail?.message, detail?.data]).toEqual([-31042, "exactly this", '{"n":[1]}']);
+    const [exact] = (await bridge.error(bridge.call("exact"))).details;
+    expect(exact?.typeUrl).toBe("type.googleapis.com/mcpbridge.v1.JsonRpcError");
+    expect(JsonRpcError.decode(exact?.value ?? Buffer.of())).toEqual({ code: -31042, message: "exactly this", data: '{"n":[1]}' });
     expect(await bridge.text("crash")).toBe("no such thing");
     expect(await bridge.text("echo", {})).toContain("text");
     bridge.say(CALL, 1 << 21, Buffer.from([0xff, 0xff, 0xff]));

@@ -76,8 +76,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a call whose backend was lost is reported as not executed", file: handlerFile,
-		old:      "e := bridge.Failed(code, pb.CallFailure_OUTCOME_UNKNOWN, reason,",
-		new:      "e := bridge.Failed(code, pb.CallFailure_OUTCOME_NOT_EXECUTED, reason,",
+		old:      "e := bridge.Failed(code, bridge.OutcomeUnknown, reason,",
+		new:      "e := bridge.Failed(code, bridge.OutcomeNotExecuted, reason,",
 		detector: "survive R1",
 	},
 	{

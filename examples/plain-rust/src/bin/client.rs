@@ -2,16 +2,10 @@
 //!
 //!     client unix:///tmp/mcp.sock add '{"a":2,"b":40}'
 
+use plain_rust::rpc::{ErrorInfo, Status};
 use plain_rust::v1::{call_tool_response::Event, content_block::Block, *};
 use prost::Message;
 use tonic::transport::Endpoint;
-
-/// What the bridge knows of why a call has failed is in the details of the status.
-#[derive(Clone, PartialEq, Message)]
-struct Details {
-    #[prost(message, repeated, tag = "3")]
-    details: Vec<prost_types::Any>,
-}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -61,10 +55,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     if let Err(status) = called.await {
         println!("error {:?}: {}", status.code(), status.message());
-        for any in Details::decode(status.details())?.details {
-            if any.type_url.ends_with("/mcpbridge.v1.CallFailure") {
-                let failure = CallFailure::decode(&*any.value)?;
-                println!("  {} {}", failure.reason, failure.outcome().as_str_name());
+        // They have the reason of the bridge, and whether the call was executed.
+        for any in Status::decode(status.details())?.details {
+            if any.type_url.ends_with("/google.rpc.ErrorInfo") {
+                let info = ErrorInfo::decode(&*any.value)?;
+                println!("  {} {}", info.reason, info.metadata.get("outcome").map_or("", |outcome| outcome.as_str()));
             }
         }
     }

@@ -2,6 +2,7 @@
 //
 //     java -cp plain-kotlin.jar Client 127.0.0.1:7070 add '{"a":2,"b":40}'
 import com.google.protobuf.ByteString
+import com.google.rpc.ErrorInfo
 import dev.mcpbridge.v1.*
 import io.grpc.StatusException
 import io.grpc.netty.NettyChannelBuilder
@@ -36,10 +37,10 @@ object Client {
       }
     } catch (e: StatusException) {
       println("error ${e.status.code}: ${e.status.description}")
-      // What the bridge knows of why a call has failed is in the details of the status.
-      StatusProto.fromThrowable(e)?.detailsList?.filter { it.`is`(CallFailure::class.java) }?.forEach {
-        val failure = it.unpack(CallFailure::class.java)
-        println("  ${failure.reason} ${failure.outcome}")
+      // The details of the status contain the reason, and whether the call was executed.
+      StatusProto.fromThrowable(e)?.detailsList?.filter { it.`is`(ErrorInfo::class.java) }?.forEach {
+        val info = it.unpack(ErrorInfo::class.java)
+        println("  ${info.reason} ${info.metadataMap["outcome"]}")
       }
     }
     channel.shutdownNow()

@@ -21,71 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Outcome is whether a call was executed.
-type CallFailure_Outcome int32
-
-const (
-	// Not set.
-	CallFailure_OUTCOME_UNSPECIFIED CallFailure_Outcome = 0
-	// The backend did not receive the call: it is safe to retry.
-	CallFailure_OUTCOME_NOT_EXECUTED CallFailure_Outcome = 1
-	// The backend may have executed the call completely, in part, or not at all.
-	CallFailure_OUTCOME_UNKNOWN CallFailure_Outcome = 2
-	// The backend executed the call, and its response was lost.
-	CallFailure_OUTCOME_EXECUTED CallFailure_Outcome = 3
-)
-
-// Enum value maps for CallFailure_Outcome.
-var (
-	CallFailure_Outcome_name = map[int32]string{
-		0: "OUTCOME_UNSPECIFIED",
-		1: "OUTCOME_NOT_EXECUTED",
-		2: "OUTCOME_UNKNOWN",
-		3: "OUTCOME_EXECUTED",
-	}
-	CallFailure_Outcome_value = map[string]int32{
-		"OUTCOME_UNSPECIFIED":  0,
-		"OUTCOME_NOT_EXECUTED": 1,
-		"OUTCOME_UNKNOWN":      2,
-		"OUTCOME_EXECUTED":     3,
-	}
-)
-
-func (x CallFailure_Outcome) Enum() *CallFailure_Outcome {
-	p := new(CallFailure_Outcome)
-	*p = x
-	return p
-}
-
-func (x CallFailure_Outcome) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CallFailure_Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_mcpbridge_v1_error_proto_enumTypes[0].Descriptor()
-}
-
-func (CallFailure_Outcome) Type() protoreflect.EnumType {
-	return &file_mcpbridge_v1_error_proto_enumTypes[0]
-}
-
-func (x CallFailure_Outcome) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CallFailure_Outcome.Descriptor instead.
-func (CallFailure_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_error_proto_rawDescGZIP(), []int{1, 0}
-}
-
 // JsonRpcError is an exact JSON-RPC error. A backend adds it to the details of its gRPC status, and the client receives
 // it. Without it, the code depends on the status: docs/errors.md.
+//
+// The other details are google.rpc.ErrorInfo, with the domain "mcpbridge", the reason, and the `outcome` of the call in
+// its metadata, and google.rpc.RetryInfo: docs/errors.md.
 type JsonRpcError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The error code.
-	Code int64 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	// The error message. If empty, the message of the status.
-	Message *string `protobuf:"bytes,2,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The `data` of the error, as JSON. Empty if absent.
 	Data          string `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -122,7 +68,7 @@ func (*JsonRpcError) Descriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_error_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *JsonRpcError) GetCode() int64 {
+func (x *JsonRpcError) GetCode() int32 {
 	if x != nil {
 		return x.Code
 	}
@@ -130,8 +76,8 @@ func (x *JsonRpcError) GetCode() int64 {
 }
 
 func (x *JsonRpcError) GetMessage() string {
-	if x != nil && x.Message != nil {
-		return *x.Message
+	if x != nil {
+		return x.Message
 	}
 	return ""
 }
@@ -143,92 +89,15 @@ func (x *JsonRpcError) GetData() string {
 	return ""
 }
 
-// CallFailure is the outcome of a call without a result. The bridge adds it to the details of the gRPC status; the
-// `data` of the JSON-RPC error has the same members.
-type CallFailure struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the call was executed.
-	Outcome CallFailure_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=mcpbridge.v1.CallFailure_Outcome" json:"outcome,omitempty"`
-	// The reason, such as `BACKEND_CRASHED`: docs/errors.md has the list.
-	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The time until a retry can succeed, in milliseconds. Absent if unknown.
-	RetryAfterMs  *int64 `protobuf:"varint,3,opt,name=retry_after_ms,json=retryAfterMs,proto3,oneof" json:"retry_after_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallFailure) Reset() {
-	*x = CallFailure{}
-	mi := &file_mcpbridge_v1_error_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallFailure) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallFailure) ProtoMessage() {}
-
-func (x *CallFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_error_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallFailure.ProtoReflect.Descriptor instead.
-func (*CallFailure) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_error_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallFailure) GetOutcome() CallFailure_Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return CallFailure_OUTCOME_UNSPECIFIED
-}
-
-func (x *CallFailure) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *CallFailure) GetRetryAfterMs() int64 {
-	if x != nil && x.RetryAfterMs != nil {
-		return *x.RetryAfterMs
-	}
-	return 0
-}
-
 var File_mcpbridge_v1_error_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x18mcpbridge/v1/error.proto\x12\fmcpbridge.v1\"a\n" +
+	"\x18mcpbridge/v1/error.proto\x12\fmcpbridge.v1\"P\n" +
 	"\fJsonRpcError\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\x03R\x04code\x12\x1d\n" +
-	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x88\x01\x01\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\tR\x04dataB\n" +
-	"\n" +
-	"\b_message\"\x89\x02\n" +
-	"\vCallFailure\x12;\n" +
-	"\aoutcome\x18\x01 \x01(\x0e2!.mcpbridge.v1.CallFailure.OutcomeR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +
-	"\x0eretry_after_ms\x18\x03 \x01(\x03H\x00R\fretryAfterMs\x88\x01\x01\"g\n" +
-	"\aOutcome\x12\x17\n" +
-	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14OUTCOME_NOT_EXECUTED\x10\x01\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x02\x12\x14\n" +
-	"\x10OUTCOME_EXECUTED\x10\x03B\x11\n" +
-	"\x0f_retry_after_msB\xa7\x01\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\tR\x04dataB\xa7\x01\n" +
 	"\x10dev.mcpbridge.v1B\n" +
 	"ErrorProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
@@ -244,20 +113,16 @@ func file_mcpbridge_v1_error_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_error_proto_rawDescData
 }
 
-var file_mcpbridge_v1_error_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mcpbridge_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_mcpbridge_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_mcpbridge_v1_error_proto_goTypes = []any{
-	(CallFailure_Outcome)(0), // 0: mcpbridge.v1.CallFailure.Outcome
-	(*JsonRpcError)(nil),     // 1: mcpbridge.v1.JsonRpcError
-	(*CallFailure)(nil),      // 2: mcpbridge.v1.CallFailure
+	(*JsonRpcError)(nil), // 0: mcpbridge.v1.JsonRpcError
 }
 var file_mcpbridge_v1_error_proto_depIdxs = []int32{
-	0, // 0: mcpbridge.v1.CallFailure.outcome:type_name -> mcpbridge.v1.CallFailure.Outcome
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	0, // [0:0] is the sub-list for method output_type
+	0, // [0:0] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_error_proto_init() }
@@ -265,21 +130,18 @@ func file_mcpbridge_v1_error_proto_init() {
 	if File_mcpbridge_v1_error_proto != nil {
 		return
 	}
-	file_mcpbridge_v1_error_proto_msgTypes[0].OneofWrappers = []any{}
-	file_mcpbridge_v1_error_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_error_proto_rawDesc), len(file_mcpbridge_v1_error_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   2,
+			NumEnums:      0,
+			NumMessages:   1,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_mcpbridge_v1_error_proto_goTypes,
 		DependencyIndexes: file_mcpbridge_v1_error_proto_depIdxs,
-		EnumInfos:         file_mcpbridge_v1_error_proto_enumTypes,
 		MessageInfos:      file_mcpbridge_v1_error_proto_msgTypes,
 	}.Build()
 	File_mcpbridge_v1_error_proto = out.File

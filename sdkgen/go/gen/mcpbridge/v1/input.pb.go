@@ -430,7 +430,7 @@ type InputError struct {
 	// The kind of error.
 	Reason InputError_Reason `protobuf:"varint,1,opt,name=reason,proto3,enum=mcpbridge.v1.InputError_Reason" json:"reason,omitempty"`
 	// The code of the JSON-RPC error, if there is one.
-	Code *int64 `protobuf:"varint,2,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	Code *int32 `protobuf:"varint,2,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	// The error message.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The `data` of the JSON-RPC error, as JSON. Empty if absent.
@@ -476,7 +476,7 @@ func (x *InputError) GetReason() InputError_Reason {
 	return InputError_REASON_UNSPECIFIED
 }
 
-func (x *InputError) GetCode() int64 {
+func (x *InputError) GetCode() int32 {
 	if x != nil && x.Code != nil {
 		return *x.Code
 	}
@@ -1559,7 +1559,7 @@ const file_mcpbridge_v1_input_proto_rawDesc = "" +
 	"\n" +
 	"InputError\x127\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1f.mcpbridge.v1.InputError.ReasonR\x06reason\x12\x17\n" +
-	"\x04code\x18\x02 \x01(\x03H\x00R\x04code\x88\x01\x01\x12\x18\n" +
+	"\x04code\x18\x02 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\tR\x04data\"b\n" +
 	"\x06Reason\x12\x16\n" +

@@ -38,7 +38,6 @@ from mcpbridge.v1.common_pb2 import (
     ToolUseContent as ToolUseContent,
 )
 from mcpbridge.v1.error_pb2 import (
-    CallFailure as CallFailure,
     JsonRpcError as JsonRpcError,
 )
 from mcpbridge.v1.tool_pb2 import (

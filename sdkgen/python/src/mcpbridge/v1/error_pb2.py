@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mcpbridge/v1/error.proto\x12\x0cmcpbridge.v1\"a\n\x0cJsonRpcError\x12\x12\n\x04\x63ode\x18\x01 \x01(\x03R\x04\x63ode\x12\x1d\n\x07message\x18\x02 \x01(\tH\x00R\x07message\x88\x01\x01\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\tR\x04\x64\x61taB\n\n\x08_message\"\x89\x02\n\x0b\x43\x61llFailure\x12;\n\x07outcome\x18\x01 \x01(\x0e\x32!.mcpbridge.v1.CallFailure.OutcomeR\x07outcome\x12\x16\n\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n\x0eretry_after_ms\x18\x03 \x01(\x03H\x00R\x0cretryAfterMs\x88\x01\x01\"g\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14OUTCOME_NOT_EXECUTED\x10\x01\x12\x13\n\x0fOUTCOME_UNKNOWN\x10\x02\x12\x14\n\x10OUTCOME_EXECUTED\x10\x03\x42\x11\n\x0f_retry_after_msB\xa7\x01\n\x10\x64\x65v.mcpbridge.v1B\nErrorProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mcpbridge/v1/error.proto\x12\x0cmcpbridge.v1\"P\n\x0cJsonRpcError\x12\x12\n\x04\x63ode\x18\x01 \x01(\x05R\x04\x63ode\x12\x18\n\x07message\x18\x02 \x01(\tR\x07message\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\tR\x04\x64\x61taB\xa7\x01\n\x10\x64\x65v.mcpbridge.v1B\nErrorProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\x0cMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\x0cMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\020dev.mcpbridge.v1B\nErrorProtoP\001ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\242\002\003MCB\252\002\014McpBridge.V1\272\002\tMCPBridge\312\002\014McpBridge\\V1\352\002\rMcpBridge::V1'
   _globals['_JSONRPCERROR']._serialized_start=42
-  _globals['_JSONRPCERROR']._serialized_end=139
-  _globals['_CALLFAILURE']._serialized_start=142
-  _globals['_CALLFAILURE']._serialized_end=407
-  _globals['_CALLFAILURE_OUTCOME']._serialized_start=285
-  _globals['_CALLFAILURE_OUTCOME']._serialized_end=388
+  _globals['_JSONRPCERROR']._serialized_end=122
 # @@protoc_insertion_point(module_scope)

@@ -10,53 +10,29 @@ import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 /**
  * JsonRpcError is an exact JSON-RPC error. A backend adds it to the details of its gRPC status, and the client receives
  * it. Without it, the code depends on the status: docs/errors.md.
+ *
+ * The other details are google.rpc.ErrorInfo, with the domain "mcpbridge", the reason, and the `outcome` of the call in
+ * its metadata, and google.rpc.RetryInfo: docs/errors.md.
  */
 export interface JsonRpcError {
   /** The error code. */
   code: number;
   /** The error message. If empty, the message of the status. */
-  message?:
-    | string
-    | undefined;
+  message: string;
   /** The `data` of the error, as JSON. Empty if absent. */
   data: string;
 }
 
-/**
- * CallFailure is the outcome of a call without a result. The bridge adds it to the details of the gRPC status; the
- * `data` of the JSON-RPC error has the same members.
- */
-export interface CallFailure {
-  /** Whether the call was executed. */
-  outcome: CallFailure_Outcome;
-  /** The reason, such as `BACKEND_CRASHED`: docs/errors.md has the list. */
-  reason: string;
-  /** The time until a retry can succeed, in milliseconds. Absent if unknown. */
-  retryAfterMs?: number | undefined;
-}
-
-/** Outcome is whether a call was executed. */
-export enum CallFailure_Outcome {
-  /** UNSPECIFIED - Not set. */
-  UNSPECIFIED = 0,
-  /** NOT_EXECUTED - The backend did not receive the call: it is safe to retry. */
-  NOT_EXECUTED = 1,
-  /** UNKNOWN - The backend may have executed the call completely, in part, or not at all. */
-  UNKNOWN = 2,
-  /** EXECUTED - The backend executed the call, and its response was lost. */
-  EXECUTED = 3,
-}
-
 function createBaseJsonRpcError(): JsonRpcError {
-  return { code: 0, message: undefined, data: "" };
+  return { code: 0, message: "", data: "" };
 }
 
 export const JsonRpcError: MessageFns<JsonRpcError> = {
   encode(message: JsonRpcError, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.code !== 0) {
-      writer.uint32(8).int64(message.code);
+      writer.uint32(8).int32(message.code);
     }
-    if (message.message !== undefined) {
+    if (message.message !== "") {
       writer.uint32(18).string(message.message);
     }
     if (message.data !== "") {
@@ -83,7 +59,7 @@ export const JsonRpcError: MessageFns<JsonRpcError> = {
               break;
             }
 
-            message.code = longToNumber(reader.int64());
+            message.code = reader.int32();
             continue;
           }
           case 2: {
@@ -120,87 +96,8 @@ export const JsonRpcError: MessageFns<JsonRpcError> = {
   fromPartial(object: DeepPartial<JsonRpcError>): JsonRpcError {
     const message = createBaseJsonRpcError();
     message.code = object.code ?? 0;
-    message.message = object.message ?? undefined;
+    message.message = object.message ?? "";
     message.data = object.data ?? "";
-    return message;
-  },
-};
-
-function createBaseCallFailure(): CallFailure {
-  return { outcome: 0, reason: "", retryAfterMs: undefined };
-}
-
-export const CallFailure: MessageFns<CallFailure> = {
-  encode(message: CallFailure, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.outcome !== 0) {
-      writer.uint32(8).int32(message.outcome);
-    }
-    if (message.reason !== "") {
-      writer.uint32(18).string(message.reason);
-    }
-    if (message.retryAfterMs !== undefined) {
-      writer.uint32(24).int64(message.retryAfterMs);
-    }
-    return writer;
-  },
-
-  decode(input: BinaryReader | Uint8Array, length?: number): CallFailure {
-    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
-    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
-    if (previousRecursionDepth >= 100) {
-      throw new globalThis.Error("protobuf decode recursion limit exceeded");
-    }
-    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
-    try {
-      const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseCallFailure();
-      while (reader.pos < end) {
-        const tag = reader.uint32();
-        switch (tag >>> 3) {
-          case 1: {
-            if (tag !== 8) {
-              break;
-            }
-
-            message.outcome = reader.int32() as any;
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.reason = reader.string();
-            continue;
-          }
-          case 3: {
-            if (tag !== 24) {
-              break;
-            }
-
-            message.retryAfterMs = longToNumber(reader.int64());
-            continue;
-          }
-        }
-        if ((tag & 7) === 4 || tag === 0) {
-          break;
-        }
-        reader.skip(tag & 7);
-      }
-      return message;
-    } finally {
-      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
-    }
-  },
-
-  create(base?: DeepPartial<CallFailure>): CallFailure {
-    return CallFailure.fromPartial(base ?? {});
-  },
-  fromPartial(object: DeepPartial<CallFailure>): CallFailure {
-    const message = createBaseCallFailure();
-    message.outcome = object.outcome ?? 0;
-    message.reason = object.reason ?? "";
-    message.retryAfterMs = object.retryAfterMs ?? undefined;
     return message;
   },
 };
@@ -213,17 +110,6 @@ type DeepPartial<T> = T extends Builtin ? T
   : T extends { $case: string; value: unknown } ? { $case: T["$case"]; value?: DeepPartial<T["value"]> }
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
-
-function longToNumber(int64: { toString(): string }): number {
-  const num = globalThis.Number(int64.toString());
-  if (num > globalThis.Number.MAX_SAFE_INTEGER) {
-    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
-  }
-  if (num < globalThis.Number.MIN_SAFE_INTEGER) {
-    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
-  }
-  return num;
-}
 
 interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;

@@ -679,7 +679,7 @@ export const InputError: MessageFns<InputError> = {
       writer.uint32(8).int32(message.reason);
     }
     if (message.code !== undefined) {
-      writer.uint32(16).int64(message.code);
+      writer.uint32(16).int32(message.code);
     }
     if (message.message !== "") {
       writer.uint32(26).string(message.message);
@@ -716,7 +716,7 @@ export const InputError: MessageFns<InputError> = {
               break;
             }
 
-            message.code = longToNumber(reader.int64());
+            message.code = reader.int32();
             continue;
           }
           case 3: {

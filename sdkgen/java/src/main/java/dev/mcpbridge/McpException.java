@@ -4,21 +4,21 @@ package dev.mcpbridge;
 public class McpException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
-  private final long code;
+  private final int code;
   private final transient Object data;
 
-  public McpException(long code, String message) {
+  public McpException(int code, String message) {
     this(code, message, null);
   }
 
   /** {@code data} is any value with a JSON representation, or null for none. */
-  public McpException(long code, String message, Object data) {
+  public McpException(int code, String message, Object data) {
     super(message);
     this.code = code;
     this.data = data;
   }
 
-  public long code() {
+  public int code() {
     return code;
   }
 

@@ -1,6 +1,7 @@
 package com.example.client;
 
 import com.google.protobuf.ByteString;
+import com.google.rpc.ErrorInfo;
 import dev.mcpbridge.v1.*;
 import io.grpc.Context;
 import io.grpc.ManagedChannel;
@@ -174,9 +175,9 @@ public final class Client {
   private static void explain(StatusRuntimeException e) throws IOException {
     OUT.println("error " + e.getStatus().getCode() + ": " + e.getStatus().getDescription());
     for (var detail : StatusProto.fromThrowable(e).getDetailsList()) {
-      if (detail.is(CallFailure.class)) {
-        CallFailure failure = detail.unpack(CallFailure.class);
-        OUT.println("  " + failure.getReason() + " " + failure.getOutcome());
+      if (detail.is(ErrorInfo.class)) {
+        ErrorInfo info = detail.unpack(ErrorInfo.class);
+        OUT.println("  " + info.getReason() + " " + info.getMetadataMap().get("outcome"));
       } else if (detail.is(JsonRpcError.class)) {
         JsonRpcError exact = detail.unpack(JsonRpcError.class);
         OUT.println("  JSON-RPC " + exact.getCode() + " " + exact.getData());
