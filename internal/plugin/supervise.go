@@ -190,7 +190,7 @@ func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
 		if ctx.Err() != nil || strings.Contains(status.Convert(err).Message(), "tls: ") {
 			return last
 		}
-		p.rest(ctx)
+		pass(ctx, p.pace.Backoff)
 	}
 }
 
@@ -406,7 +406,7 @@ func (p *dialled) Connect(ctx context.Context) (*life, error) {
 				reported = true
 			}
 			if status.Code(err) != codes.DeadlineExceeded { // the attempt has used up its time
-				p.rest(ctx)
+				pass(ctx, p.pace.Backoff)
 			}
 		case err == nil && k.settled(ctx):
 			p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
@@ -484,15 +484,5 @@ func (p *Plugin) linger(ctx context.Context, l *life) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// rest waits a moment.
-func (p *Plugin) rest(ctx context.Context) {
-	t := time.NewTimer(p.pace.Backoff)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
