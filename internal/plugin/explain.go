@@ -109,8 +109,8 @@ func ServeFix(command []string) string {
 // mend returns the fix for a process that exited with an error.
 func (r *process) mend() string {
 	words := r.lastWords()
-	for _, trace := range []func([]string) string{javaTrace, nodeTrace, goTrace, pythonTrace} {
-		if said := trace(words); said != "" {
+	for _, trace := range []*traceFormat{&javaTrace, &nodeTrace, &goTrace, &pythonTrace} {
+		if said := trace.read(words); said != "" {
 			return "correct its last error: " + shorten(said)
 		}
 	}

@@ -92,12 +92,12 @@ func FuzzTraces(f *testing.F) {
 	}
 	fuzzing.Run(f, func(t *testing.T, text string) {
 		lines := strings.Split(text, "\n")
-		for name, trace := range map[string]func([]string) string{
-			"python": pythonTrace, "node": nodeTrace,
-			"go": goTrace, "java": javaTrace,
+		for name, trace := range map[string]*traceFormat{
+			"python": &pythonTrace, "node": &nodeTrace,
+			"go": &goTrace, "java": &javaTrace,
 		} {
 			var said string
-			fuzzing.Within(t, len(text), memoryOfTraces, func() { said = trace(lines) })
+			fuzzing.Within(t, len(text), memoryOfTraces, func() { said = trace.read(lines) })
 			for word := range strings.FieldsSeq(said) {
 				if file, _, _ := strings.Cut(word, ":"); word != "at" && !strings.Contains(text, file) &&
 					!isAdvice(word) {
@@ -109,7 +109,7 @@ func FuzzTraces(f *testing.F) {
 }
 
 func isAdvice(word string) bool {
-	for _, advice := range nodeAdvice {
+	for _, advice := range nodeTrace.advice {
 		if strings.Contains(advice, word) {
 			return true
 		}

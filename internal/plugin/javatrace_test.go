@@ -24,7 +24,7 @@ func TestJavaTraceNamesTheCauseAndTheLine(t *testing.T) {
 		for line := range strings.Lines(strings.ReplaceAll(said, "\n\t\t\t", "\n")) {
 			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
-		if got := javaTrace(lines); got != want {
+		if got := javaTrace.read(lines); got != want {
 			t.Errorf("javaTrace(%q) = %q, want %q", lines, got, want)
 		}
 	}

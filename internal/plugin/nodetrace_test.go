@@ -63,7 +63,7 @@ func TestNodeTraceNamesTheErrorAndTheLine(t *testing.T) {
 		for line := range strings.Lines(strings.ReplaceAll(said, "\n\t\t\t", "\n")) {
 			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
-		if got := nodeTrace(lines); got != want {
+		if got := nodeTrace.read(lines); got != want {
 			t.Errorf("nodeTrace(%q) = %q, want %q", lines, got, want)
 		}
 	}

@@ -10,7 +10,7 @@ func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 		trace      func([]string) string
 		said, want string
 	}{
-		{goTrace, `
+		{goTrace.read, `
 			before
 			panic: open /nowhere: no such file or directory
 
@@ -20,7 +20,7 @@ func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 			main.init()
 				/src/tools/main.go:9 +0x6e
 			exit status 2`, `panic: open /nowhere: no such file or directory at /src/tools/main.go:14`},
-		{goTrace, `
+		{goTrace.read, `
 			panic: assignment to entry in nil map
 
 			goroutine 1 [running]:
@@ -31,11 +31,11 @@ func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 			main.main()
 				/src/tools/main.go:16 +0x2e`, `panic: assignment to entry in nil map at /src/tools/main.go:16`},
 		{
-			goTrace, `fatal error: all goroutines are asleep - deadlock!`,
+			goTrace.read, `fatal error: all goroutines are asleep - deadlock!`,
 			`fatal error: all goroutines are asleep - deadlock!`,
 		},
-		{goTrace, `do not panic: it is well`, ``},
-		{pythonTrace, `
+		{goTrace.read, `do not panic: it is well`, ``},
+		{pythonTrace.read, `
 			Traceback (most recent call last):
 			  File "/src/tools.py", line 5, in <module>
 			    config = json.load(open("x"))
@@ -44,21 +44,21 @@ func TestTracesNameTheCauseAndTheLine(t *testing.T) {
 			ValueError: no
 
 			`, `ValueError: no at /src/tools.py:5`},
-		{pythonTrace, `
+		{pythonTrace.read, `
 			  File "/src/tools.py", line 5
 			    def add(a: int) -> int
 			                          ^
 			SyntaxError: expected ':'`, `SyntaxError: expected ':' at /src/tools.py:5`},
-		{pythonTrace, `
+		{pythonTrace.read, `
 			Traceback (most recent call last):
 			  File "/usr/lib/python3.11/runpy.py", line 1, in <module>
 			ValueError: no`, `ValueError: no at /usr/lib/python3.11/runpy.py:1`},
-		{pythonTrace, `tools.py:5: tool "add": parameter "a" has no type hint; write a: str`, ``},
-		{pythonTrace, `
+		{pythonTrace.read, `tools.py:5: tool "add": parameter "a" has no type hint; write a: str`, ``},
+		{pythonTrace.read, `
 			  File "/src/tools.py", line 5
 			said before
 			no luck`, ``},
-		{pythonTrace, ``, ``},
+		{pythonTrace.read, ``, ``},
 	} {
 		var lines []string
 		for line := range strings.Lines(strings.ReplaceAll(c.said, "\n\t\t\t", "\n")) {
