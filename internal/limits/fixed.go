@@ -14,6 +14,8 @@ const (
 	// UpstreamCalls is the maximum number of calls in flight to an MCP server, and of subscriptions. Others are
 	// refused.
 	UpstreamCalls = 1_024
+	// UpstreamIdleConns is the maximum number of idle connections to an MCP server with a URL.
+	UpstreamIdleConns = 256
 	// Rounds is the maximum number of rounds of input requests of a call.
 	Rounds = 10
 	// Metadata is the maximum size of a gRPC call's metadata in bytes, where each entry has 32 in addition to its name

@@ -54,7 +54,7 @@ func newHTTPClient(t http.RoundTripper) *http.Client {
 				DialContext),
 			ForceAttemptHTTP2:      true,
 			HTTP2:                  mcphttp.HTTP2Config(),
-			MaxIdleConnsPerHost:    256,
+			MaxIdleConnsPerHost:    limits.UpstreamIdleConns,
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    limits.HTTPConnectTimeout,
 			DisableCompression:     true,

@@ -53,9 +53,8 @@ type Transport struct {
 }
 
 const (
-	maxRounds    = 6       // of one request
-	maxError     = 2 << 10 // bytes of an error
-	maxIdleConns = 256     // to the MCP server
+	maxRounds = 6       // of one request
+	maxError  = 2 << 10 // bytes of an error
 )
 
 // Close cancels the acquisition in progress, waits for it, and writes credentials that could not be written before.

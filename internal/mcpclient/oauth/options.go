@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mcpbridge/mcpbridge/internal/contain"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 	"github.com/mcpbridge/mcpbridge/internal/nonblock"
 )
@@ -155,7 +156,7 @@ func New(o Options) (*Transport, error) {
 	if t.base == nil {
 		base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // nothing replaces it
 		base.MaxResponseHeaderBytes = 256 << 10
-		base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, maxIdleConns // all are of one server
+		base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, limits.UpstreamIdleConns // one server
 		base.DisableCompression = true
 		base.HTTP2 = mcphttp.HTTP2Config()
 		base.DialContext = nonblock.Dial(base.DialContext)
