@@ -324,7 +324,11 @@ func TestFirstResultIsTheResponse(t *testing.T) {
 		"an error":           {func(stream) error { return status.Error(codes.Internal, "too late") }, 0},
 		"an invalid message": {func(s stream) error { return s.SendMsg(wrapperspb.Bytes([]byte{0xff})) }, 0},
 		"no end":             {func(s stream) error { <-s.Context().Done(); return nil }, 0},
-		"no end, but more":   {func(s stream) error { err := s.Send(saying("b")); <-s.Context().Done(); return err }, 1},
+		"no end, but more": {func(s stream) error {
+			err := s.Send(saying("b"))
+			<-s.Context().Done()
+			return err
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown atomic.Int32

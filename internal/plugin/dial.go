@@ -45,7 +45,7 @@ func parseAddress(s string) (endpoint, error) {
 	var e endpoint
 	switch scheme {
 	case "unix":
-		rest = strings.TrimPrefix(rest, "//") // unix:///path becomes an absolute path
+		rest = strings.TrimPrefix(rest, "//") // the path in unix:///path is absolute
 		if rest == "" {
 			return e, fmt.Errorf("address %q: there is no path after %s", s, "unix:")
 		}
