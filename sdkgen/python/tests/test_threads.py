@@ -78,9 +78,11 @@ async def test_one_that_is_stuck_holds_up_none(pool: Pool) -> None:
 async def test_there_are_no_more_at_a_time_than_may_be(pool: Pool) -> None:
     threads = threads_of(pool)
     lock, running, most = threading.Lock(), 0, 0
+    queued = threading.Event()  # Otherwise a thread of a busy machine finds the queue empty in between, and ends.
 
     def work() -> None:
         nonlocal running, most
+        queued.wait()
         with lock:
             running += 1
             most = max(most, running)
@@ -88,7 +90,10 @@ async def test_there_are_no_more_at_a_time_than_may_be(pool: Pool) -> None:
         with lock:
             running -= 1
 
-    await asyncio.gather(*(threads.run(work, {}) for _ in range(10 * MOST)))
+    async def release() -> None:
+        queued.set()
+
+    await asyncio.gather(*(threads.run(work, {}) for _ in range(10 * MOST)), release())
     assert (most, pool.asked) == (MOST, MOST), "none is left that finds nothing to do"
 
 
