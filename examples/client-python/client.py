@@ -1,7 +1,7 @@
 """Drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
 
-It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
-between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. It prints the questions of
+servers, and reads the answer from the next line: the content of a form in JSON, or the text of a model.
 """
 
 import sys
@@ -15,15 +15,15 @@ ADDRESS, SERVER = [*sys.argv[1:], "", ""][:2]
 if not ADDRESS:
     print("usage: client.py ADDRESS [SERVER], where ADDRESS is unix:///path or host:port", file=sys.stderr)
     sys.exit(2)
-# Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
+# The capabilities of this client. Servers send only input requests that it supports, and progress only if requested.
 CALLER = service_pb2.CallContext(
     client_info={"name": "client-python", "version": "1.0"},
     client_capabilities={"elicitation": {"form": {}}, "sampling": {}},
     progress_wanted=True,
 )
-# A call that takes longer is cancelled, at the server too.
+# A longer call is canceled, also at the server.
 OPTIONS = {"timeout": 60, "metadata": [("mcpbridge-server", SERVER)] if SERVER else []}
-# One is enough, and any number of threads may use it.
+# A single stub suffices. It is thread-safe.
 mcp = service_pb2_grpc.McpServiceStub(grpc.insecure_channel(ADDRESS))
 
 
@@ -44,7 +44,7 @@ def call(name: str, arguments: str = "", **answers: object) -> None:
         match event.WhichOneof("event"):
             case "progress":
                 print(f"progress {event.progress.progress:g} of {event.progress.total:g}")
-            case "input_required":  # The call is over; made again with the answers and the state, it goes on.
+            case "input_required":  # The call has ended. It is repeated with the answers and the state.
                 asked = event.input_required
                 state = asked.request_state if asked.HasField("request_state") else None
                 call(name, arguments, request_state=state, input_responses={q.key: answer(q) for q in asked.input_requests})

@@ -32,7 +32,7 @@ RED_PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADU
 
 
 def silence() -> bytes:
-    """A WAV of 10 ms in which nothing is heard."""
+    """Returns 10 ms of silence as WAV."""
     file = io.BytesIO()
     with wave.open(file, "wb") as w:
         w.setnchannels(1)
@@ -43,7 +43,7 @@ def silence() -> bytes:
 
 
 def said(answer: Answer[Any]) -> str:
-    """What the user did, and filled in."""
+    """Returns the action of the user and the content of the form."""
     content = answer.data if answer.action == "accept" else {}
     return f"action={answer.action}, content={json.dumps(content, separators=(',', ':'))}"
 
@@ -327,7 +327,7 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
 @app.tool
 async def test_missing_capability(ctx: Context) -> str:
     """Needs a client with sampling."""
-    # For tools that know before they ask: to who just asks, Unsupported happens.
+    # For tools that check before asking: otherwise, Unsupported is raised.
     if not ctx.client_capabilities.HasField("sampling"):
         raise McpError(-32021, "this tool needs a client with sampling", {"requiredCapabilities": {"sampling": {}}})
     return "The client can sample."

@@ -1,6 +1,6 @@
 """The tools of the contract kit, written with the SDK for Python: the handler laws and `mcpbridge verify` call them.
 
-docs/verify.md says exactly what each does. Try it: mcpbridge verify -- python kit.py
+docs/verify.md describes them exactly. Try it: mcpbridge verify -- python kit.py
 """
 
 import asyncio
@@ -40,7 +40,7 @@ ECHO = {
 
 
 def tool(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A tool that takes any arguments, of which it reads those it knows."""
+    """Registers a tool that accepts any arguments, and ignores unknown ones."""
     app.add_tool(fn, description=f"does {fn.__name__}", input_schema=ANYTHING)
     return fn
 

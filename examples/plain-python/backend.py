@@ -10,11 +10,11 @@ from pathlib import Path
 
 import grpc
 
-handshake = os.dup(1)  # Before an import may redirect standard output, as our SDK does if it is what has the stubs here.
+handshake = os.dup(1)  # Before imports: the SDK, if it provides the stubs, redirects standard output.
 from mcpbridge.v1 import capability_pb2, common_pb2, service_pb2, service_pb2_grpc, tool_pb2  # noqa: E402
 
 
-class Backend(service_pb2_grpc.McpServiceServicer):  # What is not here is UNIMPLEMENTED.
+class Backend(service_pb2_grpc.McpServiceServicer):  # Other methods are UNIMPLEMENTED.
     def Discover(self, request, context):
         has = capability_pb2.ServerCapabilities(tools=capability_pb2.ToolsCapability())
         info = common_pb2.Implementation(name="plain", version="1")
@@ -57,7 +57,7 @@ controller = {"Shutdown": grpc.unary_unary_rpc_method_handler(lambda *_: stop.se
 for name, methods in {"grpc.health.v1.Health": health, "plugin.GRPCController": controller}.items():
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
 if launched:
-    os.dup2(2, 1)  # What is printed is log from here on.
+    os.dup2(2, 1)  # From here on, output goes to the log.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal sends it to the bridge, too.
     tls, certificate = None, ""
     if client := env.get("PLUGIN_CLIENT_CERT"):
@@ -76,6 +76,6 @@ if launched:
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()  # stdin ends when the bridge does.
 else:
     server.add_insecure_port(sys.argv[1])
-server.start()  # Who connected since there is a port has waited.
+server.start()  # Earlier connections have waited.
 stop.wait()
 server.stop(5).wait()

@@ -68,7 +68,7 @@ class Outcome:
     message: str
 
 
-# What a statement must not do, whoever agrees: reach other files, change how SQLite works, or end our transaction.
+# Actions that are never allowed: accessing other files, changing the behavior of SQLite, ending our transaction.
 FORBIDDEN = {
     sqlite3.SQLITE_ATTACH: "ATTACH",
     sqlite3.SQLITE_DETACH: "DETACH",
@@ -76,7 +76,7 @@ FORBIDDEN = {
     sqlite3.SQLITE_TRANSACTION: "BEGIN, COMMIT and ROLLBACK",
     sqlite3.SQLITE_SAVEPOINT: "SAVEPOINT",
 }
-# What loses something. The name of a system table that it happens to says nothing.
+# Actions that lose data. They also apply to system tables, whose names mean nothing here.
 DESTRUCTIVE = {
     sqlite3.SQLITE_DELETE,
     sqlite3.SQLITE_UPDATE,
@@ -89,7 +89,7 @@ DESTRUCTIVE = {
 
 
 class Watched:
-    """A connection for one statement of somebody else's."""
+    """A connection for one statement of the model."""
 
     def __init__(self, path: Path, mode: Literal["ro", "rw"], ctx: Context | None = None) -> None:
         self.guarded = False
@@ -105,7 +105,7 @@ class Watched:
         self.db.set_authorizer(self._authorize)
 
     def execute(self, sql: str, parameters: Any) -> sqlite3.Cursor:
-        """Executes a statement of somebody else's, held to what it may do."""
+        """Executes a statement of the model, with its permissions."""
         self.guarded = True
         try:
             return self.db.execute(sql, parameters)
@@ -135,7 +135,7 @@ class Explorer:
 
     @contextmanager
     def open(self, mode: Literal["ro", "rw"] = "ro", ctx: Context | None = None) -> Iterator[Watched]:
-        """A connection. What SQLite says is wrong, the model is told, with what to do about it."""
+        """Opens a connection. Errors of SQLite become messages for the model, with a fix."""
         watched = Watched(self.path, mode, ctx)
         with closing(watched.db):
             try:
@@ -196,7 +196,7 @@ class Explorer:
             return Rows([c[0] for c in cursor.description or ()], rows, False)
 
     def execute(self, sql: str, parameters: Any, ctx: Context) -> Outcome:
-        """Executes in a transaction that ends with what the user says. What is asked is what has been done in it."""
+        """Executes in a transaction, and commits it if the user accepts. The question describes its changes."""
         with self.open("rw", ctx) as watched:
             db = watched.db
             db.execute("BEGIN IMMEDIATE")
@@ -237,7 +237,7 @@ class Explorer:
         return Outcome("declined", 0, "Nothing was changed: the user said no. Do not try again without being told to.")
 
     def list(self) -> None:
-        """Makes a resource of each table, and of none that is gone."""
+        """Adds a resource for each new table, and removes those of dropped tables."""
         with self.lock:
             names = {table.name for table in self.tables()}
             for name in sorted(names - self.listed):

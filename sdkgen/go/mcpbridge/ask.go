@@ -497,8 +497,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 		return nil, err
 	}
 	if len(state) > maxState {
-		return nil, ToolError("what the call has to remember is %d bytes, more than the %d there is room for; the "+
-			"most is %s, %d bytes",
+		return nil, ToolError("the request state has %d bytes, more than the maximum of %d; the largest part is %s, %d bytes",
 			len(state), maxState, largest, size)
 	}
 	return &pb.InputRequired{InputRequests: a.questions(), RequestState: state}, nil

@@ -378,7 +378,7 @@ func TestStateThatIsTooLargeFailsTheCallAndNamesTheCulprit(t *testing.T) {
 	})
 	called := mcpbridgetest.Call(t, app, "hoards", nil)
 	if !called.IsError() || !strings.Contains(called.Text(),
-		`more than the 32768 there is room for; the most is mcpbridge.Once("page"), 33794 bytes`) {
+		`more than the maximum of 32768; the largest part is mcpbridge.Once("page"), 33794 bytes`) {
 		t.Errorf("got %v", called.Text())
 	}
 }

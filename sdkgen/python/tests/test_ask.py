@@ -519,7 +519,7 @@ async def test_the_state_is_bounded() -> None:
 
     got = await call(app, "remembers")
     assert got.is_error
-    assert "more than the 32768 there is room for; the most is ctx.once('orders')" in got.text
+    assert "more than the maximum of 32768; the largest part is ctx.once('orders')" in got.text
 
 
 async def test_once_remembers_json_only() -> None:

@@ -67,8 +67,8 @@ async def logged(client: Client) -> list[str]:
         ),
         (
             "    return int(input('Sure?'))",
-            'tool "add" failed at tools.py:6: RuntimeError: nobody can answer input() here; ask the user with ctx.elicit',
-            "nobody can answer input() here",
+            'tool "add" failed at tools.py:6: RuntimeError: input() is not available; ask the user with ctx.elicit',
+            "input() is not available",
         ),
     ],
     ids=["wrong result", "exception", "input"],

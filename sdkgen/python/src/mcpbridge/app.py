@@ -322,7 +322,7 @@ class App:
         return resource
 
     def notify_visited(self, id: str) -> None:  # noqa: A002
-        """Tells the client that was sent to a web page by a VisitRequired with this id that its user is done there."""
+        """Notifies the client of a VisitRequired with this id that its user has completed the page."""
         self._changes.tell(("visit", id))
 
     # Prompts.
@@ -395,7 +395,7 @@ class App:
     def forward_logging(self, logger: logging.Logger | str | None = None) -> None:
         """Also sends log records during a call to its caller, if it requested that level. Without a name, of all loggers.
 
-        What is logged must hold no secrets.
+        The records must not contain secrets.
         """
         logger = logger if isinstance(logger, logging.Logger) else logging.getLogger(logger)
         if not logger.hasHandlers():
@@ -568,7 +568,7 @@ class _Forward(logging.Handler):
         if ctx is None or record.name == "mcpbridge":  # The response of a failed call already contains it.
             return
         if record.__dict__.setdefault("mcpbridge", self) is not self:
-            return  # Another handler of ours has sent it.
+            return  # Another handler of this class has sent it.
         try:
             ctx.log.forward(_level(record.levelno), record.getMessage(), record.name)
         except Exception:
@@ -614,7 +614,7 @@ def _check_variables(
 
 def _missing(kind: str, name: str, among: Iterable[str]) -> StatusError:
     asked = name[:128]  # A status is sent in the trailers, which are limited.
-    close = difflib.get_close_matches(asked, tuple(among)[:500], 1)  # It is slow.
+    close = difflib.get_close_matches(asked, tuple(among)[:500], 1)  # Comparing many is slow.
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return StatusError(grpc.StatusCode.NOT_FOUND, f"there is no {kind} {asked!r}{hint}")
 

@@ -39,10 +39,10 @@ async def start(
 ) -> "AsyncIterator[Client]":
     """Runs a command behind the bridge and connects to it, as a client of 2025-11-25. Both end with the `async with`.
 
-    A text is the address of a backend that listens by itself, such as `unix:/run/tools.sock`.
+    If the command is a string, it is the address of a backend that is running, such as `unix:/run/tools.sock`.
 
-    `answer` answers what the server asks of the client, such as "elicitation/create"; without it every question fails. The
-    bridge's own program is `bridge`, or MCPBRIDGE_BIN, or `mcpbridge` in PATH.
+    `answer` answers requests of the server, such as "elicitation/create"; without it, they fail. The bridge is the program
+    `bridge`, or MCPBRIDGE_BIN, or `mcpbridge` in PATH.
     """
     program = bridge or os.environ.get("MCPBRIDGE_BIN") or "mcpbridge"
     try:
@@ -55,7 +55,7 @@ async def start(
             cwd=cwd,
         )
     except FileNotFoundError as e:
-        raise FileNotFoundError(f"there is no {program}: build it, or say where it is with MCPBRIDGE_BIN") from e
+        raise FileNotFoundError(f"there is no {program}: build it, or set MCPBRIDGE_BIN to its path") from e
     client = Client(process, answer)
     reading = asyncio.gather(client._read(), client._read_log())
     try:

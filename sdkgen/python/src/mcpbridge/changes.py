@@ -27,7 +27,7 @@ class Changes:
             listener.tell(change)
 
     def listen(self, wanted: v1.SubscriptionFilter) -> "Listener":
-        """Returns a listener for the wanted changes. It is removed at the end of `with`."""
+        """Returns a listener for these changes. It is removed at the end of `with`."""
         return Listener(self._listeners, wanted)
 
     def close(self) -> None:

@@ -53,9 +53,9 @@ current: "contextvars.ContextVar[Context]" = contextvars.ContextVar("mcpbridge.c
 class Context:
     """One call of a tool, resource or prompt. A parameter with this annotation receives it, whatever its name.
 
-    A call can take several rounds: `elicit` and the other questions return their answer if there is one, and otherwise end
-    the round, and the function is called again, from the top, when the client has answered. So what comes before a question
-    is done once a round; wrap in `once` what must not be.
+    A call can take several rounds. `elicit` and the other questions return their answer if it has arrived. Otherwise they end
+    the round, and the function runs again from the top when the client has answered. Work before a question is therefore
+    repeated in each round; put work that must happen only once into `once`.
 
     In a plain `def` everything works without `await`.
     """
@@ -105,11 +105,11 @@ class Context:
         self._meta: Object | None = None
         # Loaded from the state by the first question.
         self._answers: dict[str, v1.InputResponse] | None = None
-        self._asked: set[str] = set()  # The keys of the questions of this round and those before: what may be in the state.
+        self._asked: set[str] = set()  # The keys of the questions of this round and of earlier ones.
         self._once: dict[str, tuple[Any, bool]] = {}
         self._counts: dict[str, int] = {}
         self._questions: dict[str, v1.InputRequest] = {}
-        self._begun: dict[str, tuple[str, str]] = {}  # Where they were asked, for those whose answer nobody has looked at.
+        self._begun: dict[str, tuple[str, str]] = {}  # The source lines of questions that were not awaited.
         self._dropped: str | None = None  # A coroutine of the call that was not awaited.
         self._together = 0
         self._ended = False
@@ -194,8 +194,8 @@ class Context:
     def elicit(self, message: str, schema: Any = None, *, key: str | None = None) -> "Answer[Any]":
         """Asks the user to fill in a form: a pydantic model, dataclass, TypedDict, simple type, or JSON Schema.
 
-        An answer belongs to its question: if the message or the schema changes between rounds, it is asked anew. Give a key
-        where the message says something that differs from round to round, such as the time.
+        If the message or the schema changes between rounds, the question is asked again. Set `key` if the message varies
+        between rounds, for example with the time.
         """
         can = self._call.client_capabilities
         # No mode means form, as in 2025-06-18.
@@ -361,7 +361,7 @@ class Context:
     def _check_awaited(self, called: Callable[[str], str]) -> None:
         """Raises if the function returned without awaiting the answer to a question.
 
-        What was returned then does not have the answer in it. `called` says where the function calls another one.
+        The returned value cannot contain the answer then. `called` returns the line where the function calls another one.
         """
         for at, name in self._begun.values():
             raise RuntimeError(f"the question at {at} was not awaited; write: await ctx.{name}(...)")
@@ -381,8 +381,8 @@ class Context:
             sizes |= {f"the answer {k}": len(a) for k, a in answers.items()}
             largest = max(sizes, key=lambda k: sizes[k])
             raise ValueError(
-                f"what the call has to remember is {len(state)} bytes, more than the {MAX_STATE} there is room for; "
-                f"the most is {largest}, {sizes[largest]} bytes"
+                f"the request state has {len(state)} bytes, more than the maximum of {MAX_STATE}; "
+                f"the largest part is {largest}, {sizes[largest]} bytes"
             )
         return self._response(input_required=v1.InputRequired(input_requests=self._questions.values(), request_state=state))
 

@@ -206,7 +206,7 @@ class _Call:
             self._room = frames.loop.create_future()
             await self._room
         if self._gone:
-            raise ConnectionError("the caller is gone")
+            raise ConnectionError("the call was canceled")
         payload = event.SerializeToString()
         if len(payload) > MAX_FRAME:
             self._finish(EVENT, payload)
@@ -242,9 +242,7 @@ class _Call:
 
     def _finish(self, kind: int, payload: bytes) -> None:
         if len(payload) > MAX_FRAME:
-            what = (
-                f"the call was executed, and its answer has {len(payload)} bytes, more than the {MAX_FRAME} there is room for"
-            )
+            what = f"the call was executed, and its answer has {len(payload)} bytes, more than the maximum of {MAX_FRAME}"
             kind, payload = ERROR, status(StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, what)).SerializeToString()
         if self._frames.calls.get(self._number) is self:
             del self._frames.calls[self._number]

@@ -136,8 +136,8 @@ class Completable(Handler[P, R]):
     def complete(self, argument: str) -> Callable[[F], F]:
         """Proposes values for an argument: `@greet.complete("name")`.
 
-        The function's first parameter is what is typed so far; further ones are other arguments of the same names, and
-        it is not called before those without a default are known. What it returns are the values, the best first.
+        The first parameter of the function is the text typed so far. The others are other arguments of the same names;
+        without a default, they must be set for the function to be called. It returns the values, best first.
         """
         names = sys._getframe(1).f_locals
 

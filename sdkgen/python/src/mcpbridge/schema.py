@@ -204,7 +204,7 @@ class _Schema(GenerateJsonSchema):
     """JSON Schema without the titles that only repeat the names."""
 
     def generate_inner(self, schema: Any) -> Object:
-        # Formats that pydantic writes itself, such as that of Path, it checks. It checks none of json_schema_extra.
+        # pydantic validates the formats that it generates, such as that of Path, but not those of json_schema_extra.
         extra = schema.get("metadata", {}).get("pydantic_js_extra")
         named = extra.get("format") if isinstance(extra, dict) else None
         if isinstance(named, str) and named not in FORMATS:
@@ -225,14 +225,14 @@ class _Schema(GenerateJsonSchema):
 
 def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> Object:
     schema = adapter.json_schema(mode=mode, schema_generator=_Schema)
-    if "$ref" in schema:  # A recursive type. The root has to say `type: object` itself.
+    if "$ref" in schema:  # A recursive type. The root must have `type: object`.
         schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
     schema.pop("title", None)
     return schema
 
 
 def _adapter_of(name: str, fields: dict[str, Any], has_rest: bool = False) -> tuple[TypeAdapter[Any], Object]:
-    """A TypedDict is what keyword arguments are: validating it gives the dict to call with, defaults included."""
+    """Returns an adapter for a TypedDict, whose validation returns the keyword arguments, with defaults."""
     arguments = _typed_dict(name, fields)
     # An unknown argument is an error; otherwise a misspelled optional one would be ignored.
     arguments.__pydantic_config__ = ConfigDict(extra="allow" if has_rest else "forbid")
@@ -241,7 +241,7 @@ def _adapter_of(name: str, fields: dict[str, Any], has_rest: bool = False) -> tu
 
 
 def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
-    return TypedDict(name, fields)  # type: ignore[operator]  # Its fields are known only now.
+    return TypedDict(name, fields)  # type: ignore[operator]  # The fields are dynamic.
 
 
 def _output(hint: Any) -> tuple[str | None, Dump | None]:
@@ -317,7 +317,7 @@ def _checked(
         error = e
     formats: dict[Location, str] = {}
     if check is not None:
-        with contextlib.suppress(ValueError):  # It is not JSON, as the other error says.
+        with contextlib.suppress(ValueError):  # Invalid JSON, which the other error describes.
             given = given if isinstance(given, dict) else pydantic_core.from_json(given)
             formats = check(given)
     if error or formats:
@@ -331,7 +331,7 @@ def _lines(
 ) -> list[str]:  # fmt: skip
     """Returns a line for each violation, with the field, the expected value and the actual one.
 
-    Where a value is of another format than the schema says, that is what is wrong with it.
+    A format violation replaces other violations of the same value.
     """
     lines = []
     for e in error.errors(include_url=False, include_context=False) if error else ():
@@ -542,9 +542,9 @@ def _titled(s: Object) -> list[Object] | None:
 
 
 def choice(titles: Mapping[str, str]) -> Any:
-    """The type of one of some values, for a form: `ctx.elicit("Which?", choice({"#f00": "Red", "#0f0": "Green"}))`.
+    """Returns a type for a choice of values by title: `ctx.elicit("Which?", choice({"#f00": "Red", "#0f0": "Green"}))`.
 
-    Where they are known when the program is written, a union of Literals says the same:
+    For fixed values, a union of Literals is equivalent:
     `Annotated[Literal["#f00"], Field(title="Red")] | Annotated[Literal["#0f0"], Field(title="Green")]`.
     """
     if not titles:
@@ -553,7 +553,7 @@ def choice(titles: Mapping[str, str]) -> Any:
 
 
 def choices_of(titles: Mapping[str, str]) -> Any:
-    """The type of any number of some values, as `choice`."""
+    """Like `choice`, for any number of the values."""
     return list[choice(titles)]  # type: ignore[misc]
 
 

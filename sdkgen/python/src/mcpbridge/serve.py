@@ -204,7 +204,7 @@ def _make_key_pair() -> str:
     try:
         from mcpbridge import automtls
     except ImportError:
-        _exit(1, "this host wants the plugin to make its own certificate; run: pip install 'mcpbridge[automtls]'")
+        _exit(1, "this host requires the plugin to create its own certificate; run: pip install 'mcpbridge[automtls]'")
     return automtls.make_key_pair()
 
 

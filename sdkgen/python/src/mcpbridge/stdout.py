@@ -13,7 +13,7 @@ MANAGED = os.environ.get("MCPBRIDGE_PLUGIN") == "mcpbridge.v1"
 
 
 def _no_input(*_: Any) -> NoReturn:
-    raise RuntimeError('nobody can answer input() here; ask the user with ctx.elicit("...", str)')
+    raise RuntimeError('input() is not available; ask the user with ctx.elicit("...", str)')
 
 
 def _take() -> int | None:

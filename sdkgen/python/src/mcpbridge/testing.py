@@ -74,10 +74,10 @@ async def call(
     answers: Sequence[Any] = (),
     context: v1.CallContext = EVERYTHING,
 ) -> Called[v1.CallToolResult]:
-    """Calls a tool, and answers its questions in the order it asks them, as the bridge does.
+    """Calls a tool, and answers its questions in their order, as the bridge does.
 
-    An answer is an object or a simple value that the user fills in, "decline", "cancel", the text that the model says, a
-    list of the URIs of roots, or an InputResponse.
+    An answer is the content of a form as an object or a simple value, "decline", "cancel", the text of a model, a list of the
+    URIs of roots, or an InputResponse.
     """
     request = v1.CallToolRequest(context=context, name=name, arguments=to_json(arguments or {}))
     return await _rounds(app, name, app.call_tool, request, Called(v1.CallToolResult()), answers)
@@ -113,7 +113,7 @@ async def complete(
     known: Mapping[str, str] | None = None,
     context: v1.CallContext = EVERYTHING,
 ) -> list[str]:
-    """The values proposed for an argument of a prompt, by its name, or of a resource template, by the template."""
+    """Returns completions of an argument of a prompt, by its name, or of a resource template, by the template."""
     app.check()
     reference = v1.CompletionReference(prompt=v1.PromptReference(name=of))
     if ":" in of:

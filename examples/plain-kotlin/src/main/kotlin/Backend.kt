@@ -18,7 +18,7 @@ import plugin.GRPCControllerGrpcKt
 import sun.misc.Signal
 import tools.jackson.databind.json.JsonMapper
 
-class Backend : McpServiceGrpcKt.McpServiceCoroutineImplBase() { // What is not here is UNIMPLEMENTED.
+class Backend : McpServiceGrpcKt.McpServiceCoroutineImplBase() { // Other methods are UNIMPLEMENTED.
   override suspend fun discover(request: DiscoverRequest): DiscoverResponse {
     val info = Implementation.newBuilder().setName("plain").setVersion("1")
     val has = ServerCapabilities.newBuilder().setTools(ToolsCapability.getDefaultInstance())

@@ -128,7 +128,7 @@ public final class App {
     return this;
   }
 
-  /** Sets who may share cached lists: "public" (anybody) or "private" (callers with the same authorization, the default). */
+  /** Sets the cache scope of the lists: "public", or "private" (callers with the same authorization, the default). */
   public App cacheScope(String scope) {
     cacheScope = scope;
     return this;
@@ -455,7 +455,7 @@ public final class App {
         values = entry.completer.complete(request.getArgument().getValue(), request.getArgumentContext().getArgumentsMap());
       } catch (McpException e) {
         throw e;
-      } catch (Throwable e) { // As in round.
+      } catch (Throwable e) { // As in round: also a StackOverflowError.
         refused("completion of " + argument + " of", of, e, entry.where);
       }
     } else {
@@ -488,7 +488,7 @@ public final class App {
   /** Runs one round of a call: returns its result or its input requests, or throws. */
   private MessageLite round(Context ctx, String what, Supplier<String> where, Work work, OnFailure failure) {
     if (ctx.isCancelled()) { // Canceled while it waited for a thread: do not start.
-      throw new CancellationException("the caller has given up");
+      throw new CancellationException("the call was canceled");
     }
     MessageLite answer = null;
     ctx.enter();
@@ -499,7 +499,7 @@ public final class App {
         throw exact;
       }
       if (ctx.isCancelled()) {
-        throw (CancellationException) new CancellationException("the caller has given up").initCause(e);
+        throw (CancellationException) new CancellationException("the call was canceled").initCause(e);
       }
       if (!ctx.ended()) {
         answer = failure.answer(e);

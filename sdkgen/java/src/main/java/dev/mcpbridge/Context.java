@@ -187,7 +187,7 @@ public final class Context implements Asks, Progress, Cancellation {
   @Override
   public void check() {
     if (cancelled) {
-      throw new CancellationException("the caller has given up");
+      throw new CancellationException("the call was canceled");
     }
   }
 
@@ -500,8 +500,8 @@ public final class Context implements Asks, Progress, Cancellation {
       kept.forEachEntry((key, value) -> sizes.put("the answer " + key, value.toString().length()));
       var largest = sizes.entrySet().stream().max(Map.Entry.comparingByValue()).orElseThrow();
       throw new IllegalStateException(
-          "what the call has to remember is " + bytes.size() + " bytes, more than the " + MAX_STATE + " there is room for; the most is "
-              + largest.getKey() + ", " + largest.getValue() + " bytes");
+          "the request state has " + bytes.size() + " bytes, more than the maximum of " + MAX_STATE
+              + "; the largest part is " + largest.getKey() + ", " + largest.getValue() + " bytes");
     }
     return InputRequired.newBuilder().addAllInputRequests(questions.values()).setRequestState(bytes).build();
   }
@@ -555,7 +555,7 @@ public final class Context implements Asks, Progress, Cancellation {
       try {
         action.run();
       } catch (RuntimeException e) {
-        System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, "what was to run when the caller gave up failed: " + e, e);
+        System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, "a cancellation action failed: " + e, e);
       }
     }
   }

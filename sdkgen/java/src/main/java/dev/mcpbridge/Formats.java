@@ -68,10 +68,10 @@ final class Formats {
     return ALL.stream().filter(f -> f.getName().equals(format)).map(f -> ((Checked) f).is()).findFirst().orElse(null);
   }
 
-  /** Schemas by names, and not a schema. */
+  /** Keywords whose value maps names to schemas. */
   private static final Set<String> NAMED = Set.of("properties", "patternProperties", "$defs", "definitions", "dependentSchemas");
 
-  /** Values, and no schemas. */
+  /** Keywords whose value has no schemas. */
   private static final Set<String> VALUES = Set.of("default", "const", "enum", "examples");
 
   /** Returns the error for the first unsupported format in this schema, or null. */
@@ -120,7 +120,7 @@ final class Formats {
     return text.length() > 11 && isDate(text.substring(0, 10)) && text.charAt(10) == 'T' && TIME.matcher(text.substring(11)).matches();
   }
 
-  /** RFC 4291: eight groups, of which :: are those that are 0. The last two may be an IPv4 address. */
+  /** Accepts IPv6 addresses of RFC 4291: eight groups, with :: for groups of 0. The last two may be an IPv4 address. */
   private static boolean isIpv6(String text) {
     int gap = text.indexOf("::");
     if (gap < 0) {
@@ -131,7 +131,7 @@ final class Formats {
     return before >= 0 && after >= 0 && before + after < 8 && !text.substring(0, gap).contains(".");
   }
 
-  /** How many groups there are in a part of an IPv6 address, or -1 if it is none. */
+  /** Returns the number of groups in a part of an IPv6 address, or -1 if it is invalid. */
   private static int groups(String text) {
     if (text.isEmpty()) {
       return 0;
@@ -164,7 +164,7 @@ final class Formats {
       if (authority == null || uri.getHost() != null) {
         return true;
       }
-      // java.net.URI takes any authority for that of a registry.
+      // java.net.URI accepts any authority as a registry-based one.
       return authority.indexOf(':') < 0 && HOST.matcher(authority).matches();
     } catch (URISyntaxException e) {
       return false;

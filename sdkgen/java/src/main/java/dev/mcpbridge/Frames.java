@@ -123,7 +123,7 @@ final class Frames {
   void end() {
     try {
       channel.close();
-      selector.close(); // Which ends run.
+      selector.close(); // It ends run.
     } catch (IOException e) {
       LOG.log(System.Logger.Level.DEBUG, "the connection for frames did not end well", e);
     }
@@ -258,7 +258,7 @@ final class Frames {
       payload.writeTo(out);
       out.flush();
     } catch (IOException e) {
-      throw new UncheckedIOException(e); // There is as much room as it said that it needs.
+      throw new UncheckedIOException(e); // The buffer has the serialized size.
     }
     send(frame);
   }
@@ -277,26 +277,27 @@ final class Frames {
     }
   }
 
-  /** Writes what is queued, and what others queue meanwhile. By the thread that found nobody who does. */
+  /** Writes all queued frames, including those that other threads queue in the meantime. Only one thread runs it. */
   private void write() {
     try {
       int seen = unwritten.get();
       do {
         if (!writeAll()) {
-          key.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE); // The reader goes on when there is room.
+          // The reader continues when the socket is writable.
+          key.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE);
           selector.wakeup();
           return;
         }
         seen = unwritten.addAndGet(-seen);
       } while (seen > 0);
     } catch (IOException | CancelledKeyException | ClosedSelectorException e) {
-      LOG.log(System.Logger.Level.DEBUG, "nobody reads the connection for frames", e);
-      end(); // Nobody writes any more: unwritten stays.
+      LOG.log(System.Logger.Level.DEBUG, "the connection for frames was lost", e);
+      end(); // No thread writes any more, because unwritten is not 0.
       queue.clear();
     }
   }
 
-  /** False: there is no room now. */
+  /** Returns false if the socket is not writable. */
   private boolean writeAll() throws IOException {
     while (fill()) {
       out.flip();
@@ -310,7 +311,7 @@ final class Frames {
     return true;
   }
 
-  /** Fills the buffer with frames, the last of them perhaps in part. False: there is nothing to write. */
+  /** Fills the buffer with frames, the last one possibly in part. Returns false if there are none. */
   private boolean fill() {
     while (out.hasRemaining()) {
       if (!rest.hasRemaining()) {
@@ -346,7 +347,7 @@ final class Frames {
       onCancel.run();
     }
 
-    /** The bridge has read an event. A waiting handler continues when several more may be sent. */
+    /** Called when the bridge has read an event. A waiting handler continues when several more may be sent. */
     void taken() {
       if (untaken.get() > 0 && untaken.decrementAndGet() == MAX_UNTAKEN / 2) {
         onReady.run();
@@ -376,7 +377,7 @@ final class Frames {
       end(ERROR, StatusProto.fromThrowable(thrown));
     }
 
-    /** The result has been sent. */
+    /** Called when the result has been sent. */
     @Override
     public void onCompleted() {}
 

@@ -27,7 +27,7 @@ record KeyPair(PrivateKey key, X509Certificate certificate, X509Certificate clie
     String file = System.getenv("MCPBRIDGE_KEY_PAIR");
     if (file == null || file.isEmpty()) {
       throw new IOException(
-          "this host wants the plugin to make its own certificate (go-plugin's AutoMTLS), which Java cannot do; mcpbridge gives it one");
+          "this host requires the plugin to create its own certificate (AutoMTLS of go-plugin); this SDK cannot");
     }
     String pem;
     try {

@@ -455,12 +455,13 @@ final class Methods {
       return given;
     }
     if (given.isEmpty() && !typed.isNamePresent()) {
-      throw wrong(typed, "which argument does it complete? Compile with javac -parameters, or say argument = \"...\"");
+      String fix = "Compile with javac -parameters, or write argument = \"...\"";
+      throw wrong(typed, "which argument does it complete? " + fix);
     }
     return name(typed, given);
   }
 
-  @SuppressWarnings("unchecked") // So says its annotation.
+  @SuppressWarnings("unchecked") // argument has checked the return type.
   private Collection<String> complete(String typed, Map<String, String> others) throws Exception {
     Object[] values = Arrays.stream(method.getParameterTypes()).map(t -> t == String.class ? typed : others).toArray();
     Object proposed = call(values);

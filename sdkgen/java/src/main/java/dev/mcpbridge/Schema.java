@@ -48,7 +48,7 @@ import tools.jackson.databind.node.ObjectNode;
 final class Schema {
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
-  /** Types that are text in JSON, and what their schema says beside that. */
+  /** The formats of types that are strings in JSON: the keyword and its value. */
   private static final Map<Class<?>, String[]> TEXTS =
       Map.of(
           byte[].class, new String[] {"contentEncoding", "base64"},
@@ -57,7 +57,7 @@ final class Schema {
           Duration.class, new String[] {"format", "duration"},
           OffsetTime.class, new String[] {"format", "time"});
 
-  /** What an author's annotations say of values, beyond what the type does. */
+  /** The keywords of a schema that assert something about values, beyond their type. */
   private static final List<String> ASSERTIONS =
       List.of(
           "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems",
@@ -67,18 +67,18 @@ final class Schema {
 
   // Types.
 
-  /** What a schema is for. */
+  /** The use of a schema. */
   enum Use {
-    /** What is required is what the author cannot do without: of a record everything that is not Optional or Nullable. */
+    /** Arguments. Members of a record are required unless they are Optional or Nullable. */
     INPUT,
-    /** What is required is what cannot be missing, even if the author sets nothing. */
+    /** Results. Members that are always present are required. */
     OUTPUT,
-    /** As INPUT, with no references. */
+    /** Forms. Like INPUT, without references. */
     FORM;
 
     private static final Map<Use, SchemaGenerator> GENERATORS = new ConcurrentHashMap<>();
 
-    /** Made when first needed: it takes a tenth of a second. */
+    /** Created when first used, which takes a tenth of a second. */
     SchemaGenerator generator() {
       return GENERATORS.computeIfAbsent(this, use -> new SchemaGenerator(use.config().build()));
     }
@@ -106,12 +106,12 @@ final class Schema {
       fields.withDescriptionResolver(f -> described(f.getAnnotation(ToolArg.class)));
       fields.withDefaultResolver(f -> defaultOf(f.getAnnotation(ToolArg.class), f.getType().getErasedType()));
       fields.withRequiredCheck(this::required);
-      // An Optional is there or not, and never null: so forms want it, and so we write it.
+      // An empty Optional is absent and not null, as forms require. Json writes it in the same way.
       fields.withTargetTypeOverridesResolver(Use::held);
       return config;
     }
 
-    /** The choices of an enum that says what users see, or null. */
+    /** Returns the choices of an enum whose constants have titles, or null. */
     private static CustomDefinition titled(Class<?> type) {
       if (!type.isEnum() || Arrays.stream(type.getFields()).noneMatch(f -> f.isAnnotationPresent(Title.class))) {
         return null;
@@ -168,7 +168,7 @@ final class Schema {
     return type == Optional.class || type == OptionalInt.class || type == OptionalLong.class || type == OptionalDouble.class;
   }
 
-  /** Whether it is marked Nullable, by whosever annotation of that name. */
+  /** Reports whether it has an annotation named Nullable, of any library. */
   static boolean nullable(AnnotatedElement e) {
     return Arrays.stream(e.getAnnotations()).anyMatch(a -> a.annotationType().getSimpleName().equals("Nullable"));
   }
@@ -195,7 +195,7 @@ final class Schema {
     }
   }
 
-  /** The schema of a type, whose root says `type` itself even if it is recursive. */
+  /** Returns the schema of a type. Its root has the keyword `type`, even if the type is recursive. */
   static ObjectNode of(Type type, Use use) {
     ObjectNode schema;
     synchronized (use) {
@@ -211,14 +211,14 @@ final class Schema {
     return schema;
   }
 
-  /** victools puts default values into the tree as objects. */
+  /** Converts default values, which victools adds as objects, to JSON. */
   private static ObjectNode plain(ObjectNode schema) {
     return (ObjectNode) Json.MAPPER.readTree(schema.toString());
   }
 
   // Parameters, which victools does not read.
 
-  /** A parameter that is an argument. */
+  /** A parameter of a method that is an argument of the tool. */
   record Parameter(String name, java.lang.reflect.Parameter parameter, ToolArg arg) {
     boolean required() {
       Class<?> type = parameter.getType();
@@ -226,7 +226,7 @@ final class Schema {
     }
   }
 
-  /** The schema of an object of these parameters. */
+  /** Returns the schema of an object with these parameters as members. */
   static ObjectNode of(List<Parameter> parameters) {
     ObjectNode schema = NODES.objectNode().put("type", "object");
     ObjectNode properties = schema.putObject("properties");
@@ -274,14 +274,14 @@ final class Schema {
         : t.getRawClass() == OptionalLong.class ? Long.class : t.getRawClass() == OptionalDouble.class ? Double.class : type;
   }
 
-  /** Jakarta's patterns match all of a text, those of JSON Schema a part. */
+  /** Converts a pattern of Jakarta, which matches a whole string, to one of JSON Schema, which matches a part. */
   static String pattern(Pattern pattern, NotBlank notBlank) {
     return pattern != null ? "^(?:" + pattern.regexp() + ")$" : notBlank != null ? "\\S" : null;
   }
 
   // Arguments.
 
-  /** The arguments of a tool: their schema, and how to read them. */
+  /** The arguments of a tool: their schema, and their conversion to values. */
   static final class Arguments {
     final ObjectNode schema;
     private final String name;
@@ -296,7 +296,7 @@ final class Schema {
       this.name = name;
       this.schema = schema;
       if (closed && !schema.has("additionalProperties")) {
-        // An argument that does not exist is an error, or a misspelt optional one would silently do nothing.
+        // Unknown arguments are an error: a misspelled optional argument would be ignored.
         schema.put("additionalProperties", false);
       }
       this.properties = schema.get("properties") instanceof ObjectNode p ? p : NODES.objectNode();
@@ -309,7 +309,7 @@ final class Schema {
       this.defaults = new Defaults(schema);
     }
 
-    /** The arguments, checked, and with defaults for what is missing. ToolException says all that is wrong with them. */
+    /** Returns the validated arguments with defaults. The ToolException names all errors. */
     ObjectNode parse(ByteString json) {
       ObjectNode arguments;
       try {
@@ -318,7 +318,7 @@ final class Schema {
         throw invalid("- (all): " + e.getMessage());
       }
       if (arguments.size() > 0) {
-        // Models write null for what they leave out.
+        // Models write null for absent arguments.
         arguments.properties().removeIf(e -> e.getValue().isNull() && names.contains(e.getKey()) && !required.contains(e.getKey()));
       }
       String wrong = check.list(arguments, names);
@@ -329,7 +329,7 @@ final class Schema {
       return arguments;
     }
 
-    /** What is wrong with the default of an argument, or null. */
+    /** Returns the error of the default value of an argument, or null. */
     String wrongDefault(String field) {
       ObjectNode alone = NODES.objectNode().put("type", "object");
       alone.putObject("properties").set(field, properties.get(field));
@@ -340,7 +340,7 @@ final class Schema {
       return wrong == null ? null : wrong.replace("- " + field + ": ", "");
     }
 
-    /** What Jackson did not like, which the schema did not say. */
+    /** Returns the error for an argument that conforms to the schema and that Jackson cannot convert. */
     ToolException unreadable(String field, JacksonException e) {
       return invalid("- " + (field == null ? "(all)" : field) + ": " + e.getOriginalMessage());
     }
@@ -382,7 +382,7 @@ final class Schema {
       return Formats.is(format) != null ? format : type + bounds(s);
     }
 
-    /** What a number may be, after its type: " 1..14", " > 0". */
+    /** Returns the bounds of a number, to be written after its type: " 1..14", " > 0". */
     private static String bounds(JsonNode s) {
       if (s.has("minimum") && s.has("maximum")) {
         return " " + s.get("minimum") + ".." + s.get("maximum");
@@ -398,7 +398,7 @@ final class Schema {
     }
   }
 
-  /** Puts the defaults of a schema where nothing is, however deep: Jackson knows of none, and would take 0. */
+  /** Sets absent members to the defaults of their schemas, at any depth. Jackson would use 0. */
   private static final class Defaults {
     private final ObjectNode root;
     private final boolean any;
@@ -436,7 +436,7 @@ final class Schema {
     }
   }
 
-  /** Holds values to a schema. It is made ready by the first: a program with many tools starts faster. */
+  /** Validates values. The schema is compiled for the first value, so that programs with many tools start faster. */
   private static final class Check {
     private static final class Registry {
       static final SchemaRegistry DRAFT_2020_12 =
@@ -460,7 +460,7 @@ final class Schema {
       return ready;
     }
 
-    /** Choices with titles as an enum, of which one error names all. */
+    /** Converts choices with titles to an enum, for which a single error names all choices. */
     private static JsonNode enums(JsonNode schema) {
       schema.forEach(Check::enums);
       for (String union : List.of("oneOf", "anyOf")) {
@@ -476,7 +476,7 @@ final class Schema {
       return schema;
     }
 
-    /** Every violation on a line that names the field, what was expected, and what came; null if there is none. */
+    /** Returns a line for each violation: the field, the expected value and the actual one. Null if there is none. */
     String list(JsonNode value, List<String> names) {
       List<Error> errors =
           schema().validate(value, context -> context.executionConfig(c -> c.formatAssertionsEnabled(true)));
@@ -518,7 +518,7 @@ final class Schema {
 
   // Results.
 
-  /** How values of a return type are written. MCP wants an object, so another value is `{"result": value}`. */
+  /** Writes values of a return type. Structured content is an object, so other values become `{"result": value}`. */
   record Output(String schema, ObjectWriter writer, boolean wrap, Check check) {
     static Output of(Type type) {
       ObjectNode schema = Schema.of(type, Use.OUTPUT);
@@ -542,7 +542,7 @@ final class Schema {
       return new Output(Json.text(schema), Json.MAPPER.writerFor(Json.MAPPER.constructType(type)), wrap, check);
     }
 
-    /** The JSON of a value. IllegalStateException if the schema does not allow it, or JSON cannot hold it. */
+    /** Returns the JSON of a value. Throws IllegalStateException if it is invalid or JSON cannot represent it. */
     byte[] write(Object value) {
       byte[] json = Json.exactly("the tool", value, writer);
       String wrong = check == null ? null : check.list(Json.MAPPER.readTree(json), List.of());
@@ -558,7 +558,7 @@ final class Schema {
   private static final Map<Class<?>, Form<?>> FORMS = new ConcurrentHashMap<>();
   private static final List<String> PRIMITIVES = List.of("string", "number", "integer", "boolean");
 
-  /** A question's form: its schema, and how to read what the user filled in. */
+  /** The form of a question: its schema, and the conversion of its content. */
   static final class Form<T> {
     final String schema;
     private final JavaType type;
@@ -574,7 +574,7 @@ final class Schema {
       this.defaults = new Defaults(of);
     }
 
-    /** The form that asks for one value. */
+    /** Returns the form for a single value. */
     private static ObjectNode alone(ObjectNode value) {
       ObjectNode root = NODES.objectNode().put("type", "object");
       root.putObject("properties").set("value", value);
@@ -596,7 +596,7 @@ final class Schema {
       for (var field : of.path("properties").properties()) {
         JsonNode s = field.getValue();
         if (s.path("items").get("oneOf") instanceof ArrayNode choices) {
-          ((ObjectNode) s).putObject("items").set("anyOf", choices); // MCP's own way to offer any number of them.
+          ((ObjectNode) s).putObject("items").set("anyOf", choices); // The schema of MCP for multiple choices.
         }
         boolean choices = s.path("type").asString("").equals("array") && (s.path("items").has("enum") || s.path("items").has("anyOf"));
         if (!PRIMITIVES.contains(s.path("type").asString("")) && !choices) {
@@ -608,7 +608,7 @@ final class Schema {
       return new Form<>(type, of, object);
     }
 
-    /** The form that a JSON Schema says. IllegalArgumentException if it is none. */
+    /** Returns the form of a JSON Schema. Throws IllegalArgumentException if it is invalid. */
     static Form<ObjectNode> of(String schema) {
       if (!(Json.parse(schema) instanceof ObjectNode of)) {
         throw new IllegalArgumentException("the schema of a form is a JSON object");
@@ -620,14 +620,14 @@ final class Schema {
       return new Form<>(ObjectNode.class, of, true);
     }
 
-    /** One of these values, which have titles. */
+    /** Returns the form for one of these values, by title. */
     static Form<String> of(Collection<Map.Entry<String, String>> titles) {
       ObjectNode of = NODES.objectNode().put("type", "string");
       of.set("oneOf", choices(titles));
       return new Form<>(String.class, alone(of), false);
     }
 
-    /** Any number of these values, which have titles. */
+    /** Returns the form for any number of these values, by title. */
     static Form<List<String>> listOf(Collection<Map.Entry<String, String>> titles) {
       ObjectNode of = NODES.objectNode().put("type", "array");
       of.putObject("items").set("anyOf", choices(titles));
@@ -643,7 +643,7 @@ final class Schema {
       return choices;
     }
 
-    @SuppressWarnings("unchecked") // It is put there by its class.
+    @SuppressWarnings("unchecked") // Values have the type of their class.
     static <T> Form<T> of(Class<T> type) {
       return (Form<T>) FORMS.computeIfAbsent(type, Form::made);
     }

@@ -30,7 +30,7 @@ final class Serve {
   /** The time in milliseconds for calls in flight to complete at shutdown. */
   static final long DRAIN = 5000;
 
-  /** A unix socket's path: sun_path is 104 to 108 bytes. */
+  /** The maximum length of the path of a unix socket: sun_path has 104 to 108 bytes. */
   private static final int MAX_PATH = 100;
 
   private Serve() {}
@@ -66,7 +66,7 @@ final class Serve {
     return System.getProperty("sun.java.command", "");
   }
 
-  /** How a person starts this program. */
+  /** Returns the command that starts this program in a terminal. */
   private static String program() {
     String main = command().split(" ", 2)[0];
     if (main.endsWith(".jar") || main.endsWith(".java")) {
@@ -154,7 +154,7 @@ final class Serve {
       Files.delete(socket);
       return;
     }
-    throw new IOException("somebody listens there already");
+    throw new IOException("the address is in use");
   }
 
   private static void managed(App app) throws IOException, InterruptedException {
@@ -218,8 +218,8 @@ final class Serve {
   // Shutdown.
 
   /**
-   * Runs something at a signal, instead of ending the program by it. The JDK has no public way to do this: sun.misc.Signal is
-   * what everybody takes, and by reflection because the compiler warns of it. Where it is not there, the program just ends.
+   * Runs a function at a signal, instead of the default action. The JDK has no public API for this. sun.misc.Signal is
+   * called by reflection, because the compiler warns of it. Without it, the default action applies.
    */
   private static void onSignal(String signal, Runnable action) {
     try {

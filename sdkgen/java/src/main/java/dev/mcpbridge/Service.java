@@ -93,7 +93,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   private static final int THREADS = 32;
 
-  /** gRPC sets an option of TCP whatever the transport, and netty warns that a unix socket has none. */
+  /** gRPC sets a TCP option on all sockets, and netty warns that unix sockets do not have it. */
   private static final Logger NETTY = Logger.getLogger("io.netty.bootstrap.ServerBootstrap");
 
   static {
@@ -137,10 +137,10 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     return pool;
   }
 
-  // Life.
+  // Lifecycle.
 
   Server start(SocketAddress address, KeyPair pair) throws IOException {
-    // One thread is enough: it only moves bytes, of one connection.
+    // One thread suffices for the input and output of a single connection.
     var loop = new MultiThreadIoEventLoopGroup(1, new DefaultThreadFactory("mcpbridge-grpc", true), NioIoHandler.newFactory());
     Class<? extends ServerChannel> channel =
         address instanceof UnixDomainSocketAddress ? NioServerDomainSocketChannel.class : NioServerSocketChannel.class;
@@ -161,7 +161,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
           SslContextBuilder.forServer(pair.key(), pair.certificate())
               .trustManager(pair.client())
               .clientAuth(ClientAuth.REQUIRE)
-              // netty puts the key into a store. It stays in memory, and the usual kind takes its time to encrypt it.
+              // netty puts the key into an in-memory store. The default type encrypts it, which is slow.
               .keyStoreType("JKS");
       builder.sslContext(GrpcSslContexts.configure(tls, SslProvider.JDK).build());
     }
@@ -184,7 +184,8 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       return;
     }
     Map<Thread, StackTraceElement[]> traces = new HashMap<>(Thread.getAllStackTraces());
-    handling.keySet().forEach(thread -> traces.put(thread, thread.getStackTrace())); // Virtual ones are not among all.
+    // getAllStackTraces omits virtual threads.
+    handling.keySet().forEach(thread -> traces.put(thread, thread.getStackTrace()));
     int ended = 0;
     for (var trace : traces.entrySet()) {
       String at = Where.exit(trace.getValue());
@@ -200,7 +201,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     try {
       drain(ended);
     } catch (InterruptedException e) {
-      Thread.currentThread().interrupt(); // The end, too.
+      Thread.currentThread().interrupt();
     }
   }
 
@@ -234,8 +235,8 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       while (!framed.ended(5) && drains(began)) {}
       framed.end();
     }
-    // It takes calls until the peer has heard of it, and then names the last one that it has taken (GOAWAY, PING, GOAWAY). So a
-    // connection ends when its calls have, however slow it is.
+    // gRPC accepts calls until the peer has acknowledged the shutdown (GOAWAY, PING, GOAWAY). It closes the connection
+    // when its calls have ended.
     server.shutdown();
     while ((running.get() > stuck || !server.isTerminated()) && drains(began)) {
       Thread.sleep(5);
@@ -384,7 +385,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   @Override
   public void complete(CompleteRequest request, StreamObserver<CompleteResponse> out) {
-    // A handler that is there lets a cancelled call be answered, to nobody.
+    // Without a cancel handler, gRPC throws if a canceled call is answered.
     ((ServerCallStreamObserver<CompleteResponse>) out).setOnCancelHandler(() -> {});
     execute(
         out,
@@ -443,7 +444,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         ctx -> app.getPrompt(request, ctx));
   }
 
-  /** How the events of a method are its responses. */
+  /** Converts the events of a call to responses of its method. */
   private record Wrap<R>(
       Function<Progress, R> progress, Function<LogMessage, R> log, Function<MessageLite, R> result, Function<InputRequired, R> ask) {
     R last(MessageLite message) {
@@ -458,7 +459,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       ByteString state,
       StreamObserver<R> observer,
       Wrap<R> wrap,
-      Function<String, MessageLite> failure, // Null: there are no results that have failed.
+      Function<String, MessageLite> failure, // Null if the method has no error results.
       Function<Context, MessageLite> handler) {
     var out = (ServerCallStreamObserver<R>) observer;
     var writer = new Writer<>(out, wrap);
@@ -542,7 +543,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
           out.onNext(event);
         }
       } catch (InterruptedException e) {
-        Thread.currentThread().interrupt(); // The call is cancelled; its handler will see.
+        Thread.currentThread().interrupt(); // The call was canceled; the handler is interrupted too.
       } finally {
         lock.unlock();
       }
@@ -574,7 +575,8 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       try {
         closed = true;
         woken.signalAll();
-        how.run(); // Also for a caller that has given up: gRPC drops it, and the bridge waits for the end of what came as a frame.
+        // Also if the call was canceled: gRPC discards the response, and the bridge waits for the end of framed calls.
+        how.run();
       } finally {
         lock.unlock();
       }

@@ -20,7 +20,7 @@ final class Stdout {
   /** Redirects System.out to standard error. Called first. */
   static synchronized void take() {
     if (System.getProperty("slf4j.internal.verbosity") == null) {
-      // That there is no logger is nothing to talk about.
+      // SLF4J prints that there is no logger, which is not a problem here.
       System.setProperty("slf4j.internal.verbosity", "ERROR");
     }
     if (MANAGED) {

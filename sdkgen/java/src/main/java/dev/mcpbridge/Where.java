@@ -12,10 +12,10 @@ import java.util.regex.Pattern;
 
 /** Source lines of the application, such as `Tools.java:12`, for messages. */
 final class Where {
-  /** Ours, when something is defined. */
+  /** Classes of the SDK on the stack of a definition. */
   private static final Pattern DEFINING = Pattern.compile("dev\\.mcpbridge\\.(App|Bridge|Methods|Schema|Types|Where|DefinitionException|\\w+Builder)\\b.*");
 
-  /** Ours and the JDK's, between a call and an author's code. */
+  /** Classes of the SDK and of the JDK on the stack of a call, outside of the application. */
   private static final Pattern CALLING = Pattern.compile("dev\\.mcpbridge\\.(App|Context|Methods|Content|Schema|Json|Service|\\w+Builder)\\b.*|(java|jdk)\\..*");
 
   private Where() {}
@@ -35,7 +35,7 @@ final class Where {
     try (InputStream file = type.getResourceAsStream(type.getName().substring(type.getName().lastIndexOf('.') + 1) + ".class")) {
       return file == null ? name : new ClassFile(new DataInputStream(file)).line(method.getName(), descriptor(method), name);
     } catch (IOException | RuntimeException e) {
-      return name; // It only helps.
+      return name; // A line number is not required.
     }
   }
 
@@ -53,7 +53,7 @@ final class Where {
         : at.getFileName() + ":" + at.getLineNumber();
   }
 
-  /** What went wrong where a class could not be made ready, of which the JVM has only said that. */
+  /** Returns the cause of the failed initialization of a class, which the JVM wraps. */
   static Throwable reason(Throwable e) {
     boolean wrapped = e instanceof ExceptionInInitializerError || e instanceof NoClassDefFoundError;
     return wrapped && e.getCause() != null ? reason(e.getCause()) : e;
@@ -68,7 +68,7 @@ final class Where {
     int frame = handler(trace);
     for (int i = 0; i < frame; i++) {
       if (trace[i].getMethodName().equals("<clinit>")) {
-        frame = i; // A class that could not be made ready is at fault, and not who needed it.
+        frame = i; // The failed initializer, and not the code that uses the class.
       }
     }
     for (Throwable t = e; t != null; t = t.getCause()) {
@@ -84,7 +84,7 @@ final class Where {
       frame--;
     }
     if (frame < 0) {
-      frame = trace.length - 1; // Another thread's.
+      frame = trace.length - 1; // The exception was created in another thread.
     }
     while (frame >= 0 && CALLING.matcher(trace[frame].getClassName()).matches()) {
       frame--;
@@ -121,7 +121,7 @@ final class Where {
           case 3, 4, 9, 10, 11, 12, 17, 18 -> in.skipNBytes(4);
           case 5, 6 -> {
             in.skipNBytes(8);
-            i++; // They count twice.
+            i++; // They take two entries.
           }
           default -> throw new IOException("a constant of the unknown kind " + tag);
         }

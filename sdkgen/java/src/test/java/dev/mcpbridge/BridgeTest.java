@@ -68,7 +68,7 @@ class BridgeTest {
     }
     List<String> never = List.of("sh", "-c", "sleep 3; exit 3");
     var e = assertThrows(AssertionError.class, () -> Client.start(never).close());
-    assertTrue(e.getMessage().startsWith("the program does not serve; standard error says why"), e.getMessage());
+    assertTrue(e.getMessage().startsWith("the program did not start (see standard error)"), e.getMessage());
   }
 
   @Test

@@ -27,11 +27,11 @@ import java.util.concurrent.TimeUnit;
 /**
  * Drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
  *
- * <p>It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
- * between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+ * <p>It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. It prints the
+ * questions of servers, and reads the answer from the next line: the content of a form in JSON, or the text of a model.
  */
 public final class Client {
-  /** Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted. */
+  // Servers send only input requests that the client supports, and progress only if requested.
   private static final CallContext CALLER =
       CallContext.newBuilder()
           .setClientInfo(Implementation.newBuilder().setName("client-java").setVersion("1.0"))
@@ -44,7 +44,7 @@ public final class Client {
 
   private static final BufferedReader IN = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
   private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-  private static McpServiceGrpc.McpServiceBlockingStub stub; // one is enough, and any number of threads may use it
+  private static McpServiceGrpc.McpServiceBlockingStub stub; // A single stub suffices. It is thread-safe.
 
   public static void main(String[] args) throws IOException {
     if (args.length == 0 || args[0].isEmpty()) {
@@ -86,7 +86,7 @@ public final class Client {
         .build();
   }
 
-  /** A call that takes longer is cancelled, at the server too. */
+  /** A longer call is canceled, also at the server. */
   private static McpServiceGrpc.McpServiceBlockingStub mcp() {
     return stub.withDeadlineAfter(60, TimeUnit.SECONDS);
   }
@@ -109,7 +109,7 @@ public final class Client {
       CallToolResponse event = events.next();
       switch (event.getEventCase()) {
         case PROGRESS -> OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
-        case INPUT_REQUIRED -> { // The call is over; made again with the answers and the state, it goes on.
+        case INPUT_REQUIRED -> { // The call has ended. Repeat it with the answers and the state.
           InputRequired asked = event.getInputRequired();
           request.setRequestState(asked.getRequestState()).clearInputResponses();
           if (!asked.hasRequestState()) {

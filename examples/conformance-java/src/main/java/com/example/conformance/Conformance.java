@@ -67,7 +67,7 @@ public final class Conformance {
             .cacheTtl(Duration.ZERO)
             .cacheScope("public");
     app.add(new Conformance(app));
-    // Their schemas say what no class can.
+    // Their schemas have keywords that no class can express.
     app.tool("test_x_mcp_header")
         .description("Takes an argument that is a header, too.")
         .inputSchema("{\"type\":\"object\",\"properties\":{\"region\":{\"type\":\"string\",\"x-mcp-header\":\"Region\"}}}")
@@ -79,7 +79,7 @@ public final class Conformance {
     app.run(args);
   }
 
-  /** A WAV of 10 ms in which nothing is heard: 8000 samples a second, of 8 bits, of which 128 is the middle. */
+  /** 10 ms of silence as WAV: 8000 samples of 8 bits per second, each 128. */
   private static byte[] silence() {
     int rate = 8000;
     int samples = 80;
@@ -92,7 +92,7 @@ public final class Conformance {
     return out.array();
   }
 
-  /** What the user did, and filled in. */
+  /** Returns the action of the user and the content of the form. */
   private static String said(Answer<ObjectNode> answer) {
     String action = answer.accepted() ? "accept" : answer.declined() ? "decline" : "cancel";
     return "action=" + action + ", content=" + answer.optional().map(ObjectNode::toString).orElse("{}");
@@ -316,7 +316,7 @@ public final class Conformance {
 
   @Tool(name = "test_missing_capability", description = "Needs a client with sampling.")
   public String missingCapability(Context ctx) {
-    // For tools that know before they ask: to who just asks, UnsupportedException happens.
+    // For tools that check before asking: otherwise, UnsupportedException is thrown.
     if (!ctx.clientCapabilities().hasSampling()) {
       throw new McpException(-32021, "this tool needs a client with sampling", Map.of("requiredCapabilities", Map.of("sampling", Map.of())));
     }

@@ -42,7 +42,7 @@ import tools.jackson.databind.node.ObjectNode;
 /**
  * The tools of the contract kit, written with the SDK for Java: the handler laws and {@code mcpbridge verify} call them.
  *
- * <p>docs/verify.md says exactly what each does. Try it: mcpbridge verify -- java -jar target/kit-java.jar
+ * <p>docs/verify.md describes them exactly. Try it: mcpbridge verify -- java -jar target/kit-java.jar
  */
 public final class Kit {
   private static final String ANYTHING = "{\"type\":\"object\"}";

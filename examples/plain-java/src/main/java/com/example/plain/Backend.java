@@ -10,7 +10,7 @@ import java.util.concurrent.TimeUnit;
 import tools.jackson.databind.json.JsonMapper;
 
 /** A backend without an SDK: gRPC and the generated stubs. It listens at the port of this machine that is its argument. */
-public final class Backend extends McpServiceGrpc.McpServiceImplBase { // What is not here is UNIMPLEMENTED.
+public final class Backend extends McpServiceGrpc.McpServiceImplBase { // Other methods are UNIMPLEMENTED.
   @Override
   public void discover(DiscoverRequest request, StreamObserver<DiscoverResponse> out) {
     var info = Implementation.newBuilder().setName("plain").setVersion("1");

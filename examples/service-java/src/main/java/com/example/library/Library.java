@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
 
-/** A library and its loans: a class as one has it already. It knows nothing of MCP. */
+/** A library and its loans: an existing class without any MCP. */
 public class Library {
   /** How long a book is lent for. */
   public static final int LOAN_DAYS = 21;
@@ -17,7 +17,7 @@ public class Library {
 
   public record Loan(Book book, String member, LocalDate due) {}
 
-  /** What the rules of the library do not allow. */
+  /** A violation of the rules of the library. */
   public static class LoanException extends Exception {
     private static final long serialVersionUID = 1;
 

@@ -77,7 +77,7 @@ public final class Caller {
   /** An answer to a question: the user closed it. */
   public static final Object CANCEL = InputResponse.newBuilder().setElicit(action("cancel")).build();
 
-  /** What a call of a tool came to, and what happened on the way. */
+  /** The result of a call, with its events and questions. */
   public record Called<R extends MessageLite>(
       R result, List<Progress> progress, List<LogMessage> logs, List<InputRequest> asked, int rounds) {
     /** The text of the result. */
@@ -112,15 +112,15 @@ public final class Caller {
     this.app = app;
   }
 
-  /** Who calls, instead of {@link #EVERYTHING}. */
+  /** Sets the context of the calls, instead of {@link #EVERYTHING}. */
   public Caller as(CallContext context) {
     this.context = context;
     return this;
   }
 
   /**
-   * The answers to the questions of calls, in the order they are asked: what the user fills in, as a record, a map or a simple
-   * value, {@link #DECLINE}, {@link #CANCEL}, the text that the model says, a list of the URIs of roots, or an InputResponse.
+   * Adds answers to the questions of calls, in their order: the content of a form as a record, map or simple value,
+   * {@link #DECLINE}, {@link #CANCEL}, the text of a model, a list of the URIs of roots, or an InputResponse.
    */
   public Caller answers(Object... answers) {
     this.answers.addAll(Arrays.asList(answers));
@@ -142,22 +142,22 @@ public final class Caller {
     return call(InProcess.Kind.RESOURCE, uri, ByteString.EMPTY);
   }
 
-  /** Fills in a prompt. */
+  /** Gets a prompt. */
   public Called<GetPromptResult> prompt(String name, Map<String, String> arguments) {
     return call(InProcess.Kind.PROMPT, name, ByteString.copyFromUtf8(InProcess.json(arguments)));
   }
 
-  /** Completes an argument of a prompt, where {@code others} are known already. */
+  /** Completes an argument of a prompt, given the other arguments. */
   public List<String> completePrompt(String prompt, String argument, String typed, Map<String, String> others) {
     return complete(CompletionReference.newBuilder().setPrompt(PromptReference.newBuilder().setName(prompt)), argument, typed, others);
   }
 
-  /** As {@link #completePrompt(String, String, String, Map)}, of an argument that comes first. */
+  /** Completes an argument of a prompt, without other arguments. */
   public List<String> completePrompt(String prompt, String argument, String typed) {
     return completePrompt(prompt, argument, typed, Map.of());
   }
 
-  /** Completes a variable of a resource template, where {@code others} are known already. */
+  /** Completes a variable of a resource template, given the other variables. */
   public List<String> completeResourceTemplate(String uriTemplate, String variable, String typed, Map<String, String> others) {
     return complete(
         CompletionReference.newBuilder().setResource(ResourceReference.newBuilder().setUri(uriTemplate)), variable, typed, others);
@@ -178,7 +178,7 @@ public final class Caller {
     return InProcess.tools(app);
   }
 
-  @SuppressWarnings("unchecked") // By its kind.
+  @SuppressWarnings("unchecked") // The kind determines R.
   private <R extends MessageLite> Called<R> call(InProcess.Kind kind, String name, ByteString arguments) {
     List<Progress> progress = new ArrayList<>();
     List<LogMessage> logs = new ArrayList<>();

@@ -30,14 +30,14 @@ import tools.jackson.databind.node.ObjectNode;
  * }
  * }</pre>
  *
- * <p>It speaks 2025-11-25 and can be asked everything. One thread uses it. The bridge is the program {@code mcpbridge} in PATH, or what
- * the system property or the environment variable {@code MCPBRIDGE_BIN} names. What it logs goes to standard error.
+ * <p>It uses 2025-11-25 and supports all questions. It is not thread-safe. The bridge is {@code mcpbridge} in PATH, or
+ * the program in the system property or environment variable {@code MCPBRIDGE_BIN}. Its log goes to standard error.
  */
 public final class Client implements AutoCloseable {
   private static final JsonMapper JSON = new JsonMapper();
   private static final String END = "";
 
-  /** Seconds that a message is waited for. A Java program takes a while to start. */
+  /** The time in seconds to wait for a message, including the start of a Java program. */
   private static final int PATIENCE = 60;
 
   private static final int METHOD_NOT_FOUND = -32601;
@@ -53,7 +53,7 @@ public final class Client implements AutoCloseable {
   private int id;
   private JsonNode initialized;
 
-  /** What a call of a tool came to. */
+  /** The result of a tool call. */
   public record Result(JsonNode json) {
     /** The text of the result. */
     public String text() {
@@ -86,13 +86,13 @@ public final class Client implements AutoCloseable {
       return error.path("code").asInt();
     }
 
-    /** Missing, if there is none. */
+    /** The data of the error, or a MissingNode. */
     public JsonNode data() {
       return error.path("data");
     }
   }
 
-  /** Starts the bridge with a program of this test's classpath, and waits for both. */
+  /** Starts the bridge with a program of this test's class path, and waits until both are ready. */
   public static Client start(Class<?> main, String... args) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -101,7 +101,7 @@ public final class Client implements AutoCloseable {
     return start(command);
   }
 
-  /** Starts the bridge with the program that a command starts, and waits for both. */
+  /** Starts the bridge with a program, by its command, and waits until both are ready. */
   public static Client start(List<String> command) {
     String named = System.getProperty("MCPBRIDGE_BIN", System.getenv("MCPBRIDGE_BIN"));
     List<String> all = new ArrayList<>(List.of(named == null ? "mcpbridge" : named, "run", "--stdio", "--"));
@@ -134,13 +134,13 @@ public final class Client implements AutoCloseable {
     }
   }
 
-  /** The bridge answers initialize while the program starts, and lists after. */
+  /** Waits for the program: the bridge answers initialize while it starts, and lists afterwards. */
   private void awaitBackend() {
     try {
       request("tools/list", Map.of());
     } catch (RpcException e) {
       if (e.code() != METHOD_NOT_FOUND) {
-        throw new AssertionError("the program does not serve; standard error says why: " + e.getMessage(), e);
+        throw new AssertionError("the program did not start (see standard error): " + e.getMessage(), e);
       }
     }
   }
@@ -156,13 +156,13 @@ public final class Client implements AutoCloseable {
     lines.add(END);
   }
 
-  /** What answers the questions of the server, by the method, such as {@code elicitation/create}, and its params. */
+  /** Sets the function that answers requests of the server, such as elicitation/create, by method and params. */
   public Client answers(BiFunction<String, JsonNode, Object> answers) {
     this.answers = answers;
     return this;
   }
 
-  /** What the server says it is. */
+  /** The serverInfo of the server. */
   public JsonNode serverInfo() {
     return initialized.path("serverInfo");
   }
@@ -172,19 +172,19 @@ public final class Client implements AutoCloseable {
     return new Result(request("tools/call", Map.of("name", name, "arguments", arguments, "_meta", Map.of("progressToken", id + 1))));
   }
 
-  /** Makes a request and returns its result. {@link RpcException} is its error. */
+  /** Sends a request and returns its result. Throws {@link RpcException} if the response is an error. */
   public JsonNode request(String method, Object params) {
     return await(send(method, params));
   }
 
-  /** Makes a request and returns its id, for {@link #await}. */
+  /** Sends a request and returns its id, for {@link #await}. */
   public int send(String method, Object params) {
     id++;
     write(JSON.createObjectNode().put("jsonrpc", "2.0").put("id", id).put("method", method).set("params", JSON.valueToTree(params)));
     return id;
   }
 
-  /** The result of the request with an id. */
+  /** Returns the result of the request with this id. */
   public JsonNode await(int id) {
     while (true) {
       JsonNode message = next();
@@ -202,7 +202,7 @@ public final class Client implements AutoCloseable {
     write(JSON.createObjectNode().put("jsonrpc", "2.0").put("method", method).set("params", JSON.valueToTree(params)));
   }
 
-  /** The params of the next notification of a method, or of one that has come already. */
+  /** Returns the params of the next notification of a method, which may have arrived already. */
   public JsonNode awaitNotification(String method) {
     while (true) {
       for (var all = notifications.iterator(); all.hasNext(); ) {
@@ -216,7 +216,7 @@ public final class Client implements AutoCloseable {
     }
   }
 
-  /** The next message. It is kept if it is a notification, and answered if it is a request. */
+  /** Returns the next message. Notifications are kept, and requests answered. */
   private JsonNode next() {
     String line;
     try {
@@ -230,7 +230,7 @@ public final class Client implements AutoCloseable {
     }
     if (line.equals(END)) {
       lines.add(END);
-      throw new AssertionError("the bridge has ended; standard error says why");
+      throw new AssertionError("the bridge exited (see standard error)");
     }
     JsonNode message = JSON.readTree(line);
     if (message.has("method") && !message.has("id")) {
@@ -255,17 +255,17 @@ public final class Client implements AutoCloseable {
       in.write(message + "\n");
       in.flush();
     } catch (IOException e) {
-      throw new UncheckedIOException("the bridge takes nothing; standard error says why", e);
+      throw new UncheckedIOException("cannot write to the bridge (see standard error)", e);
     }
   }
 
-  /** Ends the bridge and the program. {@link AssertionError} if they do not end in good order. */
+  /** Stops the bridge and the program. Throws {@link AssertionError} if they do not exit in time. */
   @Override
   public void close() {
     try {
-      in.close(); // That is how a server on stdio is told to end.
+      in.close(); // It ends a server on stdio.
     } catch (IOException e) {
-      // It has ended.
+      // The bridge has exited.
     }
     try {
       if (!bridge.waitFor(PATIENCE, TimeUnit.SECONDS)) {
