@@ -92,7 +92,7 @@ var panicPoints = map[string]panicPoint{
 		file: "internal/mcpserver/exchange.go", line: "rest, err := x.s.encode(nil, p, x.rev)",
 		ends: true,
 	},
-	"mcpserverResult":       {file: "internal/mcpserver/exchange.go", line: "dst := room(res)"},
+	"mcpserverResult":       {file: "internal/mcpserver/exchange.go", line: "dst := newBuffer(res)"},
 	"mcpserverBeforeAnswer": {file: "internal/mcpserver/exchange.go", line: "x.out.finish(h, msg)"},
 	"mcpserverAfterAnswer":  {file: "internal/mcpserver/exchange.go", line: "x.ended = true", after: true},
 	"mcpserverLogged": {
