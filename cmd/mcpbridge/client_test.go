@@ -766,7 +766,7 @@ func TestNoTerminalNoElicitation(t *testing.T) {
 	}
 }
 
-// An unknown tool may be hidden from clients that cannot answer input requests: the error says so.
+// An unknown tool may be hidden from clients without input capabilities: the error has a hint.
 func TestHiddenTools(t *testing.T) {
 	_, shop := startShop(t)
 	const hidden = "it may be hidden because this client cannot answer input requests"

@@ -111,7 +111,7 @@ func tool[In, Out any](k *kit, name string, fn func(context.Context, In) (Out, e
 	mcpbridge.Tool(k.App, name, "does "+name, fn, mcpbridge.InputSchema(anything))
 }
 
-// What comes back as it was.
+// Tools that return their arguments.
 
 func echo(_ context.Context, arguments raw) (string, error) { return string(arguments), nil }
 
@@ -160,7 +160,7 @@ func noise(context.Context, none) (string, error) {
 	return "quiet", nil
 }
 
-// How it goes.
+// Tools with progress, log messages and cancellation.
 
 func count(ctx context.Context, _ none) (string, error) {
 	mcpbridge.Progress(ctx, 0, 2, "begin")
@@ -236,7 +236,7 @@ func until(ctx context.Context, happened <-chan struct{}, word string) (string, 
 	}
 }
 
-// How it ends.
+// Tools that fail.
 
 func fail(context.Context, none) (string, error) {
 	return "", mcpbridge.ToolError("it does not work")
@@ -246,7 +246,7 @@ func exact(context.Context, none) (string, error) {
 	return "", &mcpbridge.Error{Code: -7, Message: "no luck", Data: map[string]any{"n": []int{1}}}
 }
 
-// What changes.
+// Tools that change the lists and resources.
 
 func (k *kit) add(_ context.Context, in named) (string, error) {
 	tool(k, in.Name, func(context.Context, none) (string, error) { return in.Name, nil })
@@ -266,7 +266,7 @@ func (k *kit) update(_ context.Context, in struct {
 	return "updated", nil
 }
 
-// Questions, as authors ask them.
+// Input requests with the SDK's functions.
 
 func tell(ctx context.Context, _ none) (string, error) {
 	a, err := mcpbridge.Elicit[string](ctx, "Say something.")
@@ -311,7 +311,7 @@ func (k *kit) survey(ctx context.Context, _ none) (string, error) {
 	return fmt.Sprintf("%s is %d: %v, %d", name.Data, age.Data, right.Data, serial), nil
 }
 
-// Questions in messages of the contract, exactly these.
+// Input requests as exact messages of the contract.
 
 func form(key, message, field string) *pb.InputRequest {
 	return &pb.InputRequest{

@@ -66,7 +66,7 @@ func TestSlowSubscriberMissesNoChange(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	<-changes // the acknowledgment
 	<-listens
-	call(t, c, "t", "{}") // the server sends every change, and nobody reads them
+	call(t, c, "t", "{}") // sends every change, while nothing reads them
 	limit := time.After(10 * time.Second)
 	received := map[string]bool{} // URIs of resources
 	for tools := false; !tools || !received["a://"] && len(received) < updates; {

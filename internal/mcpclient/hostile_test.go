@@ -50,7 +50,7 @@ type fake struct {
 	mu   sync.Mutex
 	seen []string // the methods of all messages
 	n    atomic.Int64
-	// cancelled receives a value for each notifications/cancelled, and told one for each response.
+	// cancelled and told receive a value for each notifications/cancelled and each response.
 	cancelled, told chan struct{}
 }
 

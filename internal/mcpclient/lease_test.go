@@ -236,8 +236,7 @@ func TestUnansweredInputHoldsAtMostHalfOfTheSessions(t *testing.T) {
 	}
 }
 
-// If all sessions are busy, a new caller waits for one, whoever their callers are and however often they have been
-// used.
+// If all sessions are busy, a new caller waits for one, whichever callers use them and however often.
 func TestCallersWaitForBusySessions(t *testing.T) {
 	s := &curious{}
 	bubble(t, mcpclient.Options{MaxSessions: 1}, s.serve, func(t *testing.T, c *mcpclient.Client) {

@@ -283,8 +283,8 @@ func TestModernHeadersWithoutAToolList(t *testing.T) {
 	}
 }
 
-// Headers are validated against the caller's own list of tools, which may depend on its scopes and capabilities,
-// whoever called before.
+// Headers are validated against the caller's own list of tools, which may depend on its scopes and capabilities, and
+// not against an earlier caller's.
 func TestModernHeadersUseTheCallersOwnTools(t *testing.T) {
 	for name, more := range map[string]struct {
 		sees func(*pb.CallContext) bool

@@ -227,7 +227,7 @@ func TestCompletionIsRoutedByTemplate(t *testing.T) {
 	}
 }
 
-// The memory of resources is limited, however many there are and whoever lists them.
+// The memory of resources is limited, however many there are and whichever callers list them.
 func TestMemoryOfResourcesIsBounded(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	var wg sync.WaitGroup

@@ -79,7 +79,7 @@ func resourceChanges(t *testing.T, v *visitor) {
 		t.Fatal(err)
 	}
 	v.call(t, "test_trigger_tool_change", nil)
-	soon(t, v.changes, "nothing said that the tools have changed") // of which the same backend tells at the same time
+	soon(t, v.changes, "nothing said that the tools have changed") // changed by the same call
 	v.read(t, watched)
 	if v.modern() {
 		return // nothing answers the end of a listen, and this SDK sends it in its own time

@@ -20,7 +20,7 @@ import (
 type server struct {
 	Command []string          `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
-	Path    string            `json:"path"` // of its URL, if it speaks HTTP, at the port that PORT says
+	Path    string            `json:"path"` // of its URL, if it supports HTTP, at the port in PORT
 	Tool    string            `json:"tool"`
 	Call    call              `json:"call"`
 

@@ -21,7 +21,7 @@ import (
 // revisions are the revisions of the clients.
 var revisions = []struct {
 	era, revision string
-	structure     bool // results are structured, and tools say how
+	structure     bool // results are structured, and tools have output schemas
 }{
 	{"legacy", "2024-11-05", false},
 	{"legacy", "2025-03-26", false},
@@ -361,12 +361,12 @@ func invalidArguments(t *testing.T, v *visitor) {
 type visitor struct {
 	session   *mcp.ClientSession
 	log       *lines
-	structure bool // results are structured, and tools say how
+	structure bool // results are structured, and tools have output schemas
 	logs      chan *mcp.LoggingMessageParams
 	changes   chan struct{} // of the tools
 	prompts   chan struct{} // changes of the prompts
 	updates   chan string   // the URIs of resources that have changed
-	acks      chan struct{} // what this client listens to is known (since 2026-07-28)
+	acks      chan struct{} // the subscription is acknowledged (since 2026-07-28)
 
 	mu    sync.Mutex // guards what follows
 	reply func(*mcp.ElicitParams) *mcp.ElicitResult
