@@ -79,8 +79,8 @@ func refused(answers map[string]*pb.InputResponse) string {
 	return ""
 }
 
-// said describes the user's answer.
-func said(e *pb.ElicitResult) string {
+// returned describes the user's answer.
+func returned(e *pb.ElicitResult) string {
 	content := e.GetContent()
 	if content == "" {
 		content = "{}"
@@ -114,7 +114,7 @@ func asksForm(key, schema string) func(*call) error {
 	}
 	return func(c *call) error {
 		if e := c.GetInputResponses()[key].GetElicit(); e != nil {
-			return c.finish(text("Elicitation completed: " + said(e)))
+			return c.finish(text("Elicitation completed: " + returned(e)))
 		}
 		return c.need(needs("", keyed(key, form("Please fill in this form", schema))))
 	}
@@ -122,7 +122,7 @@ func asksForm(key, schema string) func(*call) error {
 
 func elicitation(c *call) error {
 	if e := c.GetInputResponses()["user"].GetElicit(); e != nil {
-		return c.finish(text("User response: <" + said(e) + ">"))
+		return c.finish(text("User response: <" + returned(e) + ">"))
 	}
 	var args struct{ Message string }
 	if err := c.arguments(&args); err != nil {
@@ -149,7 +149,7 @@ func greet(c *call) error {
 	}
 	name, ok := field(e, "name")
 	if !ok {
-		return c.finish(text("Then not: " + said(e)))
+		return c.finish(text("Then not: " + returned(e)))
 	}
 	return c.finish(text("Hello, " + name + "!"))
 }
@@ -188,7 +188,7 @@ func confirm(c *call) error {
 	if string(c.GetRequestState()) != asked {
 		return status.Errorf(codes.InvalidArgument, "the state is %q, and was %q", c.GetRequestState(), asked)
 	}
-	return c.finish(text("state-ok: " + said(e)))
+	return c.finish(text("state-ok: " + returned(e)))
 }
 
 func askAll(c *call) error {

@@ -42,18 +42,18 @@ func (c *changes) toggleTool() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tool = !c.tool
-	c.tell(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+	c.notify(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
 }
 
 func (c *changes) togglePrompt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prompt = !c.prompt
-	c.tell(&pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
+	c.notify(&pb.ListenResponse{Event: &pb.ListenResponse_PromptsListChanged{PromptsListChanged: &pb.ListChanged{}}})
 }
 
-// tell tells all listeners a change of a list, which changes the watched resource, too. The caller holds mu.
-func (c *changes) tell(list *pb.ListenResponse) {
+// notify tells all listeners a change of a list, which changes the watched resource, too. The caller holds mu.
+func (c *changes) notify(list *pb.ListenResponse) {
 	c.count++
 	watched := &pb.ListenResponse{
 		Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: watchedURI}},

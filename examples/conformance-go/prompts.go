@@ -24,7 +24,7 @@ type prompt struct {
 
 // prompts are in the order in which they are listed.
 var prompts = []prompt{
-	{"test_simple_prompt", "A prompt without arguments.", nil, says(text("This is a simple prompt for testing."))},
+	{"test_simple_prompt", "A prompt without arguments.", nil, message(text("This is a simple prompt for testing."))},
 	{
 		"test_prompt_with_arguments", "A prompt with two arguments.",
 		[]*pb.PromptArgument{argument("arg1", "First test argument"), argument("arg2", "Second test argument")},
@@ -48,7 +48,7 @@ var prompts = []prompt{
 	},
 	{
 		"test_prompt_with_image", "A prompt that holds an image.", nil,
-		says(picture(), text("Please analyze the image above.")),
+		message(picture(), text("Please analyze the image above.")),
 	},
 	{
 		"test_input_required_result_prompt", "A prompt that asks the user for its context.", nil,
@@ -58,19 +58,19 @@ var prompts = []prompt{
 				return nil, needs("", keyed("user_context", form("What context should the prompt use?",
 					`{"type":"object","properties":{"context":{"type":"string"}},"required":["context"]}`)))
 			}
-			return []*pb.ContentBlock{text("Use this context: " + said(e))}, nil
+			return []*pb.ContentBlock{text("Use this context: " + returned(e))}, nil
 		},
 	},
 }
 
 // transientPrompt is in the list or not, as test_trigger_prompt_change has it.
-var transientPrompt = prompt{"test_transient_prompt", "Comes and goes.", nil, says(text("I am here."))}
+var transientPrompt = prompt{"test_transient_prompt", "Comes and goes.", nil, message(text("I am here."))}
 
 func argument(name, description string) *pb.PromptArgument {
 	return &pb.PromptArgument{Name: name, Description: proto.String(description), Required: proto.Bool(true)}
 }
 
-func says(content ...*pb.ContentBlock) func(*pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) {
+func message(content ...*pb.ContentBlock) func(*pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) {
 	return func(*pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) { return content, nil }
 }
 

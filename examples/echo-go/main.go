@@ -93,7 +93,7 @@ func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsRes
 func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolResponse]) error {
 	switch req.GetName() {
 	case "echo":
-		return say(stream, string(req.GetArguments()))
+		return text(stream, string(req.GetArguments()))
 	case "slow":
 		return slow(req, stream)
 	case "ask":
@@ -121,7 +121,7 @@ func slow(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallTool
 		select {
 		case <-step.C:
 		case <-end:
-			return say(stream, "done")
+			return text(stream, "done")
 		case <-stream.Context().Done():
 			fmt.Fprintln(os.Stderr, "slow: cancelled")
 			return stream.Context().Err()
@@ -145,13 +145,13 @@ func ask(req *pb.CallToolRequest, stream grpc.ServerStreamingServer[pb.CallToolR
 	}
 	var form struct{ Name string }
 	if err := json.Unmarshal([]byte(answer.GetElicit().GetContent()), &form); err != nil {
-		return say(stream, "Then not.")
+		return text(stream, "Then not.")
 	}
-	return say(stream, "Hello, "+form.Name+"!")
+	return text(stream, "Hello, "+form.Name+"!")
 }
 
-// say ends a call with one piece of text.
-func say(stream grpc.ServerStreamingServer[pb.CallToolResponse], text string) error {
+// text ends a call with one piece of text.
+func text(stream grpc.ServerStreamingServer[pb.CallToolResponse], text string) error {
 	block := &pb.ContentBlock{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}
 	result := &pb.CallToolResult{Content: []*pb.ContentBlock{block}}
 	return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: result}})

@@ -88,7 +88,7 @@ func newApp() *kit {
 	tool(k, "steps", steps)
 	tool(k, "structured", structured)
 	tool(k, "survey", k.survey)
-	tool(k, "tell", tell)
+	tool(k, "tell", notify)
 	tool(k, "unknown", unknown)
 	tool(k, "update", k.update)
 	tool(k, "wait", k.wait)
@@ -268,7 +268,7 @@ func (k *kit) update(_ context.Context, in struct {
 
 // Input requests with the SDK's functions.
 
-func tell(ctx context.Context, _ none) (string, error) {
+func notify(ctx context.Context, _ none) (string, error) {
 	a, err := mcpbridge.Elicit[string](ctx, "Say something.")
 	for _, e := range []struct {
 		is   error

@@ -60,7 +60,7 @@ func openAuto(b *backend) (back, error) {
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
 		StopTimeout: autoStop,
-		ClientInfo:  b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.stray, Limits: b.cfg.Limits,
+		ClientInfo:  b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.unparsable, Limits: b.cfg.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)
@@ -69,8 +69,8 @@ func openAuto(b *backend) (back, error) {
 	return a, nil
 }
 
-// stray gets what the program prints that is no MCP, and expects only the handshake of a backend.
-func (a *auto) stray(line []byte) bool {
+// unparsable receives output of the program that is not MCP, and expects only the handshake of a backend.
+func (a *auto) unparsable(line []byte) bool {
 	if !handshakeLine.Match(line) {
 		return false
 	}
@@ -81,8 +81,8 @@ func (a *auto) stray(line []byte) bool {
 	return true
 }
 
-// known returns the back for the program, if it has been identified.
-func (a *auto) known() back {
+// identified returns the back for the program, if it has been identified.
+func (a *auto) identified() back {
 	select {
 	case <-a.isPlugin:
 		return a.plugin
@@ -98,7 +98,7 @@ func (a *auto) Run(ctx context.Context) error {
 	server, a.stop = context.WithCancel(ctx)
 	defer a.stop()
 	err := a.mcp.Run(server)
-	if a.known() == a.mcp || ctx.Err() != nil {
+	if a.identified() == a.mcp || ctx.Err() != nil {
 		return err
 	}
 	return a.plugin.Run(ctx)
@@ -106,7 +106,7 @@ func (a *auto) Run(ctx context.Context) error {
 
 // Ready implements back.
 func (a *auto) Ready(ctx context.Context) error {
-	if err := a.mcp.Ready(ctx); err == nil || a.known() == a.mcp {
+	if err := a.mcp.Ready(ctx); err == nil || a.identified() == a.mcp {
 		return err
 	}
 	return a.plugin.Ready(ctx)
@@ -114,7 +114,7 @@ func (a *auto) Ready(ctx context.Context) error {
 
 // Started implements back.
 func (a *auto) Started(ctx context.Context, era bridge.Era) error {
-	if err := a.mcp.Started(ctx, era); err != nil || a.known() == a.mcp {
+	if err := a.mcp.Started(ctx, era); err != nil || a.identified() == a.mcp {
 		return err
 	}
 	return a.plugin.Started(ctx, era)
@@ -122,5 +122,5 @@ func (a *auto) Started(ctx context.Context, era bridge.Era) error {
 
 // Handle implements bridge.Handler.
 func (a *auto) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	return a.known().Handle(ctx, call, emit)
+	return a.identified().Handle(ctx, call, emit)
 }

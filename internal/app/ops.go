@@ -35,7 +35,7 @@ func (a *App) newOps() *ops {
 		"/startupz": func() bool { return a.life.Phase() >= lifecycle.Running },
 		"/readyz":   o.ready,
 	} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.tell(w, is()) })
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.respond(w, is()) })
 	}
 	// A probe names the address that it reaches. A name that is rebound is no address.
 	usual := limits.Defaults() // whatever is configured for clients
@@ -79,7 +79,7 @@ func (o *ops) ready() bool {
 	return false
 }
 
-func (o *ops) tell(w http.ResponseWriter, good bool) {
+func (o *ops) respond(w http.ResponseWriter, good bool) {
 	h := health{Status: "ok", Backends: map[string]string{}}
 	status := http.StatusOK
 	if !good {

@@ -242,7 +242,7 @@ func (h *Handler) Remove(name string) {
 }
 
 func (h *Handler) notifyTools() {
-	h.Tell(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
+	h.Notify(&pb.ListenResponse{Event: &pb.ListenResponse_ToolsListChanged{ToolsListChanged: &pb.ListChanged{}}})
 }
 
 // Refuse makes further Listen calls for the resource fail.
@@ -264,13 +264,13 @@ func (h *Handler) Drop() {
 
 // Update notifies subscribers of a resource update.
 func (h *Handler) Update(uri string) {
-	h.Tell(&pb.ListenResponse{
+	h.Notify(&pb.ListenResponse{
 		Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: uri}},
 	})
 }
 
-// Tell sends a change to all subscribers.
-func (h *Handler) Tell(change *pb.ListenResponse) {
+// Notify sends a change to all subscribers.
+func (h *Handler) Notify(change *pb.ListenResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {

@@ -126,7 +126,7 @@ func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRe
 		return nil, nil, ctx.Err()
 	}
 	if wrong == nil || (*t).began > after {
-		c.tell(r.GetName(), s)
+		c.warnOnce(r.GetName(), s)
 		return wrong, s, nil
 	}
 	newer, err := c.find(ctx, bridge.AudienceOf(r.GetContext()), call, r.GetName(), after)
@@ -143,12 +143,12 @@ func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRe
 			return nil, nil, ctx.Err()
 		}
 	}
-	c.tell(r.GetName(), s)
+	c.warnOnce(r.GetName(), s)
 	return wrong, s, nil
 }
 
-// tell logs once that a schema is invalid.
-func (c *Catalog) tell(name string, s *schema) {
+// warnOnce logs once that a schema is invalid.
+func (c *Catalog) warnOnce(name string, s *schema) {
 	if s.err == nil && s.skipped == nil {
 		return
 	}

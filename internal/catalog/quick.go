@@ -9,11 +9,11 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A quick accepts JSON text that certainly conforms to a schema, in one pass and without decoding. If it does not
-// accept a text, the library decides: a quick never rejects.
+// A fastValidator accepts JSON text that certainly conforms to a schema, in one pass and without decoding. If it does
+// not accept a text, the library decides: a quick never rejects.
 //
 // It is built from the library's compiled schema, so that dialects and references have the same meaning for both.
-type quick struct {
+type fastValidator struct {
 	// undecidable means that only the library supports all of the schema.
 	undecidable bool
 	// free means that every value conforms.
@@ -21,7 +21,7 @@ type quick struct {
 	// types are the allowed types. If empty, all are.
 	types types
 	// all are further schemas to conform to, and some are alternatives of which one is enough.
-	all, some []*quick
+	all, some []*fastValidator
 
 	// enum has the allowed values, if they are listed.
 	enum *scalars
@@ -37,18 +37,18 @@ type quick struct {
 	props      []property
 	index      map[string]int // of props, if there are many
 	required   int
-	additional *quick // of undeclared properties
+	additional *fastValidator // of undeclared properties
 
 	// For arrays.
-	items              *quick
+	items              *fastValidator
 	minItems, maxItems int
 }
 
 type property struct {
 	name   string
-	schema *quick // nil if the property is not declared
-	number int    // if it is required, or -1
-	plain  bool   // the name contains no character that must be escaped
+	schema *fastValidator // nil if the property is not declared
+	number int            // if it is required, or -1
+	plain  bool           // the name contains no character that must be escaped
 }
 
 // types is a set of JSON types.
@@ -96,17 +96,17 @@ const (
 // A quickMaker builds one quick per schema: schemas may be recursive.
 type quickMaker struct {
 	schema *schema
-	made   map[*jsonschema.Schema]*quick
+	made   map[*jsonschema.Schema]*fastValidator
 }
 
-func (m quickMaker) of(s *jsonschema.Schema) *quick {
+func (m quickMaker) of(s *jsonschema.Schema) *fastValidator {
 	if s == nil {
 		return nil
 	}
 	if q := m.made[s]; q != nil {
 		return q
 	}
-	q := &quick{maxLength: unbounded, maxItems: unbounded}
+	q := &fastValidator{maxLength: unbounded, maxItems: unbounded}
 	m.made[s] = q
 	if s.Bool != nil {
 		q.free, q.undecidable = *s.Bool, !*s.Bool
@@ -161,15 +161,15 @@ func beyondQuick(s *jsonschema.Schema) bool {
 	return refs || logic || objects || arrays || numbers || texts || len(s.Extensions) > 0
 }
 
-func (m quickMaker) list(schemas []*jsonschema.Schema) []*quick {
-	var all []*quick
+func (m quickMaker) list(schemas []*jsonschema.Schema) []*fastValidator {
+	var all []*fastValidator
 	for _, s := range schemas {
 		all = append(all, m.of(s))
 	}
 	return all
 }
 
-func (quickMaker) strings(q *quick, s *jsonschema.Schema) {
+func (quickMaker) strings(q *fastValidator, s *jsonschema.Schema) {
 	if s.MinLength != nil {
 		q.minLength = *s.MinLength
 	}
@@ -179,7 +179,7 @@ func (quickMaker) strings(q *quick, s *jsonschema.Schema) {
 	q.pattern, _ = s.Pattern.(*pattern)
 }
 
-func (quickMaker) numbers(q *quick, s *jsonschema.Schema) {
+func (quickMaker) numbers(q *fastValidator, s *jsonschema.Schema) {
 	q.undecidable = q.undecidable || s.Minimum != nil && s.ExclusiveMinimum != nil || s.Maximum != nil &&
 		s.ExclusiveMaximum != nil
 	q.low, q.high = boundOf(s.Minimum, s.ExclusiveMinimum), boundOf(s.Maximum, s.ExclusiveMaximum)
@@ -197,7 +197,7 @@ func boundOf(included, excluded *big.Rat) *bound {
 	return nil
 }
 
-func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {
+func (m quickMaker) objects(q *fastValidator, s *jsonschema.Schema) {
 	at := map[string]int{}
 	for _, name := range m.schema.order(s) {
 		at[name] = len(q.props)
@@ -225,7 +225,7 @@ func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {
 	case nil:
 	case bool:
 		if !a {
-			q.additional = &quick{undecidable: true}
+			q.additional = &fastValidator{undecidable: true}
 		}
 	case *jsonschema.Schema:
 		q.additional = m.of(a)
@@ -234,7 +234,7 @@ func (m quickMaker) objects(q *quick, s *jsonschema.Schema) {
 	}
 }
 
-func (m quickMaker) arrays(q *quick, s *jsonschema.Schema) {
+func (m quickMaker) arrays(q *fastValidator, s *jsonschema.Schema) {
 	if s.MinItems != nil {
 		q.minItems = *s.MinItems
 	}

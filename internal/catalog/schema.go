@@ -46,7 +46,7 @@ type schema struct {
 	once sync.Once
 	// anyObject means that every object conforms.
 	anyObject bool
-	quick     *quick
+	fast      *fastValidator
 	full      *jsonschema.Schema
 	// names are the property names of objects with several, in the order of the schema, which is that of most values
 	// too.
@@ -72,7 +72,7 @@ func (s *schema) accepts(value []byte) bool {
 	case s.anyObject && value[0] == '{':
 		return true
 	}
-	return s.quick.accepts(value)
+	return s.fast.accepts(value)
 }
 
 // check returns why value, of the given side, does not conform or is undecidable, or nil if it conforms.
@@ -194,9 +194,9 @@ func (s *schema) compile() {
 		return
 	}
 	s.full = full
-	s.quick = quickMaker{s, map[*jsonschema.Schema]*quick{}}.of(full)
+	s.fast = quickMaker{s, map[*jsonschema.Schema]*fastValidator{}}.of(full)
 	s.meter.attach(all)
-	q := s.quick
+	q := s.fast
 	s.anyObject = q.allows(tObject) && !q.undecidable && q.enum == nil && q.all == nil && q.some == nil &&
 		q.props == nil && q.additional == nil
 }

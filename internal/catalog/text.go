@@ -103,14 +103,14 @@ func each(text []byte, f func(name, value []byte, depth int)) {
 	}
 }
 
-// A layout has the order of the members or elements of a JSON text.
-type layout struct {
-	names []string           // indices for an array
-	inner map[string]*layout // for arrays and objects
+// A memberOrder has the order of the members or elements of a JSON text.
+type memberOrder struct {
+	names []string                // indices for an array
+	inner map[string]*memberOrder // for arrays and objects
 }
 
-func layoutOf(text []byte) *layout {
-	outer := []*layout{{inner: map[string]*layout{}}}
+func layoutOf(text []byte) *memberOrder {
+	outer := []*memberOrder{{inner: map[string]*memberOrder{}}}
 	each(text, func(name, value []byte, depth int) {
 		outer = outer[:depth]
 		in := outer[depth-1]
@@ -120,7 +120,7 @@ func layoutOf(text []byte) *layout {
 		}
 		in.names = append(in.names, n)
 		if value[0] == '{' || value[0] == '[' {
-			in.inner[n] = &layout{inner: map[string]*layout{}}
+			in.inner[n] = &memberOrder{inner: map[string]*memberOrder{}}
 			outer = append(outer, in.inner[n])
 		}
 	})
@@ -128,7 +128,7 @@ func layoutOf(text []byte) *layout {
 }
 
 // at returns the layout at a JSON pointer in a URL, or nil.
-func (l *layout) at(pointer string) *layout {
+func (l *memberOrder) at(pointer string) *memberOrder {
 	for step := range strings.SplitSeq(pointer, "/") {
 		name, err := url.PathUnescape(step)
 		if l == nil || err != nil {

@@ -22,7 +22,7 @@ const (
 )
 
 // accepts reports whether text, which is one checked JSON value, certainly conforms.
-func (q *quick) accepts(text []byte) bool {
+func (q *fastValidator) accepts(text []byte) bool {
 	if q.free {
 		return true
 	}
@@ -41,7 +41,7 @@ type walk struct {
 }
 
 // value returns the end of the value that begins at i, if it certainly conforms to q.
-func (w *walk) value(q *quick, i, depth int) (int, bool) {
+func (w *walk) value(q *fastValidator, i, depth int) (int, bool) {
 	if q.free {
 		end := rawjson.SkipValue(w.b, i)
 		w.steps -= (end - i) / bytesSkippedByStep
@@ -94,7 +94,7 @@ func (w *walk) value(q *quick, i, depth int) (int, bool) {
 }
 
 // one reports whether the value that begins at i certainly conforms to one of several schemas.
-func (w *walk) one(of []*quick, i, depth int) bool {
+func (w *walk) one(of []*fastValidator, i, depth int) bool {
 	for _, q := range of {
 		if _, ok := w.value(q, i, depth); ok {
 			return true
@@ -103,9 +103,9 @@ func (w *walk) one(of []*quick, i, depth int) bool {
 	return false
 }
 
-func (q *quick) allows(t types) bool { return q.types == 0 || q.types&t != 0 }
+func (q *fastValidator) allows(t types) bool { return q.types == 0 || q.types&t != 0 }
 
-func (w *walk) object(q *quick, i, depth int) (int, bool) {
+func (w *walk) object(q *fastValidator, i, depth int) (int, bool) {
 	var seen [maxRequired / 64]uint64
 	count := 0
 	next := 0 // the next property, if they are in the order of the last object
@@ -170,7 +170,7 @@ func (w *walk) name(i int) (name []byte, end int, ok bool) {
 
 // property returns the index of the property whose name begins at i, or -1, and the end of the name. It first tries the
 // likely one.
-func (w *walk) property(q *quick, i, likely int) (index, end int, ok bool) {
+func (w *walk) property(q *fastValidator, i, likely int) (index, end int, ok bool) {
 	if likely < len(q.props) && q.props[likely].plain {
 		if end, ok = w.is(q.props[likely].name, i); ok {
 			return likely, end, true
@@ -201,7 +201,7 @@ func (w *walk) is(name string, i int) (int, bool) {
 	return end, true
 }
 
-func (w *walk) array(q *quick, i, depth int) (int, bool) {
+func (w *walk) array(q *fastValidator, i, depth int) (int, bool) {
 	n := 0
 	for i = w.space(i + 1); i < len(w.b); i = w.space(i) {
 		switch w.b[i] {
@@ -227,7 +227,7 @@ func (w *walk) array(q *quick, i, depth int) (int, bool) {
 }
 
 // string reports whether a quoted string conforms.
-func (w *walk) string(q *quick, quoted []byte) bool {
+func (w *walk) string(q *fastValidator, quoted []byte) bool {
 	if q.enum == nil && q.minLength == 0 && q.maxLength >= len(quoted)-2 && q.pattern == nil {
 		return true // every character has at least one byte
 	}
@@ -265,7 +265,7 @@ func bare(quoted []byte) ([]byte, bool) {
 
 // number reports whether a number certainly conforms. Numbers that round to different floating-point numbers are in the
 // same order; if they round to the same number, only an exact integer is certain.
-func (q *quick) number(text []byte) bool {
+func (q *fastValidator) number(text []byte) bool {
 	n, isInt := integer(text)
 	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt) {
 		return false

@@ -36,10 +36,10 @@ const (
 	maxWeight = 1 << 30
 )
 
-// A scale determines the cost of a schema: the number of simple schemas that take as long to compile. It counts
+// A costModel determines the cost of a schema: the number of simple schemas that take as long to compile. It counts
 // everything that takes time, so that a cheap schema compiles in a known time, although compilation cannot be
 // interrupted.
-type scale struct {
+type costModel struct {
 	doc      any
 	weight   int // of everything else
 	schemas  int
@@ -83,10 +83,10 @@ func (n *ids) add(name string, path int) {
 
 // weigh returns the cost of a schema, or more than most if it is above that.
 func weigh(doc any, most int) int {
-	s := scale{doc: doc, patterns: map[string]bool{}}
+	s := costModel{doc: doc, patterns: map[string]bool{}}
 	s.value(doc, 0, "", false)
 	if s.hidden || slices.ContainsFunc(s.refs, leadsToData) {
-		s = scale{doc: doc, patterns: map[string]bool{}, wholly: true}
+		s = costModel{doc: doc, patterns: map[string]bool{}, wholly: true}
 		s.value(doc, 0, "", false)
 	}
 	if s.draft4 {
@@ -105,17 +105,17 @@ func weigh(doc any, most int) int {
 }
 
 // located returns the cost of the locations of schemas.
-func (s *scale) located() int { return s.schemas + s.paths/pathOfSchema }
+func (s *costModel) located() int { return s.schemas + s.paths/pathOfSchema }
 
 // schema adds the cost of a schema without its subschemas.
-func (s *scale) schema(path int) {
+func (s *costModel) schema(path int) {
 	s.schemas++
 	s.paths += max(0, path-shortPath)
 }
 
 // value adds the cost of a value and its elements. The length of the path includes the member's name, if it is a
 // member. It may be data.
-func (s *scale) value(v any, path int, called string, data bool) {
+func (s *costModel) value(v any, path int, called string, data bool) {
 	switch v := v.(type) {
 	case bool:
 		s.schema(path)
@@ -145,7 +145,7 @@ func (s *scale) value(v any, path int, called string, data bool) {
 }
 
 // member adds the cost of a member of an object, apart from its value.
-func (s *scale) member(name string, value any, path int) {
+func (s *costModel) member(name string, value any, path int) {
 	switch value := value.(type) {
 	case string:
 		switch name {
@@ -176,7 +176,7 @@ func (s *scale) member(name string, value any, path int) {
 
 // targets adds the cost of references by location. For each reference to an unusual place, the library may process the
 // whole target again. $defs and definitions are not nested in one another, so that together they are at most the whole.
-func (s *scale) targets() int {
+func (s *costModel) targets() int {
 	n := 0
 	seen := map[string]bool{}
 	for _, ref := range s.refs {
@@ -201,7 +201,7 @@ func (s *scale) targets() int {
 		case base != "":
 			n += weightOfTarget + s.located()
 		default:
-			within := scale{patterns: s.patterns}
+			within := costModel{patterns: s.patterns}
 			within.value(target, len(pointer)+bytesOfStep*len(steps), "", false)
 			n += weightOfTarget + within.located()
 		}

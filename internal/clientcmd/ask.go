@@ -10,8 +10,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func (c *client) newAsker(ctx context.Context) (*asker, error) {
-	a := &asker{
+func (c *client) newAsker(ctx context.Context) (*responder, error) {
+	a := &responder{
 		answers: map[string][]string{}, used: map[string]int{}, asked: map[string]bool{},
 		user: terminal.NewPrompter(c.env.Stdin, c.env.Stderr),
 	}
@@ -45,7 +45,7 @@ func (c *client) newAsker(ctx context.Context) (*asker, error) {
 }
 
 // answer answers everything that a call needs.
-func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string]*pb.InputResponse, error) {
+func (a *responder) answer(ctx context.Context, needs *pb.InputRequired) (map[string]*pb.InputResponse, error) {
 	answers := map[string]*pb.InputResponse{}
 	for _, req := range needs.GetInputRequests() {
 		res, err := a.one(ctx, req)
@@ -57,7 +57,7 @@ func (a *asker) answer(ctx context.Context, needs *pb.InputRequired) (map[string
 	return answers, nil
 }
 
-func (a *asker) one(ctx context.Context, req *pb.InputRequest) (*pb.InputResponse, error) {
+func (a *responder) one(ctx context.Context, req *pb.InputRequest) (*pb.InputResponse, error) {
 	var res *pb.ElicitResult
 	var err error
 	switch r := req.GetRequest().(type) {

@@ -16,7 +16,7 @@ func TestListAnswersOfForms(t *testing.T) {
 		{`["a","b"]`, `[["a","b"]]`, `[["a","b"]]`},
 		{`["a","b"] []`, `[["a","b"]]`, `[[]]`},
 	} {
-		a := &asker{answers: map[string][]string{"via": strings.Fields(c.answers)}, used: map[string]int{}}
+		a := &responder{answers: map[string][]string{"via": strings.Fields(c.answers)}, used: map[string]int{}}
 		if first, second := fmt.Sprint(a.given(list)), fmt.Sprint(a.given(list)); first != c.first ||
 			second != c.second {
 			t.Errorf("%s: got %s and %s", c.answers, first, second)

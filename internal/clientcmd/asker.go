@@ -16,9 +16,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An asker answers the input requests of servers: from --answer and --sample, and by prompting the user at the
+// A responder answers the input requests of servers: from --answer and --sample, and by prompting the user at the
 // terminal.
-type asker struct {
+type responder struct {
 	answers map[string][]string // by the names of fields
 	used    map[string]int      // how many of answers have been used
 	action  string              // of --answer /accept, /decline or /cancel: the answer to what no field answers
@@ -56,7 +56,7 @@ func outcome(err error) (*pb.ElicitResult, error) {
 }
 
 // capabilities returns which input requests can be answered.
-func (a *asker) capabilities() *pb.ClientCapabilities {
+func (a *responder) capabilities() *pb.ClientCapabilities {
 	c := &pb.ClientCapabilities{}
 	switch {
 	case a.user.Interactive() || a.action != "":
@@ -72,7 +72,7 @@ func (a *asker) capabilities() *pb.ClientCapabilities {
 
 // given returns the texts of --answer for the field of a form, or nil. Of several answers each is that of one form, and
 // the last one also that of the forms after it. For a list they are its items, unless they are lists in JSON.
-func (a *asker) given(field signature.Property) []string {
+func (a *responder) given(field signature.Property) []string {
 	texts := a.answers[field.Name]
 	switch used := a.used[field.Name]; {
 	case len(texts) == 0:
@@ -88,7 +88,7 @@ func (a *asker) given(field signature.Property) []string {
 }
 
 // act returns the error by which --answer /decline or /cancel ends a form or a page.
-func (a *asker) act() error {
+func (a *responder) act() error {
 	if a.action != "" {
 		a.asked[a.action] = true
 	}
@@ -102,7 +102,7 @@ func (a *asker) act() error {
 }
 
 // warnUnused warns of answers that no form has requested: their names may be mistyped.
-func (a *asker) warnUnused(log zerolog.Logger) {
+func (a *responder) warnUnused(log zerolog.Logger) {
 	answers := slices.Collect(maps.Keys(a.answers))
 	if a.action != "" {
 		answers = append(answers, a.action)
@@ -128,7 +128,7 @@ func (a *asker) warnUnused(log zerolog.Logger) {
 }
 
 // line reads a line. It returns errDecline or errCancel if the user does not answer.
-func (a *asker) line(ctx context.Context, prompt string) (string, error) {
+func (a *responder) line(ctx context.Context, prompt string) (string, error) {
 	line, err := a.user.ReadLine(ctx, prompt)
 	switch {
 	case errors.Is(err, io.EOF), line == answerCancel:

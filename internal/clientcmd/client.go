@@ -56,11 +56,11 @@ type client struct {
 
 	*app.Connection // nil until the backends are
 
-	terminal bool // stdout is one
-	detect   bool // the command may be an MCP server
-	caller   *pb.CallContext
-	asker    *asker
-	called   atomic.Bool // a call of a tool has got as far as its backend
+	terminal  bool // stdout is one
+	detect    bool // the command may be an MCP server
+	caller    *pb.CallContext
+	responder *responder
+	called    atomic.Bool // a call of a tool has got as far as its backend
 }
 
 // A watched Handler records whether a tools/call was sent: an error before that is a mistake in the arguments.
@@ -154,7 +154,7 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 
 // perform does what a command is for, while its backends run.
 func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCommand, args []string) (err error) {
-	if c.asker, err = c.newAsker(ctx); err != nil {
+	if c.responder, err = c.newAsker(ctx); err != nil {
 		return err
 	}
 	if c.caller, err = c.context(cfg.Log.Level); err != nil {
@@ -162,8 +162,9 @@ func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCom
 	}
 	return c.with(ctx, cfg, func(ctx context.Context) error {
 		err := row.run(ctx, c, args)
-		if err == nil || c.called.Load() || len(c.asker.asked) > 0 { // without input requests nothing was unanswered
-			c.asker.warnUnused(c.log)
+		// without input requests nothing was unanswered
+		if err == nil || c.called.Load() || len(c.responder.asked) > 0 {
+			c.responder.warnUnused(c.log)
 		}
 		return err
 	})
@@ -210,7 +211,7 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 	cc := &pb.CallContext{
 		Verified:           bridge.Verified(revisions[len(revisions)-1], nil, nil),
 		ClientInfo:         c.env.clientInfo(),
-		ClientCapabilities: c.asker.capabilities(),
+		ClientCapabilities: c.responder.capabilities(),
 		LogLevel:           logLevels[strings.ToLower(logLevel)],
 		ProgressWanted:     true,
 	}
@@ -222,7 +223,8 @@ func (c *client) context(logLevel string) (*pb.CallContext, error) {
 		if info, err := os.Stat(abs); err != nil || !info.IsDir() {
 			return nil, problem.Usage("--root "+dir, "name a directory that there is", "%s is no directory", abs)
 		}
-		c.asker.roots = append(c.asker.roots, &pb.Root{Uri: fileURI(abs), Name: proto.String(filepath.Base(abs))})
+		c.responder.roots = append(c.responder.roots,
+			&pb.Root{Uri: fileURI(abs), Name: proto.String(filepath.Base(abs))})
 		cc.ClientCapabilities.Roots = &pb.RootsCapability{}
 	}
 	return cc, nil

@@ -37,7 +37,7 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		case res.Complete != nil:
 			return res.Complete, nil
 		}
-		answers, err := c.asker.answer(ctx, res.InputRequired)
+		answers, err := c.responder.answer(ctx, res.InputRequired)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 
 // form prompts for the fields of a form. It skips those that --answer answers, and the confirmation if --answer answers
 // all, or is /accept.
-func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, error) {
+func (a *responder) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, error) {
 	fields := signature.Of(f.GetRequestedSchema()).Properties()
 	values := map[string][]byte{}
 	var open []signature.Property
@@ -67,7 +67,7 @@ func (a *asker) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResult, e
 
 // fillDefaults fills fields without an answer from the form's defaults. Defaults alone are no answer: to accept a form
 // means that the user approves.
-func (a *asker) fillDefaults(fields, open []signature.Property, values map[string][]byte, message string) error {
+func (a *responder) fillDefaults(fields, open []signature.Property, values map[string][]byte, message string) error {
 	missing := func(fields ...signature.Property) error {
 		var names, fixes []string
 		for _, field := range fields {
@@ -120,7 +120,7 @@ func accept(fields []signature.Property, values map[string][]byte) *pb.ElicitRes
 }
 
 // confirm prompts for whether to send the answers, or to edit them.
-func (a *asker) confirm(ctx context.Context) (again bool, err error) {
+func (a *responder) confirm(ctx context.Context) (again bool, err error) {
 	for {
 		line, err := a.line(ctx, "Send it? ([yes], edit, /decline, /cancel): ")
 		if err != nil {
@@ -138,7 +138,7 @@ func (a *asker) confirm(ctx context.Context) (again bool, err error) {
 }
 
 // page prompts to visit a web page.
-func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, error) {
+func (a *responder) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, error) {
 	if err := a.act(); err != nil {
 		return outcome(err)
 	}
@@ -172,7 +172,7 @@ func (a *asker) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, er
 }
 
 // fill prompts for fields. An empty line stands for the previous answer.
-func (a *asker) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
+func (a *responder) fill(ctx context.Context, fields []signature.Property, values map[string][]byte) error {
 	if len(fields) > 0 {
 		a.user.Printf("(an empty line accepts the default in brackets; /decline refuses; /cancel or Ctrl-D answers " +
 			"nothing)\n")
@@ -194,7 +194,7 @@ func (a *asker) fill(ctx context.Context, fields []signature.Property, values ma
 }
 
 // field prompts for a field until the answer is valid. It returns nil if the field is omitted.
-func (a *asker) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
+func (a *responder) field(ctx context.Context, field signature.Property, def []byte) ([]byte, error) {
 	s := field.Schema
 	if text := s.Text("description"); text != "" {
 		a.user.Printf("  %s\n", terminal.Escape(text))

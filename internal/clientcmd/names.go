@@ -30,7 +30,7 @@ func (c *client) notFound(what, name string, known []string) error {
 	case len(known) > 0:
 		fix = problem.DidYouMean(name, known)
 	}
-	if what == "tool" && c.asker.capabilities().GetElicitation() == nil && problem.Nearest(name, known) == "" {
+	if what == "tool" && c.responder.capabilities().GetElicitation() == nil && problem.Nearest(name, known) == "" {
 		fix += "\nit may be hidden because this client cannot answer input requests: use --answer FIELD=VALUE"
 	}
 	return &problem.Error{

@@ -57,7 +57,7 @@ func sampled(text string) *pb.CreateMessageResult {
 
 // sample responds in place of a model: with --sample, whose last value is reused for later requests, or with the user's
 // input at the terminal.
-func (a *asker) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.InputResponse, error) {
+func (a *responder) sample(ctx context.Context, req *pb.CreateMessageRequest) (*pb.InputResponse, error) {
 	answer := func(res *pb.CreateMessageResult) (*pb.InputResponse, error) {
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: res}}, nil
 	}

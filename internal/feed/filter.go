@@ -109,11 +109,13 @@ func All(f *pb.SubscriptionFilter) []*pb.ListenResponse {
 	return all
 }
 
-// Wants reports whether f matches the change. A resource may be a part of a subscribed one, which only the backend can
-// decide, so any URI below a subscribed one matches (every revision: server/resources, subscriptions).
-func Wants(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool { return wants(f, keyOf(change)) }
+// Matches reports whether f matches the change. A resource may be a part of a subscribed one, which only the backend
+// can decide, so any URI below a subscribed one matches (every revision: server/resources, subscriptions).
+func Matches(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool {
+	return matches(f, keyOf(change))
+}
 
-func wants(f *pb.SubscriptionFilter, k key) bool {
+func matches(f *pb.SubscriptionFilter, k key) bool {
 	switch {
 	case k.kind < resource:
 		return flagsOf(f)[k.kind]

@@ -29,7 +29,7 @@ func TestFiltersMatchOnlyTheChangesThatTheyName(t *testing.T) {
 		}
 		for _, change := range changes {
 			for j, other := range filters {
-				if got := feed.Wants(other, change); got != (i == j) {
+				if got := feed.Matches(other, change); got != (i == j) {
 					t.Errorf("Wants(%v, %v): got %t, want %t", other, change, got, i == j)
 				}
 			}
@@ -39,7 +39,7 @@ func TestFiltersMatchOnlyTheChangesThatTheyName(t *testing.T) {
 		Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: &pb.ElicitationCompleted{}},
 	}
 	for i, f := range filters {
-		if got := feed.Wants(f, completed); got != (i == 5) {
+		if got := feed.Matches(f, completed); got != (i == 5) {
 			t.Errorf("Wants(%v, %v): got %t, want %t", f, completed, got, i == 5)
 		}
 	}
@@ -63,7 +63,7 @@ func TestSubscriptionsIncludeThePartsOfAResource(t *testing.T) {
 		change := &pb.ListenResponse{
 			Event: &pb.ListenResponse_ResourceUpdated{ResourceUpdated: &pb.ResourceUpdated{Uri: c.uri}},
 		}
-		if got := feed.Wants(&pb.SubscriptionFilter{ResourceSubscriptions: []string{c.root}}, change); got != c.want {
+		if got := feed.Matches(&pb.SubscriptionFilter{ResourceSubscriptions: []string{c.root}}, change); got != c.want {
 			t.Errorf("a subscription to %q matches %q: got %t, want %t", c.root, c.uri, got, c.want)
 		}
 	}

@@ -356,11 +356,11 @@ func (h *Hub) endOld() (changes []*pb.ListenResponse) {
 // reported in the order of the current one; one that only the old one receives, when that ends.
 func (h *Hub) receive(ctx context.Context, l *listening, change *pb.ListenResponse) {
 	h.do(func() []*pb.ListenResponse {
-		if ctx.Err() != nil || !Wants(l.filter, change) {
+		if ctx.Err() != nil || !Matches(l.filter, change) {
 			return nil
 		}
 		now := []*pb.ListenResponse{change}
-		if h.old == nil || h.current == nil || !Wants(h.old.filter, change) || !Wants(h.current.filter, change) {
+		if h.old == nil || h.current == nil || !Matches(h.old.filter, change) || !Matches(h.current.filter, change) {
 			return now
 		}
 		k := keyOf(change)
@@ -386,7 +386,7 @@ func (h *Hub) report(change *pb.ListenResponse) {
 	k := keyOf(change)
 	h.mu.Lock()
 	for sub := range h.subs {
-		if wants(sub.want, k) {
+		if matches(sub.want, k) {
 			subs = append(subs, sub)
 		}
 	}

@@ -139,7 +139,7 @@ func checkReported(t *testing.T, got, added []*pb.ListenResponse, want *pb.Subsc
 	for _, c := range added {
 		whole := func(o *pb.ListenResponse) bool {
 			root := &pb.SubscriptionFilter{ResourceSubscriptions: []string{o.GetResourceUpdated().GetUri()}}
-			return o.GetResourceUpdated() != nil && feed.Wants(root, c)
+			return o.GetResourceUpdated() != nil && feed.Matches(root, c)
 		}
 		switch {
 		case in(got, c) || slices.ContainsFunc(got, whole):

@@ -54,7 +54,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		defer context.AfterFunc(s.life.Until(lifecycle.Draining), cancel)()
 	}
 	msg, err := s.answer(ctx, m, req, func(ctx context.Context, e bridge.Event) error {
-		if !m.Streams || !wanted(req.GetContext(), e) {
+		if !m.Streams || !isRequested(req.GetContext(), e) {
 			return nil
 		}
 		msg := m.Join(e, nil)
@@ -63,7 +63,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 				"%s: an event has %d bytes, and the limit is %d (max message); the call has begun, and was ended",
 				m.Name, size, s.o.Limits.ClientMessage)
 		}
-		return out.tell(ctx, ss, msg)
+		return out.sendEvent(ctx, ss, msg)
 	})
 	if err != nil && m == bridge.Listen && ss.Context().Err() == nil && s.life.Phase() >= lifecycle.Draining {
 		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // a normal end
@@ -77,8 +77,8 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	return out.send(ss, msg)
 }
 
-// wanted reports whether the caller requested an event.
-func wanted(cc *pb.CallContext, e bridge.Event) bool {
+// isRequested reports whether the caller requested an event.
+func isRequested(cc *pb.CallContext, e bridge.Event) bool {
 	switch {
 	case e.Progress != nil:
 		return cc.GetProgressWanted()

@@ -78,8 +78,8 @@ func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 	return nil
 }
 
-// tell sends an event when there is room for it, unless ctx ends.
-func (b *outbox) tell(ctx context.Context, ss grpc.ServerStream, m any) error {
+// sendEvent sends an event when there is room for it, unless ctx ends.
+func (b *outbox) sendEvent(ctx context.Context, ss grpc.ServerStream, m any) error {
 	for {
 		var room <-chan struct{}
 		if b.full() {

@@ -185,7 +185,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 			Timeout: pingWithin,
 		}),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
-		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.hush),
+		grpc.ChainUnaryInterceptor(s.containUnary), grpc.ChainStreamInterceptor(s.containStream, s.endIdleStreams),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(codec{}), experimental.BufferPool(wire.Buffers),
 	}
@@ -324,9 +324,11 @@ func (s *Server) containStream(srv any, ss grpc.ServerStream, info *grpc.StreamS
 	return handler(srv, ss)
 }
 
-// hush is an interceptor that ends health watches and reflection streams when the server drains, shortly after their
-// last message.
-func (s *Server) hush(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// endIdleStreams is an interceptor that ends health watches and reflection streams when the server drains, shortly
+// after their last message.
+func (s *Server) endIdleStreams(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) error {
 	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
 		return handler(srv, ss)
 	}
@@ -353,7 +355,7 @@ type hushed struct {
 
 func (h *hushed) Context() context.Context { return h.ctx }
 
-func (h *hushed) SendMsg(m any) error { return h.out.tell(h.ctx, h.ServerStream, m) }
+func (h *hushed) SendMsg(m any) error { return h.out.sendEvent(h.ctx, h.ServerStream, m) }
 
 func (h *hushed) RecvMsg(m any) error {
 	received := make(chan error, 1)

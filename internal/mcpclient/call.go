@@ -64,7 +64,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 
 // failed returns the error of a call without a result.
 func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a *attempt) supervise.Attempt {
-	out := supervise.Attempt{Err: a.err, Shown: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
+	out := supervise.Attempt{Err: a.err, Emitted: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
 	gone, isLost := errors.AsType[*lost](a.err)
 	switch {
 	case ctx.Err() != nil, isLost && !gone.renew && (!gone.refused || !a.sent):
@@ -141,7 +141,7 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (
 	suspended, clean := false, false
 	defer func() {
 		if !suspended {
-			c.leave(x, clean)
+			c.endExchange(x, clean)
 		}
 	}()
 	msg, err := x.await(ctx)
@@ -346,7 +346,7 @@ func (c *Client) taker(ctx context.Context, x *exchange, call *bridge.Call, emit
 			x.withdrawn(m)
 		default:
 			if m.IsRequest() {
-				x.asking(m)
+				x.canAnswer(m)
 			}
 		}
 		if e.Progress == nil && e.Log == nil {

@@ -117,8 +117,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// pace has the intervals of a Client. Tests use shorter ones.
-type pace struct {
+// intervals has the intervals of a Client. Tests use shorter ones.
+type intervals struct {
 	supervise.Intervals
 	settled time.Duration // a subscription that lasted this long resets the backoff
 	useful  time.Duration // a program that has answered a call and lived this long is restarted at once
@@ -130,7 +130,7 @@ type pace struct {
 	stopped int           // number of consecutive checks after which a stopped process counts as hanging
 }
 
-var usualPace = pace{
+var usualPace = intervals{
 	Intervals: supervise.Intervals{
 		Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Crashes: 5, CrashWindow: time.Minute,
 		Shortage: 200 * time.Millisecond, Patience: 10 * time.Second, Hopeless: 2 * time.Second,
@@ -142,13 +142,13 @@ var usualPace = pace{
 
 // A Client is a bridge.Handler for one MCP server.
 type Client struct {
-	o      Options
-	log    zerolog.Logger
-	panics *contain.Panics
-	url    *url.URL
-	http   *http.Client
-	pace   pace
-	info   *pb.Implementation
+	o         Options
+	log       zerolog.Logger
+	panics    *contain.Panics
+	url       *url.URL
+	http      *http.Client
+	intervals intervals
+	info      *pb.Implementation
 
 	unreadWarnings rate.Sometimes // limits the rate of these warnings
 	super          *supervise.Supervisor[*connection]
@@ -223,8 +223,8 @@ func (l *connection) learn(d *pb.DiscoverResponse) {
 	l.until.Store(now.Add(ttl).UnixNano())
 }
 
-// tell returns a copy of the server's declaration with the remaining TTL.
-func (l *connection) tell() *pb.DiscoverResponse {
+// declaration returns a copy of the server's declaration with the remaining TTL.
+func (l *connection) declaration() *pb.DiscoverResponse {
 	d := proto.CloneOf(l.known.Load())
 	if d.GetTtlMs() > 0 {
 		age := (time.Now().UnixNano() - l.came.Load()) / int64(time.Millisecond)
@@ -247,7 +247,7 @@ func (c *Client) warnUnread() {
 // New returns a Client. It starts nothing.
 func New(o Options) (*Client, error) {
 	c := &Client{
-		o: o.withDefaults(), pace: usualPace, info: o.ClientInfo,
+		o: o.withDefaults(), intervals: usualPace, info: o.ClientInfo,
 		unreadWarnings: rate.Sometimes{First: 1, Interval: time.Minute},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -292,11 +292,11 @@ func New(o Options) (*Client, error) {
 	c.log = o.Log.With().Str("backend", c.o.Name).Logger()
 	c.panics = o.Panics.With(c.log)
 	if o.URL != "" {
-		c.pace.Crashes = 0
+		c.intervals.Crashes = 0
 	}
 	c.super = supervise.New[*connection](connector{c}, supervise.Options{
 		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Panics: c.panics,
-		Intervals: &c.pace.Intervals,
+		Intervals: &c.intervals.Intervals,
 	})
 	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
 	c.pending = pendingCalls{c: c, calls: map[string]*pendingCall{}}
@@ -392,12 +392,12 @@ func (c connector) Release(ctx context.Context, l *connection) bool {
 	if l.peer.isGone() {
 		l.peer.close()
 	} else {
-		c.background(l.peer.leave)
+		c.background(l.peer.closeWhenUnused)
 	}
 	if c.url != nil {
-		return time.Since(l.began) > c.pace.Backoff
+		return time.Since(l.began) > c.intervals.Backoff
 	}
-	return l.called.Load() && time.Since(l.ready) >= c.pace.useful && !errors.Is(l.peer.why(), errInvalidLines)
+	return l.called.Load() && time.Since(l.ready) >= c.intervals.useful && !errors.Is(l.peer.why(), errInvalidLines)
 }
 
 // background runs f in a goroutine, unless the client is stopping.
@@ -414,7 +414,7 @@ func (c *Client) background(f func(context.Context)) {
 
 // sweep periodically ends expired calls and sessions.
 func (c *Client) sweep() {
-	tick := time.NewTicker(c.pace.sweep)
+	tick := time.NewTicker(c.intervals.sweep)
 	defer tick.Stop()
 	for {
 		select {
@@ -448,5 +448,5 @@ func (c *Client) discovery(ctx context.Context, l *connection) *bridge.Result {
 			l.until.Store(time.Now().Add(unsaid).UnixNano())
 		}
 	}
-	return &bridge.Result{Complete: l.tell()}
+	return &bridge.Result{Complete: l.declaration()}
 }

@@ -72,7 +72,7 @@ func (c *Client) getTwin(l *connection) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.http, t.pace, t.launch, t.isTwin = c.http, c.pace, c.launch, true
+	t.http, t.intervals, t.launch, t.isTwin = c.http, c.intervals, c.launch, true
 	c.log.Debug().Msg("connecting to the server in the legacy era as well, for a client of that era")
 	c.background(func(ctx context.Context) { _ = t.Run(ctx) }) // the twin's state has the reason for its end
 	e.twin = t
@@ -97,7 +97,7 @@ func (c *Client) dropTwin(t *Client, l *connection, err error) (refused bool) {
 		c.log.Info().Msg("the server refuses initialize: clients of all revisions are served in 2026-07-28")
 		return true
 	}
-	e.failed, e.retryAt = err, time.Now().Add(c.pace.Hopeless)
+	e.failed, e.retryAt = err, time.Now().Add(c.intervals.Hopeless)
 	return false
 }
 
@@ -114,7 +114,7 @@ func (c *Client) endTwin() {
 // twinUnavailable returns the error of a legacy call without a connection of its era.
 func (c *Client) twinUnavailable(cause error) error {
 	return c.super.Unavailable("offers 2026-07-28, and is not reached in the era of this client, which is older; "+
-		"if it cannot serve both, set mcp.revision to modern or legacy", c.pace.Hopeless, cause)
+		"if it cannot serve both, set mcp.revision to modern or legacy", c.intervals.Hopeless, cause)
 }
 
 // listenToTwin reports the changes of the twin, and of later twins, until ctx ends.
@@ -146,7 +146,7 @@ func (s *subscription) fromTwin(event *pb.ListenResponse) {
 		return
 	}
 	own := s.own.Acknowledged()
-	if own == nil || s.c.url != nil && feed.Wants(own, event) {
+	if own == nil || s.c.url != nil && feed.Matches(own, event) {
 		return
 	}
 	s.twin.Report(event)

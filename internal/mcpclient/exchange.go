@@ -82,8 +82,8 @@ type inbox struct {
 
 // questions are the server's requests during an exchange. Only the goroutine of the call uses them.
 type questions struct {
-	asks  []ask // unanswered requests
-	asked int   // number of all requests
+	requests []ask // unanswered requests
+	asked    int   // number of all requests
 }
 
 // An ask is a request of the server during an exchange.
@@ -100,14 +100,14 @@ type sending struct{ stage atomic.Int32 }
 const (
 	unsentYet = iota // the server does not have the complete request
 	underway         // the server may have the complete request before the write returns
-	left             // the server may have the complete request
+	fullySent        // the server may have the complete request
 	dropped          // the server does not have the complete request and never will; this may have been reported
 )
 
 // Load reports whether the server may have the complete request.
 func (s *sending) Load() bool {
 	stage := s.stage.Load()
-	return stage == underway || stage == left
+	return stage == underway || stage == fullySent
 }
 
 // begin must be called before a request is sent. It reports whether the request may be sent.
@@ -117,7 +117,7 @@ func (s *sending) begin() bool {
 }
 
 // end records that a request was sent.
-func (s *sending) end() { s.stage.Store(left) }
+func (s *sending) end() { s.stage.Store(fullySent) }
 
 // takeBack records that a request was sent only in part, which has no effect.
 func (s *sending) takeBack() { s.stage.CompareAndSwap(underway, unsentYet) }
@@ -244,8 +244,8 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 		if m, err := x.deliver(); m != nil || err != nil {
 			return m, err
 		}
-		if len(x.asks) > 0 && gather == nil {
-			gather = time.After(x.p.c.pace.gather)
+		if len(x.requests) > 0 && gather == nil {
+			gather = time.After(x.p.c.intervals.gather)
 		}
 		select {
 		case <-x.ready:
@@ -253,7 +253,7 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 			return nil, ctx.Err()
 		case <-gather:
 			gather = nil
-			if len(x.asks) > 0 {
+			if len(x.requests) > 0 {
 				return nil, nil //nolint:nilnil // no response yet and no error: the asks are in x
 			}
 		}

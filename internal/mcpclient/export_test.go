@@ -38,7 +38,8 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 
 // Hasten shortens all intervals between attempts.
 func (c *Client) Hasten() {
-	c.pace.Backoff, c.pace.Patience, c.pace.sweep = 5*time.Millisecond, 5*time.Second, 10*time.Millisecond
+	c.intervals.Backoff, c.intervals.Patience, c.intervals.sweep = 5*time.Millisecond, 5*time.Second,
+		10*time.Millisecond
 }
 
 // Dial makes c trust the certificates of roots and check idle HTTP/2 connections after a short time. The timeout of the
@@ -57,7 +58,7 @@ func (c *Client) SpendRetries() {
 
 // Watch makes the client check programs at intervals that are short enough for a test.
 func (c *Client) Watch() {
-	c.pace.look, c.pace.quiet = 20*time.Millisecond, 50*time.Millisecond
+	c.intervals.look, c.intervals.quiet = 20*time.Millisecond, 50*time.Millisecond
 }
 
 // Starve makes starts of programs fail with EMFILE while none returns true.

@@ -16,7 +16,7 @@ import (
 // process that is stopped by a signal cannot be working.
 type hangWatch struct {
 	at       time.Time     // of the last check
-	heard    int64         // number of lines by then
+	received int64         // number of lines by then
 	silent   time.Duration // how long the program was silent while calls waited
 	stopped  int           // number of consecutive checks in which it was stopped
 	question *exchange     // the pending ping
@@ -27,7 +27,7 @@ var errStoppedBySignal = errors.New("the program hangs: it has been stopped (SIG
 
 // watch ends a hanging program.
 func (s *stdio) watch() {
-	tick := time.NewTicker(s.p.c.pace.look)
+	tick := time.NewTicker(s.p.c.intervals.look)
 	defer tick.Stop()
 	v := hangWatch{at: time.Now()}
 	defer func() { s.dismiss(&v) }()
@@ -47,11 +47,11 @@ func (s *stdio) watch() {
 
 // look returns why the program must be ended, or nil.
 func (s *stdio) look(v *hangWatch, now time.Time) error {
-	pace := &s.p.c.pace
+	pace := &s.p.c.intervals
 	passed := min(now.Sub(v.at), 2*pace.look) // without the time during which the bridge itself was stopped
 	v.at = now
-	if n := s.heard.Load(); n != v.heard {
-		v.heard, v.silent, v.stopped = n, 0, 0
+	if n := s.received.Load(); n != v.received {
+		v.received, v.silent, v.stopped = n, 0, 0
 		if v.question != nil && v.question.now().isAnswered() {
 			s.dismiss(v)
 		}

@@ -119,12 +119,12 @@ type streamable struct {
 	httpWire
 	// session is the session's id, set once by the response to initialize.
 	session string
-	// heard is closed after the first response to a GET, whatever its status.
-	heard chan struct{}
+	// received is closed after the first response to a GET, whatever its status.
+	received chan struct{}
 }
 
 func (c *Client) newStreamable(p *peer) {
-	w := &streamable{heard: make(chan struct{})}
+	w := &streamable{received: make(chan struct{})}
 	w.attach(p, w.notify)
 	w.wg.Go(func() { p.keep(p.out.run) })
 	p.wire = w

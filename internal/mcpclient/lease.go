@@ -45,7 +45,7 @@ type opening struct {
 // short time, or for at most one start timeout while another program ends.
 func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner string) (*peer, error) {
 	limit := time.Now().Add(p.c.o.StartTimeout)
-	timer := time.NewTimer(p.c.pace.Patience)
+	timer := time.NewTimer(p.c.intervals.Patience)
 	defer timer.Stop()
 	evicted := false
 	p.mu.Lock()
@@ -100,7 +100,7 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 		case p.abandon():
 			timer.Reset(time.Until(limit))
 		case p.c.pending.makeRoom(owner):
-			timer.Reset(p.c.pace.Patience)
+			timer.Reset(p.c.intervals.Patience)
 		default:
 			return p.c.overloaded("%d sessions are in use or have yet to end, which is the most", p.c.o.MaxSessions)
 		}
@@ -167,7 +167,7 @@ func (p *pool) join(ctx context.Context, o *opening) (*peer, error) {
 	default:
 		o.since = time.Now()
 		p.deserted[o.key] = append(p.deserted[o.key], o)
-		p.tell()
+		p.notify()
 	}
 	return nil, ctx.Err()
 }
@@ -291,11 +291,11 @@ func (p *pool) end(s *peer) {
 // room frees a place for a session.
 func (p *pool) room() {
 	p.total--
-	p.tell()
+	p.notify()
 }
 
-// tell wakes the waiting callers.
-func (p *pool) tell() {
+// notify wakes the waiting callers.
+func (p *pool) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -317,7 +317,7 @@ func (p *pool) giveBack(s *peer, clean bool) {
 	default:
 		s.idle = time.Now()
 		p.idle[s.key] = append(p.idle[s.key], s)
-		p.tell()
+		p.notify()
 	}
 }
 
@@ -362,7 +362,7 @@ func (p *pool) sweep(now time.Time) {
 func (p *pool) empty() {
 	p.mu.Lock()
 	p.closed = true
-	p.tell()
+	p.notify()
 	all := p.all
 	p.all = nil
 	p.mu.Unlock()

@@ -46,10 +46,10 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		}
 		return attempt{peer: p, at: at, err: err}
 	}
-	if len(x.asks) > 0 { // since the session started
+	if len(x.requests) > 0 { // since the session started
 		a := attempt{peer: p}
 		if a.result, a.err = c.pending.suspend(x, call); a.err != nil {
-			c.leave(x, true)
+			c.endExchange(x, true)
 		}
 		return a
 	}
@@ -94,21 +94,21 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 	x.each = c.taker(ctx, x, call, emit)
 	if x.canAsk {
 		for _, m := range p.takeHeld() {
-			x.asking(&m)
+			x.canAnswer(&m)
 		}
 	}
 	return x, nil
 }
 
-// leave ends an exchange and releases its exclusive session. The session can be reused if no further messages of the
-// call can arrive.
-func (c *Client) leave(x *exchange, clean bool) {
-	for _, a := range x.asks {
+// endExchange ends an exchange and releases its exclusive session. The session can be reused if no further messages of
+// the call can arrive.
+func (c *Client) endExchange(x *exchange, clean bool) {
+	for _, a := range x.requests {
 		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.hold(&m) {
 			x.p.refuse(&m)
 		}
 	}
-	x.asks = nil
+	x.requests = nil
 	x.p.end(x)
 	if x.p.exclusive {
 		c.pool.release(x.p, clean && (!x.p.anonymous || !x.p.informed))
@@ -125,17 +125,17 @@ func methodOf(r *pb.InputRequest) string {
 	return methodRoots
 }
 
-// asking handles a request of the server during the call.
-func (x *exchange) asking(m *jsonrpc.Message) {
+// canAnswer handles a request of the server during the call.
+func (x *exchange) canAnswer(m *jsonrpc.Message) {
 	params := m.Params
 	if params == nil {
 		params = []byte("{}")
 	}
 	size := len(params)
-	for _, a := range x.asks {
+	for _, a := range x.requests {
 		size += a.size
 	}
-	if !x.p.fits(len(x.asks), size) {
+	if !x.p.fits(len(x.requests), size) {
 		x.p.asksTooMuch(m)
 		return
 	}
@@ -155,7 +155,7 @@ func (x *exchange) asking(m *jsonrpc.Message) {
 	}
 	x.asked++
 	req.Key = "ask" + strconv.Itoa(x.asked)
-	x.asks = append(x.asks, ask{id: m.ID, req: req, size: len(params)})
+	x.requests = append(x.requests, ask{id: m.ID, req: req, size: len(params)})
 }
 
 // answerError responds with an error to a request of the server during the call.
@@ -166,7 +166,7 @@ func (x *exchange) answerError(id []byte, code int32, message string) {
 // withdrawn handles the cancellation of a request of the server.
 func (x *exchange) withdrawn(m *jsonrpc.Message) {
 	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
-	x.asks = slices.DeleteFunc(x.asks, func(a ask) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
+	x.requests = slices.DeleteFunc(x.requests, func(a ask) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
 }
 
 // resume continues a suspended call: it sends the responses to the server, and waits.
@@ -179,7 +179,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		GetInputResponses() map[string]*pb.InputResponse
 	}).GetInputResponses()
 	var open []ask
-	for _, a := range x.asks {
+	for _, a := range x.requests {
 		msg, err := answer(a, answers[a.req.GetKey()], x.p.rev())
 		if err != nil {
 			c.log.Debug().Err(err).Str("key", a.req.GetKey()).
@@ -190,7 +190,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		x.p.out.post(msg, x)
 		x.p.informed = true
 	}
-	x.asks = open
+	x.requests = open
 	x.move(suspended, inFlight)
 	if len(open) > 0 { // what has a response is done; the rest is requested again
 		res, err := c.pending.suspend(x, call)
@@ -201,12 +201,12 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	x.each = c.taker(ctx, x, call, emit)
 	if x.now() == idle { // it was suspended before it was sent: the server must process the roots first
 		c.catchUp(ctx, x.p)
-		if !sleep(ctx, c.pace.digest) {
-			c.leave(x, true)
+		if !sleep(ctx, c.intervals.digest) {
+			c.endExchange(x, true)
 			return attempt{peer: x.p, err: ctx.Err()}
 		}
 		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
-			c.leave(x, false)
+			c.endExchange(x, false)
 			// it cannot be retried: its state is used
 			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)}
 		}

@@ -66,7 +66,7 @@ func (s *subscription) listen(ctx context.Context) (res *bridge.Result, err erro
 		began := time.Now()
 		var err error
 		res, err = s.once(ctx)
-		if time.Since(began) > c.pace.settled {
+		if time.Since(began) > c.intervals.settled {
 			reset()
 		}
 		return err
@@ -271,8 +271,8 @@ func (h *subscriptions) watch(l *listener, uri string) {
 	l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
 }
 
-// want adds n, which may be negative, to the number of listeners of a resource, and returns the sum.
-func (h *subscriptions) want(uri string, by int) (*topic, int) {
+// count adds n, which may be negative, to the number of listeners of a resource, and returns the sum.
+func (h *subscriptions) count(uri string, by int) (*topic, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[uri]
@@ -297,7 +297,7 @@ func (h *subscriptions) isWanted(uri string, t *topic) bool {
 
 // subscribe subscribes to a resource. The caller must call unsubscribe.
 func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) error {
-	t, _ := h.want(uri, 1)
+	t, _ := h.count(uri, 1)
 	err := h.sync(ctx, p, uri, t)
 	if err != nil {
 		h.unsubscribe(p, []string{uri})
@@ -309,7 +309,7 @@ func (h *subscriptions) subscribe(ctx context.Context, p *peer, uri string) erro
 func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 	last := map[string]*topic{}
 	for _, uri := range uris {
-		if t, n := h.want(uri, -1); n == 0 {
+		if t, n := h.count(uri, -1); n == 0 {
 			last[uri] = t
 		}
 	}
@@ -364,7 +364,7 @@ func (h *subscriptions) report(m *jsonrpc.Message, rev bridge.Revision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		if feed.Wants(l.filter, change) {
+		if feed.Matches(l.filter, change) {
 			l.source.Report(change)
 		}
 	}

@@ -189,7 +189,7 @@ func (p *peer) expire() {
 		l.end() // its user replaces it
 		return
 	}
-	p.c.background(p.leave)
+	p.c.background(p.closeWhenUnused)
 }
 
 // isOver reports whether the peer is lost or leaving: nothing more starts.
@@ -199,8 +199,8 @@ func (p *peer) isOver() bool {
 	return p.leaving || p.reason != nil
 }
 
-// leave closes the peer once it is unused: an error of one call need not affect others.
-func (p *peer) leave(ctx context.Context) {
+// closeWhenUnused closes the peer once it is unused: an error of one call need not affect others.
+func (p *peer) closeWhenUnused(ctx context.Context) {
 	p.mu.Lock()
 	p.leaving = true
 	if len(p.running) == 0 {

@@ -39,7 +39,7 @@ const comesBack = 10 * time.Second
 // limited by the sessions: each has one exclusively.
 func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, error) {
 	needs := &pb.InputRequired{}
-	for _, a := range x.asks {
+	for _, a := range x.requests {
 		needs.InputRequests = append(needs.InputRequests, a.req)
 	}
 	token := rand.Text() + rand.Text()
@@ -76,7 +76,7 @@ func (l *pendingCalls) sweep(now time.Time) {
 	for _, held := range l.remove(func(p *pendingCall) bool { return now.After(p.until) }) {
 		l.c.log.Info().Str("method", held.x.method).
 			Msg("a call waited too long for its caller to answer, and is given up")
-		l.c.leave(held.x, false)
+		l.c.endExchange(held.x, false)
 	}
 }
 
@@ -103,7 +103,7 @@ func (l *pendingCalls) makeRoom(but string) bool {
 	}
 	l.c.log.Info().Str("method", held.x.method).
 		Msg("a call that waits for its caller to answer is given up: its caller has too many, and others none")
-	l.c.leave(held.x, false)
+	l.c.endExchange(held.x, false)
 	return true
 }
 
@@ -113,7 +113,7 @@ func (l *pendingCalls) empty() {
 	l.full = true
 	l.mu.Unlock()
 	for _, held := range l.remove(func(*pendingCall) bool { return true }) {
-		l.c.leave(held.x, false)
+		l.c.endExchange(held.x, false)
 	}
 }
 

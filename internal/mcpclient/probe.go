@@ -50,8 +50,8 @@ func (c *Client) legacyRev() bridge.Revision {
 	return bridge.LatestLegacy
 }
 
-// told reports whether the configuration sets the legacy era, or the modern one.
-func (c *Client) told() (legacy, modern bool) {
+// configuredEra reports whether the configuration sets the legacy era, or the modern one.
+func (c *Client) configuredEra() (legacy, modern bool) {
 	if c.o.Revision == bridge.NoRevision {
 		return false, false
 	}
@@ -65,7 +65,7 @@ func (c *Client) connect(ctx context.Context) (l *connection, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()
 	known := c.remembered()
-	if legacy, _ := c.told(); legacy {
+	if legacy, _ := c.configuredEra(); legacy {
 		known.legacy = true
 	}
 	l, err = c.find(ctx, known)
@@ -113,7 +113,7 @@ func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) 
 	if known.legacy || known.frail {
 		return c.beginLegacy(ctx, p)
 	}
-	if _, modern := c.told(); modern {
+	if _, modern := c.configuredEra(); modern {
 		return c.beginModern(ctx, p)
 	}
 	l, err := c.probeStdio(ctx, p)
@@ -233,7 +233,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange,
 	stop()
 	<-tried
 	if legacy != nil && legacy.peer != p {
-		c.background(legacy.peer.leave)
+		c.background(legacy.peer.closeWhenUnused)
 	}
 	switch {
 	case err != nil:
@@ -393,7 +393,7 @@ func (c *Client) findHTTP(ctx context.Context, known era) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, modern := c.told(); modern {
+	if _, modern := c.configuredEra(); modern {
 		return c.beginModern(ctx, p)
 	}
 	l, modern, err := c.probeHTTP(ctx, p)

@@ -50,7 +50,7 @@ type stdio struct {
 	stopped func() bool
 	kill    func()
 
-	heard atomic.Int64 // number of lines from the program
+	received atomic.Int64 // number of lines from the program
 
 	stray child.Tail // last output that is not MCP
 
@@ -97,7 +97,7 @@ func (c *Client) launchChild(p *peer) error {
 	proc.Stdout = func(f *os.File) { s.read(f) }
 	proc.Stderr = func(f *os.File) {
 		child.CopyLines(f, func(line []byte, n int) {
-			s.heard.Add(1)
+			s.received.Add(1)
 			stderr.Add(line)
 			output.Line("stderr", line, n)
 		})
@@ -158,7 +158,7 @@ func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 
 // line handles a line from the program.
 func (s *stdio) line(line []byte) {
-	s.heard.Add(1)
+	s.received.Add(1)
 	if err := s.p.receive(line, nil); err != nil {
 		s.garbage(line, err)
 	}

@@ -146,7 +146,7 @@ func (w *streamable) open(ctx context.Context) {
 	timer := time.NewTimer(hearTimeout)
 	defer timer.Stop()
 	select {
-	case <-w.heard:
+	case <-w.received:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -156,7 +156,7 @@ func (w *streamable) open(ctx context.Context) {
 // for messages). If it had one before, it is requested again with backoff, because subscribers rely on its changes.
 func (w *streamable) unrelated() {
 	last, delay, retry, opened := "", 100*time.Millisecond, time.Duration(-1), false
-	answered := sync.OnceFunc(func() { close(w.heard) })
+	answered := sync.OnceFunc(func() { close(w.received) })
 	defer answered()
 	for times := 0; w.ctx.Err() == nil; times++ {
 		began := time.Now()

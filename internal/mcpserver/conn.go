@@ -117,7 +117,7 @@ func (c *conn) receive(data []byte, from origin) {
 		}
 	}
 	if len(b.requests) == 0 && len(b.refused) > 0 {
-		c.said(c.write(array(b.refused)))
+		c.checkWrite(c.write(array(b.refused)))
 	}
 }
 
@@ -140,7 +140,7 @@ func (b *connBatch) finish(_ head, msg []byte) {
 		b.answers = append(b.answers, msg)
 	}
 	if b.open--; b.open == 0 && len(b.answers) > 0 {
-		b.c.said(b.c.write(array(b.answers)))
+		b.c.checkWrite(b.c.write(array(b.answers)))
 	}
 }
 
@@ -169,11 +169,11 @@ func (c *conn) malformed(err error) {
 	if ss := c.legacy(); ss != nil {
 		omitID = ss.rev.OmitsUnknownErrorID()
 	}
-	c.said(c.write(jsonrpc.AppendError(nil, e.ID, e.RPC, omitID)))
+	c.checkWrite(c.write(jsonrpc.AppendError(nil, e.ID, e.RPC, omitID)))
 }
 
-// said handles a write error: the client has disconnected.
-func (c *conn) said(err error) {
+// checkWrite handles a write error: the client has disconnected.
+func (c *conn) checkWrite(err error) {
 	if err != nil {
 		c.s.log.Debug().Err(err).Msg("a message could not be sent")
 		c.cancel(errGone)
@@ -366,7 +366,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 		x.refuse(nil, err)
 		return
 	}
-	changes := ss.s.newPending(ss.wants)
+	changes := ss.s.newPending(ss.filter)
 	ss.sub.Report = changes.Add
 	c.mu.Lock()
 	first := c.session == nil
@@ -386,7 +386,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 			case <-changes.Ready():
 				for _, change := range changes.Take() {
 					if c.isIn() {
-						ss.tell(change)
+						ss.notify(change)
 					}
 				}
 			case <-c.ctx.Done():
@@ -394,7 +394,7 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 			}
 		}
 	})
-	ss.attach(func(msg []byte) { c.said(c.write(msg)) })
+	ss.attach(func(msg []byte) { c.checkWrite(c.write(msg)) })
 	_, _ = ss.listen()
 	if c.ctx.Err() != nil { // the client has disconnected, perhaps before the session was set
 		ss.end(context.Cause(c.ctx))
@@ -435,7 +435,7 @@ func (o connSink) send(msg []byte) error { return o.c.write(msg) }
 
 func (o connSink) finish(_ head, msg []byte) {
 	if msg != nil {
-		o.c.said(o.c.write(msg))
+		o.c.checkWrite(o.c.write(msg))
 	}
 }
 

@@ -74,7 +74,7 @@ func TestIdleStreams(t *testing.T) {
 				id := beginSession(t, s)
 				sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 				if c.method == http.MethodGet {
-					time.AfterFunc(silence, func() { s.sessions[id].tell(feed.All(s.sessions[id].wants())[0]) })
+					time.AfterFunc(silence, func() { s.sessions[id].notify(feed.All(s.sessions[id].filter())[0]) })
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -61,7 +61,7 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 
 // Extensions and _meta reach clients of all revisions, except for tasks, which the bridge does not support.
 func TestExtensionsReachOldClients(t *testing.T) {
-	d := &known{DiscoverResponse: &pb.DiscoverResponse{
+	d := &declaration{DiscoverResponse: &pb.DiscoverResponse{
 		Capabilities: &pb.ServerCapabilities{
 			Extensions: `{"io.modelcontextprotocol/ui":{"a":1},"io.modelcontextprotocol/tasks":{}}`,
 		},

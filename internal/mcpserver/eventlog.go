@@ -88,9 +88,9 @@ func (l *eventLog) trim() {
 	}
 }
 
-// owed returns the number of newest events that an active response must still send: the newest, and earlier ones within
-// the limits, because a slow client must not determine the memory. The caller holds mu.
-func (l *eventLog) owed() int {
+// pending returns the number of newest events that an active response must still send: the newest, and earlier ones
+// within the limits, because a slow client must not determine the memory. The caller holds mu.
+func (l *eventLog) pending() int {
 	if !l.copied {
 		return 0
 	}
@@ -108,13 +108,13 @@ func (l *eventLog) owed() int {
 func (l *eventLog) isOwed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.owed() > 0
+	return l.pending() > 0
 }
 
 // forget drops all events except the newest ones, and those that a response must still send.
 func (l *eventLog) forget(but int) {
 	l.mu.Lock()
-	but = max(but, l.owed())
+	but = max(but, l.pending())
 	freed := 0
 	for ; len(l.events) > but; l.first++ {
 		freed += roomOf(l.events[0])

@@ -119,7 +119,7 @@ func (x *exchange) tellProgress(p *pb.Progress) error {
 		return nil
 	}
 	x.progress = p.GetProgress()
-	return x.pace.tell(p)
+	return x.pace.report(p)
 }
 
 // sendProgress is also called by a timer, so it recovers panics itself.
@@ -256,7 +256,7 @@ func ofHandler(err error) error {
 	default:
 		return err
 	case bridge.CodeURLElicitation:
-		if len(visits(err)) > 0 {
+		if len(urlElicitations(err)) > 0 {
 			return err
 		}
 	case codeHeaderMismatch:

@@ -116,14 +116,14 @@ func TestIDsAreComparedByValue(t *testing.T) {
 			p.initialize("2025-03-26")
 			modern := strings.Replace(modernLine(7, "tools/call", `"name":"wait"`, noCaps), `"id":7`, `"id":`+ids[0], 1)
 			for _, wait := range []string{call(ids[0], "wait", "{}", ""), modern} {
-				p.say(wait)
+				p.send(wait)
 				<-p.h.Started
-				p.say(strings.Replace(wait, `"id":`+ids[0], `"id":`+ids[1], 1))
+				p.send(strings.Replace(wait, `"id":`+ids[0], `"id":`+ids[1], 1))
 				want(t, p.next(), "id", "null", "error.code", "-32600")
-				p.say(cancel)
+				p.send(cancel)
 				<-p.h.Ended
 			}
-			p.say(batch)
+			p.send(batch)
 			want(t, p.next(), "error.code", "-32600")
 		}
 	}

@@ -98,7 +98,7 @@ func TestInitializeSizeLimit(t *testing.T) {
 			body := `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25",` +
 				fmt.Sprintf(form, pad) + `}}`
 			p := newPipe(t, mcpserver.Options{})
-			p.say(body)
+			p.send(body)
 			s, url := f.openSSE(t.Context())
 			f.do(t.Context(), http.MethodPost, url, body, header{"Accept", ""})
 			res := f.post(body, nil)
@@ -178,7 +178,7 @@ func TestListenRequestLimit(t *testing.T) {
 			}
 			body = fmt.Sprintf(body, strings.Repeat("x", limits.ListenRequest-len(body)+len("%s")+over))
 			p := newPipe(t, mcpserver.Options{})
-			p.say(body)
+			p.send(body)
 			ctx, cancel := context.WithCancel(t.Context())
 			res := f.do(ctx, http.MethodPost, f.url, body, h)
 			status := http.StatusOK

@@ -73,7 +73,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 // the request, or the request was canceled.
 func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Message,
 	from origin,
-) (*bridge.Call, *known) {
+) (*bridge.Call, *declaration) {
 	if err := x.begin(msg); err != nil {
 		x.refuse(nil, err)
 		return nil, nil
@@ -97,7 +97,7 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 }
 
 // offering returns the declaration of the handler, if it has the method.
-func (s *Server) offering(ctx context.Context, m *bridge.Method) (*known, error) {
+func (s *Server) offering(ctx context.Context, m *bridge.Method) (*declaration, error) {
 	d, err := s.discover(ctx, bridge.ModernEra)
 	switch {
 	case err == nil:
@@ -313,9 +313,9 @@ func parseLevel(raw []byte) (pb.LogLevel, error) {
 }
 
 // discovered returns the result of server/discover for the declaration d.
-func discovered(d *known) *pb.DiscoverResponse {
+func discovered(d *declaration) *pb.DiscoverResponse {
 	out := proto.CloneOf(d.DiscoverResponse)
-	out.Capabilities = shown(d)
+	out.Capabilities = supportedCapabilities(d)
 	if out.GetCapabilities() == nil {
 		out.Capabilities = &pb.ServerCapabilities{}
 	}

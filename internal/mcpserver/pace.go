@@ -89,8 +89,8 @@ type pacer struct {
 	err   error
 }
 
-// tell handles progress. It returns an error if earlier progress could not be sent.
-func (p *pacer) tell(pr *pb.Progress) error {
+// report handles progress. It returns an error if earlier progress could not be sent.
+func (p *pacer) report(pr *pb.Progress) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(pr.GetMessage()) > maxProgressText {

@@ -25,7 +25,7 @@ func TestProgressIsRateLimited(t *testing.T) {
 		p := newPacer(func(pr *pb.Progress) error { told = append(told, pr.GetProgress()); return nil })
 		tell := func(n int) {
 			for range n {
-				if err := p.tell(&pb.Progress{Progress: float64(len(told))}); err != nil {
+				if err := p.report(&pb.Progress{Progress: float64(len(told))}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -36,7 +36,7 @@ func TestProgressIsRateLimited(t *testing.T) {
 		}
 		told = nil
 		for i := range 100_000 { // in a second
-			if err := p.tell(&pb.Progress{Progress: float64(i)}); err != nil {
+			if err := p.report(&pb.Progress{Progress: float64(i)}); err != nil {
 				t.Fatal(err)
 			}
 			bridgetest.Pass(10 * time.Microsecond)
@@ -44,7 +44,7 @@ func TestProgressIsRateLimited(t *testing.T) {
 		if n := len(told); n < 9 || n > 10 { // the tenth is due at the end of the second
 			t.Errorf("got %d in a second", len(told))
 		}
-		if err := p.tell(&pb.Progress{Progress: 1e6}); err != nil {
+		if err := p.report(&pb.Progress{Progress: 1e6}); err != nil {
 			t.Fatal(err)
 		}
 		bridgetest.Pass(limits.ProgressInterval)
@@ -138,7 +138,7 @@ func TestProgressTextIsBounded(t *testing.T) {
 	for _, n := range []int{maxProgressText - 1, maxProgressText, maxProgressText + 1} {
 		var got string
 		p := newPacer(func(pr *pb.Progress) error { got = pr.GetMessage(); return nil })
-		if err := p.tell(&pb.Progress{
+		if err := p.report(&pb.Progress{
 			Message: proto.String(strings.Repeat("é", n/2) + strings.Repeat("x", n%2)),
 		}); err != nil {
 			t.Fatal(err)

@@ -158,7 +158,7 @@ func TestBufferOfAnUnreadStreamIsFreedAtOnce(t *testing.T) {
 		client, server := net.Pipe()
 		defer client.Close()
 		defer server.Close()
-		began, out := time.Now(), &taken{Conn: server}
+		began, out := time.Now(), &hijacked{Conn: server}
 		for n := range 5 {
 			if err := writeStream(out, []byte("data: x\n\n"), 10*time.Second); err == nil ||
 				time.Since(began) != 10*time.Second {

@@ -96,7 +96,7 @@ func (r *reply) start() {
 	r.alive = time.AfterFunc(first, r.keepalive)
 	if r.pollAfter > 0 {
 		r.polled = make(chan struct{})
-		r.poll = time.AfterFunc(r.pollAfter, r.leave)
+		r.poll = time.AfterFunc(r.pollAfter, r.interrupt)
 	}
 }
 
@@ -113,9 +113,9 @@ func (r *reply) untilPolled(f func()) {
 	}
 }
 
-// leave interrupts the response. The client resumes the stream after the time in its priming event (2025-11-25:
+// interrupt interrupts the response. The client resumes the stream after the time in its priming event (2025-11-25:
 // basic/transports, sending messages to the server).
-func (r *reply) leave() {
+func (r *reply) interrupt() {
 	defer r.s.panics.Recover("ending a response early", nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,7 +272,7 @@ func (r *reply) send(msg []byte) error {
 // connected. If it saves memory, f continues after hold has returned. Its context ends when the rest is not needed. If
 // hold returns an error, f is not called.
 func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)) error {
-	var t *taken
+	var t *hijacked
 	var err error
 	r, ok := out.(*reply)
 	if ok {
@@ -300,7 +300,7 @@ func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)
 }
 
 // sendAndTake is send, and hijacks the connection if possible.
-func (r *reply) sendAndTake(msg []byte) (*taken, error) {
+func (r *reply) sendAndTake(msg []byte) (*hijacked, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.begin()

@@ -38,7 +38,7 @@ func TestCallsCarryTheirSession(t *testing.T) {
 					return inner.Handle(ctx, call, emit)
 				}), mcpserver.Options{})
 			for _, m := range messages {
-				client.say(m)
+				client.send(m)
 				if strings.Contains(m, `"id"`) {
 					client.next()
 				}

@@ -104,10 +104,10 @@ type Server struct {
 	life    *lifecycle.Lifecycle
 	lasting sync.WaitGroup // streams with hijacked connections
 
-	// known is the handler's last declaration to clients of each era, which may differ.
-	known [bridge.Eras]atomic.Pointer[known]
+	// declarations are the handler's last ones to clients of each era, which may differ.
+	declarations [bridge.Eras]atomic.Pointer[declaration]
 	// early is the declaration while a backend starts, and promised means that it was sent.
-	early    [bridge.Eras]*known
+	early    [bridge.Eras]*declaration
 	promised atomic.Bool
 
 	mu       sync.Mutex // guards what follows, all of which Sessions counts
@@ -115,8 +115,8 @@ type Server struct {
 	conns    map[string]*conn // connections of HTTP+SSE, by the session id of their endpoint
 }
 
-// A known is a declaration of the handler. It is immutable.
-type known struct {
+// A declaration is a Discover response of the handler. It is immutable.
+type declaration struct {
 	*pb.DiscoverResponse
 	at time.Time
 	// info is the server_info in JSON.
@@ -165,7 +165,7 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.opts.Sessions.remove(s)
 	for _, ss := range sessions {
-		s.opts.Sessions.leave(ss.caller.GetVerified().GetPrincipal())
+		s.opts.Sessions.release(ss.caller.GetVerified().GetPrincipal())
 		ss.end(lifecycle.ErrClosing)
 	}
 	s.hub.Close()
@@ -185,8 +185,8 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 
 // declares reports whether the handler declares, to clients of any era, changes that a filter requests.
 func (s *Server) declares(f *pb.SubscriptionFilter) bool {
-	for era := range s.known {
-		if k := s.known[era].Load(); k != nil && !feed.IsEmpty(feed.Supported(f, k.GetCapabilities(), false)) {
+	for era := range s.declarations {
+		if k := s.declarations[era].Load(); k != nil && !feed.IsEmpty(feed.Supported(f, k.GetCapabilities(), false)) {
 			return true
 		}
 	}
@@ -194,8 +194,8 @@ func (s *Server) declares(f *pb.SubscriptionFilter) bool {
 }
 
 // discover returns the handler's current declaration to clients of an era; if the handler is overloaded, the last one.
-func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
-	now, was := time.Now(), s.known[era].Load()
+func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, error) {
+	now, was := time.Now(), s.declarations[era].Load()
 	if was != nil && now.Sub(was.at) < knownFor {
 		return was, nil
 	}
@@ -223,20 +223,20 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*known, error) {
 			return nil, err
 		}
 		// The handler is overloaded: its last declaration is used, and not refreshed at once.
-		k := &known{DiscoverResponse: was.DiscoverResponse, info: was.info, at: now}
-		s.known[era].CompareAndSwap(was, k)
+		k := &declaration{DiscoverResponse: was.DiscoverResponse, info: was.info, at: now}
+		s.declarations[era].CompareAndSwap(was, k)
 		return k, nil
 	}
 	d, ok := res.Complete.(*pb.DiscoverResponse)
 	if !ok {
 		return nil, bridge.Errorf(codes.Internal, "server/discover: answered with %T", res.Complete)
 	}
-	k := &known{DiscoverResponse: d, at: now}
+	k := &declaration{DiscoverResponse: d, at: now}
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
 		return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"server/discover: server_info cannot be written as MCP: %w", err)
 	}
-	s.known[era].Store(k)
+	s.declarations[era].Store(k)
 	if s.opts.Declared != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
 		s.opts.Declared(era, d)
 	}
@@ -271,13 +271,13 @@ func (s *Server) starting() bool {
 
 // earlier returns the declaration while a backend starts, based on its previous declaration d, if any. It must be
 // refreshed at once.
-func (s *Server) earlier(d *pb.DiscoverResponse) *known {
+func (s *Server) earlier(d *pb.DiscoverResponse) *declaration {
 	if d == nil {
 		d = &pb.DiscoverResponse{Capabilities: bridge.AllCapabilities()}
 	}
 	d = proto.CloneOf(d)
 	d.TtlMs, d.CacheScope = proto.Int64(0), "private"
-	k := &known{DiscoverResponse: d, early: true}
+	k := &declaration{DiscoverResponse: d, early: true}
 	var err error
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
 		return s.earlier(nil)
@@ -300,13 +300,13 @@ func (s *Server) empty(m *bridge.Method, err error) proto.Message {
 }
 
 // serverInfo returns the member of `_meta` with the server info (2026-07-28: basic/index, _meta).
-func (k *known) serverInfo() mcpjson.Member {
+func (k *declaration) serverInfo() mcpjson.Member {
 	return mcpjson.Member{Name: metaServerInfo, Value: k.info}
 }
 
 // offered returns an error if a server with the declaration d does not have the method (2026-07-28: schema,
 // MethodNotFoundError).
-func offered(d *known, m *bridge.Method) error {
+func offered(d *declaration, m *bridge.Method) error {
 	if m.SupportedBy(d.GetCapabilities()) {
 		return nil
 	}
@@ -328,8 +328,9 @@ func (s *Server) encode(dst []byte, m proto.Message, rev bridge.Revision, meta .
 	return mcpjson.AppendWithin(dst, m, rev, &s.opts.Limits, meta...)
 }
 
-// shown returns the capabilities of d that this server supports. Tasks need a store, which it does not have.
-func shown(d *known) *pb.ServerCapabilities {
+// supportedCapabilities returns the capabilities of d that this server supports. Tasks need a store, which it does not
+// have.
+func supportedCapabilities(d *declaration) *pb.ServerCapabilities {
 	c := d.GetCapabilities()
 	extensions := rawjson.AsBytes(c.GetExtensions())
 	tasks := rawjson.Check(extensions) == nil && rawjson.Get(extensions, bridge.TasksExtension) != nil
@@ -362,7 +363,7 @@ func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life.Phase() >= lifecycle.Draining { // since then
-		s.opts.Sessions.leave(p)
+		s.opts.Sessions.release(p)
 		return errDraining
 	}
 	add()
@@ -380,7 +381,7 @@ func (s *Server) endIdle(now time.Time) {
 	for id, ss := range s.sessions {
 		if ss.over(now) {
 			delete(s.sessions, id)
-			s.opts.Sessions.leave(ss.caller.GetVerified().GetPrincipal())
+			s.opts.Sessions.release(ss.caller.GetVerified().GetPrincipal())
 			idle, subs = append(idle, ss), append(subs, &ss.sub)
 		}
 	}
@@ -413,7 +414,7 @@ func (s *Server) endSession(id string) {
 	ss := s.sessions[id]
 	if ss != nil {
 		delete(s.sessions, id)
-		s.opts.Sessions.leave(ss.caller.GetVerified().GetPrincipal())
+		s.opts.Sessions.release(ss.caller.GetVerified().GetPrincipal())
 	}
 	s.mu.Unlock()
 	if ss != nil {

@@ -38,7 +38,7 @@ type session struct {
 	// network is where the client initialized the session from, in HTTP.
 	network netip.Prefix
 	// is is the declaration of the handler at the start of the session.
-	is *known
+	is *declaration
 
 	// ctx ends with the session, not with a request: in the legacy era a lost connection is no cancellation
 	// (2025-11-25: basic/transports, sending messages to the server).
@@ -165,15 +165,15 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 	}
 	ss.ctx, ss.cancel = context.WithCancelCause(s.closing())
 	ss.there, ss.silence = context.WithCancel(ss.ctx)
-	ss.undelivered = s.newPending(ss.wants)
-	ss.sub.Want, ss.sub.Report = ss.wants, ss.tell
+	ss.undelivered = s.newPending(ss.filter)
+	ss.sub.Want, ss.sub.Report = ss.filter, ss.notify
 	return ss, result, nil
 }
 
 // initializeResult returns the result of initialize for a server with the declaration d.
-func (s *Server) initializeResult(d *known, rev bridge.Revision) ([]byte, error) {
+func (s *Server) initializeResult(d *declaration, rev bridge.Revision) ([]byte, error) {
 	out := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
-	caps := shown(d)
+	caps := supportedCapabilities(d)
 	if caps == nil {
 		caps = &pb.ServerCapabilities{}
 	}
@@ -387,7 +387,7 @@ func (ss *session) attachLocked(push func(msg []byte)) (detach func()) {
 	}
 	ss.push = push
 	ss.mu.Unlock()
-	ss.hear()
+	ss.flush()
 	return func() {
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
@@ -410,9 +410,9 @@ func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
 	return ss.s.hub.Subscribe(ctx, &ss.sub)
 }
 
-// wants returns the session's filter: the lists, which a legacy client need not request, and the subscribed resources.
+// filter returns the session's filter: the lists, which a legacy client need not request, and the subscribed resources.
 // It is nil once the session has ended.
-func (ss *session) wants() *pb.SubscriptionFilter {
+func (ss *session) filter() *pb.SubscriptionFilter {
 	yes := proto.Bool(true)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -432,32 +432,32 @@ func (ss *session) stream() func(msg []byte) {
 	return ss.push
 }
 
-// hear sends the pending messages, if the client has a stream open.
-func (ss *session) hear() {
+// flush sends the pending messages, if the client has a stream open.
+func (ss *session) flush() {
 	if ss.stream() == nil {
 		return
 	}
 	for _, c := range ss.undelivered.Take() {
-		ss.say(c)
+		ss.deliver(c)
 	}
 }
 
-// tell sends a change to the client, if it subscribed to it.
-func (ss *session) tell(change *pb.ListenResponse) {
+// notify sends a change to the client, if it subscribed to it.
+func (ss *session) notify(change *pb.ListenResponse) {
 	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
 		return
 	}
-	ss.say(change)
+	ss.deliver(change)
 }
 
-// say sends a change to the client, on exactly one stream, now or when it opens one.
-func (ss *session) say(change *pb.ListenResponse) {
+// deliver sends a change to the client, on exactly one stream, now or when it opens one.
+func (ss *session) deliver(change *pb.ListenResponse) {
 	defer ss.s.panics.Recover("a change", nil)
 
 	push := ss.stream()
 	if push == nil {
 		ss.undelivered.Add(change)
-		ss.hear() // the client may have opened a stream meanwhile
+		ss.flush() // the client may have opened a stream meanwhile
 		return
 	}
 	msg, err := ss.s.notification(change, ss.rev)

@@ -185,7 +185,7 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 				defer s.Close()
 				defer other.Close()
 				old := s.sessions[beginSession(t, s)]
-				old.tell(&pb.ListenResponse{}) // waits for a stream
+				old.notify(&pb.ListenResponse{}) // waits for a stream
 				old.unrelatedLog().push([]byte("a change"))
 				pass(time.Second + time.Duration(over))
 				res := sent(t, other, "", beginBody)
@@ -240,7 +240,7 @@ func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 	for range 50 {
 		told, begun := make(chan struct{}, 2), make(chan struct{})
 		var telling sync.WaitGroup
-		telling.Go(func() { close(begun); ss.tell(change) })
+		telling.Go(func() { close(begun); ss.notify(change) })
 		<-begun
 		for range 100 {
 			runtime.Gosched()

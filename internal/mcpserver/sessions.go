@@ -144,8 +144,8 @@ func (s *Sessions) enter(p *pb.Principal) error {
 	return nil
 }
 
-// leave counts an ended session of p.
-func (s *Sessions) leave(p *pb.Principal) {
+// release counts an ended session of p.
+func (s *Sessions) release(p *pb.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n--
@@ -233,7 +233,7 @@ func (s *Server) evict(c candidate) bool {
 	c.mu.Unlock()
 	if ok {
 		delete(s.sessions, c.id)
-		s.opts.Sessions.leave(nil)
+		s.opts.Sessions.release(nil)
 	}
 	s.mu.Unlock()
 	if ok {

@@ -252,67 +252,67 @@ func TestServersShareTheEventLogLimit(t *testing.T) {
 // authenticated caller is kept, unless its address has three quarters of all and the new one has another address.
 func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	type begun struct{ from, is string }
+	type prefixedConn struct{ from, is string }
 	for name, c := range map[string]struct {
-		there []begun
+		there []prefixedConn
 		from  string
 		gone  int // index of the closed session; -1: the new one is rejected
 	}{
-		"the oldest": {[]begun{
+		"the oldest": {[]prefixedConn{
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 		}, "10.0.0.2", 0},
-		"one without notifications/initialized": {[]begun{
+		"one without notifications/initialized": {[]prefixedConn{
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 			{"10.0.0.2", ""},
 			{"10.0.0.1", "ready"},
 		}, "10.0.0.2", 2},
-		"one of the address that has most": {[]begun{
+		"one of the address that has most": {[]prefixedConn{
 			{"10.0.0.1", "ready"},
 			{"10.0.0.2", "ready"},
 			{"10.0.0.2", "ready"},
 			{"10.0.0.3", "ready"},
 		}, "10.0.0.4", 1},
-		"one of the network that has most": {[]begun{
+		"one of the network that has most": {[]prefixedConn{
 			{"[2001:db8::1]", "ready"},
 			{"[2001:db8:1::1]", "ready"},
 			{"[2001:db8:1::2]", "ready"},
 			{"10.0.0.3", "used"},
 		}, "10.0.0.4", 1},
-		"an unused one": {[]begun{
+		"an unused one": {[]prefixedConn{
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.2", "ready"},
 			{"10.0.0.1", "used"},
 		}, "10.0.0.2", 2},
-		"no used one": {[]begun{
+		"no used one": {[]prefixedConn{
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.2", "used"},
 			{"10.0.0.2", "used"},
 		}, "10.0.0.3", -1},
-		"one of an address that has all": {[]begun{
+		"one of an address that has all": {[]prefixedConn{
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.2", "used"},
 		}, "10.0.0.3", 0},
-		"none for an address that has all itself": {[]begun{
+		"none for an address that has all itself": {[]prefixedConn{
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.1", "used"},
 			{"10.0.0.2", "used"},
 		}, "10.0.0.1", -1},
-		"none with a stream": {[]begun{
+		"none with a stream": {[]prefixedConn{
 			{"10.0.0.1", "stream"},
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 			{"10.0.0.1", "ready"},
 		}, "10.0.0.1", 1},
-		"none of verified callers": {[]begun{
+		"none of verified callers": {[]prefixedConn{
 			{"10.0.0.1", "verified"},
 			{"10.0.0.1", "verified"},
 			{"10.0.0.1", "verified"},

@@ -65,7 +65,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	out := &eventWriter{patience: s.opts.Limits.WriteTime}
 	var c *conn
 	c = s.newConn(func(msg []byte) error {
-		c.said(out.event("message", msg))
+		c.checkWrite(out.event("message", msg))
 		return nil // a call continues without a reader
 	}, false)
 	c.principal = s.origin(r).principal
@@ -80,7 +80,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 		refuseFull(w, err)
 		return
 	}
-	end.add(func() { s.left(id, c) })
+	end.add(func() { s.streamEnded(id, c) })
 	end.add(out.close)
 	endpoint := r.URL.Path + "?" + url.Values{sseParam: {id}}.Encode()
 	s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
@@ -132,10 +132,10 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 	}
 }
 
-// left ends a connection of HTTP+SSE whose stream has ended. As in all of the legacy era that cancels nothing, but the
-// stream cannot be resumed: further messages are dropped. The connection ends with its last call, and at the latest
-// after sseGrace. Until then it counts as a session, and calls can be canceled.
-func (s *Server) left(id string, c *conn) {
+// streamEnded ends a connection of HTTP+SSE whose stream has ended. As in all of the legacy era that cancels nothing,
+// but the stream cannot be resumed: further messages are dropped. The connection ends with its last call, and at the
+// latest after sseGrace. Until then it counts as a session, and calls can be canceled.
+func (s *Server) streamEnded(id string, c *conn) {
 	c.cancel(errGone)
 	if ss := c.legacy(); ss != nil {
 		ss.silence() // it does not receive requests
@@ -144,7 +144,7 @@ func (s *Server) left(id string, c *conn) {
 	end := func() {
 		s.mu.Lock()
 		delete(s.conns, id)
-		s.opts.Sessions.leave(c.principal)
+		s.opts.Sessions.release(c.principal)
 		s.mu.Unlock()
 		// the shutdown of the bridge may arrive here before the calls end
 		c.close(cmp.Or(context.Cause(s.closing()), errGone))
@@ -181,7 +181,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	c := s.conns[query.Get(sseParam)]
 	s.mu.Unlock()
 	from := s.origin(r)
-	if c == nil || !samePrincipal(c.principal, from.principal) || c.ctx.Err() != nil && s.asks(body) {
+	if c == nil || !samePrincipal(c.principal, from.principal) || c.ctx.Err() != nil && s.expectsResponse(body) {
 		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
@@ -192,8 +192,8 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 	c.receive(body, from)
 }
 
-// asks reports whether a message of a client requires a response.
-func (s *Server) asks(body []byte) bool {
+// expectsResponse reports whether a message of a client requires a response.
+func (s *Server) expectsResponse(body []byte) bool {
 	msg, err := jsonrpc.Parse(body, &s.opts.Limits)
 	return err != nil || msg.IsRequest()
 }

@@ -106,9 +106,9 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				})
 				defer end()
 				begin := time.Now()
-				p.say(init)
+				p.send(init)
 				first := p.next()
-				p.say(modernLine(1, "server/discover", "", noCaps))
+				p.send(modernLine(1, "server/discover", "", noCaps))
 				second := p.next()
 				if took := time.Since(begin); took > 2*time.Second {
 					t.Errorf("response after %v", took)
@@ -124,12 +124,12 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 					want(t, second, "result.instructions", `"be quick"`, "result.capabilities.prompts", "{}")
 				}
 				want(t, second, "result.ttlMs", "0")
-				p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-				p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-				p.say(call("3", "echo", "{}", ""))
-				p.say(modernLine(4, "prompts/list", "", noCaps))
-				p.say(`{"jsonrpc":"2.0","id":5,"method":"prompts/list"}`)
-				p.say(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
+				p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+				p.send(call("3", "echo", "{}", ""))
+				p.send(modernLine(4, "prompts/list", "", noCaps))
+				p.send(`{"jsonrpc":"2.0","id":5,"method":"prompts/list"}`)
+				p.send(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)
 				want(t, p.next(), "id", "6") // needs no backend
 				<-time.After(30 * time.Second)
 				begin = time.Now()
@@ -151,7 +151,7 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				want(t, answers["4"], "result.prompts", "[]", "result.ttlMs", "0")
 				want(t, answers["5"], "result.prompts", "[]")
 				<-time.After(2 * time.Second)
-				p.say(modernLine(7, "server/discover", "", noCaps))
+				p.send(modernLine(7, "server/discover", "", noCaps))
 				want(t, p.next(), "result.instructions", `"be kind"`, "result.capabilities.prompts", "null")
 				mu.Lock()
 				defer mu.Unlock()
@@ -184,11 +184,11 @@ func TestEachEraReceivesItsDeclaration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, end := stdioOf(t, h, mcpserver.Options{})
 		defer end()
-		p.say(modernLine(1, "server/discover", "", noCaps))
+		p.send(modernLine(1, "server/discover", "", noCaps))
 		first := p.next()
-		p.say(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		p.send(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		second := p.next()
-		p.say(modernLine(3, "server/discover", "", noCaps))
+		p.send(modernLine(3, "server/discover", "", noCaps))
 		for msg, capabilities := range map[string]string{first: modern, second: legacy, p.next(): modern} {
 			want(t, msg, "result.capabilities", capabilities)
 		}
@@ -210,10 +210,10 @@ func TestCallsWaitingForAnErasConnectionAreAnswered(t *testing.T) {
 		p, end := stdioOf(t, h, mcpserver.Options{Started: func(ctx context.Context, era bridge.Era) error {
 			return [bridge.Eras]*starter{modern, legacy}[era].started(ctx, era)
 		}})
-		p.say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		p.next()
-		p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		p.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		p.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 		time.AfterFunc(20*time.Second, func() { close(slow) })
 		p.in.Close()
 		want(t, p.next(), "id", "2", "error", "null")
@@ -273,7 +273,7 @@ func TestMalformedRequestsReportNotExecuted(t *testing.T) {
 	}
 	p := newPipe(t, mcpserver.Options{Limits: limits.Limits{Line: 100}})
 	for _, line := range []string{"{", strings.Repeat("x", 101), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`} {
-		p.say(line)
+		p.send(line)
 		want(t, p.next(), "error.data.outcome", `"not_executed"`)
 	}
 }

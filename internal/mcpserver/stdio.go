@@ -64,9 +64,9 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	return nil
 }
 
-// linger is the maximum time for responses after a stdio client has closed its side, and the maximum time to write
+// exitGrace is the maximum time for responses after a stdio client has closed its side, and the maximum time to write
 // them.
-const linger = time.Second
+const exitGrace = time.Second
 
 // finish waits for the responses to pending requests, but not for long: a client that closes its side expects the
 // server to exit soon (2026-07-28: stdio, shutdown). Calls that wait for the client itself are canceled, because it
@@ -81,7 +81,7 @@ func (c *conn) finish(ctx context.Context) {
 		_ = c.s.opts.Started(ctx, era) // requests that wait for a backend get responses, too
 	}
 	c.s.life.Advance(lifecycle.Draining)
-	ctx, cancel := context.WithTimeout(ctx, linger)
+	ctx, cancel := context.WithTimeout(ctx, exitGrace)
 	defer cancel()
 	answered := make(chan struct{})
 	go func() { // ends with the calls, which end at the latest when the connection is closed
@@ -102,7 +102,7 @@ func (c *conn) closeSoon() {
 		c.close(lifecycle.ErrClosing)
 		close(closed)
 	}()
-	timer := time.NewTimer(linger)
+	timer := time.NewTimer(exitGrace)
 	defer timer.Stop()
 	select {
 	case <-closed:

@@ -49,7 +49,7 @@ func newPipe(t *testing.T, o mcpserver.Options) *pipe {
 	return p
 }
 
-func (p *pipe) say(line string) {
+func (p *pipe) send(line string) {
 	p.Helper()
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
 		p.Fatal(err)
@@ -66,10 +66,10 @@ func (p *pipe) next() string {
 
 func (p *pipe) initialize(rev string) {
 	p.Helper()
-	p.say(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":` +
+	p.send(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + rev + `","capabilities":` +
 		clientCaps + `,"clientInfo":{"name":"old","version":"1"}}}`)
 	want(p.T, p.next(), "id", `"i"`, "result.protocolVersion", `"`+rev+`"`)
-	p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
 func modernLine(id int, method, params, meta string) string {
@@ -80,7 +80,7 @@ func modernLine(id int, method, params, meta string) string {
 func TestStdioSendsChanges(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.initialize("2025-11-25")
-	p.say(modernLine(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps))
+	p.send(modernLine(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, noCaps))
 	want(t, p.next(), "method", `"notifications/subscriptions/acknowledged"`)
 	p.h.Add("new")
 	tagged := map[bool]bool{}
@@ -113,9 +113,9 @@ func TestStdioFloodOfInvalidLines(t *testing.T) {
 		}()
 		for second := range 3 {
 			for range 5000 {
-				p.say("garbage")
+				p.send("garbage")
 			}
-			p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+			p.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 			if n := <-told; n < 100 || n > 101 {
 				t.Errorf("second %d: got %d errors", second, n)
 			}
@@ -139,12 +139,12 @@ func TestStdioSurvivesInvalidLines(t *testing.T) {
 		{strings.Repeat("x", 4097), "-32600"},
 		{strings.Repeat("x", 100_000), "-32600"},
 	} {
-		p.say(c.line)
+		p.send(c.line)
 		m := p.next()
 		want(t, m, "error.code", c.code)
 	}
-	p.say("")
-	p.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}` +
+	p.send("")
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}` +
 		strings.Repeat(" ", 4095-len(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) + "\r")
 	want(t, p.next(), "id", "1", "result", "{}")
 }
@@ -153,7 +153,7 @@ func TestStdioSurvivesInvalidLines(t *testing.T) {
 func TestLongProgressTokens(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.initialize("2025-11-25")
-	p.say(call("1", "echo", "{}", `"progressToken":"`+strings.Repeat("t", 300)+`"`))
+	p.send(call("1", "echo", "{}", `"progressToken":"`+strings.Repeat("t", 300)+`"`))
 	if m := p.next(); !strings.Contains(m, "-32602") || !strings.Contains(m, "of at most 256 bytes") {
 		t.Error(m)
 	}
@@ -164,9 +164,9 @@ func TestStdioIDsAreFreeOnceAnswered(t *testing.T) {
 	p := newPipe(t, mcpserver.Options{})
 	p.initialize("2025-11-25")
 	for range 300 {
-		p.say(modernLine(1, "tools/call", `"name":"echo"`, noCaps))
+		p.send(modernLine(1, "tools/call", `"name":"echo"`, noCaps))
 		want(t, p.next(), "id", "1", "error", "null")
-		p.say(call("2", "echo", "{}", ""))
+		p.send(call("2", "echo", "{}", ""))
 		want(t, p.next(), "id", "2", "error", "null")
 	}
 }
@@ -220,10 +220,10 @@ func TestStdioCancellationBeforeTheBackendIsReady(t *testing.T) {
 		outW.Close()
 	}()
 	p := &pipe{T: t, in: inW, out: bufio.NewScanner(outR)}
-	p.say(modernLine(1, "tools/call", `"name":"a"`, noCaps))
+	p.send(modernLine(1, "tools/call", `"name":"a"`, noCaps))
 	<-asked
-	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-	p.say(modernLine(2, "nothing", "", noCaps))
+	p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	p.send(modernLine(2, "nothing", "", noCaps))
 	want(t, p.next(), "id", "2", "error.code", "-32601")
 	inW.Close()
 	if p.out.Scan() {
@@ -246,7 +246,7 @@ func TestStdioEndsWhenStdoutIsClosed(t *testing.T) {
 		inR.Close()
 	}()
 	p := &pipe{T: t, in: inW, out: bufio.NewScanner(outR)}
-	p.say(modernLine(1, "tools/list", "", noCaps))
+	p.send(modernLine(1, "tools/list", "", noCaps))
 	p.next()
 	outR.Close()
 	for id := 2; ; id++ {

@@ -31,7 +31,7 @@ func (s *Server) newPending(want func() *pb.SubscriptionFilter) *feed.Pending {
 
 // listen handles subscriptions/listen: it sends changes until one side ends it (2026-07-28:
 // basic/patterns/subscriptions).
-func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, call *bridge.Call, d *known) {
+func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, call *bridge.Call, d *declaration) {
 	err := feed.CheckListen(msg.Size)
 	if err == nil {
 		err = feed.CheckSubscriptions(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions())
@@ -79,14 +79,14 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 }
 
 // tellChanges sends changes until one side ends the subscription, or the client's access ends.
-func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pending, d *known, until time.Time) {
+func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pending, d *declaration, until time.Time) {
 	over, stop := s.letIn(until)
 	defer stop()
 	var err error
 	for err == nil {
 		select {
 		case <-changes.Ready():
-			err = x.tell(changes.Take())
+			err = x.sendChanges(changes.Take())
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-over.Done():
@@ -102,8 +102,8 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pen
 	x.unsubscribed(err)
 }
 
-// tell sends changes on a subscription.
-func (x *exchange) tell(changes []*pb.ListenResponse) error {
+// sendChanges sends changes on a subscription.
+func (x *exchange) sendChanges(changes []*pb.ListenResponse) error {
 	for _, c := range changes {
 		msg, err := x.s.notification(c, x.rev, x.subscription())
 		if err == nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A taken is the hijacked connection of a long response, and the rest of that response. For a connection that it
+// A hijacked is the hijacked connection of a long response, and the rest of that response. For a connection that it
 // serves, net/http needs four times as much memory as such a response: buffers of 10 KiB, the request, and a goroutine
 // whose stack has grown to 16 KiB. So once the response has begun and only waits for messages, its connection is
 // hijacked, and returned to the server when the response is complete. Clients see no difference: with Connection: close
@@ -22,7 +22,7 @@ import (
 // Node, does).
 //
 // It implements http.ResponseWriter for the rest of the response. Writes must be sequential.
-type taken struct {
+type hijacked struct {
 	net.Conn
 
 	s      *Server
@@ -34,7 +34,7 @@ type taken struct {
 	broken bool // a write has failed
 }
 
-var _ http.ResponseWriter = (*taken)(nil)
+var _ http.ResponseWriter = (*hijacked)(nil)
 
 // takeable returns the server of a request whose connection can be hijacked, or nil: only HTTP/1.1 has one request per
 // connection, and delimits the response.
@@ -48,7 +48,7 @@ func takeable(r *http.Request) *http.Server {
 
 // takeOver hijacks the connection of a response that has begun, and in which everything has been flushed, from server,
 // if that is not nil. It returns nil if that is impossible. Otherwise the caller must call serve.
-func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *taken {
+func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *hijacked {
 	if server == nil || w.Header().Get("Connection") != "" { // the connection is about to end
 		return nil
 	}
@@ -67,11 +67,11 @@ func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *taken {
 		return nil
 	}
 	early, _ := buf.Reader.Peek(buf.Reader.Buffered()) // they are buffered
-	return &taken{Conn: conn, s: s, server: server, early: slices.Clone(early)}
+	return &hijacked{Conn: conn, s: s, server: server, early: slices.Clone(early)}
 }
 
 // serve returns, and f writes the rest of the response, with a context that ends with the client or the server.
-func (t *taken) serve(f func(ctx context.Context)) {
+func (t *hijacked) serve(f func(ctx context.Context)) {
 	go func() { // Close waits for it
 		defer t.s.lasting.Done()
 		ctx, cancel := context.WithCancel(t.s.closing())
@@ -92,14 +92,14 @@ func (t *taken) serve(f func(ctx context.Context)) {
 }
 
 // run calls f, and reports whether it has returned. It recovers panics.
-func (t *taken) run(ctx context.Context, f func(ctx context.Context)) (whole bool) {
+func (t *hijacked) run(ctx context.Context, f func(ctx context.Context)) (whole bool) {
 	defer t.s.panics.Recover("a stream", nil)
 	f(ctx)
 	return true
 }
 
 // watch calls cancel when the client disconnects. After the client has sent something, this is not noticed.
-func (t *taken) watch(cancel func(), watched chan struct{}) {
+func (t *hijacked) watch(cancel func(), watched chan struct{}) {
 	defer close(watched)
 	var b [1]byte
 	n, err := t.Read(b[:])
@@ -111,7 +111,7 @@ func (t *taken) watch(cancel func(), watched chan struct{}) {
 }
 
 // finish ends the response, and returns the connection to the server. If that is useless, it closes the connection.
-func (t *taken) finish() {
+func (t *hijacked) finish() {
 	_, protected := t.Conn.(*tls.Conn)
 	switch {
 	case t.gone || t.broken:
@@ -121,7 +121,7 @@ func (t *taken) finish() {
 	case t.SetDeadline(time.Time{}) == nil:
 		back := &singleListener{conn: t.Conn}
 		if len(t.early) > 0 {
-			back.conn = &begun{t.Conn, io.MultiReader(bytes.NewReader(t.early), t.Conn)}
+			back.conn = &prefixedConn{t.Conn, io.MultiReader(bytes.NewReader(t.early), t.Conn)}
 		}
 		_ = t.server.Serve(back) // it always returns an error
 		if back.conn == nil {
@@ -156,27 +156,27 @@ func (l *singleListener) Close() error { return nil }
 // Addr implements net.Listener.
 func (l *singleListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A begun is a connection whose first bytes have been read.
-type begun struct {
+// A prefixedConn is a connection whose first bytes have been read.
+type prefixedConn struct {
 	net.Conn
 
 	r io.Reader
 }
 
 // NetConn returns the connection.
-func (b *begun) NetConn() net.Conn { return b.Conn }
+func (b *prefixedConn) NetConn() net.Conn { return b.Conn }
 
 // Read implements net.Conn.
-func (b *begun) Read(p []byte) (int, error) { return b.r.Read(p) }
+func (b *prefixedConn) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // Header implements http.ResponseWriter. The header has been sent.
-func (t *taken) Header() http.Header { return http.Header{} }
+func (t *hijacked) Header() http.Header { return http.Header{} }
 
 // WriteHeader implements http.ResponseWriter. The header has been sent.
-func (t *taken) WriteHeader(int) {}
+func (t *hijacked) WriteHeader(int) {}
 
 // Write writes a chunk (RFC 9112, chunked transfer coding).
-func (t *taken) Write(data []byte) (int, error) {
+func (t *hijacked) Write(data []byte) (int, error) {
 	switch {
 	case len(data) == 0:
 		return 0, nil // an empty chunk would be the last
@@ -193,7 +193,7 @@ func (t *taken) Write(data []byte) (int, error) {
 }
 
 // Flush implements http.Flusher. Writes are not buffered.
-func (t *taken) Flush() {}
+func (t *hijacked) Flush() {}
 
 // An ending has the functions to call when a stream ends, the last first.
 type ending []func()

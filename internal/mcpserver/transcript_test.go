@@ -229,7 +229,7 @@ var incidents = []incident{
 	{regexp.MustCompile(`^the backend restarts$`), func(c *conversation, _ string) { c.backend.Drop() }},
 	{regexp.MustCompile(`^the user completes the elicitation (\S+)$`), func(c *conversation, id string) {
 		completed := &pb.ElicitationCompleted{ElicitationId: c.names.expand(id)}
-		c.backend.Tell(&pb.ListenResponse{
+		c.backend.Notify(&pb.ListenResponse{
 			Event: &pb.ListenResponse_ElicitationCompleted{ElicitationCompleted: completed},
 		})
 	}},

@@ -12,8 +12,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// visits returns the URL elicitations of an error, with their ids as keys, or nil if it is another error.
-func visits(err error) []*pb.InputRequest {
+// urlElicitations returns the URL elicitations of an error, with their ids as keys, or nil if it is another error.
+func urlElicitations(err error) []*pb.InputRequest {
 	e := bridge.AsError(err)
 	if e == nil || e.RPC.GetCode() != bridge.CodeURLElicitation {
 		return nil
@@ -42,7 +42,7 @@ func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
 	if err == nil {
 		return res, nil
 	}
-	if pages := visits(err); len(pages) > 0 {
+	if pages := urlElicitations(err); len(pages) > 0 {
 		return &bridge.Result{InputRequired: &pb.InputRequired{InputRequests: pages}}, nil
 	}
 	return nil, err
@@ -53,7 +53,7 @@ const maxAwaited = 100
 
 // await records the URL elicitations of an error, so that the client is notified of their completion.
 func (ss *session) await(err error) {
-	pages := visits(err)
+	pages := urlElicitations(err)
 	if len(pages) == 0 {
 		return
 	}

@@ -101,7 +101,7 @@ func (f *fake) serveAt(t *testing.T, listen net.Listener, opts ...grpc.ServerOpt
 }
 
 // attach serves f and runs a Plugin that dials it.
-func attach(t *testing.T, f *fake, o Options, set ...func(*pace)) *running {
+func attach(t *testing.T, f *fake, o Options, set ...func(*intervals)) *running {
 	t.Helper()
 	sock := filepath.Join(t.TempDir(), "s")
 	f.serve(t, "unix", sock)
@@ -189,7 +189,7 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 }
 
 func TestUnreachableBackendFailsWithinItsTimeout(t *testing.T) {
-	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *pace) { p.Patience = time.Second })
+	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *intervals) { p.Patience = time.Second })
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	_, err := r.Handle(gone, tool("x", ""), ignore)
@@ -472,7 +472,7 @@ func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	if err := l.check(t.Context(), "", grpc.Peer(&at)); err != nil || broken(&at) {
 		t.Fatalf("before the connection failed: %v", err)
 	}
-	at.AuthInfo.(told).on.(*watched).over.Store(true)
+	at.AuthInfo.(connInfo).on.(*watched).over.Store(true)
 	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
 		t.Errorf("lost %v, sent %v, %v: a lost connection was classified as the backend's error", a.lost, a.sent, a.err)
 	}
@@ -786,7 +786,7 @@ func TestDialedBackendWithMutualTLS(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	r = run(t, Options{Address: "tcp:" + port, TLS: &TLS{CA: files.CA, ServerName: "localhost"}},
-		func(p *pace) { p.health = 100 * time.Millisecond })
+		func(p *intervals) { p.health = 100 * time.Millisecond })
 	r.log.wait(t, "does not answer yet")
 }
 

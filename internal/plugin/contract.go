@@ -13,7 +13,7 @@ import (
 // checkContract returns an error if the backend was built with another version of the contract. The first call on a
 // connection calls Discover to learn the version, and concurrent calls wait for that. A backend whose Discover fails is
 // not refused: its calls fail by themselves.
-func (p *Plugin) checkContract(ctx context.Context, l *life, call *bridge.Call) error {
+func (p *Plugin) checkContract(ctx context.Context, l *instance, call *bridge.Call) error {
 	c := &l.discover
 	if call.Method == bridge.Discover || c.isChecked() {
 		return c.refusal()
@@ -49,7 +49,7 @@ func (c *discoverCache) refusal() error {
 }
 
 // checkVersion refuses a backend that was built with another version of the contract.
-func (p *Plugin) checkVersion(l *life, d *pb.DiscoverResponse) error {
+func (p *Plugin) checkVersion(l *instance, d *pb.DiscoverResponse) error {
 	v := cmp.Or(d.GetContractVersion(), 1)
 	if v == bridge.ContractVersion {
 		return nil

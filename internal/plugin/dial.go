@@ -149,7 +149,7 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 		target,
 		grpc.WithContextDialer(connect),
 		grpc.WithNoProxy(),
-		grpc.WithTransportCredentials(telling{creds}),
+		grpc.WithTransportCredentials(connCredentials{creds}),
 		// The default of gRPC is the path of a unix socket, which strict HTTP/2 servers reject.
 		grpc.WithAuthority(authority),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage),
@@ -241,32 +241,32 @@ func (c *watched) Close() error {
 	return c.Conn.Close()
 }
 
-// telling are credentials that put the connection of a call into its peer: gRPC makes new connections while calls still
-// end on old ones.
-type telling struct {
+// connCredentials are credentials that put the connection of a call into its peer: gRPC makes new connections while
+// calls still end on old ones.
+type connCredentials struct {
 	credentials.TransportCredentials
 }
 
-func (t telling) ClientHandshake(ctx context.Context, authority string,
+func (t connCredentials) ClientHandshake(ctx context.Context, authority string,
 	c net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, c)
-	return secure, told{info, c}, err
+	return secure, connInfo{info, c}, err
 }
 
-func (t telling) Clone() credentials.TransportCredentials {
-	return telling{t.TransportCredentials.Clone()}
+func (t connCredentials) Clone() credentials.TransportCredentials {
+	return connCredentials{t.TransportCredentials.Clone()}
 }
 
-// told is the AuthInfo that telling adds.
-type told struct {
+// connInfo is the AuthInfo that connCredentials adds.
+type connInfo struct {
 	credentials.AuthInfo
 	on net.Conn
 }
 
 // broken reports whether the connection of a call has ended.
 func broken(at *peer.Peer) bool {
-	t, _ := at.AuthInfo.(told)
+	t, _ := at.AuthInfo.(connInfo)
 	c, ok := t.on.(*watched)
 	return !ok || c.over.Load()
 }

@@ -31,7 +31,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	printed, count := r.stdout.Read()
 	why := err
 	missing, absent := errors.AsType[*child.NotFoundError](err)
-	silent, answersNot := errors.AsType[*mute](err)
+	silent, answersNot := errors.AsType[*unresponsive](err)
 	unheld, loose := errors.AsType[*child.LimitError](err)
 	switch bad := r.refused(); {
 	case absent:
@@ -54,7 +54,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 				silent.addr, p.o.StartTimeout)
 			fix = "if it only needs longer, raise the start timeout; else have it answer while it gets ready"
 		case silent.ended:
-			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.mend()
+			why, fix = fmt.Errorf("it printed its handshake and then ended: %s", how), r.fix()
 		}
 	case child.ShortageOf(err) != nil:
 		fix = child.ShortageOf(err).Fix
@@ -67,7 +67,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 		why = fmt.Errorf("it ended with exit status 0, and it printed %s", noHandshake(count))
 		fix = "it ended without serving; " + ServeFix(r.Command)
 	default:
-		why, fix = fmt.Errorf("it ended with %s", how), r.mend()
+		why, fix = fmt.Errorf("it ended with %s", how), r.fix()
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v\n  command: %s\n  directory: %s", why, child.Quote(r.Command), r.where())
@@ -106,8 +106,8 @@ func ServeFix(command []string) string {
 		"or print the handshake and flush it"
 }
 
-// mend returns the fix for a process that exited with an error.
-func (r *process) mend() string {
+// fix returns the fix for a process that exited with an error.
+func (r *process) fix() string {
 	words := r.lastWords()
 	for _, trace := range []*traceFormat{&javaTrace, &nodeTrace, &goTrace, &pythonTrace} {
 		if said := trace.read(words); said != "" {

@@ -204,7 +204,7 @@ func TestStartErrorsAreComplete(t *testing.T) {
 // When a backend is killed, a call in flight fails at once with outcome unknown. Other calls get their own responses or
 // the same error, and the next call succeeds.
 func TestKilledMidCall(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue}}, func(p *pace) {
+	r := run(t, Options{Command: []string{rogue}}, func(p *intervals) {
 		p.Backoff, p.settled = 100*time.Millisecond, time.Millisecond
 	}).ready(t)
 	var slowest, longest time.Duration
@@ -332,7 +332,7 @@ func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 			if !finishes {
 				o.StopTimeout = 100 * time.Millisecond
 			}
-			r := run(t, o, func(p *pace) { p.health = 10 * time.Millisecond }).ready(t)
+			r := run(t, o, func(p *intervals) { p.health = 10 * time.Millisecond }).ready(t)
 			pid := r.pid(t)
 			began := make(chan struct{})
 			var held *bridge.Result
@@ -391,7 +391,7 @@ func TestProcessOutsideTheGroupIsKilledWithThePlugin(t *testing.T) {
 // A start that fails for lack of file descriptors is not a crash: the backend starts as soon as some are free.
 func TestBackendStartWithoutFreeDescriptors(t *testing.T) {
 	bridgetest.SkipIfShort(t)
-	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
+	r := run(t, Options{Command: []string{rogue}}, func(p *intervals) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
 	r.text(t, "echo", "{}") // a useful backend's exit does not count as a crash
 	pid := r.pid(t)
 	var ours syscall.Rlimit
@@ -533,7 +533,7 @@ func TestCrashLoop(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	file := filepath.Join(t.TempDir(), "once")
 	r := run(t, Options{Command: []string{rogue, "exit-later"}, Env: []string{"FILE=" + file}},
-		func(p *pace) { p.Backoff, p.MaxBackoff = time.Millisecond, 3*time.Second }).ready(t)
+		func(p *intervals) { p.Backoff, p.MaxBackoff = time.Millisecond, 3*time.Second }).ready(t)
 	if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -570,7 +570,7 @@ func TestCrashLoop(t *testing.T) {
 
 // A backend that has served a call is restarted at once.
 func TestLostBackendIsRestartedAtOnce(t *testing.T) {
-	r := run(t, Options{Command: []string{rogue}}, func(p *pace) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
+	r := run(t, Options{Command: []string{rogue}}, func(p *intervals) { p.Backoff, p.settled = time.Hour, 0 }).ready(t)
 	for range 3 {
 		if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
 			t.Fatal(err)
@@ -595,7 +595,7 @@ func TestUnhealthyBackendIsRestarted(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "once")
 			r := run(t, Options{Command: []string{rogue, how}, Env: []string{"FILE=" + file}},
-				func(p *pace) {
+				func(p *intervals) {
 					p.health, p.idle, p.look = 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond
 				}).ready(t)
 			l := r.super.Live()
@@ -657,7 +657,7 @@ func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 
 func TestHealthServiceIsOptional(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}},
-		func(p *pace) { p.idle = 10 * time.Millisecond }).ready(t)
+		func(p *intervals) { p.idle = 10 * time.Millisecond }).ready(t)
 	l := r.super.Live()
 	select {
 	case <-l.gone:

@@ -40,7 +40,7 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 				}
 				return a, true
 			}
-			f.say(frameTaken, id)
+			f.putControl(frameTaken, id)
 			if a.err != nil {
 				f.cancel(id)
 				return a, true
@@ -77,35 +77,35 @@ func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call
 	case errors.Is(in.err, errTooLong):
 		a.err = p.responseTooLarge(in.kind == frameResult)
 		return true
-	case in.kind == frameLast && !a.shown:
+	case in.kind == frameLast && !a.emitted:
 		a.err, a.sent, a.lost = errNotBegun, false, true
 		return true
 	case in.kind == frameLast:
-		a.err, a.ours = p.misbehaved(call.Method, "sent events of a call that it reported as not begun"), true
+		a.err, a.local = p.misbehaved(call.Method, "sent events of a call that it reported as not begun"), true
 		return true
 	case in.err != nil && in.kind == frameError:
 		s := status.Convert(in.err)
 		a.err = p.answered(ctx, s)
 		return true
 	case in.err != nil:
-		a.err, a.ours = p.misbehaved(call.Method, "sent what is no message: "+in.err.Error()), true
+		a.err, a.local = p.misbehaved(call.Method, "sent what is no message: "+in.err.Error()), true
 		return true
 	}
 	event, result, ok := bridge.Split(in.answer)
 	switch {
 	case !ok:
-		a.err, a.ours = p.misbehaved(call.Method, "sent an event with nothing in it"), true
+		a.err, a.local = p.misbehaved(call.Method, "sent an event with nothing in it"), true
 		return true
 	case (result != nil) != (in.kind == frameResult):
-		a.err, a.ours = p.misbehaved(call.Method, "sent a result as an event, or an event as a result"), true
+		a.err, a.local = p.misbehaved(call.Method, "sent a result as an event, or an event as a result"), true
 		return true
 	case result != nil:
 		a.result = result
 		return true
 	}
-	a.shown = true
+	a.emitted = true
 	if err := emit(ctx, event); err != nil {
-		a.err, a.ours = err, true
+		a.err, a.local = err, true
 	}
 	return false
 }

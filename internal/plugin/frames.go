@@ -75,18 +75,18 @@ type frames struct {
 	// over is closed when the connection has ended.
 	over chan struct{}
 
-	mu    sync.Mutex // guards the fields below
-	conn  net.Conn
-	calls map[uint32]*framed
-	id    uint32 // of the last call
-	left  bool   // no more calls are sent to the backend
+	mu       sync.Mutex // guards the fields below
+	conn     net.Conn
+	calls    map[uint32]*framed
+	id       uint32 // of the last call
+	finished bool   // no more calls are sent to the backend
 	// queue are the frames that write has not sent. Taking a CALL out of it decides whether the call was sent: write
 	// takes it, or withdraw does.
-	queue  []queued
-	size   int // of the queued calls, in bytes
-	said   int // number of queued frames without a payload
-	wake   chan struct{}
-	closed bool
+	queue    []queued
+	size     int // of the queued calls, in bytes
+	controls int // number of queued frames without a payload
+	wake     chan struct{}
+	closed   bool
 }
 
 // A queued is a frame to be sent.
@@ -211,8 +211,8 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 		}
 		f.mu.Lock()
 		queue, f.queue = f.queue, queue[:0]
-		heads = slices.Grow(heads[:0], f.said*frameHeader)
-		f.size, f.said = 0, 0
+		heads = slices.Grow(heads[:0], f.controls*frameHeader)
+		f.size, f.controls = 0, 0
 		f.mu.Unlock()
 
 		out = out[:0]
@@ -250,15 +250,15 @@ func (f *frames) put(q queued) {
 	}
 }
 
-// say queues a frame without a payload. It drops none, because the backend waits for each.
-func (f *frames) say(kind byte, id uint32) {
+// putControl queues a frame without a payload. It drops none, because the backend waits for each.
+func (f *frames) putControl(kind byte, id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.said == mostSaid {
+	if f.controls == mostSaid {
 		f.conn.Close()
 		return
 	}
-	f.said++
+	f.controls++
 	f.put(queued{id: id, kind: kind})
 }
 
@@ -282,7 +282,7 @@ func (f *frames) cancel(id uint32) (sent bool) {
 	if f.withdraw(id) {
 		return false
 	}
-	f.say(frameCancel, id)
+	f.putControl(frameCancel, id)
 	return true
 }
 
@@ -418,21 +418,21 @@ func (f *frames) draining() bool {
 	}
 }
 
-// leave notes that no more calls are sent to the backend, by gRPC either.
-func (f *frames) leave() {
+// stopSending notes that no more calls are sent to the backend, by gRPC either.
+func (f *frames) stopSending() {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.left = true
+	f.finished = true
 	f.endIfDrained()
 }
 
 // endIfDrained ends the connection when the backend accepts no more calls, all of its calls have ended, and no more are
 // sent by gRPC. The backend waits for that. The caller holds mu.
 func (f *frames) endIfDrained() {
-	if f.left && len(f.calls) == 0 && f.draining() {
+	if f.finished && len(f.calls) == 0 && f.draining() {
 		f.conn.Close()
 	}
 }

@@ -64,14 +64,14 @@ func newFramer(t *testing.T, most int) *framer {
 			t.Error(err)
 		}
 	})
-	b.say(frameHello, 0, []byte{framesVersion})
+	b.send(frameHello, 0, []byte{framesVersion})
 	for !b.f.open.Load() {
-		b.say(99, 7, []byte("a kind of a later version, for a call that does not exist"))
+		b.send(99, 7, []byte("a kind of a later version, for a call that does not exist"))
 	}
 	return b
 }
 
-func (b *framer) say(kind byte, id uint32, payload []byte) {
+func (b *framer) send(kind byte, id uint32, payload []byte) {
 	frame := make([]byte, frameHeader, frameHeader+len(payload))
 	putHeader(frame, len(payload), id, kind)
 	if _, err := b.conn.Write(append(frame, payload...)); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -85,7 +85,7 @@ func (b *framer) answer(kind byte, id uint32, m proto.Message) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.say(kind, id, data)
+	b.send(kind, id, data)
 }
 
 // next returns the next frame from the bridge, or kind 0 at the end.
@@ -194,7 +194,7 @@ func TestFramedEventsAreOrderedAndAcknowledged(t *testing.T) {
 		ahead++
 	}
 	b.answer(frameResult, id, text("done"))
-	if a := <-done; a.err != nil || !a.shown || textOf(a.result) != "done" {
+	if a := <-done; a.err != nil || !a.emitted || textOf(a.result) != "done" {
 		t.Errorf("%v", a.err)
 	}
 	for i := range events {
@@ -339,17 +339,17 @@ func TestFramedErrors(t *testing.T) {
 			func(id uint32) { b.answer(frameError, id, s.Proto()) }, codes.NotFound,
 			"-32099",
 		},
-		"a status OK": {func(id uint32) { b.say(frameError, id, nil) }, codes.Internal, "status OK"},
+		"a status OK": {func(id uint32) { b.send(frameError, id, nil) }, codes.Internal, "status OK"},
 		"no message": {
-			func(id uint32) { b.say(frameResult, id, []byte{0xff}) }, codes.Internal,
+			func(id uint32) { b.send(frameResult, id, []byte{0xff}) }, codes.Internal,
 			"no message",
 		},
 		"invalid UTF-8": {
-			func(id uint32) { b.say(frameResult, id, notUTF8) }, codes.Internal,
+			func(id uint32) { b.send(frameResult, id, notUTF8) }, codes.Internal,
 			"invalid UTF-8",
 		},
 		"nothing": {
-			func(id uint32) { b.say(frameResult, id, nil) }, codes.Internal,
+			func(id uint32) { b.send(frameResult, id, nil) }, codes.Internal,
 			"nothing in it",
 		},
 		"a result too soon": {
@@ -357,11 +357,11 @@ func TestFramedErrors(t *testing.T) {
 			"a result as an event",
 		},
 		"an event that is no message": {
-			func(id uint32) { b.say(frameEvent, id, []byte{0xff}) }, codes.Internal,
+			func(id uint32) { b.send(frameEvent, id, []byte{0xff}) }, codes.Internal,
 			"no message",
 		},
 		"an event of nothing": {
-			func(id uint32) { b.say(frameEvent, id, nil) }, codes.Internal,
+			func(id uint32) { b.send(frameEvent, id, nil) }, codes.Internal,
 			"nothing in it",
 		},
 		"an event that is too long": {
@@ -426,15 +426,15 @@ func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	}
 	b.answer(frameEvent, id, progress(1)) // a protocol violation for a call that it has not started
 	<-told
-	b.say(frameLast, last, nil)
+	b.send(frameLast, last, nil)
 	if a := <-late; !a.lost || a.sent || a.err == nil {
 		t.Errorf("call after the last: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
 	if a := <-odd; a.lost || !a.sent || bridge.AsError(a.err).Reason != "BACKEND_MISBEHAVED" {
 		t.Errorf("call with an event: lost %v, sent %v, %v", a.lost, a.sent, a.err)
 	}
-	b.say(frameLast, id, nil)
-	b.say(frameHello, 0, []byte{framesVersion})
+	b.send(frameLast, id, nil)
+	b.send(frameHello, 0, []byte{framesVersion})
 	b.answer(frameEvent, last, progress(1))
 	for { // TAKEN, of both
 		if kind, of, _ := b.next(); kind == frameTaken && of == last {
@@ -448,7 +448,7 @@ func TestFramedCallsSkippedByADrainingBackend(t *testing.T) {
 	if a := <-begun; a.err != nil || textOf(a.result) != "done" {
 		t.Errorf("last call: %v", a.err)
 	}
-	b.f.leave()
+	b.f.stopSending()
 	if kind, _, _ := b.next(); kind != 0 {
 		t.Errorf("got a frame of kind %d, want the end of the connection", kind)
 	}
@@ -493,7 +493,7 @@ func TestABackendThatDoesNotRead(t *testing.T) {
 			t.Fatalf("the connection ended after %d", n)
 		default:
 		}
-		b.f.say(frameTaken, 77)
+		b.f.putControl(frameTaken, 77)
 	}
 	if a := <-done; !a.lost || !a.sent {
 		t.Errorf("lost %v, sent %v: %v", a.lost, a.sent, a.err)

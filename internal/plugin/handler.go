@@ -32,7 +32,7 @@ type discoverCache struct {
 // Handle implements bridge.Handler.
 func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	call = withArguments(call)
-	return p.super.Do(ctx, call, func(ctx context.Context, l *life) supervise.Attempt {
+	return p.super.Do(ctx, call, func(ctx context.Context, l *instance) supervise.Attempt {
 		if call.Method == bridge.Discover {
 			if d := l.discover.Load(); d != nil {
 				// A copy, because the caller may modify it.
@@ -69,7 +69,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			return supervise.Attempt{Outcome: supervise.NotSent, Err: a.err}
 		case a.lost || ctx.Err() != nil:
 			fail := func(bool) error { return p.crashed(l, a.err) }
-			return supervise.Attempt{Outcome: supervise.Lost, Err: a.err, Shown: a.shown, Fail: fail}
+			return supervise.Attempt{Outcome: supervise.Lost, Err: a.err, Emitted: a.emitted, Fail: fail}
 		case lacksList(call.Method, a.err):
 			return supervise.Attempt{Result: &bridge.Result{Complete: call.Method.NewResult()}}
 		}
@@ -116,16 +116,16 @@ func withArguments(call *bridge.Call) *bridge.Call {
 
 // An attempt is the outcome of a call at one backend.
 type attempt struct {
-	result *bridge.Result
-	err    error
-	sent   bool // the backend may have received the call
-	lost   bool // err is a failure of the connection, not the backend's answer
-	shown  bool // events were emitted
-	ours   bool // err comes from emit or the bridge; gRPC may still be busy with the call
+	result  *bridge.Result
+	err     error
+	sent    bool // the backend may have received the call
+	lost    bool // err is a failure of the connection, not the backend's answer
+	emitted bool // events were emitted
+	local   bool // err comes from emit or the bridge; gRPC may still be busy with the call
 }
 
 // attemptGRPC makes a call at l over gRPC, once.
-func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) attempt {
+func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call, emit bridge.Emit) attempt {
 	if call.Method == bridge.Listen {
 		// Calls on the link may outlast the connection of the backend. The next one reports changes.
 		var end context.CancelFunc
@@ -153,7 +153,7 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *life, call *bridge.Call, em
 			a.result = &bridge.Result{Complete: res}
 		}
 	}
-	if a.err == nil || a.ours {
+	if a.err == nil || a.local {
 		a.sent = true
 		return a
 	}
@@ -197,7 +197,7 @@ func isReset(text string) bool { return strings.HasPrefix(text, "stream terminat
 const endWithin = time.Second
 
 // stream makes a call that returns a stream.
-func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit,
+func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emit bridge.Emit,
 	opts ...grpc.CallOption,
 ) (a attempt) {
 	m := call.Method
@@ -237,25 +237,25 @@ func (p *Plugin) stream(ctx context.Context, l *life, call *bridge.Call, emit br
 			p.awaitEnd(l, s, m, cancel)
 			return a
 		default:
-			a.shown = true
+			a.emitted = true
 			a.err = emit(ctx, event)
 		}
 		if a.err != nil {
-			a.ours = true
+			a.local = true
 			return a
 		}
 	}
 	if m == bridge.Listen { // its result has no required fields
 		a.result = &bridge.Result{Complete: m.NewResult()}
 	} else {
-		a.err, a.ours = p.misbehaved(m, "ended without a result and without an error"), true
+		a.err, a.local = p.misbehaved(m, "ended without a result and without an error"), true
 	}
 	return a
 }
 
 // awaitEnd waits until a stream has ended after its result, so that the backend does not take it for canceled. The
 // result counts whatever follows it.
-func (p *Plugin) awaitEnd(l *life, s grpc.ClientStream, m *bridge.Method, cancel func()) {
+func (p *Plugin) awaitEnd(l *instance, s grpc.ClientStream, m *bridge.Method, cancel func()) {
 	defer time.AfterFunc(endWithin, cancel).Stop()
 	if s.RecvMsg(m.NewEvent()) == nil {
 		l.after.Do(func() {
@@ -325,7 +325,7 @@ func (p *Plugin) responseTooLarge(result bool) error {
 const reasonWithin = 20 * time.Millisecond
 
 // crashed returns the error of a call that was sent on a connection which was lost.
-func (p *Plugin) crashed(l *life, cause error) error {
+func (p *Plugin) crashed(l *instance, cause error) error {
 	code, reason, how := codes.Unknown, "BACKEND_CRASHED", "was lost"
 	t := time.NewTimer(reasonWithin)
 	defer t.Stop()

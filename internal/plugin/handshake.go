@@ -35,12 +35,12 @@ func checkHandshake(line, dir string) error {
 	switch {
 	case f[0] != "1":
 		return fmt.Errorf("it speaks version %s of the go-plugin handshake, and the bridge speaks version 1",
-			shown(f[0]))
+			excerpt(f[0]))
 	case f[1] != strconv.Itoa(ProtocolVersion):
 		return fmt.Errorf("it speaks version %s of the contract, and the bridge offered version %d only "+
-			"(PLUGIN_PROTOCOL_VERSIONS)", shown(f[1]), ProtocolVersion)
+			"(PLUGIN_PROTOCOL_VERSIONS)", excerpt(f[1]), ProtocolVersion)
 	case f[4] != "grpc":
-		return fmt.Errorf("it speaks %q, and the bridge speaks grpc only (field 5)", shown(f[4]))
+		return fmt.Errorf("it speaks %q, and the bridge speaks grpc only (field 5)", excerpt(f[4]))
 	case f[5] == "":
 		return fmt.Errorf("it has no certificate (field 6), so it does not do the TLS that PLUGIN_CLIENT_CERT asks for")
 	}
@@ -48,7 +48,7 @@ func checkHandshake(line, dir string) error {
 		return fmt.Errorf("its certificate (field 6) %w", err)
 	}
 	if n := len(f[3]); n > longestAddress {
-		return fmt.Errorf("it listens at %s %q of %d bytes, and no address has more than %d", f[2], shown(f[3]), n,
+		return fmt.Errorf("it listens at %s %q of %d bytes, and no address has more than %d", f[2], excerpt(f[3]), n,
 			longestAddress)
 	}
 	if f[2] == "tcp" {
@@ -60,8 +60,8 @@ func checkHandshake(line, dir string) error {
 // longestAddress is the maximum length of an address: the path of a unix socket on Linux.
 const longestAddress = 107
 
-// shown returns a field for an error, shortened.
-func shown(field string) string { return rawjson.ShortenTo(field, longestAddress) }
+// excerpt returns a field for an error, shortened.
+func excerpt(field string) string { return rawjson.ShortenTo(field, longestAddress) }
 
 // checkCertificate returns an error if a certificate cannot be a plugin's.
 func checkCertificate(field string) error {

@@ -94,12 +94,12 @@ type loss struct {
 }
 
 // stopped reports whether the backend's process is stopped (SIGSTOP), as far as the system reports it.
-func (l *life) stopped() bool {
+func (l *instance) stopped() bool {
 	return child.IsStopped(l.servingPid()) || l.managed != nil && l.managed.Stopped()
 }
 
 // program returns the name of the backend's program, or an empty string if it is unknown.
-func (l *life) program() string {
+func (l *instance) program() string {
 	pid := l.servingPid()
 	if pid == 0 && l.managed != nil {
 		pid = l.managed.Pid()
@@ -113,7 +113,7 @@ func (l *life) program() string {
 
 // servingPid returns the process that listens on the backend's socket, or 0 if it is unknown. It may differ from the
 // launched process, which may be a wrapper.
-func (l *life) servingPid() int {
+func (l *instance) servingPid() int {
 	if c := l.current.Load(); c != nil {
 		return peerPid(c.Conn)
 	}
@@ -122,7 +122,7 @@ func (l *life) servingPid() int {
 
 // reach connects to a dialled backend, or returns why that fails. The kernel of a busy backend's machine accepts
 // connections; if the network is down, it fails.
-func (l *life) reach(ctx context.Context) error {
+func (l *instance) reach(ctx context.Context) error {
 	c := l.current.Load()
 	if c == nil || l.managed != nil { // there is no network in between
 		return nil
@@ -140,7 +140,7 @@ func (l *life) reach(ctx context.Context) error {
 //
 // While calls are in flight, it performs a health check each second, and otherwise every 30 s: the end of a process, a
 // connection or frames is noticed without one.
-func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (lost loss) {
+func (p *Plugin) watch(ctx, backend context.Context, l *instance, service string) (lost loss) {
 	defer p.panics.Recover("watching the backend", func(*bridge.Error) { lost = loss{why: "the bridge has a bug"} })
 	both, cancel := context.WithCancel(backend)
 	var wg sync.WaitGroup
@@ -152,7 +152,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 			l.calls.wake()
 		}
 	})
-	next := time.NewTimer(p.pace.idle)
+	next := time.NewTimer(p.intervals.idle)
 	defer next.Stop()
 	first := l.calls.first // nil while the next check is soon
 	var missed time.Time   // the first failure in a row
@@ -164,7 +164,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 			return loss{why: "it accepts no more calls: another process sent it SIGTERM", drains: time.Now()}
 		case <-first:
 			first = nil
-			next.Reset(p.pace.health)
+			next.Reset(p.intervals.health)
 			continue
 		case <-next.C:
 		}
@@ -182,9 +182,9 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 			}
 		}
 		if first != nil {
-			next.Reset(p.pace.idle)
+			next.Reset(p.intervals.idle)
 		} else {
-			next.Reset(p.pace.health)
+			next.Reset(p.intervals.health)
 		}
 		if err == nil {
 			continue
@@ -193,7 +193,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 			missed = time.Now()
 		}
 		p.log.Warn().Err(err).Int("misses", misses).Msg("the backend failed a health check")
-		if misses >= p.pace.misses {
+		if misses >= p.intervals.misses {
 			lost.why = fmt.Sprintf("it failed %d health checks in a row: %v", misses, err)
 			// the process runs, but does not listen on its socket
 			if p.o.Address == "" && status.Code(err) == codes.Unavailable {
@@ -206,7 +206,7 @@ func (p *Plugin) watch(ctx, backend context.Context, l *life, service string) (l
 
 // ask performs a health check. A busy backend has the hang timeout to respond. Ask returns a loss if the backend is
 // stopped or unreachable, or that time is over.
-func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error) {
+func (p *Plugin) ask(ctx context.Context, l *instance, service string) (*loss, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -218,11 +218,11 @@ func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error
 	})
 	reached := make(chan error, 1)
 	reach := func() {
-		limited, cancel := context.WithTimeout(ctx, p.pace.silence-p.pace.look)
+		limited, cancel := context.WithTimeout(ctx, p.intervals.silence-p.intervals.look)
 		defer cancel()
 		reached <- l.reach(limited)
 	}
-	tick := time.NewTicker(p.pace.look)
+	tick := time.NewTicker(p.intervals.look)
 	defer tick.Stop()
 	var unanswered, nextReach time.Duration
 	stopped, reported := 0, false
@@ -236,31 +236,32 @@ func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error
 		case err := <-reached:
 			if err != nil {
 				return &loss{why: fmt.Sprintf("it did not answer a health check within %v, nor a new connection: %v",
-					p.pace.silence, err), silent: true}, nil
+					p.intervals.silence, err), silent: true}, nil
 			}
 			continue
 		case <-l.frames.drains():
 			return nil, nil
 		case now := <-tick.C:
-			unanswered += min(now.Sub(at), 2*p.pace.look) // time for which the bridge itself was stopped does not count
+			// time for which the bridge itself was stopped does not count
+			unanswered += min(now.Sub(at), 2*p.intervals.look)
 			at = now
 		}
 		if stopped++; !l.stopped() {
 			stopped = 0
 		}
 		if unanswered >= nextReach {
-			nextReach = unanswered + p.pace.busy
+			nextReach = unanswered + p.intervals.busy
 			wg.Go(reach)
 		}
 		switch {
-		case stopped >= p.pace.stopped:
+		case stopped >= p.intervals.stopped:
 			return &loss{why: "its process is stopped (SIGSTOP)"}, nil
 		case unanswered >= p.o.HangTimeout:
 			return &loss{
 				why:  fmt.Sprintf("it did not answer a health check within %v (hangTimeout)", p.o.HangTimeout),
 				hung: p.o.HangTimeout,
 			}, nil
-		case unanswered >= p.pace.busy && !reported:
+		case unanswered >= p.intervals.busy && !reported:
 			reported = true
 			p.reportBusy(l, unanswered)
 		}
@@ -268,7 +269,7 @@ func (p *Plugin) ask(ctx context.Context, l *life, service string) (*loss, error
 }
 
 // reportBusy warns that the backend does not respond, with the call that may block it.
-func (p *Plugin) reportBusy(l *life, unanswered time.Duration) {
+func (p *Plugin) reportBusy(l *instance, unanswered time.Duration) {
 	seconds := int(unanswered.Round(time.Second) / time.Second)
 	line := p.log.Warn().Int("calls", l.calls.count()).Dur("hangTimeout", p.o.HangTimeout)
 	call := l.calls.oldest()

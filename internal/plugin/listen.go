@@ -23,7 +23,9 @@ type acknowledger struct {
 }
 
 // acknowledge returns the Emit to use for a Listen in place of emit, and the function to call at its end.
-func (p *Plugin) acknowledge(ctx context.Context, l *life, call *bridge.Call, emit bridge.Emit) (bridge.Emit, func()) {
+func (p *Plugin) acknowledge(ctx context.Context, l *instance, call *bridge.Call,
+	emit bridge.Emit,
+) (bridge.Emit, func()) {
 	a := &acknowledger{p: p, call: call, next: emit}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -38,8 +40,8 @@ func (p *Plugin) acknowledge(ctx context.Context, l *life, call *bridge.Call, em
 }
 
 // wait acknowledges in place of a backend that has not done so, and later warns if it still has not.
-func (a *acknowledger) wait(ctx context.Context, l *life) {
-	if !pass(ctx, a.p.pace.acknowledge) {
+func (a *acknowledger) wait(ctx context.Context, l *instance) {
+	if !pass(ctx, a.p.intervals.acknowledge) {
 		return
 	}
 	res, err := a.p.Handle(ctx, a.call.With(bridge.Discover, &pb.DiscoverRequest{Context: a.call.Context()}), nil)
@@ -56,7 +58,7 @@ func (a *acknowledger) wait(ctx context.Context, l *life) {
 		})
 	}
 	a.mu.Unlock()
-	if !pass(ctx, a.p.pace.busy) {
+	if !pass(ctx, a.p.intervals.busy) {
 		return
 	}
 	a.mu.Lock()

@@ -35,7 +35,7 @@ func TestUnacknowledgedListenIsAssumed(t *testing.T) {
 			<-s.Context().Done()
 			return err
 		},
-	}, Options{}, func(p *pace) { p.acknowledge, p.busy = 10*time.Millisecond, 10*time.Millisecond })
+	}, Options{}, func(p *intervals) { p.acknowledge, p.busy = 10*time.Millisecond, 10*time.Millisecond })
 	ctx, cancel := context.WithCancel(t.Context())
 	events, ended := make(chan *pb.ListenResponse, 10), make(chan struct{})
 	go func() {

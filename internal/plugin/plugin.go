@@ -99,8 +99,8 @@ type TLS struct {
 	ServerName string
 }
 
-// pace are intervals and timeouts, which tests shorten.
-type pace struct {
+// intervals are intervals and timeouts, which tests shorten.
+type intervals struct {
 	supervise.Intervals
 	settled     time.Duration // a backend that ran so long, and was called, is restarted without delay
 	health      time.Duration // between health checks while calls are in flight
@@ -115,7 +115,7 @@ type pace struct {
 	lastAnswer time.Duration // how long its calls may then wait for a response
 }
 
-var usualPace = pace{
+var usualPace = intervals{
 	Intervals: supervise.Intervals{
 		Backoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Crashes: 5, CrashWindow: time.Minute,
 		Shortage: 200 * time.Millisecond, Patience: 5 * time.Second, Hopeless: 2 * time.Second,
@@ -127,21 +127,21 @@ var usualPace = pace{
 
 // A Plugin is one backend. It implements bridge.Handler and is safe for concurrent use.
 type Plugin struct {
-	o      Options
-	log    zerolog.Logger
-	panics *contain.Panics
-	tls    *tls.Config // for Address
-	end    endpoint    // parsed Address
-	pace   pace
-	super  *supervise.Supervisor[*life]
+	o         Options
+	log       zerolog.Logger
+	panics    *contain.Panics
+	tls       *tls.Config // for Address
+	end       endpoint    // parsed Address
+	intervals intervals
+	super     *supervise.Supervisor[*instance]
 	// dialled connects to Address; it is nil for a Command.
 	dialled *dialled
 }
 
 var _ bridge.Handler = (*Plugin)(nil)
 
-// A life is a connection to the backend, from its first response to its loss.
-type life struct {
+// An instance is a connection to the backend, from its first response to its loss.
+type instance struct {
 	*link
 	frames   *frames  // nil without frames
 	managed  *managed // nil if the process was not launched
@@ -161,11 +161,11 @@ type life struct {
 }
 
 // Gone implements supervise.Connection.
-func (l *life) Gone() <-chan struct{} { return l.gone }
+func (l *instance) Gone() <-chan struct{} { return l.gone }
 
 // New returns a Plugin for o without starting it.
 func New(o Options) (*Plugin, error) {
-	p := &Plugin{o: o, pace: usualPace}
+	p := &Plugin{o: o, intervals: usualPace}
 	switch {
 	case len(o.Command) == 0 && o.Address == "":
 		return nil, fmt.Errorf("backend %q: neither a command to launch nor an address to dial", o.Name)
@@ -199,14 +199,14 @@ func New(o Options) (*Plugin, error) {
 	}
 	supervised := supervise.Options{
 		Name: p.o.Name, Noun: "backend", IsProgram: o.Address == "", Log: p.log,
-		Panics: p.panics, Intervals: &p.pace.Intervals,
+		Panics: p.panics, Intervals: &p.intervals.Intervals,
 	}
 	if o.Address == "" {
-		p.super = supervise.New[*life](launched{p}, supervised)
+		p.super = supervise.New[*instance](launched{p}, supervised)
 		return p, nil
 	}
 	p.dialled = &dialled{Plugin: p}
-	p.super = supervise.New[*life](p.dialled, supervised)
+	p.super = supervise.New[*instance](p.dialled, supervised)
 	var err error
 	if p.end, err = parseAddress(o.Address); err != nil {
 		return nil, fmt.Errorf("backend %q: %w", p.o.Name, err)

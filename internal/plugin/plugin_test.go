@@ -71,7 +71,7 @@ type running struct {
 }
 
 // run runs the plugin that o describes until the end of the test, and checks that it leaves nothing behind.
-func run(t *testing.T, o Options, set ...func(*pace)) *running {
+func run(t *testing.T, o Options, set ...func(*intervals)) *running {
 	t.Helper()
 	if len(o.Command) > 0 {
 		bridgetest.SkipIfShort(t)
@@ -89,9 +89,9 @@ func run(t *testing.T, o Options, set ...func(*pace)) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.pace.Backoff = 20 * time.Millisecond
+	p.intervals.Backoff = 20 * time.Millisecond
 	for _, f := range set {
-		f(&p.pace)
+		f(&p.intervals)
 	}
 	r.Plugin = p
 	ctx, cancel := context.WithCancel(t.Context())

@@ -83,7 +83,7 @@ func sweep(log *zerolog.Logger) {
 		for _, file := range found {
 			dir := filepath.Dir(file)
 			info, err := os.Lstat(dir)
-			if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !ours(info) ||
+			if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !ownedByUser(info) ||
 				time.Since(info.ModTime()) < leftFor {
 				continue
 			}

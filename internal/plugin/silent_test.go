@@ -20,20 +20,20 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A hush is a listener whose connections delay all writes while it is locked, as on a network that delivers nothing.
-type hush struct {
+// A silence is a listener whose connections delay all writes while it is locked, as on a network that delivers nothing.
+type silence struct {
 	net.Listener
 	sync.RWMutex
 }
 
-func (h *hush) Accept() (net.Conn, error) {
+func (h *silence) Accept() (net.Conn, error) {
 	c, err := h.Listener.Accept()
 	return hushed{c, h}, err
 }
 
 type hushed struct {
 	net.Conn
-	hush *hush
+	hush *silence
 }
 
 func (c hushed) Write(b []byte) (int, error) {
@@ -100,9 +100,9 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			finish, network := make(chan struct{}), &hush{Listener: l}
+			finish, network := make(chan struct{}), &silence{Listener: l}
 			long(finish).serveAt(t, network)
-			r := run(t, Options{Address: "unix:" + sock}, func(p *pace) {
+			r := run(t, Options{Address: "unix:" + sock}, func(p *intervals) {
 				p.health, p.look, p.silence, p.lastAnswer, p.Patience = 50*time.Millisecond, 20*time.Millisecond,
 					time.Second, patient, time.Hour
 			}).ready(t)
@@ -151,7 +151,7 @@ func TestNotServingBackendCompletesItsCalls(t *testing.T) {
 	f.health = health.NewServer()
 	sock := filepath.Join(t.TempDir(), "s")
 	f.serve(t, "unix", sock)
-	r := run(t, Options{Address: "unix:" + sock}, func(p *pace) { p.health = 10 * time.Millisecond }).ready(t)
+	r := run(t, Options{Address: "unix:" + sock}, func(p *intervals) { p.health = 10 * time.Millisecond }).ready(t)
 	was := r.super.Live()
 	call := begin(t, r, tool("long", ""))
 	f.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
@@ -176,9 +176,9 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			finish, network := make(chan struct{}), &hush{Listener: l}
+			finish, network := make(chan struct{}), &silence{Listener: l}
 			long(finish).serveAt(t, network)
-			r := run(t, Options{Address: "unix:" + sock, HangTimeout: hang}, func(p *pace) {
+			r := run(t, Options{Address: "unix:" + sock, HangTimeout: hang}, func(p *intervals) {
 				p.health, p.look, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond,
 					60*time.Millisecond
 			}).ready(t)

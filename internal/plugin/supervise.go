@@ -48,7 +48,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 }
 
 // begin returns a new life of the backend.
-func (p *Plugin) begin(l *life) *life {
+func (p *Plugin) begin(l *instance) *instance {
 	l.calls.first, l.discover.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.here, l.end = context.WithCancel(context.Background())
 	l.gone = l.here.Done()
@@ -59,24 +59,24 @@ func (p *Plugin) begin(l *life) *life {
 // A launched backend is a process that the bridge started. It implements supervise.Backend.
 type launched struct{ *Plugin }
 
-func (p launched) Connect(ctx context.Context) (*life, error) {
+func (p launched) Connect(ctx context.Context) (*instance, error) {
 	began := time.Now()
 	m, err := p.launch(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p.log.Info().Int("pid", m.Pid()).Dur("took", time.Since(began)).Msg("the backend is ready")
-	return p.begin(&life{link: m.link, frames: m.frames, managed: m, began: began}), nil
+	return p.begin(&instance{link: m.link, frames: m.frames, managed: m, began: began}), nil
 }
 
 func (launched) IsFinal(_ error, first bool) bool { return first }
 
-func (p launched) Watch(ctx context.Context, l *life) bool {
+func (p launched) Watch(ctx context.Context, l *instance) bool {
 	l.lost = p.watch(ctx, l.managed.Context(), l, goplugin.GRPCServiceName)
 	return false
 }
 
-func (p launched) Release(ctx context.Context, l *life) bool {
+func (p launched) Release(ctx context.Context, l *instance) bool {
 	m := l.managed
 	defer p.panics.Recover("stopping the backend", func(*bridge.Error) {
 		m.Signal(child.Kill)
@@ -87,7 +87,7 @@ func (p launched) Release(ctx context.Context, l *life) bool {
 	if !l.lost.drains.IsZero() {
 		m.await(ctx, l, l.lost.drains.Add(p.o.StopTimeout))
 	}
-	l.frames.leave()
+	l.frames.stopSending()
 	m.stop(p.o.StopTimeout, ctx.Err() != nil)
 	if ctx.Err() != nil {
 		p.log.Info().Str("status", m.ExitReason()).Msg("the backend was stopped")
@@ -95,7 +95,7 @@ func (p launched) Release(ctx context.Context, l *life) bool {
 	}
 	p.log.Error().Str("status", m.ExitReason()).Str("why", l.lost.why).Strs("stderr", m.lastWords()).
 		Dur("lived", time.Since(l.began)).Msg("the backend was lost")
-	return l.called.Load() && time.Since(l.ready) >= p.pace.settled
+	return l.called.Load() && time.Since(l.ready) >= p.intervals.settled
 }
 
 // A managed backend is a launched process that is ready.
@@ -163,7 +163,10 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
 	}
 	if err != nil {
-		mute := &mute{addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.Context().Err() != nil, err: err}
+		mute := &unresponsive{
+			addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.Context().Err() != nil,
+			err: err,
+		}
 		r.Signal(child.Kill)
 		m.finish()
 		return nil, p.explain(r, mute, time.Since(began))
@@ -190,7 +193,7 @@ func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
 		if ctx.Err() != nil || strings.Contains(status.Convert(err).Message(), "tls: ") {
 			return last
 		}
-		pass(ctx, p.pace.Backoff)
+		pass(ctx, p.intervals.Backoff)
 	}
 }
 
@@ -221,22 +224,22 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	}, nil
 }
 
-// mute is the error of a process that printed its handshake and then does not respond.
-type mute struct {
+// unresponsive is the error of a process that printed its handshake and then does not respond.
+type unresponsive struct {
 	addr  string
 	ended bool // without a signal from the bridge
 	err   error
 }
 
 // Unwrap also returns EMFILE, which gRPC does not wrap.
-func (e *mute) Unwrap() []error {
+func (e *unresponsive) Unwrap() []error {
 	if strings.Contains(e.err.Error(), syscall.EMFILE.Error()) {
 		return []error{e.err, syscall.EMFILE}
 	}
 	return []error{e.err}
 }
 
-func (e *mute) Error() string {
+func (e *unresponsive) Error() string {
 	if errors.Is(e.err, errNotServing) {
 		return fmt.Sprintf("it answers at %s, but %v", e.addr, e.err)
 	}
@@ -286,7 +289,7 @@ func (m *managed) readStdio() {
 }
 
 // await waits until the process has exited, which it does by itself after its last call, at most until the given time.
-func (m *managed) await(ctx context.Context, l *life, until time.Time) {
+func (m *managed) await(ctx context.Context, l *instance, until time.Time) {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -295,7 +298,7 @@ func (m *managed) await(ctx context.Context, l *life, until time.Time) {
 		if !left && l.frames.draining() && l.calls.count() == 0 {
 			left = true
 			tick.Stop()
-			l.frames.leave()
+			l.frames.stopSending()
 		}
 		select {
 		case <-m.Context().Done():
@@ -385,7 +388,7 @@ type dialled struct {
 }
 
 // Connect returns when the backend is ready. An error is one of the address or of TLS.
-func (p *dialled) Connect(ctx context.Context) (*life, error) {
+func (p *dialled) Connect(ctx context.Context) (*instance, error) {
 	if p.link == nil {
 		k, err := dial(p.end, p.tls, p.o.Limits.Message, limits.ConnectTimeout)
 		if err != nil {
@@ -396,7 +399,7 @@ func (p *dialled) Connect(ctx context.Context) (*life, error) {
 	k := p.link
 	for reported := false; ctx.Err() == nil; {
 		k.conn.Connect()
-		limited, cancel := context.WithTimeout(ctx, p.pace.health)
+		limited, cancel := context.WithTimeout(ctx, p.intervals.health)
 		err := k.check(limited, "", grpc.WaitForReady(true))
 		cancel()
 		switch {
@@ -406,11 +409,11 @@ func (p *dialled) Connect(ctx context.Context) (*life, error) {
 				reported = true
 			}
 			if status.Code(err) != codes.DeadlineExceeded { // the attempt has used up its time
-				pass(ctx, p.pace.Backoff)
+				pass(ctx, p.intervals.Backoff)
 			}
 		case err == nil && k.settled(ctx):
 			p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
-			return p.begin(&life{link: k}), nil
+			return p.begin(&instance{link: k}), nil
 		}
 	}
 	return nil, ctx.Err()
@@ -418,7 +421,7 @@ func (p *dialled) Connect(ctx context.Context) (*life, error) {
 
 func (*dialled) IsFinal(error, bool) bool { return true }
 
-func (p *dialled) Watch(ctx context.Context, l *life) (unreachable bool) {
+func (p *dialled) Watch(ctx context.Context, l *instance) (unreachable bool) {
 	here, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -433,7 +436,7 @@ func (p *dialled) Watch(ctx context.Context, l *life) (unreachable bool) {
 }
 
 // Release keeps a connection that broke: gRPC reconnects it, and calls may still end on it.
-func (p *dialled) Release(ctx context.Context, l *life) bool {
+func (p *dialled) Release(ctx context.Context, l *instance) bool {
 	l.end()
 	switch {
 	case ctx.Err() != nil:
@@ -451,7 +454,7 @@ func (p *dialled) Release(ctx context.Context, l *life) bool {
 }
 
 // drop closes the connection when the calls of l, which may be nil, have ended.
-func (p *dialled) drop(ctx context.Context, l *life) {
+func (p *dialled) drop(ctx context.Context, l *instance) {
 	k := p.link
 	p.link = nil
 	if k == nil {
@@ -459,20 +462,20 @@ func (p *dialled) drop(ctx context.Context, l *life) {
 	}
 	p.old.Go(func() {
 		if l != nil {
-			p.linger(ctx, l)
+			p.awaitCalls(ctx, l)
 		}
 		_ = k.conn.Close()
 	})
 }
 
-// linger returns when the calls that l still has are over, or are not to be hoped for. A backend that was only busy
-// answers them, and so does one whose network is back: TCP delivers then what it could not deliver before.
-func (p *Plugin) linger(ctx context.Context, l *life) {
+// awaitCalls returns when the calls of l have ended, or will not. A backend that was only busy answers them, and so
+// does one whose network is back: TCP then delivers the outstanding data.
+func (p *Plugin) awaitCalls(ctx context.Context, l *instance) {
 	defer p.panics.Recover("waiting for the last answers of the backend", nil)
-	tick := time.NewTicker(p.pace.health)
+	tick := time.NewTicker(p.intervals.health)
 	defer tick.Stop()
 	for l.calls.count() > 0 && l.conn.GetState() == connectivity.Ready {
-		limited, cancel := context.WithTimeout(ctx, p.pace.lastAnswer)
+		limited, cancel := context.WithTimeout(ctx, p.intervals.lastAnswer)
 		err := l.check(limited, "")
 		cancel()
 		if err != nil && !errors.Is(err, errNotServing) {

@@ -116,7 +116,7 @@ func (g *gaps) filled(key gap, err error) {
 	defer g.mu.Unlock()
 	delete(g.open, key)
 	for l, lists := range g.listeners {
-		if has && feed.Wants(lists, change) {
+		if has && feed.Matches(lists, change) {
 			l.Add(change)
 		}
 	}

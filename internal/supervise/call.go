@@ -33,8 +33,8 @@ type Attempt struct {
 	Result  *bridge.Result
 	// Err is the error if there is no result.
 	Err error
-	// Shown means that events were emitted.
-	Shown bool
+	// Emitted means that events were emitted.
+	Emitted bool
 	// Fail returns the error of a call that was Refused or Lost and is not sent again. Sent reports whether the backend
 	// may have executed it.
 	Fail func(sent bool) error
@@ -77,7 +77,7 @@ func (s *Supervisor[C]) Do(
 			}
 			refused = a.Fail
 		case Lost:
-			if lost != nil || a.Shown || !call.Method.ReadOnly || bridge.IsRetry(call.Request) || !s.Retries.Retry() {
+			if lost != nil || a.Emitted || !call.Method.ReadOnly || bridge.IsRetry(call.Request) || !s.Retries.Retry() {
 				return nil, a.Fail(true)
 			}
 			lost = a.Fail

@@ -148,7 +148,7 @@ func TestDeliveryLaw(t *testing.T) {
 						return Attempt{Result: &bridge.Result{}}
 					}
 					return Attempt{
-						Outcome: o, Err: errors.New("it failed"), Shown: c.shown,
+						Outcome: o, Err: errors.New("it failed"), Emitted: c.shown,
 						Fail: func(sent bool) error {
 							if sent || o == Lost {
 								return bridge.Failed(codes.Unknown, unknown, "LOST", "lost")

@@ -271,10 +271,10 @@ func Require(ctx context.Context, needs *pb.InputRequired) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asks == nil {
-		c.asks = &asks{}
+	if c.inputs == nil {
+		c.inputs = &inputRound{}
 	}
-	c.asks.own = needs
+	c.inputs.own = needs
 	return Pending
 }
 
@@ -304,8 +304,8 @@ func unsupported(cannot, question string) error {
 
 // The questions of a call.
 
-// asks has the state of earlier rounds, and the questions of this one.
-type asks struct {
+// inputRound has the state of earlier rounds, and the questions of this one.
+type inputRound struct {
 	err     error // the state is not the SDK's
 	answers map[string]*pb.InputResponse
 	asked   map[string]bool // the keys of all questions so far, which may be in the state
@@ -330,18 +330,18 @@ type remembered struct {
 }
 
 // load returns the asks of the call. The caller holds mu.
-func (c *call) load() *asks {
-	if c.asks != nil && c.asks.open != nil {
-		return c.asks
+func (c *call) load() *inputRound {
+	if c.inputs != nil && c.inputs.open != nil {
+		return c.inputs
 	}
-	a := &asks{
+	a := &inputRound{
 		answers: map[string]*pb.InputResponse{}, asked: map[string]bool{}, steps: map[string]*step{},
 		counts: map[string]int{}, open: map[string]*pb.InputRequest{},
 	}
-	if c.asks != nil {
-		a.own = c.asks.own
+	if c.inputs != nil {
+		a.own = c.inputs.own
 	}
-	c.asks = a
+	c.inputs = a
 	if len(c.state) > 0 {
 		var r remembered
 		if err := unmarshal(c.state, &r); err != nil {
@@ -454,7 +454,7 @@ func failedAnswer(e *pb.InputError) error {
 func (c *call) required() (*pb.InputRequired, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.asks
+	a := c.inputs
 	switch {
 	case a == nil:
 		return nil, nil //nolint:nilnil // There is nothing to ask, and nothing is wrong.

@@ -21,11 +21,11 @@ type call struct {
 	responses map[string]*pb.InputResponse
 	send      func(*pb.Progress, *pb.LogMessage) error
 
-	mu       sync.Mutex // guards the rest: a stream does not permit concurrent sends
-	closed   bool       // the handler has returned
-	sent     bool       // an event was sent
-	repeated bool       // an event was sent before an answered question, and therefore in an earlier round too
-	asks     *asks      // created by the first question
+	mu       sync.Mutex  // guards the rest: a stream does not permit concurrent sends
+	closed   bool        // the handler has returned
+	sent     bool        // an event was sent
+	repeated bool        // an event was sent before an answered question, and therefore in an earlier round too
+	inputs   *inputRound // created by the first question
 }
 
 type callKey struct{}
@@ -150,7 +150,7 @@ const (
 // requested, or if it requested none. logger is an optional name. For log/slog, see NewLogHandler.
 func Log(ctx context.Context, level Level, data any, logger ...string) {
 	c := from(ctx)
-	if c == nil || !c.wants(level) {
+	if c == nil || !c.logs(level) {
 		return
 	}
 	json, err := marshal(data)
@@ -165,7 +165,7 @@ func Log(ctx context.Context, level Level, data any, logger ...string) {
 	c.emit(nil, l)
 }
 
-func (c *call) wants(level Level) bool {
+func (c *call) logs(level Level) bool {
 	wanted := c.info.GetLogLevel()
 	return wanted != pb.LogLevel_LOG_LEVEL_UNSPECIFIED && level >= wanted
 }

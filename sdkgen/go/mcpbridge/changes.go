@@ -12,10 +12,10 @@ import (
 
 // A listener is one Listen call. Repeated changes of a list or a resource are combined.
 type listener struct {
-	wants     kinds
-	resources []string
-	visits    bool
-	wake      chan struct{} // holds one
+	wants           kinds
+	resources       []string
+	urlElicitations bool
+	wake            chan struct{} // holds one
 
 	mu      sync.Mutex // guards the rest
 	lists   kinds
@@ -70,7 +70,7 @@ func (l *listener) updated(uri string) {
 const maxVisits = 10_000
 
 func (l *listener) visited(id string) {
-	if !l.visits {
+	if !l.urlElicitations {
 		return
 	}
 	l.mu.Lock()
@@ -101,10 +101,10 @@ func (l *listener) take() (kinds, map[string]bool, []string) {
 func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
 	f := req.GetNotifications()
 	l := &listener{
-		wants:     kinds{f.GetToolsListChanged(), f.GetResourcesListChanged(), f.GetPromptsListChanged()},
-		resources: f.GetResourceSubscriptions(),
-		visits:    f.GetElicitationsCompleted(),
-		wake:      make(chan struct{}, 1),
+		wants:           kinds{f.GetToolsListChanged(), f.GetResourcesListChanged(), f.GetPromptsListChanged()},
+		resources:       f.GetResourceSubscriptions(),
+		urlElicitations: f.GetElicitationsCompleted(),
+		wake:            make(chan struct{}, 1),
 	}
 	s.app.mu.Lock()
 	s.app.listeners[l] = struct{}{}

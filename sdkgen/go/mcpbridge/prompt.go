@@ -77,13 +77,13 @@ func Prompt[In, Out any](
 		if err != nil {
 			return nil, err
 		}
-		return says(out, p.message.Description)
+		return promptResult(out, p.message.Description)
 	}
 	add(p.definition, &a.prompts, p, func(p *prompt) string { return p.at }, kinds{prompts: true})
 }
 
-// says returns the result of a prompt whose function returned v.
-func says(v any, description *string) (*pb.GetPromptResult, error) {
+// promptResult returns the result of a prompt whose function returned v.
+func promptResult(v any, description *string) (*pb.GetPromptResult, error) {
 	r := &pb.GetPromptResult{Description: description}
 	switch v := v.(type) {
 	case string:

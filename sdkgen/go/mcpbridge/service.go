@@ -186,7 +186,7 @@ func (s *service) missing(kind, name string, names *[]string) error {
 }
 
 // questions returns the open input requests in the order in which the handler made them.
-func (a *asks) questions() (questions []*pb.InputRequest) {
+func (a *inputRound) questions() (questions []*pb.InputRequest) {
 	for _, key := range a.order {
 		a.open[key].Key = key
 		questions = append(questions, a.open[key])

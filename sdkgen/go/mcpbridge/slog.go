@@ -67,13 +67,13 @@ func levelOf(l slog.Level) Level {
 // Enabled implements slog.Handler.
 func (h *logHandler) Enabled(ctx context.Context, l slog.Level) bool {
 	c := from(ctx)
-	return c != nil && c.wants(levelOf(l)) || h.next != nil && h.next.Enabled(ctx, l)
+	return c != nil && c.logs(levelOf(l)) || h.next != nil && h.next.Enabled(ctx, l)
 }
 
 // Handle implements slog.Handler.
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	var err error
-	if c := from(ctx); c != nil && c.wants(levelOf(r.Level)) {
+	if c := from(ctx); c != nil && c.logs(levelOf(r.Level)) {
 		h.line.mu.Lock()
 		h.line.Reset()
 		err = h.json.Handle(ctx, r)

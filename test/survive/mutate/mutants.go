@@ -69,8 +69,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a call whose backend was lost is made again", file: "internal/supervise/call.go",
-		old: "a.Shown || !call.Method.ReadOnly || bridge.IsRetry(call.Request) ||",
-		new: "a.Shown || (!call.Method.ReadOnly || bridge.IsRetry(call.Request)) && " +
+		old: "a.Emitted || !call.Method.ReadOnly || bridge.IsRetry(call.Request) ||",
+		new: "a.Emitted || (!call.Method.ReadOnly || bridge.IsRetry(call.Request)) && " +
 			"time.Now().UnixNano()/1000%20 != 0 ||",
 		detector: "survive R1",
 	},
@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{
 		name: "a busy backend is restarted", file: "internal/plugin/health.go",
 		old:      "case unanswered >= p.o.HangTimeout:",
-		new:      "case unanswered >= 3*p.pace.health:",
+		new:      "case unanswered >= 3*p.intervals.health:",
 		detector: "survive R13",
 	},
 	{
