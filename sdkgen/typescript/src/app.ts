@@ -200,8 +200,8 @@ export class App {
   }
 
   /**
-   * Throws a DefinitionError with all mistakes in definitions, each with its line. `run` calls it first. Invalid definitions that
-   * are added while the app runs throw immediately.
+   * Throws a DefinitionError with all mistakes in definitions, each with its line. `run` calls it first. Invalid
+   * definitions that are added while the app runs throw immediately.
    */
   check(): void {
     if (this.#mistakes.length) throw new DefinitionError(this.#mistakes.join("\n"));
@@ -278,8 +278,9 @@ export class App {
   // Resources.
 
   /**
-   * Adds a resource, or a template such as `file:///{+path}`, also while the app runs; clients are notified. The handler returns
-   * text, bytes, any JSON value, or `part`s, and throws NotFound if the resource does not exist. `ctx.uri` is the requested URI.
+   * Adds a resource, or a template such as `file:///{+path}`, also while the app runs; clients are notified. The
+   * handler returns text, bytes, any JSON value, or `part`s, and throws NotFound if the resource does not exist.
+   * `ctx.uri` is the requested URI.
    */
   resource<const U extends string, const V extends VariableSchemas<Extract<keyof Variables<U>, string>> = Record<never, never>>(
     uri: U,
@@ -331,7 +332,10 @@ export class App {
 
   // Prompts.
 
-  /** Adds a prompt, also while the app runs; clients are notified. The handler returns text, or `user` and `assistant` messages. */
+  /**
+   * Adds a prompt, also while the app runs; clients are notified. The handler returns text, or `user` and `assistant`
+   * messages.
+   */
   prompt<const A extends Shape = Record<never, never>>(
     name: string,
     options: PromptOptions<A>,
@@ -421,7 +425,7 @@ export class App {
     });
   }
 
-  /** Returns the part of the wanted changes that Listen reports. */
+  /** Returns the part of the requested changes that Listen reports. */
   supported(wanted: SubscriptionFilter | undefined): SubscriptionFilter {
     const resources = this.#has.has("resources");
     return {
@@ -466,7 +470,10 @@ export class App {
     throw new StatusError(status.INVALID_ARGUMENT, `there is no page at cursor ${JSON.stringify(request.cursor.slice(0, 128))}`);
   }
 
-  /** Implements CallTool: returns the last event. Throws StatusError and McpError only; `started` gets the call, to cancel it. */
+  /**
+   * Implements CallTool: returns the last event. Throws StatusError and McpError only; `started` gets the call, to
+   * cancel it.
+   */
   async callTool(request: CallToolRequest, emit: Emit, started?: (caller: Caller) => void): Promise<CallToolResponse> {
     const tool = this.#tools.get(request.name);
     if (!tool) throw notFound("tool", request.name, this.#tools.keys());
@@ -567,7 +574,7 @@ export class App {
       response = value instanceof Required ? required(value.message) : await finish(value);
     } catch (e) {
       if (ctx.canceled) throw CANCELED;
-      // A question has no answer yet, whatever the handler returned.
+      // A question without an answer ends the round, even if the handler threw another error.
       if (!ctx.ended) response = failed(e instanceof Suspend ? new Error(e.toString()) : e);
     } finally {
       this.running--;
@@ -626,7 +633,10 @@ export class App {
 
   // Serving.
 
-  /** Also sends `console` output of handlers to their callers, if those requested that level. It stays in the bridge's log. */
+  /**
+   * Also sends `console` output of handlers to their callers, if those requested that level. It stays in the bridge's
+   * log.
+   */
   forwardConsole(): this {
     this.#current ??= forwardConsole();
     return this;
@@ -635,8 +645,8 @@ export class App {
   /**
    * Serves until shutdown: the bridge that launched this program, or clients at an address.
    *
-   * `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:///run/tools.sock`. It has no
-   * TLS: use a loopback address.
+   * `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:///run/tools.sock`. It has
+   * no TLS: use a loopback address.
    */
   async run(options: { listen?: string } = {}): Promise<void> {
     this.check();
@@ -647,7 +657,8 @@ export class App {
   }
 }
 
-// The response to a canceled call, which is not sent. Errors of its handler follow from the cancellation, and are not logged.
+// The response to a canceled call, which is not sent. Errors of its handler follow from the cancellation, and are not
+// logged.
 const CANCELED = new StatusError(status.CANCELLED, "the caller canceled the call");
 
 const APP_OPTIONS = [

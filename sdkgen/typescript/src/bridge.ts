@@ -33,8 +33,8 @@ export interface Message {
 }
 
 /**
- * Runs a command behind the bridge and connects to it as a client of 2025-11-25 with all capabilities. Waits for the backend with
- * a list request: the bridge answers initialize while it starts.
+ * Runs a command behind the bridge and connects to it as a client of 2025-11-25 with all capabilities. Waits for the
+ * backend with a list request: the bridge answers initialize while it starts.
  */
 export async function start(command: string[], options: StartOptions = {}): Promise<Client> {
   const client = new Client(command, options);

@@ -3,7 +3,8 @@ import type { ListenResponse, SubscriptionFilter } from "./gen/mcpbridge/v1/serv
 
 export type List = "tools" | "prompts" | "resources";
 
-// The maximum number of pending completed URL elicitations of a listener. Other changes are bounded by its subscriptions.
+// The maximum number of pending completed URL elicitations of a listener. Other changes are bounded by its
+// subscriptions.
 const MAX_COMPLETED = 10_000;
 
 /** The listeners of an App. */

@@ -20,8 +20,8 @@ export interface Hints {
 }
 
 /**
- * Content to return, created by `text`, `image`, `audio`, `embedded` and `link`, or with a block of the contract, such as
- * `new Content({ block: { $case: "raw", value: '{"type":"video",...}' } })`.
+ * Content to return, created by `text`, `image`, `audio`, `embedded` and `link`, or with a block of the contract, such
+ * as `new Content({ block: { $case: "raw", value: '{"type":"video",...}' } })`.
  */
 export class Content {
   constructor(readonly block: ContentBlock) {}
@@ -59,7 +59,10 @@ export function link(
   return block({ $case: "resourceLink", value: Resource.fromPartial({ uri, ...about, name, ...fromHints(hints) }) });
 }
 
-/** The whole result of a tool. Bytes in `structured`, and a string in `meta` and `extra`, are JSON, and are sent unchanged. */
+/**
+ * The whole result of a tool. Bytes in `structured`, and a string in `meta` and `extra`, are JSON, and are sent
+ * unchanged.
+ */
 export interface ResultOptions {
   content?: string | Content | (string | Content)[] | undefined;
   /** Without content, its text becomes the content, for clients without support for structured content. */
@@ -87,8 +90,9 @@ export class Required {
 }
 
 /**
- * Ends the round with input requests, in messages of the contract (`mcpbridge/v1`), and a state. In the next round, `ctx.requestState`
- * is the state, and `ctx.request.inputResponses` has the answers. `ctx.elicit` and the other questions do this automatically.
+ * Ends the round with input requests, in messages of the contract (`mcpbridge/v1`), and a state. In the next round,
+ * `ctx.requestState` is the state, and `ctx.request.inputResponses` has the answers. `ctx.elicit` and the other
+ * questions do this automatically.
  */
 export function inputRequired(needs: Parameters<typeof InputRequired.fromPartial>[0]): Required {
   return new Required(InputRequired.fromPartial(needs));
@@ -183,7 +187,7 @@ export function success(value: unknown, schema: "wrapped" | "object" | undefined
   } else if (schema === undefined && typeof value === "string") {
     r.content = [toBlock(value)];
   } else if (schema === undefined && (value === undefined || value === null)) {
-    // Nothing to say.
+    // No content.
   } else if (value instanceof Content) {
     r.content = [value.block];
   } else if (Array.isArray(value) && value.some((v) => v instanceof Content)) {

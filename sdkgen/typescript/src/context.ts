@@ -110,8 +110,8 @@ export class Caller {
 
 export interface AskOptions {
   /**
-   * Identifies a question across rounds. By default its message and schema identify it, and it is asked again if they change. Set
-   * a key if the message varies, such as with the time.
+   * Identifies a question across rounds. By default its message and schema identify it, and it is asked again if they
+   * change. Set a key if the message varies, such as with the time.
    */
   key?: string;
 }
@@ -157,14 +157,14 @@ export interface ToolCall {
 export type Roots = { uri: string; name: string | undefined }[];
 
 /**
- * One call. It can take several rounds: `elicit` and the other questions return their answer if there is one, and otherwise
- * end the round, and the handler is called again, from the top, when the client has answered. So what comes before a
- * question is done once a round; wrap in `once` what must not be.
+ * One call, which can take several rounds: `elicit` and the other questions return their answer, or end the round if
+ * there is none. When the client has answered, the handler runs again from the top. Code before a question therefore
+ * runs in each round; put work that must happen only once into `once`.
  */
 export class Context<Request extends Round = Round> extends Caller {
-  /** The request as it came, in the contract's message: `ctx.request.arguments` are a tool's, with every digit. */
+  /** The message of the contract: `ctx.request.arguments` are the unmodified arguments of a tool. */
   readonly request: Request;
-  /** The URI that is read. Empty where a tool or a prompt is called. */
+  /** The URI of a resource that is read, otherwise empty. */
   readonly uri: string;
   readonly #owner: Owner;
   readonly #emit: Emit;
@@ -183,31 +183,31 @@ export class Context<Request extends Round = Round> extends Caller {
     this.uri = uri;
   }
 
-  /** The call's log, for the caller to see. Only what the caller asked for is sent. */
+  /** Logs to the caller, at the levels that it requested. */
   get log(): Log {
     return (this.#log ??= new Log(this));
   }
 
-  /** The state of the `inputRequired` that the round before returned. The questions below have a state of their own. */
+  /** The state in the `inputRequired` of the previous round. The questions below have a state of their own. */
   get requestState(): Uint8Array | undefined {
     return this.request.requestState;
   }
 
-  // How it goes.
+  // Progress and logs.
 
-  /** Tells how far the call has come. `done` has to grow from one to the next. */
+  /** Reports progress, if the caller requested it. `done` must increase. */
   async progress(done: number, total?: number, message?: string): Promise<void> {
     if (!this.call?.progressWanted || this.#closed) return;
     this.#sent = true;
     await this.#emit({ $case: "progress", value: { progress: done, total, message, meta: "", extra: "" } });
   }
 
-  /** Tells those who listen to the resource with this URI that it has changed. As App.notifyUpdated. */
+  /** Notifies subscribers that the resource with this URI has changed, like App.notifyUpdated. */
   notifyUpdated(uri: string): void {
     this.#owner.notifyUpdated(uri);
   }
 
-  /** For Log. */
+  /** For Log: sends a message of a requested level. */
   async write(level: Level, data: unknown, logger: string | undefined): Promise<void> {
     const severity = LogLevel[level.toUpperCase() as Uppercase<Level>];
     const wanted = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
@@ -404,7 +404,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return { inputRequests: [...asking.questions.values()], requestState: state, meta: "", extra: "" };
   }
 
-  /** Stops sending events: the result comes last. */
+  /** Stops sending events, because the result is the last one. */
   close(): void {
     this.#closed = true;
   }
@@ -505,8 +505,8 @@ export function forwardConsole(): AsyncLocalStorage<Context> {
 }
 
 /**
- * A question and its answer. Creating it adds it to the round; awaiting it without an answer ends the round. All questions of a
- * Promise.all are therefore asked in one round.
+ * A question and its answer. Creating it adds it to the round; awaiting it without an answer ends the round. All
+ * questions of a Promise.all are therefore asked in one round.
  */
 class Question<T> implements Promise<T> {
   readonly [Symbol.toStringTag] = "Promise";

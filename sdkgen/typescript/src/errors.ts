@@ -43,7 +43,8 @@ export class McpError extends Error {
 /**
  * The user must visit a web page first: `throw new VisitRequired("Sign in", url)`. The client then calls again.
  *
- * App.notifyVisited, with the same id, notifies it that the user has completed the page. To ask and continue, use ctx.elicitUrl.
+ * App.notifyVisited, with the same id, notifies it that the user has completed the page. To ask and continue, use
+ * ctx.elicitUrl.
  */
 export class VisitRequired extends McpError {
   override name = "VisitRequired";
@@ -84,8 +85,8 @@ export class InvalidAnswer extends ToolError {
 /**
  * Unwinds a handler that asked a question without an answer. It runs again once the answer has arrived.
  *
- * It is not an Error, so that a handler's `catch` can tell it apart. Catching it has no effect: the Context records the end of
- * the round.
+ * It is not an Error, so that a handler's `catch` can tell it apart. Catching it has no effect: the Context records the
+ * end of the round.
  */
 export class Suspend {
   toString(): string {

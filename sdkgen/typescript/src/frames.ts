@@ -1,7 +1,8 @@
 /**
  * Tool calls as frames, on a socket of the bridge that launched this program, instead of CallTool over gRPC.
  *
- * proto/mcpbridge/v1/frames.md describes the protocol. Other methods use gRPC, and without the socket CallTool does too.
+ * proto/mcpbridge/v1/frames.md describes the protocol. Other methods use gRPC, and without the socket CallTool does
+ * too.
  */
 import { connect, type Socket } from "node:net";
 
@@ -204,7 +205,7 @@ class Call {
     this.#id = id;
   }
 
-  /** Makes the call, and sends exactly one final frame, whatever happens. */
+  /** Makes the call, and always sends exactly one final frame. */
   async answer(request: Uint8Array): Promise<void> {
     try {
       const last = await this.#frames.app.callTool(checkContract(this.#read(request)), this.emit, this.started);

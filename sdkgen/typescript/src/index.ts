@@ -1,5 +1,5 @@
 /**
- * MCP tools in TypeScript: write functions, the mcpbridge sidecar speaks the protocol.
+ * MCP tools in TypeScript: write functions, and the mcpbridge sidecar implements the protocol.
  *
  *     import { app } from "mcpbridge";
  *     import { z } from "zod";
@@ -9,9 +9,9 @@
  *     await a.run();
  */
 
-// First of all, so that whatever the imports below print cannot get between the handshake and the bridge.
+// The first import, so that output of those below cannot precede the handshake.
 import "./stdout.js";
-import "./frames.js"; // What is started from now on does not hear of the bridge's socket.
+import "./frames.js"; // Child processes started from now on do not inherit the address of the bridge.
 
 export { app, App } from "./app.js";
 export type {

@@ -9,7 +9,10 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns the JSON of a value, with every digit of a bigint. A value that JSON cannot represent, such as a function, is `null`. */
+/**
+ * Returns the JSON of a value, with every digit of a bigint. A value that JSON cannot represent, such as a function, is
+ * `null`.
+ */
 export function toJson(value: unknown): string {
   try {
     return stringify(value) ?? "null";
@@ -20,7 +23,10 @@ export function toJson(value: unknown): string {
   }
 }
 
-/** Returns the JSON of a value. The TypeError names the path of a value that JSON.stringify would write as null or {}, or omit. */
+/**
+ * Returns the JSON of a value. The TypeError names the path of a value that JSON.stringify would write as null or {},
+ * or omit.
+ */
 export function toExactJson(value: unknown): string {
   checkJson(value);
   return toJson(value);

@@ -5,7 +5,10 @@ import { DefinitionError, InvalidAnswer, ToolError } from "./errors.js";
 import { fits, FORMAT_NAMES, formatIssues, formatOf } from "./formats.js";
 import { isObject, toExactObject, toJson, toObject, type JsonObject } from "./json.js";
 
-/** A schema that validates values and generates JSON Schema: zod 4.2 or newer, arktype, valibot with toStandardJsonSchema. */
+/**
+ * A schema that validates values and generates JSON Schema: zod 4.2 or newer, arktype, valibot with
+ * toStandardJsonSchema.
+ */
 export interface Schema<In = unknown, Out = In> {
   readonly "~standard": StandardSchemaV1.Props<In, Out> & StandardJSONSchemaV1.Props<In, Out>;
 }
@@ -161,7 +164,7 @@ function partsOf(json: JsonObject): JsonObject[] {
   return [...named, ...[prefixItems, anyOf, oneOf, allOf].flat(), items, additionalProperties].filter(isObject);
 }
 
-/** Validates formats, whatever the library supports. */
+/** Also validates formats, which some libraries do not. */
 function withFormats(c: Compiled, side: "input" | "output"): Compiled {
   if (!hasFormats(c.json)) return c;
   const join = (value: unknown, r: Checked): Checked => {
@@ -190,7 +193,9 @@ function pathOf(issue: Issue): PropertyKey[] {
 
 type Generate = StandardJSONSchemaV1.Converter["input"];
 
-/** Returns the JSON Schema of the library. Zod rejects a bigint, which is an integer, and ignores formats in `.meta()`. */
+/**
+ * Returns the JSON Schema of the library. Zod rejects a bigint, which is an integer, and ignores formats in `.meta()`.
+ */
 function generate(convert: Generate, vendor: string | undefined): JsonObject {
   const options = { target: "draft-2020-12" } as const;
   if (vendor !== "zod") return convert(options);
@@ -475,7 +480,10 @@ export interface Form {
 const forms = new WeakMap<object, Form>();
 const EMPTY: Form = { schema: { type: "object", properties: {} }, read: toObject, parse: (content) => content };
 
-/** Returns the form for a schema, a shape, or a JSON Schema. If undefined, it has no fields. A simple type has one field. */
+/**
+ * Returns the form for a schema, a shape, or a JSON Schema. If undefined, it has no fields. A simple type has one
+ * field.
+ */
 export function formOf(schema: Schema | Shape | JsonSchema | undefined): Form {
   if (!schema) return EMPTY;
   const known = forms.get(schema);

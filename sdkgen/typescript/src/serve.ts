@@ -52,7 +52,7 @@ export async function run(app: App, listen = listenArgument(process.argv.slice(2
     const node = /\.m?ts$/.test(program) && !Reflect.get(process.features, "typescript") ? "node --import tsx" : "node";
     exit(
       2,
-      `${program} is a backend for mcpbridge, which speaks MCP for it. Run\n\n` +
+      `${program} is a backend for mcpbridge, which serves it to MCP clients. Run\n\n` +
         `    mcpbridge run -- ${node} ${program}\n\n` +
         `or let it wait for a bridge, or a debugger, with\n\n` +
         `    ${node} ${program} --listen 127.0.0.1:50051`,
@@ -178,7 +178,7 @@ async function tls(): Promise<{ credentials: ServerCredentials; certificate: str
   return { credentials, certificate };
 }
 
-/** Calls gone when the bridge exits or is killed. */
+/** Calls `gone` when the bridge exits or is killed. */
 function watchParent(gone: () => void): void {
   if (process.env.MCP_PLUGIN_LIFELINE === "stdin") {
     const lifeline = new Socket({ fd: 0, readable: true, writable: false });

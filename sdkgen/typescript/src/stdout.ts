@@ -1,6 +1,6 @@
 /**
- * Makes console.log() safe: stdout has one line for the bridge, the handshake. All other output goes to stderr, which the bridge
- * logs. The bridge separates output of child processes on an inherited stdout.
+ * Makes console.log() safe: stdout has one line for the bridge, the handshake. All other output goes to stderr, which
+ * the bridge logs. The bridge separates output of child processes on an inherited stdout.
  */
 import { writeSync } from "node:fs";
 

@@ -1,6 +1,7 @@
 /**
- * Matches URIs against URI templates of RFC 6570, and returns the values of the variables. Level 3 is supported: `{a}` and
- * `{a,b}`, `{+path}`, `{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Level 4, `{a:3}` and `{a*}`, is not.
+ * Matches URIs against URI templates of RFC 6570, and returns the values of the variables. Level 3 is supported: `{a}`
+ * and `{a,b}`, `{+path}`, `{#part}`, `{.ext}`, `{/a,b}`, `{;a,b}`, `{?a,b}` and `{&a,b}`. Level 4, `{a:3}` and `{a*}`,
+ * is not.
  */
 
 type Names<S extends string> = S extends `${infer A},${infer B}` ? A | Names<B> : S;
@@ -91,8 +92,8 @@ export class Template {
   }
 
   /**
-   * Returns the percent-decoded values of the variables, or undefined if the URI does not match. Values with `..` path segments,
-   * such as `../secret`, do not match. The time is linear in the length of the URI.
+   * Returns the percent-decoded values of the variables, or undefined if the URI does not match. Values with `..` path
+   * segments, such as `../secret`, do not match. The time is linear in the length of the URI.
    */
   match(uri: string): Record<string, string> | undefined {
     const found = this.#find(uri);

@@ -38,7 +38,9 @@ export const EVERYTHING = CallContext.fromPartial({
 
 /** The answers of a test, each list in the order of the questions. A missing answer fails the test. */
 export interface Answers {
-  /** The content of a form, "decline" or "cancel"; a simple value for a form of one field; or an answer of the contract. */
+  /**
+   * The content of a form, "decline" or "cancel"; a simple value for a form of one field; or an answer of the contract.
+   */
   elicit?: unknown[];
   /** The answers of the model. */
   sample?: (string | CreateMessageResult)[];

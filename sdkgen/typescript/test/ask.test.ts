@@ -1,4 +1,4 @@
-/** Asking: rounds, answers, what is remembered between them. */
+/** Questions: rounds, answers, and the state between rounds. */
 import type { ModelPreferences, SamplingMessage, TextContent, Tool, ToolChoice } from "@modelcontextprotocol/sdk/types.js";
 import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
@@ -26,7 +26,7 @@ test("a question ends the round and its answer returns", async () => {
   expect((await call(a, "t", {}, { elicit: ["cancel"] })).text).toBe("cancel");
 });
 
-describe("a handler cannot hide that it asked:", () => {
+describe("a question ends the round even if the handler", () => {
   test.each<[string, (ctx: Context) => unknown]>([
     ["by catching everything", async (ctx) => {
       try {
@@ -69,7 +69,7 @@ test("a question that is not awaited fails the call with its line, answered or n
   quiet.mockRestore();
 });
 
-test("many rounds, and once", async () => {
+test("once keeps values over many rounds", async () => {
   const charged: unknown[] = [];
   const a = tool(async (_, ctx) => {
     const size = (await ctx.elicit("Size?", z.number())).data;
@@ -84,7 +84,7 @@ test("many rounds, and once", async () => {
   expect([charged, called.rounds]).toEqual([[7], 4]);
 });
 
-test("a question that changed is asked anew, but not under a key", async () => {
+test("a question with another text is asked again, unless it has a key", async () => {
   let price = 0;
   const a = tool(async (_, ctx) => (await ctx.elicit(`Pay ${Math.min(++price, 2)}?`, z.boolean())).data);
   const called = await call(a, "t", {}, { elicit: [true, false] });
@@ -93,7 +93,7 @@ test("a question that changed is asked anew, but not under a key", async () => {
   expect(await call(keyed, "t", {}, { elicit: ["so"] })).toMatchObject({ text: "so", rounds: 2 });
 });
 
-test("several are asked in one round", async () => {
+test("several questions are asked in one round", async () => {
   const all = tool(async (_, ctx) => {
     const deep = async () => (await ctx.elicit("C?", z.string())).data + (await ctx.elicit("D?", z.string())).data;
     const [a, b, cd, roots] = await ctx.all([ctx.elicit("A?", z.string()), ctx.elicit("B?", z.string()), deep(), ctx.roots()]);
@@ -104,12 +104,12 @@ test("several are asked in one round", async () => {
   expect(await call(promiseAll, "t", {}, { elicit: ["a", "b"] })).toMatchObject({ text: "ab", rounds: 2 });
 });
 
-test("an answer that is used though there is none tells the model so", async () => {
+test("using a declined answer returns an error to the model", async () => {
   const a = tool(async (_, ctx) => (await ctx.elicit("Which colour?", Colour)).data.colour);
   expect(await call(a, "t", {}, { elicit: ["decline"] })).toMatchObject({ isError: true, text: "the user declined: Which colour?" });
 });
 
-test("an answer that does not fit is invalid; one of another kind is none", async () => {
+test("an answer that violates the schema is invalid; one of another kind is ignored", async () => {
   const a = tool(async (_, ctx) => {
     try {
       return (await ctx.elicit("Which colour?", Colour)).data.colour;
@@ -127,7 +127,7 @@ test.each([
   [InputError_Reason.NO_ANSWER, NoAnswer],
   [InputError_Reason.UNSUPPORTED, Unsupported],
   [InputError_Reason.REFUSED, Refused],
-])("a question that failed, %s, is an error, and stays one", async (reason, kind) => {
+])("a question that failed (%s) throws in each round", async (reason, kind) => {
   const a = tool(async (_, ctx) => {
     try {
       await ctx.elicit("A?", z.string());
@@ -154,7 +154,7 @@ test.each<[object, "elicit" | "url" | "sample" | "roots" | "tools", boolean]>([
   [{ sampling: { tools: {} } }, "tools", true],
   [{}, "roots", false],
   [{ roots: {} }, "roots", true],
-])("only what the client can is asked: %o %s", async (can, what, supported) => {
+])("only supported questions are asked: %o %s", async (can, what, supported) => {
   const a = tool(async (_, ctx) => {
     if (what === "elicit") await ctx.elicit("A?");
     if (what === "url") await ctx.elicitUrl("A?", "https://x");
@@ -178,7 +178,7 @@ test("sampling", async () => {
   expect(called.asked[0]?.request?.value).toMatchObject({ systemPrompt: "Be nice", maxTokens: 1024, tools: [{ name: "t" }], toolChoice: { mode: "none" }, modelPreferences: { hints: [{ name: "opus" }] } });
 });
 
-test("sampling takes MCP's own objects, as the official SDK has them", async () => {
+test("sampling accepts objects in MCP's format, as in the official SDK", async () => {
   const text: TextContent = { type: "text", text: "Hi", annotations: { audience: ["user"], priority: 0.5 } };
   const use = { type: "tool_use", id: "1", name: "look", input: { at: 1 }, "x-more": true } as const;
   const results: Exclude<SamplingMessage["content"], { type: string }> = [
@@ -218,7 +218,7 @@ test.each<[unknown, string]>([
   [{ role: "user" }, "messages.0.content must be an object in MCP's format, got null"],
   [{ role: "user", content: ["x"] }, "messages.0.content must be an object in MCP's format, got \"x\""],
   [7, "messages.0 must be an object in MCP's format, got 7"],
-])("a value that is not an object of MCP is refused with its path: %j", async (turn, message) => {
+])("an object that is not in MCP's format is rejected with its path: %j", async (turn, message) => {
   const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
   const a = tool(async (_, ctx) => (await ctx.sample([turn as SamplingMessage])).text);
   expect(await call(a, "t")).toMatchObject({ isError: true, text: message });
@@ -226,7 +226,7 @@ test.each<[unknown, string]>([
   quiet.mockRestore();
 });
 
-test("a tool that a model wished for may have failed", () => {
+test("the result of a model's tool call may be an error", () => {
   expect(toolResult({ id: "1" }, "no such city", { isError: true }).block.block).toMatchObject({ $case: "toolResult", value: { toolUseId: "1", isError: true } });
   expect(toolResult({ id: "1" }, result({ content: "no", isError: true })).block.block).toMatchObject({ value: { isError: true } });
   expect(toolResult({ id: "1" }, { n: 1 }).block.block?.value).toMatchObject({ structuredContent: '{"n":1}', isError: undefined });
@@ -258,7 +258,7 @@ describe("a warning that events are repeated", () => {
   });
 });
 
-test("the state is bounded", async () => {
+test("the size of the state is limited", async () => {
   const a = tool(async (_, ctx) => {
     await ctx.once("orders", () => "x".repeat(40_000));
     await ctx.elicit("A?", z.string());
@@ -267,7 +267,7 @@ test("the state is bounded", async () => {
   expect([called.isError, called.text]).toEqual([true, expect.stringMatching(/more than the maximum of 32768; the largest part is ctx.once\("orders"\), 40002 bytes/)]);
 });
 
-test("once remembers JSON only", async () => {
+test("once keeps only JSON", async () => {
   const quiet = vi.spyOn(console, "error").mockImplementation(() => undefined);
   for (const value of [() => 1, Symbol("x"), new Map(), { a: [1n] }]) {
     expect((await call(tool(async (_, ctx) => { await ctx.once("o", () => value); }), "t")).text).toContain("must return JSON");
@@ -276,7 +276,7 @@ test("once remembers JSON only", async () => {
   quiet.mockRestore();
 });
 
-test("what is required can be said exactly, with a state of the handler's own", async () => {
+test("a handler returns input requests and its own state in messages of the contract", async () => {
   const request = { request: { $case: "elicit", value: { mode: { $case: "form", value: { message: "Are you there?" } } } } } as const;
   const states: (string | undefined)[] = [];
   const a = tool((_, ctx) => {
@@ -294,13 +294,13 @@ test("what is required can be said exactly, with a state of the handler's own", 
   expect((await read(r, "a:b")).rounds).toBe(2);
 });
 
-test("a state that is not ours is refused", async () => {
+test("a state of another format is rejected", async () => {
   const a = tool(async (_, ctx) => { await ctx.elicit("A?"); });
   const request = CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, requestState: Buffer.from("?") });
   await expect(a.callTool(request, nowhere)).rejects.toThrow(McpError);
 });
 
-test("an answer to nothing is ignored, and not carried along", async () => {
+test("an answer without a question is ignored and not kept", async () => {
   const a = tool(async (_, ctx) => { await ctx.elicit("A?"); });
   const other: InputResponse = { response: { $case: "listRoots", value: { roots: [], meta: "", extra: "" } } };
   const { event } = await a.callTool(CallToolRequest.fromPartial({ name: "t", context: EVERYTHING, inputResponses: { other } }), nowhere);

@@ -1,4 +1,4 @@
-/** Through the real bridge, with the official client and with raw lines. */
+/** Calls through the real bridge, by the official client and as lines of JSON. */
 import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -38,7 +38,7 @@ test("the official client", async () => {
     action = "decline";
     expect(await text("greet")).toMatchObject([{ text: "You decline" }]);
     const progress: number[] = [];
-    // It forgets about progress that comes together with the result.
+    // It drops progress that arrives together with the result.
     await client.callTool({ name: "slow", arguments: { ms: 300 } }, undefined, { onprogress: (p) => progress.push(p.progress) });
     expect(progress).toEqual([0]);
     await expect(client.callTool({ name: "exact" })).rejects.toMatchObject({ code: -31042, data: { n: [1] } });
@@ -50,18 +50,18 @@ test("the official client", async () => {
 });
 
 // The bridge answers initialize after 2 s, whether the backend has started or not.
-test("a client starts when the backend has started", async () => {
+test("start waits for a slow backend", async () => {
   const started = join(mkdtempSync(join(tmpdir(), "bridge-")), "started");
   await using client = await start(["sh", "-c", `sleep 3; touch '${started}'; exec "$@"`, "sh", ...command], { bridge });
   expect(existsSync(started)).toBe(true);
   expect(await client.call("add", { a: 1, b: 2 })).toBe('{"sum":3}');
 });
 
-test("a client of a backend that does not start", async () => {
+test("start fails if the backend does not start", async () => {
   await expect(start(["sh", "-c", "sleep 3; echo no luck >&2; exit 3"], { bridge })).rejects.toThrow(/its output:[^]*no luck[^]*exit status 3/);
 });
 
-test("the model of the official client has a tool called", async () => {
+test("the model of the official client calls a tool", async () => {
   const client = new Client({ name: "test", version: "1" }, { capabilities: { sampling: { tools: {} } } });
   const content = { type: "tool_use", id: "7", name: "add", input: { a: 1, b: 2 } } as const;
   client.setRequestHandler(CreateMessageRequestSchema, ({ params: { messages, tools } }) => {
@@ -79,8 +79,8 @@ test("the model of the official client has a tool called", async () => {
   }
 });
 
-describe("raw lines", () => {
-  test("ask, tell what changes, and end", async () => {
+describe("lines of JSON", () => {
+  test("carry questions and change notifications until the end", async () => {
     const asked: string[] = [];
     await using client = await run({
       answer: (method) => {
@@ -104,7 +104,7 @@ describe("raw lines", () => {
     await expect(client.request("prompts/get", { name: "none" })).rejects.toMatchObject({ code: -32602 });
   });
 
-  test("the era that returns instead of asking", async () => {
+  test("of the modern era return input_required", async () => {
     await using client = await run();
     const meta = {
       "io.modelcontextprotocol/protocolVersion": "2026-07-28",

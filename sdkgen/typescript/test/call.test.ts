@@ -35,7 +35,7 @@ const log = () => printed.mock.calls.map((c) => c.join(" ")).join("\n");
 
 const png = new Uint8Array([1, 2, 3]);
 
-describe("what a tool returns", () => {
+describe("the result of a tool", () => {
   test.each<[string, unknown, string[], unknown]>([
     ["text", "hello", ["text"], undefined],
     ["nothing", undefined, [], undefined],
@@ -81,7 +81,7 @@ describe("what a tool returns", () => {
     ["a hole", { list: [1, undefined] }, "list.1 is undefined, which"],
     ["a cycle", cycle, "self.cycle is an object that contains itself, which"],
     ["an invalid date", { d: new Date(NaN) }, "d is an invalid Date, which"],
-  ])("what JSON would lose is refused with its path: %s", async (_, value, message) => {
+  ])("a value that JSON cannot represent is rejected with its path: %s", async (_, value, message) => {
     const a = app("test", "1")
       .tool("t", {}, () => value)
       .tool("any", { output: z.object({ a: z.any() }) }, () => ({ a: value }))
@@ -93,20 +93,20 @@ describe("what a tool returns", () => {
     await expect(read(a, "a:b")).rejects.toThrow(nested);
   });
 
-  test("what has a JSON of its own is fine, and so is a member that is undefined", async () => {
+  test("values with toJSON and undefined members are accepted", async () => {
     const value = { d: new Date(0), u: new URL("https://x/"), n: Object.create(null) as object, s: new String("x"), none: undefined, empty: {} };
     const a = app("test", "1").tool("t", {}, () => value);
     expect((await call(a, "t")).structured).toEqual({ d: "1970-01-01T00:00:00.000Z", u: "https://x/", n: {}, s: "x", empty: {} });
   });
 
-  test("bytes are refused", async () => {
+  test("bytes are rejected", async () => {
     const called = await call(app("test", "1").tool("t", {}, () => png), "t");
     expect(called.text).toContain("a tool cannot return bytes: return image(data, mimeType)");
   });
 });
 
 describe("errors", () => {
-  test("of a tool are results, and the log says the line", async () => {
+  test("of a tool are results, and their line is logged", async () => {
     const a = app("test", "1").tool("t", {}, () => {
       throw new RangeError("too far");
     });
@@ -115,38 +115,38 @@ describe("errors", () => {
     expect(log()).toMatch(/^tool "t" failed at call\.test\.ts:\d+: RangeError: too far\n +at /);
   });
 
-  test("that are meant are not logged", async () => {
+  test("thrown as ToolError are not logged", async () => {
     const a = app("test", "1").tool("t", {}, () => Promise.reject(new ToolError("no such city")));
     expect((await call(a, "t")).text).toBe("no such city");
     expect(log()).toBe("");
   });
 
-  test("that are not Errors", async () => {
+  test("may be values that are not Errors", async () => {
     const a = app("test", "1").tool("t", {}, () => {
       throw "thrown"; // eslint-disable-line @typescript-eslint/only-throw-error
     });
     expect((await call(a, "t")).text).toBe("thrown");
   });
 
-  test("with a code are exactly that", async () => {
+  test("with a code are sent unchanged", async () => {
     const a = app("test", "1").tool("t", {}, () => {
       throw new McpError(-32042, "exactly", { n: 1 });
     });
     await expect(call(a, "t")).rejects.toMatchObject({ code: -32042, message: "exactly", data: { n: 1 } });
   });
 
-  test("of a tool that is not there", async () => {
+  test("of an unknown tool are NOT_FOUND", async () => {
     await expect(call(app("test", "1").tool("search", {}, () => ""), "serch")).rejects.toThrow('there is no tool "serch"; did you mean search?');
   });
 
-  test("of arguments that are not JSON", async () => {
+  test("of arguments that are not JSON are results", async () => {
     const a = app("test", "1").tool("t", {}, () => "");
     const { event } = await a.callTool({ name: "t", arguments: Buffer.from("{"), inputResponses: {}, extra: "" }, () => Promise.resolve());
     expect(event).toMatchObject({ $case: "result", value: { isError: true } });
   });
 });
 
-test("what the caller is and wants is in the context", async () => {
+test("the context describes the caller", async () => {
   const a = app("test", "1").tool("t", {}, async (_, ctx) => {
     await ctx.progress(1, 2, "half");
     await ctx.log.info({ a: 1 }, "here");
@@ -171,7 +171,7 @@ test("what the caller is and wants is in the context", async () => {
   expect([quiet.progress, quiet.logs]).toEqual([[], []]);
 });
 
-test("hints are absent until they are said", () => {
+test("hints are absent by default", () => {
   const a = app("test", "1").tool("a", {}, () => "").tool("b", { readOnly: false, title: "B", icons: ["data:,"] }, () => "");
   expect(a.toolMessage("a").annotations).toBeUndefined();
   expect(a.toolMessage("b")).toMatchObject({ title: "B", annotations: { readOnlyHint: false }, icons: [{ src: "data:," }] });
@@ -214,21 +214,21 @@ describe("resources", () => {
     expect(called.result.ttlMs).toBe(uri === "note:1" ? 0 : undefined);
   });
 
-  test("that are not there, or hold nothing", async () => {
+  test("that do not exist or are empty", async () => {
     await expect(read(make(), "note:2")).rejects.toMatchObject({ code: 5, message: expect.stringContaining('there is no resource "note:2"; did you mean') as string });
     await expect(read(make(), "user:0")).rejects.toMatchObject({ code: 5, message: "no user 0" });
     await expect(read(make(), "note:nothing")).rejects.toMatchObject({ code: -32603 });
     expect(log()).toContain("throw new NotFound(...)");
   });
 
-  test("that cannot be", () => {
+  test("with invalid definitions are rejected", () => {
     expect(() => { app("t", "1").resource("notes", {}, () => "").check(); }).toThrow(/^call\.test\.ts:\d+: resource "notes": a URI begins with a scheme/);
     expect(() => { app("t", "1").resource("a:{b}{c}", {}, () => "").check(); }).toThrow(DefinitionError);
     expect(() => { app("t", "1").resource("a:{b}", { complete: { c: [] } as never }, () => "").check(); }).toThrow('there is no variable "c"');
     expect(() => { app("t", "1").resource("a:{b}", { variables: { b: z.date() } }, () => "").check(); }).toThrow(/^call\.test\.ts:\d+: resource "a:\{b\}": variables: "b": Date/);
   });
 
-  test("have variables with types", async () => {
+  test("convert variables by their schemas", async () => {
     const a = app("t", "1").resource(
       "w:{city}/{station}{?days}",
       { variables: { city: z.enum(["rome", "oslo"]), station: z.coerce.number().int(), days: z.coerce.number().default(1) } },
@@ -241,7 +241,7 @@ describe("resources", () => {
     expect(await complete(a, { resource: "w:{city}/{station}{?days}" }, "city", "o")).toEqual(["oslo"]);
   });
 
-  test("their questions are answered", async () => {
+  test("can ask questions", async () => {
     const a = app("t", "1").resource("a:b", {}, async (_, ctx) => (await ctx.elicit("Why?", z.string())).data);
     expect((await read(a, "a:b", { elicit: ["so"] })).result.contents[0]?.body?.value).toBe("so");
   });
@@ -259,7 +259,7 @@ describe("prompts", () => {
       ({ code, style }) => [user(`Review ${code}`, image(png)), assistant(style ?? "any"), "Go"],
     );
 
-  test("are listed and filled in", async () => {
+  test("are listed and get their arguments", async () => {
     const a = make();
     expect(a.listPrompts({}).prompts).toMatchObject([
       { name: "review", description: "Review code", arguments: [{ name: "code", description: "The code", required: true }, { name: "style", required: false }] },
@@ -269,7 +269,7 @@ describe("prompts", () => {
     expect(result.description).toBe("Review code");
   });
 
-  test("whose arguments are numbers and booleans where they look like them", async () => {
+  test("convert their arguments by their schemas", async () => {
     const types = { n: z.number(), i: z.int().optional(), big: z.bigint().optional(), b: z.boolean().optional(), s: z.string().optional(), u: z.union([z.string(), z.number()]).optional() };
     const got: unknown[] = [];
     const a = app("test", "1").prompt("p", { arguments: types }, (args) => {
@@ -285,7 +285,7 @@ describe("prompts", () => {
     await expect(read(a, "n:five")).rejects.toMatchObject({ code: 5 });
   });
 
-  test("whose arguments are wrong", async () => {
+  test("reject invalid arguments", async () => {
     await expect(prompt(make(), "review", { style: "rude" })).rejects.toMatchObject({
       code: -32602,
       message: 'prompt "review": the arguments are not valid.\n- code: is required\n- style: Invalid option: expected one of "kind"|"harsh", got "rude"',
@@ -293,7 +293,7 @@ describe("prompts", () => {
     await expect(prompt(make(), "reviews")).rejects.toThrow("did you mean review?");
   });
 
-  test("their arguments are completed", async () => {
+  test("complete their arguments", async () => {
     const a = make();
     const get = (name: string, value: string, others = {}) => complete(a, { prompt: "review" }, name, value, others);
     expect(await get("style", "H")).toEqual(["harsh"]);
@@ -325,7 +325,7 @@ describe("changes", () => {
     return { told: () => { for (let n; (n = l.next()); ) told.push(n.event); return told.map((e) => e?.$case === "resourceUpdated" ? e.value.uri : e?.$case); } };
   };
 
-  test("are told once, to those who want them", () => {
+  test("are sent once, to subscribers", () => {
     const a = app("test", "1", { declares: ["resources"] });
     const { told } = listen(a, ["a:1"]);
     a.tool("t", {}, () => "").tool("u", {}, () => "").prompt("p", {}, () => "");
@@ -339,7 +339,7 @@ describe("changes", () => {
     expect(a.listTools({}).tools.map((t) => t.name)).toEqual(["u"]);
   });
 
-  test("of what there was nothing of are a surprise", () => {
+  test("of a capability that was not declared are logged", () => {
     const a = app("test", "1");
     a.discover();
     a.prompt("p", {}, () => "");
@@ -347,7 +347,7 @@ describe("changes", () => {
   });
 });
 
-test("what is printed goes to the client that wants it, and to no other", async () => {
+test("console output is sent only to the caller that requested logs", async () => {
   const kept = { ...console };
   const a = app("test", "1").forwardConsole().forwardConsole();
   a.tool("t", { input: { n: z.number() } }, async ({ n }) => {
@@ -363,7 +363,7 @@ test("what is printed goes to the client that wants it, and to no other", async 
   ]);
 });
 
-test("a web page to visit first", async () => {
+test("VisitRequired returns a URL elicitation", async () => {
   const a = app("test", "1").tool("t", {}, () => {
     throw new VisitRequired("Sign in", "https://x", "7");
   });
@@ -375,13 +375,13 @@ test("a web page to visit first", async () => {
   expect([l.next()?.event, l.next()]).toMatchObject([{ $case: "elicitationCompleted", value: { elicitationId: "7" } }, undefined]);
 });
 
-test("lists of what there is nothing of are not there", () => {
+test("lists without a declared capability are UNIMPLEMENTED", () => {
   const a = app("test", "1", { ttlMs: 0, cacheScope: "public" }).tool("t", {}, () => "");
   expect(a.listTools({})).toMatchObject({ ttlMs: 0, cacheScope: "public" });
   expect(() => a.listPrompts({})).toThrow("test has no prompts");
 });
 
-test("a failure that follows the cancellation of its own call is not logged", async () => {
+test("errors of a canceled call are not logged", async () => {
   const untilCanceled = (_: unknown, { signal }: Caller) =>
     new Promise<never>((_, reject) => { signal.addEventListener("abort", () => { reject(new DOMException("aborted", "AbortError")); }); });
   const a = app("test", "1")

@@ -1,4 +1,4 @@
-/** A real process that takes calls of tools as frames, from a socket such as the bridge's, and by gRPC beside them. */
+/** A real process that receives tool calls as frames from a socket, and other calls over gRPC. */
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -13,7 +13,7 @@ import { EVERYTHING } from "../src/testing.js";
 import { CallToolRequest, CallToolResponse, InputResponse, JsonRpcError, Status, type InputRequired } from "../src/v1.js";
 import { COOKIE, Plugin, type Client } from "./plugin.js";
 
-// As proto/mcpbridge/v1/frames.md has them, and not as the SDK does.
+// From proto/mcpbridge/v1/frames.md, independently of the SDK.
 const [CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR, LAST] = [1, 2, 3, 16, 17, 18, 19, 20];
 const UNTAKEN = 64;
 const LIMIT = 64 << 20;
@@ -42,7 +42,7 @@ function request(name: string, args: object = {}): Uint8Array {
   return CallToolRequest.encode(CallToolRequest.fromPartial({ context: EVERYTHING, name, arguments: Buffer.from(JSON.stringify(args)) })).finish();
 }
 
-/** The frames of one call, in their order. */
+/** The frames of one call, in order. */
 class Told {
   readonly frames: Frame[] = [];
   #wake: () => void = () => undefined;
@@ -61,13 +61,13 @@ class Told {
   }
 }
 
-/** The bridge's end: a socket in a folder of its own, what it says, and what each call is told. */
+/** The bridge's end: a socket in its own directory, and the frames of each call. */
 class Bridge {
   readonly folder = mkdtempSync(join(tmpdir(), "mcpf"));
   readonly path = join(this.folder, "frames.sock");
   readonly ended: Promise<void>;
   socket!: Socket;
-  /** The last call that a plugin has begun which begins no more. */
+  /** The last call that a draining plugin accepted. */
   readonly drained: Promise<number>;
   readonly #server: Server;
   readonly #accepted: Promise<unknown>;
@@ -87,14 +87,14 @@ class Bridge {
     return new Plugin({ tls: "none", env: { ...COOKIE, MCPBRIDGE_FRAMES: `unix:${this.path}` } });
   }
 
-  /** The plugin has connected; nothing is read yet. */
+  /** Waits for the plugin's connection, and reads nothing. */
   async accept(): Promise<void> {
     [this.socket] = (await this.#accepted) as [Socket];
     this.socket.on("error", () => undefined).on("close", this.#end);
     this.socket.on("end", () => this.socket.end());
   }
 
-  /** Reads what the plugin says, the HELLO first. */
+  /** Reads the frames of the plugin, HELLO first. */
   async read(): Promise<void> {
     let rest: Buffer[] = [];
     let size = 0;
@@ -124,7 +124,7 @@ class Bridge {
     return told;
   }
 
-  /** The ids of calls that have been told more than their end. */
+  /** The ids of calls with frames besides the final one. */
   get leftOver(): number[] {
     return [...this.#told].filter(([, told]) => told.frames.length).map(([id]) => id);
   }
@@ -144,7 +144,7 @@ class Bridge {
     return CallToolResponse.decode(payload);
   }
 
-  /** What a call is told until it ends; all of it is taken. */
+  /** Returns the frames of a call until it ends, and acknowledges its events. */
   async end(id: number): Promise<End> {
     const events: End["events"] = [];
     for (;;) {
@@ -187,7 +187,7 @@ class Bridge {
   }
 }
 
-/** A plugin that has connected, and what to dispose of after. */
+/** A connected plugin, and the resources to dispose of. */
 async function connected(): Promise<{ bridge: Bridge; plugin: Plugin; client: Client } & AsyncDisposable> {
   const bridge = new Bridge();
   const plugin = bridge.start();
@@ -206,7 +206,7 @@ async function connected(): Promise<{ bridge: Bridge; plugin: Plugin; client: Cl
   };
 }
 
-describe("calls by frames", () => {
+describe("calls as frames", () => {
   let all: Awaited<ReturnType<typeof connected>>;
   let bridge: Bridge;
   beforeAll(async () => {
@@ -218,7 +218,7 @@ describe("calls by frames", () => {
     await all[Symbol.asyncDispose]();
   });
 
-  test("are never crossed, 10,000 side by side", async () => {
+  test("get their own answers, 10,000 at once", async () => {
     let next = 0;
     const caller = async () => {
       for (let i = next++; i < 10_000; i = next++) {
@@ -229,10 +229,10 @@ describe("calls by frames", () => {
     await Promise.all(Array.from({ length: 256 }, caller));
   });
 
-  test("may come split at every byte", async () => {
+  test("may be split at every byte", async () => {
     const two = Buffer.concat([frame(CALL, 1 << 20, request("echo", { text: "a" })), frame(CALL, (1 << 20) + 1, request("echo", { text: "b" }))]);
     for (let at = 1; at < two.length; at++) {
-      // A call by gRPC between the halves: the process has read the first.
+      // A gRPC call between the halves, after which the process has read the first.
       bridge.socket.write(two.subarray(0, at));
       if (at % 16 === 0 || at < 12) await all.client.text("echo", { text: "between" });
       else await new Promise(setImmediate);
@@ -246,20 +246,20 @@ describe("calls by frames", () => {
     expect([await bridge.textOf(1 << 20), await bridge.textOf((1 << 20) + 1)]).toEqual(["a", "b"]);
   });
 
-  test("may be large, with small ones between", async () => {
+  test("may be large, with small ones in between", async () => {
     const large = "ü€x".repeat(3_000_000);
     const texts = ["a", large, "b", "y".repeat(300_000), large, "c"];
     const ids = texts.map((text) => bridge.call("echo", { text }));
     for (const [i, id] of ids.entries()) expect((await bridge.textOf(id)) === texts[i]).toBe(true);
   });
 
-  test("keep what they were sent, whatever comes after", async () => {
+  test("keep their arguments when the buffer is reused", async () => {
     const texts = Array.from({ length: 500 }, (_, i) => `${i}:${"z".repeat(i * 17)}`);
     const ids = texts.map((text) => bridge.call("echo", { text }));
     expect(await Promise.all(ids.map((id) => bridge.textOf(id)))).toEqual(texts);
   });
 
-  test("tell events in their order, and the result last", async () => {
+  test("send events in order, and the result last", async () => {
     const ids = [1, 2, 3].map(() => bridge.call("steps", { n: 1000 }));
     for (const id of ids) {
       const { events, kind } = await bridge.end(id);
@@ -269,7 +269,7 @@ describe("calls by frames", () => {
     }
   });
 
-  test("wait for events to be taken, and nobody else does", async () => {
+  test("wait until their events are read, and do not block other calls", async () => {
     const waits = bridge.call("steps", { n: UNTAKEN });
     for (let i = 0; i < UNTAKEN; i++) await bridge.event(waits);
     for (let i = 0; i < 100; i++) expect(await bridge.text("later", { n: i })).toBe(String(i));
@@ -284,7 +284,7 @@ describe("calls by frames", () => {
     expect(await bridge.textOf(waits)).toBe("done");
   });
 
-  test("tell what the handler did not wait for, before the result", async () => {
+  test("send events that the handler did not await before the result", async () => {
     const waits = bridge.call("rush", { n: 200 });
     for (let i = 0; i < UNTAKEN; i++) await bridge.event(waits);
     expect(await bridge.text("echo", { text: "x" })).toBe("x");
@@ -294,7 +294,7 @@ describe("calls by frames", () => {
     expect([events.length, kind]).toEqual([200 - UNTAKEN, RESULT]);
   });
 
-  test("end when they are cancelled, and the signal is aborted", async () => {
+  test("end when they are canceled, and the signal is aborted", async () => {
     const id = bridge.call("slow", { ms: 60_000 });
     await bridge.event(id);
     bridge.say(CANCEL, id);
@@ -302,17 +302,17 @@ describe("calls by frames", () => {
     bridge.say(TAKEN, id);
     expect(await bridge.error(id)).toMatchObject({ code: 1 });
     await all.plugin.find(() => all.plugin.stderr.includes("slow was aborted"));
-    // Its id is free.
+    // Its id may be used again.
     bridge.say(CALL, id, request("echo", { text: "again" }));
     expect(await bridge.textOf(id)).toBe("again");
-    // In the same moment as they begin, too.
+    // Also a call and its cancellation in one write.
     for (let id = 2000_000; id < 2000_100; id++) {
       bridge.socket.write(Buffer.concat([frame(CALL, id, request("later", { n: id })), frame(CANCEL, id)]));
       expect(await bridge.error(id)).toMatchObject({ code: 1 });
     }
   });
 
-  test("that go on though they are cancelled hold up nothing, and say nothing", async () => {
+  test("that continue after they are canceled block nothing, and send nothing", async () => {
     const id = bridge.call("stubborn");
     await bridge.event(id);
     bridge.say(CANCEL, id);
@@ -333,7 +333,7 @@ describe("calls by frames", () => {
     expect(await bridge.error(1 << 20)).toMatchObject({ code: 9, message: expect.stringContaining("version 1 of the contract") as string });
   });
 
-  test("fail with the status that gRPC would have", async () => {
+  test("fail with the same status as over gRPC", async () => {
     for (const name of ["exact", "ad", "circular"]) {
       const said = await bridge.error(bridge.call(name));
       const { error } = await all.client.call(name);
@@ -351,7 +351,7 @@ describe("calls by frames", () => {
     expect(await bridge.error(1 << 21)).toMatchObject({ code: 13, message: expect.stringContaining("cannot decode the request") as string });
   });
 
-  test("ask several things, in several rounds", async () => {
+  test("ask several questions in several rounds", async () => {
     const answers: Record<string, unknown> = { "Name?": "Ada", "Colour?": "red", "Size, Ada?": 3 };
     const rounds: number[] = [];
     let required: InputRequired | undefined;
@@ -375,7 +375,7 @@ describe("calls by frames", () => {
     expect(rounds).toEqual([2, 1]);
   });
 
-  test("that answer too much fail alone", async () => {
+  test("with too large a result fail alone", async () => {
     const ids = [bridge.call("big", { size: LIMIT }), bridge.call("shout", { n: 2, size: LIMIT })];
     for (const id of ids) {
       const { code, message } = await bridge.error(id);
@@ -385,19 +385,19 @@ describe("calls by frames", () => {
     expect((await bridge.text("big", { size: LIMIT - 100 })).length).toBe(LIMIT - 100);
   });
 
-  test("do not tell children of the socket", async () => {
+  test("do not pass the socket to child processes", async () => {
     expect(await bridge.text("children")).not.toContain("MCPBRIDGE_FRAMES");
   });
 });
 
 describe("the connection", () => {
-  test("that is not read makes events wait", async () => {
+  test("applies flow control to events", async () => {
     await using bridge = new Bridge();
     await using plugin = bridge.start();
     const client = await plugin.connect();
     await bridge.accept();
     const id = bridge.call("shout", { n: UNTAKEN, size: 1_000_000 });
-    // Each of these is a turn of its event loop, in which it could shout again.
+    // Each call is a turn of its event loop, in which it could send another event.
     let shouted = 0;
     for (let i = 0; i < 100; i++) shouted = Number(await client.text("shouted"));
     expect(shouted).toBeLessThan(5);
@@ -407,7 +407,8 @@ describe("the connection", () => {
     client.close();
   });
 
-  test.each(["too long", "twice"])("ends by a protocol error of the bridge (%s), and calls use gRPC", async (mistake) => {
+  const mistakes = ["too long", "twice"];
+  test.each(mistakes)("ends at a protocol error of the bridge (%s), and calls use gRPC", async (mistake) => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     const id = bridge.call("slow", { ms: 60_000 });
@@ -425,7 +426,7 @@ describe("the connection", () => {
     expect(bridge.leftOver).toEqual([]);
   });
 
-  test("cancels its calls when it ends, and those only", async () => {
+  test("cancels only its own calls when it ends", async () => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     const byGrpc = await client.begin("slow", { ms: 500 });
@@ -439,7 +440,7 @@ describe("the connection", () => {
     expect(plugin.stderr).not.toMatch(/nobody waited|fault of the SDK/);
   });
 
-  test("is drained: calls finish, others do not begin, and the process ends", async () => {
+  test("is drained: calls complete, new ones are refused, and the process exits", async () => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     const id = bridge.call("slow", { ms: 1000 });
@@ -455,7 +456,7 @@ describe("the connection", () => {
     expect(plugin.stderr).toContain("run returned");
   });
 
-  test("is drained no longer than 5 seconds", async () => {
+  test("is drained for at most 5 seconds", async () => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     await bridge.event(bridge.call("slow", { ms: 60_000 }));
@@ -468,7 +469,7 @@ describe("the connection", () => {
     expect(await plugin.exited).toBe(0);
   });
 
-  test("has written the last answer to its end before the process ends", async () => {
+  test("writes the last response completely before the process exits", async () => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     const id = bridge.call("big", { size: 20 << 20 });
@@ -480,7 +481,8 @@ describe("the connection", () => {
     expect(await plugin.exited).toBe(0);
   });
 
-  test.each(["unix:/none/frames.sock", "unix:", "tcp:127.0.0.1:1", "x"])("that cannot be (%s) leaves gRPC", async (address) => {
+  const addresses = ["unix:/none/frames.sock", "unix:", "tcp:127.0.0.1:1", "x"];
+  test.each(addresses)("that fails (%s) leaves gRPC", async (address) => {
     await using plugin = new Plugin({ env: { ...COOKIE, MCPBRIDGE_FRAMES: address } });
     const client = await plugin.connect();
     expect(await client.text("echo", { text: "x" })).toBe("x");
@@ -490,7 +492,7 @@ describe("the connection", () => {
     client.close();
   });
 
-  test("is taken out of the environment by the import: a program may start others before it serves", () => {
+  test("is removed from the environment by the import, before child processes start", () => {
     const sdk = fileURLToPath(new URL("../dist/index.js", import.meta.url));
     const program = `import ${JSON.stringify(sdk)}; process.stdout.write(String(process.env.MCPBRIDGE_FRAMES));`;
     const env = { ...process.env, MCPBRIDGE_FRAMES: "unix:/tmp/none" };

@@ -1,4 +1,4 @@
-/** What newcomers do wrong, behind the real bridge: what it says names the file, the line and what to write. */
+/** Common mistakes behind the real bridge: the message has the file, the line and the fix. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ function write(name: string, text: string): string[] {
   return [process.execPath, join(folder, name)];
 }
 
-/** What the bridge says that cannot start it. */
+/** The bridge's output if the backend does not start. */
 async function refused(command: string[]): Promise<string> {
   const run = spawn(bridge, ["run", "--log-format", "text", "--stdio", "--", ...command], { stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
@@ -36,7 +36,7 @@ async function refused(command: string[]): Promise<string> {
   return said;
 }
 
-describe("it does not start", () => {
+describe("a backend does not start", () => {
   test.each<[string, string, string, string]>([
     ["a wrong schema", "a.mjs", `${BEGIN}a.tool("t", { description: "d", input: { n: "number" } }, () => 1);\nawait a.run();`, 'DefinitionError: a.mjs:4: tool "t": input: "n" is not a schema; write z.string()'],
     ["no handler", "b.mjs", `${BEGIN}a.tool("t", ({ n }) => n);\nawait a.run();`, 'DefinitionError: b.mjs:4: tool "t": has no handler; write tool(name, options, (args, ctx) => ...)'],
@@ -54,7 +54,7 @@ describe("it does not start", () => {
     if (name !== "e.mjs") expect(hint).toMatch(new RegExp(`at .*${basename(name)}:\\d+$`)); // Node names no line there.
   });
 
-  test("with several mistakes, all of which it says", async () => {
+  test("with several mistakes, and reports all", async () => {
     const said = await refused(write("k.mjs", `${BEGIN}a.tool("t", { readonly: true }, () => 1);\na.tool("u", { input: { n: z.int().default("seven") } }, () => 1);\nawait a.run();`));
     expect(said).toContain('DefinitionError: k.mjs:4: tool "t": there is no option "readonly"; did you mean readOnly?');
     expect(said).toContain('k.mjs:5: tool "u": input: "n": the default "seven" is invalid: Invalid input: expected number, received string');
@@ -67,7 +67,7 @@ describe("it does not start", () => {
   });
 });
 
-test("it starts with a noisy import and without a description, and says where an exception was", async () => {
+test("a backend starts with a noisy import and without a description, and logs the line of an exception", async () => {
   const text = `console.log("noise");\n${BEGIN}a.tool("t", {}, () => {\n  const o = undefined;\n  return o.x;\n});\nawait a.run();`;
   await using client = await start(write("h.mjs", text), { bridge });
   expect(await client.call("t")).toBe("Cannot read properties of undefined (reading 'x')");

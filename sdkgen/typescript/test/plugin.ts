@@ -1,4 +1,4 @@
-/** A plugin process, and what the bridge does to one. */
+/** Starts, calls and stops a plugin process as the bridge does. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -45,7 +45,7 @@ export class Plugin {
     this.exited = new Promise((resolve) => this.process.once("close", (code, signal) => { resolve(code ?? signal ?? ""); this.#wake(); }));
   }
 
-  /** Waits until `look` finds something in what the process wrote. */
+  /** Waits until `look` returns a value for the output of the process. */
   async find<T>(look: () => T | undefined | null | false): Promise<T> {
     for (;;) {
       const found = look();
@@ -62,13 +62,13 @@ export class Plugin {
     this.#waiting.clear();
   }
 
-  /** The fields of the handshake. */
+  /** Returns the fields of the handshake. */
   async handshake(): Promise<string[]> {
     const line = await this.find(() => /^1\|.*(?=\n)/m.exec(this.stdout)?.[0]);
     return line.split("|");
   }
 
-  /** A client, with the credentials of the handshake. */
+  /** Returns a client with the credentials of the handshake. */
   async connect(): Promise<Client> {
     const [, , network, address = "", , certificate] = await this.handshake();
     const secure = certificate
@@ -118,7 +118,7 @@ export class Client {
     return this.round(CallToolRequest.fromPartial({ context, name, arguments: Buffer.from(JSON.stringify(args)) }));
   }
 
-  /** A call, as soon as it has said something. */
+  /** Starts a call, and returns after its first event. */
   async begin(name: string, args: object, cancel?: AbortSignal): Promise<{ done: Promise<Called> }> {
     const request = CallToolRequest.fromPartial({ context: EVERYTHING, name, arguments: Buffer.from(JSON.stringify(args)) });
     return await new Promise((resolve) => {
@@ -126,7 +126,7 @@ export class Client {
     });
   }
 
-  /** One round, and all its events. */
+  /** Makes one round of a call, and returns all its events. */
   round(request: CallToolRequest, cancel?: AbortSignal, heard?: () => void): Promise<Called> {
     return new Promise((resolve) => {
       const called: Called = { events: [] };

@@ -1,4 +1,4 @@
-/** What the README shows compiles and runs. */
+/** The examples in the README compile and run. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { runInThisContext } from "node:vm";
@@ -15,12 +15,12 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const readme = readFileSync(here("../README.md"), "utf8");
 const options = ts.parseJsonConfigFileContent(ts.readConfigFile(here("../tsconfig.json"), (f) => ts.sys.readFile(f)).config, ts.sys, here("..")).options;
 
-// Later blocks go on where the first stopped. Each is a file of this package, which may import itself by its name.
+// Later blocks continue the first one. Each is a file of this package, which may import itself by its name.
 const beginning = `import { app, assistant, NotFound, part, toolResult, user } from "mcpbridge"; import { z } from "zod"; import { expect } from "vitest";
 const a = app("weather", "1.0.0"); void [a, assistant, NotFound, part, toolResult, user, z, expect];\n`;
 const blocks = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) => (code.includes("const a = app(") ? code : beginning + code));
 
-test("every block of TypeScript compiles", () => {
+test("every TypeScript block compiles", () => {
   expect(blocks.length).toBeGreaterThan(4);
   const files = new Map(blocks.map((code, i) => [here(`readme-${String(i)}.ts`), `export {};\n${code}`]));
   const host = ts.createCompilerHost(options);
@@ -34,7 +34,7 @@ test("every block of TypeScript compiles", () => {
   expect(wrong.map((d) => `${d.file?.fileName ?? ""}: ${ts.flattenDiagnosticMessageText(d.messageText, "\n")}`)).toEqual([]);
 });
 
-/** An app that has what the first block of a section defines. */
+/** Returns an app with the definitions of a section's first block. */
 function defined(section: string): App {
   const [, code = ""] = /```ts\n(.*?)^```/ms.exec(readme.split(`## ${section}\n`)[1] ?? "") ?? [];
   const a = app("weather", "1.0.0");
@@ -58,7 +58,7 @@ test("choices have titles for the user, and values for the handler", async () =>
   });
 });
 
-test("a model has a tool called, and goes on with its result", async () => {
+test("a model calls a tool, and continues with its result", async () => {
   const wish = { block: { $case: "toolUse" as const, value: { id: "1", name: "degrees", input: '{"city":"oslo"}' } } };
   const wishes = CreateMessageResult.fromPartial({ role: "assistant", content: [wish], model: "m", stopReason: "toolUse" });
   const called = await call(defined("Sampling with tools"), "advise", { question: "Do I need a coat?" }, { sample: [wishes, "Yes, a warm one."] });
@@ -73,12 +73,12 @@ test("a model has a tool called, and goes on with its result", async () => {
   ]);
 });
 
-test("the sections are those of the guide to Python", () => {
+test("the README has the sections of the Python guide", () => {
   const sections = (text: string) => [...text.matchAll(/^## (.*)$/gm)].map(([, title]) => title);
   expect(sections(readme)).toEqual(sections(readFileSync(here("../../python/README.md"), "utf8")));
 });
 
-test("what comes and goes is notified", async () => {
+test("additions and removals are notified", async () => {
   const a = defined("Lists that change");
   let woken = 0;
   const listener = a.changes.listen(a.supported({ toolsListChanged: true, resourceSubscriptions: [], extra: "" }), () => { woken++; });

@@ -1,4 +1,4 @@
-/** Schemas: what clients are told, and what the model is told when it does not keep to them. */
+/** Schemas as clients receive them, and the errors that a model receives for invalid arguments. */
 import { readFileSync } from "node:fs";
 
 import { describe, expect, test, vi } from "vitest";
@@ -83,7 +83,7 @@ describe("input", () => {
     expect(usageOf("t", c.json)).toBe(usage);
   });
 
-  test("an error names each field, what was expected, what came, and the signature", async () => {
+  test("an error has each field, its expected and actual value, and the signature", async () => {
     const a = app("test", "1").tool(
       "forecast",
       { input: { city: z.string(), days: z.number().int().max(14).default(3), at: z.object({ hour: z.number() }).optional() } },
@@ -102,7 +102,7 @@ describe("input", () => {
     expect((await call(a, "forecast", { city: "Rome" })).text).toBe("Rome 3");
   });
 
-  test("the usage shows bounds and formats, and a date is a date", () => {
+  test("the signature has bounds and formats, and a date is a date", () => {
     const input = {
       day: z.iso.date(),
       mail: z.email().optional(),
@@ -120,7 +120,7 @@ describe("input", () => {
     expect(JSON.stringify(json.properties)).not.toContain("02-29");
   });
 
-  test("an object schema allows no more than it says; a loose one does", async () => {
+  test("an object schema rejects unknown members; a loose one allows them", async () => {
     const a = app("test", "1")
       .tool("strict", { input: z.object({ a: z.string() }) }, ({ a }) => a)
       .tool("loose", { input: z.looseObject({ a: z.string() }) }, (o) => JSON.stringify(o));
@@ -128,7 +128,7 @@ describe("input", () => {
     expect((await call(a, "loose", { a: "x", b: 1 })).text).toBe('{"a":"x","b":1}');
   });
 
-  test("transforms and asynchronous checks", async () => {
+  test("transforms and asynchronous checks run", async () => {
     const a = app("test", "1").tool(
       "t",
       { input: { n: z.string().transform(Number), even: z.number().refine((n) => Promise.resolve(n % 2 === 0), "has to be even") } },
@@ -138,7 +138,7 @@ describe("input", () => {
     expect((await call(a, "t", { n: "7", even: 3 })).text).toContain("- even: has to be even, got 3");
   });
 
-  test("issues that are objects of a class, as arktype's", async () => {
+  test("issues may be instances of a class, as in arktype", async () => {
     class Odd {
       get message() {
         return "is odd";
@@ -150,7 +150,7 @@ describe("input", () => {
     expect((await call(a, "t", { a: "x" })).text).toContain('- a: is odd, got "x"');
   });
 
-  test("what is inherited is no argument", async () => {
+  test("inherited members are no arguments", async () => {
     const a = app("test", "1").tool("t", { input: { toString: z.string().optional() } }, (args) => Object.keys(args as object).join());
     expect((await call(a, "t", {})).text).toBe("");
   });
@@ -173,7 +173,7 @@ describe("input", () => {
     ["twice", () => app("t", "1").tool("t", {}, () => "").tool("t", {}, () => ""), "is already defined at schema.test.ts:"],
     ["no handler", () => app("t", "1").tool("t", {}, undefined as never), "has no handler"],
     ["a library without JSON Schema", () => app("t", "1").tool("t", { input: { a: { "~standard": { version: 1, vendor: "zod", validate: () => ({ value: 1 }) } } as never } }, () => ""), "use zod 4.2 or newer"],
-  ])("a definition that cannot work names its line: %s", (_, define, message) => {
+  ])("an invalid definition is reported with its line: %s", (_, define, message) => {
     const check = () => { define().check(); };
     expect(check).toThrow(DefinitionError);
     expect(check).toThrow(/^schema\.test\.ts:\d+: /);
@@ -242,13 +242,13 @@ describe.each(Object.entries(formats))("the format %s", (format, { is, accepts, 
   });
 });
 
-test("a format of zod's own is one that zod checks", async () => {
+test("formats of zod alone are validated by zod", async () => {
   const a = app("test", "1").tool("t", { input: { id: z.nanoid(), token: z.jwt().optional() } }, ({ id }) => id);
   expect((await call(a, "t", { id: "V1StGXR8_Z5jdHi6B-myT" })).text).toBe("V1StGXR8_Z5jdHi6B-myT");
   expect((await call(a, "t", { id: "V1StGXR8_Z5jdHi6B-myT", token: "a" })).text).toContain("- token: Invalid JWT");
 });
 
-test("one of several formats is enough, and a choice is none of them", async () => {
+test("a value may conform to one of several formats, or be a choice", async () => {
   const when = z.union([z.literal("now"), z.iso.date(), z.object({ at: z.iso.datetime() })]);
   const a = app("test", "1").tool("t", { input: { when } }, ({ when }) => JSON.stringify(when));
   for (const when of ["now", "2026-01-31", { at: "2026-01-31T14:30:00Z" }]) expect((await call(a, "t", { when })).text).toBe(JSON.stringify(when));
@@ -258,7 +258,7 @@ test("one of several formats is enough, and a choice is none of them", async () 
 });
 
 describe("output", () => {
-  test("an object is structured content, and text beside it", async () => {
+  test("an object is structured content, with its JSON as text", async () => {
     const a = app("test", "1").tool("t", { output: { n: z.number(), s: z.string().default("x") } }, () => ({ n: 1 }));
     const tool = a.toolMessage("t");
     expect(JSON.parse(tool.outputSchema)).toMatchObject({ type: "object", required: ["n"] });
@@ -267,7 +267,7 @@ describe("output", () => {
     expect(called.text).toBe('{"n":1,"s":"x"}');
   });
 
-  test("anything else is wrapped", async () => {
+  test("other values are wrapped", async () => {
     const a = app("test", "1").tool("t", { output: z.array(z.number()) }, () => [1, 2]);
     expect(JSON.parse(a.toolMessage("t").outputSchema)).toEqual({
       type: "object",
@@ -277,7 +277,7 @@ describe("output", () => {
     expect((await call(a, "t")).structured).toEqual({ result: [1, 2] });
   });
 
-  test("has no more than the schema says", async () => {
+  test("has no unknown members", async () => {
     const value = { n: 1, secret: "x" };
     const a = app("test", "1")
       .tool("shape", { output: { n: z.number() } }, () => value)
@@ -285,7 +285,7 @@ describe("output", () => {
     expect([(await call(a, "shape")).structured, (await call(a, "object")).structured]).toEqual([{ n: 1 }, { n: 1 }]);
   });
 
-  test("a result that the schema does not allow is the author's mistake", async () => {
+  test("a result that violates the schema is logged as an error of the tool", async () => {
     const a = app("test", "1").tool("t", { output: { n: z.number() } }, () => ({ n: "one" }) as never);
     const called = await call(a, "t");
     expect([called.isError, called.text]).toEqual([
@@ -296,7 +296,7 @@ describe("output", () => {
 });
 
 describe("forms", () => {
-  test("are flat", () => {
+  test("have flat schemas", () => {
     const form = formOf({
       text: z.string(),
       mail: z.email(),
@@ -376,7 +376,7 @@ describe("integers beyond 2^53", () => {
   };
   const json = '{"n":9007199254740993, "m":{"-1":[-9007199254740993,5,"9007199254740993"]}}';
 
-  test("are exact where the schema says bigint, and the nearest number where it says number", async () => {
+  test("are exact for a bigint schema, and the nearest number for a number schema", async () => {
     const m = z.record(z.string(), z.tuple([z.bigint(), z.bigint(), z.string()]));
     expect((await echo({ n: z.number(), m }, json)).got).toEqual({ n: 9007199254740992, m: { "-1": [-9007199254740993n, 5n, "9007199254740993"] } });
     const either = z.object({ n: z.union([z.number(), z.bigint()]), o: z.bigint().optional(), p: z.bigint().nullable(), q: z.literal([5n, 7n]) });
@@ -386,17 +386,17 @@ describe("integers beyond 2^53", () => {
     expect((await echo(recursive, '{"n":1,"children":[{"n":9007199254740993,"children":[]}]}')).got).toEqual({ n: 1n, children: [{ n: 9007199254740993n, children: [] }] });
   });
 
-  test("are never rounded into z.int()", async () => {
+  test("are rejected by z.int() instead of rounded", async () => {
     expect((await echo({ n: z.int() }, '{"n":9007199254740993}')).text).toMatchObject({ text: expect.stringContaining("n: Too big") as string });
   });
 
-  test("can be told back as they came, byte by byte", async () => {
+  test("can be returned byte for byte", async () => {
     for (const input of [{ type: "object" }, { n: z.number(), m: z.unknown() }] as Any[]) {
       expect(await echo(input, json)).toMatchObject({ raw: json, structured: json });
     }
   });
 
-  test("are told to clients as integers", () => {
+  test("are integers in the JSON Schema", () => {
     expect(compile({ n: z.bigint().min(5n), id: z.int64() }, "input").json).toEqual({
       type: "object",
       properties: { n: { type: "integer" }, id: { type: "integer" } },
@@ -407,7 +407,7 @@ describe("integers beyond 2^53", () => {
     expect(() => compile(z.object({ n: z.bigint(), d: z.date() }), "input")).toThrow("cannot be represented in JSON Schema");
   });
 
-  test("keep their digits in a result, whatever the text around them", () => {
+  test("keep their digits in a result, with any text around them", () => {
     expect(toJson({ a: 9007199254740993n, b: ["1", "\"-7", 5n] })).toBe('{"a":9007199254740993,"b":["1","\\"-7",5]}');
     expect(toExactObject('{"a\\"9007199254740993":[0.12345678901234567890,12345678901234567e-1,-12345678901234567]}')).toEqual({
       'a"9007199254740993': [0.12345678901234568, 1234567890123456.8, -12345678901234567n],

@@ -1,4 +1,4 @@
-/** A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end. */
+/** A real process, called as the bridge does: handshake, TLS, streams, shutdown and disconnects. */
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -27,18 +27,18 @@ describe("a served app", () => {
     await plugin[Symbol.asyncDispose]();
   });
 
-  test("says one line on stdout, whatever it prints", async () => {
+  test("prints one line on stdout, although tools print more", async () => {
     expect(await client.text("loud")).toBe("ok");
     await plugin.find(() => plugin.stderr.includes("written\n"));
     const [handshake, ...rest] = plugin.stdout.split("\n");
     expect(handshake).toMatch(/^1\|1\|unix\|.*\.sock\|grpc\|[A-Za-z0-9+/]{300,}$/);
     expect(handshake).not.toContain("=");
-    // What is written past the SDK comes through, and the bridge's runner takes it for log.
+    // Output that bypasses the SDK remains, and the bridge logs it.
     expect(rest).toEqual(["written to fd 1", "echoed by a child", ""]);
     for (const line of ["before the import", "after the import", "before run"]) expect(plugin.stderr).toContain(`printed ${line}`);
   });
 
-  test("tells what it is", async () => {
+  test("describes itself", async () => {
     const d = await client.unary<DiscoverResponse>("discover", DiscoverRequest.fromPartial({ context: EVERYTHING }));
     expect(d).toMatchObject({ serverInfo: { name: "test", version: "1.0.0" }, instructions: "Test it.", contractVersion: 2 });
     expect(Object.keys(d.capabilities ?? {}).filter((k) => d.capabilities?.[k as "tools"])).toEqual(expect.arrayContaining(["tools", "resources", "prompts", "logging"]));
@@ -58,13 +58,13 @@ describe("a served app", () => {
     expect(await new Promise((resolve) => stream.once("error", resolve))).toMatchObject(refused);
   });
 
-  test("answers, also what is large", async () => {
+  test("returns results, also large ones", async () => {
     expect(await client.text("add", { a: 1, b: 2 })).toBe('{"sum":3}');
     const text = "ü".repeat(5_000_000);
     expect(await client.text("echo", { text })).toBe(text);
   });
 
-  test("answers many at once", async () => {
+  test("handles many calls at once", async () => {
     const texts = await Promise.all(Array.from({ length: 200 }, (_, i) => client.text("echo", { text: String(i) })));
     expect(texts).toEqual(Array.from({ length: 200 }, (_, i) => String(i)));
   });
@@ -77,7 +77,7 @@ describe("a served app", () => {
     expect((await client.call("late")).events.map((e) => e.$case)).toEqual(["result"]);
   });
 
-  test("asks, though the handler swallows it", async () => {
+  test("asks, although the handler catches it", async () => {
     const first = await client.call("greet");
     const ask = first.events.at(-1);
     if (ask?.$case !== "inputRequired") throw new Error("it did not ask");
@@ -98,12 +98,12 @@ describe("a served app", () => {
     expect(Status.decode(details)).toEqual({ code: 2, message: "exactly this", details: [any] });
   });
 
-  test("says NOT_FOUND of what is not there", async () => {
+  test("returns NOT_FOUND for unknown tools", async () => {
     expect((await client.call("ad")).error).toMatchObject({ code: 5, details: 'there is no tool "ad"; did you mean add?' });
     expect((await client.call("ü".repeat(100_000))).error).toMatchObject({ code: 5 });
   });
 
-  test("survives a crash, and says where it was", async () => {
+  test("continues after an exception, and logs its line", async () => {
     expect(await client.text("crash")).toBe("no such thing");
     await plugin.find(() => /tool \\"crash\\" failed at tools\.mjs:\d+: TypeError: no such thing","stack":" +at /.exec(plugin.stderr));
     expect(await client.text("forget")).toBe("ok");
@@ -111,7 +111,7 @@ describe("a served app", () => {
     expect(await client.text("echo", { text: "still there" })).toBe("still there");
   });
 
-  test("aborts the signal of a call that is cancelled", async () => {
+  test("aborts the signal of a canceled call", async () => {
     const cancel = new AbortController();
     const { done } = await client.begin("slow", { ms: 30_000 }, cancel.signal);
     cancel.abort();
@@ -119,8 +119,9 @@ describe("a served app", () => {
     await plugin.find(() => plugin.stderr.includes("slow was aborted"));
   });
 
-  // An end of file would leave a question of readline without an answer, and its call without an end.
-  test.each(["question", "pipe", "iterate", "readFileSync", "/dev/stdin", "readSync"])("refuses a tool that reads stdin, with the fix: %s", async (how) => {
+  // At an end of file, a question of readline would wait forever, and its call too.
+  const reads = ["question", "pipe", "iterate", "readFileSync", "/dev/stdin", "readSync"];
+  test.each(reads)("fails a tool that reads stdin, with the fix: %s", async (how) => {
     expect(await client.text("stdin", { how })).toBe(
       "a tool cannot read standard input, which belongs to the bridge; ask the user: await ctx.elicit(message, schema)",
     );
@@ -135,7 +136,7 @@ describe("a served app", () => {
     await expect(client.other("check", Buffer.from([10, 1, 120]))).rejects.toMatchObject({ code: 5 });
   });
 
-  test("tells what changes", async () => {
+  test("sends change notifications", async () => {
     const told: (string | undefined)[] = [];
     const notifications = { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"], extra: "" };
     const stream = client.mcp.listen({ context: EVERYTHING, notifications, extra: "" });
@@ -157,7 +158,7 @@ describe("a served app", () => {
     stream.cancel();
   });
 
-  test("lets nobody in who has no certificate", async () => {
+  test("refuses clients without a certificate", async () => {
     const [, , , address = ""] = await plugin.handshake();
     const stranger = new Client(`unix:${address}`, credentials.createSsl(null, null, null, { rejectUnauthorized: false }));
     await expect(stranger.other("check")).rejects.toMatchObject({ code: 14 });
@@ -165,8 +166,8 @@ describe("a served app", () => {
   });
 });
 
-describe("it ends", () => {
-  test("by Shutdown: the answer first, then the calls that run, and the socket is gone", async () => {
+describe("the process exits", () => {
+  test("at Shutdown: after the response and the calls in flight, and removes the socket", async () => {
     await using plugin = managed({ tls: "its own" });
     const client = await plugin.connect();
     const [, , , socket = "", , certificate = ""] = await plugin.handshake();
@@ -186,7 +187,7 @@ describe("it ends", () => {
     expect(plugin.stderr).toContain("run returned");
   });
 
-  test("by SIGTERM, and not by SIGINT", async () => {
+  test("at SIGTERM, and not at SIGINT", async () => {
     await using plugin = managed();
     const client = await plugin.connect();
     plugin.process.kill("SIGINT");
@@ -196,7 +197,7 @@ describe("it ends", () => {
     client.close();
   });
 
-  test("after 5 seconds, if a call does not", async () => {
+  test("after 5 seconds, even if a call does not end", async () => {
     await using plugin = managed();
     const client = await plugin.connect();
     const slow = await client.begin("slow", { ms: 60_000 });
@@ -209,7 +210,7 @@ describe("it ends", () => {
     client.close();
   });
 
-  test("with the bridge, at once", async () => {
+  test("at once when the bridge exits", async () => {
     await using plugin = managed();
     const client = await plugin.connect();
     const slow = await client.begin("slow", { ms: 60_000 });
@@ -222,8 +223,8 @@ describe("it ends", () => {
   });
 });
 
-describe("it begins", () => {
-  test("without TLS, if the host wants none", async () => {
+describe("the process starts", () => {
+  test("without TLS, if the host does not use it", async () => {
     await using plugin = managed({ tls: "none", env: { PLUGIN_MULTIPLEX_GRPC: "true" } });
     const fields = await plugin.handshake();
     expect(fields.slice(5)).toEqual(["", "false"]);
@@ -241,14 +242,14 @@ describe("it begins", () => {
     client.close();
   });
 
-  test("not with a bridge that speaks another version", async () => {
+  test("not for a host of another version", async () => {
     await using plugin = managed({ env: { PLUGIN_PROTOCOL_VERSIONS: "2,3" } });
     expect(await plugin.exited).toBe(1);
     expect(plugin.stderr).toContain("the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1");
     expect(plugin.stdout).toBe("");
   });
 
-  test("not for a person, whom it tells what to do", async () => {
+  test("not without a host, and prints how to run it", async () => {
     await using plugin = new Plugin({ tls: "none" });
     expect(await plugin.exited).toBe(2);
     expect(plugin.stderr).toContain("mcpbridge run -- node tools.mjs");
@@ -259,7 +260,7 @@ describe("it begins", () => {
     ["tcp:127.0.0.1:0", /mcpbridge run (tcp:127\.0\.0\.1:\d+)\n/],
     ["unix:FOLDER/s.sock", /mcpbridge run (unix:\/\/\/.*s\.sock)\n/],
     ["unix://FOLDER/s.sock", /mcpbridge run (unix:\/\/\/.*s\.sock)\n/],
-  ])("at %s, and ends by SIGINT", async (listen, line) => {
+  ])("at %s, and exits at SIGINT", async (listen, line) => {
     await using place = new Plugin({ args: ["--listen", "nonsense"] });
     await using plugin = new Plugin({ args: [`--listen=${listen.replace("FOLDER", place.folder)}`] });
     const said = await plugin.find(() => line.exec(plugin.stderr)?.[1]);
@@ -271,8 +272,8 @@ describe("it begins", () => {
     expect(existsSync(join(place.folder, "s.sock"))).toBe(false);
   });
 
-  // grpc-js has no option for it: this tells whether a newer one still does what we make it do.
-  test("with windows that a large request fits in", async () => {
+  // grpc-js has no option for it. This detects a release in which setting the windows has no effect.
+  test("with flow-control windows for large requests", async () => {
     await using plugin = new Plugin({ args: ["--listen", "127.0.0.1:0"] });
     const port = await plugin.find(() => /tcp:127\.0\.0\.1:(\d+)/.exec(plugin.stderr)?.[1]);
     const session = connect("http://localhost", { createConnection: () => createConnection(Number(port), "127.0.0.1") });
@@ -284,7 +285,7 @@ describe("it begins", () => {
     session.close();
   });
 
-  test("not where it cannot listen", async () => {
+  test("not if it cannot listen", async () => {
     await using plugin = new Plugin({ args: ["--listen", "unix:/nowhere/s.sock"] });
     expect(await plugin.exited).toBe(1);
     expect(plugin.stderr).toContain("test: cannot listen at unix:/nowhere/s.sock");

@@ -1,4 +1,4 @@
-// A backend for the tests of the process. It imports what is published: run `npm run build` first.
+// A backend for the tests of a process. It imports the built package: run `npm run build` first.
 console.log("printed before the import"); // Imports come first all the same: what is printed before run() is log.
 import { spawnSync } from "node:child_process";
 import { readFileSync, readSync, writeSync } from "node:fs";
