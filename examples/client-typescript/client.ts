@@ -1,7 +1,7 @@
-// Drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
+// Calls any MCP server through mcpbridge, with generated stubs only: docs/clients.md.
 //
-// It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. What a server asks in
-// between is printed, and the next line is the answer: a form's values in JSON, or what a model would say.
+// It reads commands from stdin, one per line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. It prints
+// questions of the server, and the next line is the answer: the values of a form in JSON, or the text of a model.
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 
@@ -19,7 +19,8 @@ if (!address) {
   console.error("usage: client.js ADDRESS [SERVER], where ADDRESS is unix:///path or host:port");
   process.exit(2);
 }
-// Says what this client can do. Servers do not ask what it cannot answer, and tell no progress that is not wanted.
+// Declares the capabilities of this client. Servers send only input requests that it supports, and progress if
+// requested.
 const context = v1.CallContext.fromPartial({
   clientInfo: { name: "client-typescript", version: "1.0" },
   clientCapabilities: { elicitation: { form: {} }, sampling: {} },
@@ -27,9 +28,9 @@ const context = v1.CallContext.fromPartial({
 });
 const metadata = new Metadata();
 if (server) metadata.set("mcpbridge-server", server);
-// A call that takes longer is cancelled, at the server too.
+// A call that takes longer is canceled, also at the server.
 const options = () => ({ deadline: Date.now() + 60_000 });
-// One is enough, and any number of calls may go on at a time.
+// One connection is enough for any number of concurrent calls.
 const mcp = new v1.McpServiceClient(address, credentials.createInsecure());
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
@@ -48,7 +49,7 @@ async function call(name: string, args: string, answers: Partial<v1.CallToolRequ
   for await (const { event } of mcp.callTool(request, metadata, options()) as AsyncIterable<v1.CallToolResponse>) {
     if (event?.$case === "progress") console.log(`progress ${event.value.progress} of ${event.value.total}`);
     if (event?.$case === "inputRequired") {
-      // The call is over; made again with the answers and the state, it goes on.
+      // The round has ended. Make the call again with the answers and the state.
       const inputResponses: Record<string, InputResponse> = {};
       for (const question of event.value.inputRequests) inputResponses[question.key] = await answer(question);
       return call(name, args, { requestState: event.value.requestState, inputResponses });
@@ -69,7 +70,7 @@ async function answer({ request }: InputRequest): Promise<InputResponse> {
     });
   }
   const mode = request?.$case === "elicit" ? request.value.mode : undefined;
-  // Or url. A mode or a request that MCP adds later is raw, its JSON.
+  // Or url. A mode or a request that MCP adds later is raw JSON.
   const content = await ask("question", mode?.$case === "form" ? mode.value.message : "");
   const value = { action: "accept", content };
   return InputResponse.fromPartial({ response: { $case: "elicit", value } });

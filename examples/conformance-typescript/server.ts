@@ -1,7 +1,7 @@
-// The backend that the official MCP conformance suite asks for: its tools, prompts and resources, by its names.
+// The backend for the official MCP conformance suite: its tools, prompts and resources, with its names.
 //
-// It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed state,
-// capability checks) is the bridge's business, and so is not here.
+// It returns the same as examples/conformance-go. The bridge implements the rest of the suite's requirements: sessions,
+// headers, sealed state and capability checks.
 //
 // Try it: npm ci && npm run build && mcpbridge run -- node dist/server.js
 import { setTimeout as sleep } from "node:timers/promises";
@@ -22,7 +22,7 @@ const RED_PIXEL = Buffer.from(
   "base64",
 );
 
-/** A WAV of 10 ms in which nothing is heard: 8000 samples a second, of 8 bits, of which 128 is the middle. */
+/** A silent WAV of 10 ms: 8000 samples per second of 8 bits, in which 128 is silence. */
 function silence(): Buffer {
   const [rate, samples] = [8000, 80];
   const head = Buffer.alloc(44);
@@ -41,12 +41,12 @@ function silence(): Buffer {
   return Buffer.concat([head, Buffer.alloc(samples, 128)]);
 }
 
-/** What the user did, and filled in. */
+/** Returns the action of the user and the content of the form. */
 function said(answer: Answer<unknown>): string {
   return `action=${answer.action}, content=${JSON.stringify(answer.accepted ? answer.data : {})}`;
 }
 
-// Tools, in the order in which they are listed. The suite calls the first one with no arguments to try headers.
+// Tools, in the order of their list. The suite calls the first one without arguments to test headers.
 
 a.tool("test_simple_text", { description: "Returns text." }, () => "This is a simple text response for testing.");
 
@@ -95,7 +95,7 @@ a.tool("test_reconnection", { description: "Takes long enough for its stream to 
 const region = z.string().meta({ "x-mcp-header": "Region" }).default("");
 a.tool("test_x_mcp_header", { description: "Takes an argument that is a header, too.", input: { region } }, (args) => JSON.stringify(args));
 
-// It has every kind of keyword that must come through unchanged.
+// It has every kind of keyword, which clients must receive unchanged.
 const FULL_SCHEMA = {
   $schema: "https://json-schema.org/draft/2020-12/schema",
   type: "object",
@@ -176,7 +176,7 @@ a.tool("test_input_required_result_list_roots", { description: "Asks for the cli
   return `The client works in: ${roots.map(({ uri }) => uri).join(", ")}`;
 });
 
-/** Its answer is in the call's state: a client that changes it never gets here, for the bridge finds out. */
+/** Asks for a confirmation. The bridge refuses a state that a client has changed. */
 async function confirm(ctx: Context): Promise<string> {
   const answer = await ctx.elicit("Please confirm", { ok: z.boolean() }, { key: "confirm" });
   return `state-ok: action=${answer.action}`;
@@ -213,7 +213,7 @@ a.tool("test_input_required_result_capabilities", { description: "Asks only what
 });
 
 a.tool("test_missing_capability", { description: "Needs a client with sampling." }, (_, ctx) => {
-  // For tools that know before they ask: to who just asks, Unsupported happens.
+  // For tools that check the capability first. Others get Unsupported from ctx.sample.
   if (!ctx.clientCapabilities?.sampling) {
     throw new McpError(-32021, "this tool needs a client with sampling", { requiredCapabilities: { sampling: {} } });
   }

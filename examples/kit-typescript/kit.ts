@@ -1,6 +1,7 @@
-// The tools of the contract kit, written with the SDK for TypeScript: the handler laws and `mcpbridge verify` call them.
+// The tools of the contract kit, written with the SDK for TypeScript: the handler laws and `mcpbridge verify` call
+// them.
 //
-// docs/verify.md says exactly what each does. Try it: npm ci && npm run build && mcpbridge verify -- node dist/kit.js
+// docs/verify.md specifies each of them. Try it: npm ci && npm run build && mcpbridge verify -- node dist/kit.js
 import { setTimeout as sleep } from "node:timers/promises";
 
 import {
@@ -28,7 +29,7 @@ console.log("noise before the start"); // It is log, and not a handshake.
 
 const a = app("bridgetest", "1", { title: "Bridge Test", instructions: "call anything" });
 
-/** A tool that takes any arguments, of which it reads those it knows. */
+/** Adds a tool that accepts any arguments. */
 function tool(name: string, handler: (args: any, ctx: Context<CallToolRequest>) => unknown): void {
   a.tool(name, { description: `does ${name}`, input: { type: "object" } }, handler);
 }
@@ -44,7 +45,7 @@ function elicited(answer: InputResponse | undefined) {
   return answer?.response?.$case === "elicit" ? answer.response.value : undefined;
 }
 
-// Tools, in the order of their names: a list has one.
+// Tools, in the order of their names, which is the order of the list.
 
 tool("add", ({ name }) => {
   tool(name, () => name);

@@ -44,7 +44,7 @@ class Backend final : public McpService::Service {  // What is not here is UNIMP
 
   Status CallTool(ServerContext*, const CallToolRequest* request, grpc::ServerWriter<CallToolResponse>* out) override {
     if (request->name() != "add") return Status(StatusCode::NOT_FOUND, "there is no tool '" + request->name() + "'");
-    // The bridge has checked them against the schema.
+    // The bridge has validated them against the schema.
     auto arguments = nlohmann::json::parse(request->arguments(), nullptr, false);
     if (!arguments.is_object() || !arguments["a"].is_number_integer() || !arguments["b"].is_number_integer())
       return Status(StatusCode::INVALID_ARGUMENT, "a and b are integers");

@@ -1,5 +1,5 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // What `mcpbridge proto proto` wrote. Health has a crate of its own.
+    // The output of `mcpbridge proto proto`. Health checks have a crate of their own.
     tonic_prost_build::configure().compile_protos(
         &[
             "proto/mcpbridge/v1/service.proto",

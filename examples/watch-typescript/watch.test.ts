@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const list = async () => ((await client.request("resources/list")).resources as { name: string }[]).map((r) => r.name);
 
-/** Waits for what is listed. A notification is a hint, and one may come more often than the list changes. */
+/** Waits for a state of the list. A notification is a hint, and may be sent more often than the list changes. */
 const listed = async (want: string[]) => {
   while (JSON.stringify(await list()) !== JSON.stringify(want)) {
     await client.notification("notifications/resources/list_changed");

@@ -1,4 +1,4 @@
-// Watches a folder. Its files are resources: clients see them come and go, and are told when one they read changes.
+// Watches a folder. Its files are resources: clients are notified of additions, removals and changes.
 import { isUtf8 } from "node:buffer";
 import { EventEmitter, once } from "node:events";
 import { readdir, readFile, stat, watch } from "node:fs/promises";
@@ -27,7 +27,7 @@ async function read(file: string): Promise<string | Buffer> {
   return isUtf8(data) ? data.toString() : data;
 }
 
-/** Brings what we know of a file, or of all in a folder, up to date, and tells whoever wants to know. */
+/** Updates the resource of a file, or those of all files in a folder, and records the change. */
 async function look(path: string, quiet = false): Promise<void> {
   if (path.split("/").some((part) => (part.startsWith(".") && part !== ".") || part === "node_modules")) return;
   const is = await stat(join(folder, path)).catch(() => undefined);
@@ -38,20 +38,20 @@ async function look(path: string, quiet = false): Promise<void> {
       if (file !== path && !file.startsWith(`${path}/`)) continue;
       files.delete(file);
       a.removeResource(uri);
-      tell(file, "removed");
+      record(file, "removed");
     }
   } else if (files.has(path)) {
     a.notifyUpdated(files.get(path)!);
-    tell(path, "changed");
+    record(path, "changed");
   } else if (is.isFile()) {
     const uri = pathToFileURL(join(folder, path)).href;
     files.set(path, uri);
     a.resource(uri, { name: path, size: is.size }, () => read(path));
-    if (!quiet) tell(path, "added");
+    if (!quiet) record(path, "added");
   }
 }
 
-function tell(file: string, what: "added" | "changed" | "removed"): void {
+function record(file: string, what: "added" | "changed" | "removed"): void {
   changes.push({ file, what, at: new Date().toISOString() });
   if (changes.length > 100) changes.shift();
   happened.emit("change");
@@ -114,7 +114,7 @@ async function keepWatching(): Promise<void> {
   for await (const { filename } of watch(folder, { recursive: true })) {
     if (filename === null || pending.has(filename)) continue;
     pending.add(filename);
-    // A moment, as editors write a file in several steps.
+    // Editors write a file in several steps.
     void sleep(50).then(() => {
       pending.delete(filename);
       return look(relative(folder, join(folder, filename)));

@@ -49,7 +49,7 @@ impl mcp_service_server::McpService for Backend {
         if request.name != "add" {
             return Err(Status::not_found(format!("there is no tool '{}'", request.name)));
         }
-        // The bridge has checked them against the schema.
+        // The bridge has validated them against the schema.
         let arguments: serde_json::Value =
             serde_json::from_slice(&request.arguments).map_err(|e| Status::invalid_argument(e.to_string()))?;
         let number = |name: &str| arguments[name].as_i64().ok_or_else(|| Status::invalid_argument(format!("{name} is too large")));
@@ -61,7 +61,7 @@ impl mcp_service_server::McpService for Backend {
         Ok(Response::new(Box::pin(tokio_stream::once(Ok(CallToolResponse { event: Some(event) })))))
     }
 
-    // tonic wants all methods. Nobody calls what Discover does not declare.
+    // tonic requires all methods. Those of capabilities that Discover does not declare are not called.
     async fn list_resources(&self, _: Request<ListResourcesRequest>) -> Result<Response<ListResourcesResponse>, Status> {
         Err(Status::unimplemented(""))
     }
@@ -159,7 +159,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), until).await.map_err(std::io::Error::other)
         })
     };
-    // Calls may finish, for 5 seconds.
+    // Calls in flight have 5 seconds to complete.
     let late = async { drop(stopping.wait_for(|stop| *stop).await) };
     tokio::select! {
         served = serving => served?,
