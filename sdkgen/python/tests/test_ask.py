@@ -598,64 +598,27 @@ def test_forms_cannot_be_nested() -> None:
         form(Nested)
 
 
-async def test_sampling_takes_the_dicts_of_mcp() -> None:
-    """What other SDKs call typed dicts, and what comes from a file."""
+async def test_sampling_takes_a_dict_of_mcp() -> None:
+    """The format of other SDKs and of files."""
     app = App("test")
     text = {"type": "text", "text": "Hi", "annotations": {"audience": ["user"], "priority": 0.5}}
-    use = {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 1}, "x-more": True}
-    result = {"type": "tool_result", "toolUseId": "1", "content": [text], "structuredContent": [1], "isError": True}
-    image = {"type": "image", "data": "AQI=", "mimeType": "image/png", "_meta": {"a": 1}}
-    resource = {"type": "resource", "resource": {"uri": "x://a", "text": "t", "mimeType": "text/plain"}}
-    schema = {"type": "object", "properties": {"at": {"type": "integer"}}}
+    use = {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 9007199254740993}, "x-more": True}
+    look = {"name": "look", "description": "Look.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    params = {
+        "messages": [{"role": "user", "content": text}, {"role": "assistant", "content": [use]}],
+        "tools": [look],
+        "toolChoice": {"mode": "required"},
+        "modelPreferences": {"hints": [{"name": "m"}], "costPriority": 1},
+        "maxTokens": 9,
+    }
 
     @app.tool
     async def ask(ctx: Context) -> str:
-        said = await ctx.sample(
-            [
-                {"role": "user", "content": text},
-                {"role": "assistant", "content": [use]},
-                {"role": "user", "content": [result, image, resource]},
-            ],
-            tools=[{"name": "look", "description": "Look.", "inputSchema": schema, "annotations": {"readOnlyHint": True}}],
-            tool_choice={"mode": "required"},
-            model={"hints": [{"name": "m"}], "costPriority": 1},
-        )
-        return said.text
+        return (await ctx.sample_raw(params)).text
 
     got = await call(app, "ask", answers=["Hello"])
     assert got.text == "Hello", got.text
-
-    def raw(*blocks: dict[str, Any]) -> list[v1.ContentBlock]:
-        return [v1.ContentBlock(raw=json.dumps(block, separators=(",", ":"))) for block in blocks]
-
-    look = v1.Tool(name="look", description="Look.", annotations=v1.ToolAnnotations(read_only_hint=True))
-    look.input_schema = json.dumps(schema, separators=(",", ":"))
-    assert got.asked[0].create_message == v1.CreateMessageRequest(
-        messages=[
-            v1.SamplingMessage(role="user", content=raw(text)),
-            v1.SamplingMessage(role="assistant", content=raw(use)),
-            v1.SamplingMessage(role="user", content=raw(result, image, resource)),
-        ],
-        tools=[look],
-        tool_choice=v1.ToolChoice(mode="required"),
-        model_preferences=v1.ModelPreferences(hints=[v1.ModelHint(name="m")], cost_priority=1),
-        max_tokens=1024,
-    )
-
-
-@pytest.mark.parametrize(
-    ("turn", "says"),
-    [
-        ({"role": "user", "content": ["Hi"]}, "ContentBlock is a dict of MCP or a message of the contract, not 'Hi'"),
-        ({"role": 1, "content": []}, "SamplingMessage: "),
-        (7, "SamplingMessage is a dict of MCP or a message of the contract, not 7"),
-    ],
-)
-async def test_a_dict_that_is_none_of_mcp_is_refused(turn: Any, says: str) -> None:
-    app = App("test")
-
-    @app.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.sample([turn])).text
-
-    assert says in (await call(app, "ask")).text
+    assert json.loads(got.asked[0].raw) == {"method": "sampling/createMessage", "params": params}
+    assert got.asked[0].key.startswith("create_message-")
+    no_tools = v1.CallContext(client_capabilities=v1.ClientCapabilities(sampling=v1.SamplingCapability()))
+    assert "does not give its model tools" in (await call(app, "ask", context=no_tools)).text

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pydantic_core
 from google.protobuf.message import Message as ProtoMessage
@@ -351,20 +351,14 @@ def _prompt_messages(turn: Any) -> list[v1.PromptMessage]:
 # Sampling.
 
 
-# Or a dict in MCP's format.
-Turn = Message | v1.SamplingMessage | Mapping[str, Any]
+Turn = Message | v1.SamplingMessage
 
 
 def conversation(prompt: str | Turn | Sequence[Turn]) -> list[v1.SamplingMessage]:
     """Converts a prompt to messages for sampling."""
-    if isinstance(prompt, (str, Message, v1.SamplingMessage, Mapping)):
+    if isinstance(prompt, (str, Message, v1.SamplingMessage)):
         prompt = [user(prompt) if isinstance(prompt, str) else prompt]
-    return [
-        v1.SamplingMessage(role=turn.role, content=turn.blocks)
-        if isinstance(turn, Message)
-        else from_mcp(turn, v1.SamplingMessage)
-        for turn in prompt
-    ]
+    return [v1.SamplingMessage(role=turn.role, content=turn.blocks) if isinstance(turn, Message) else turn for turn in prompt]
 
 
 def tool_result(call: v1.ToolUseContent, value: Any, *, is_error: bool = False) -> v1.ToolResultContent:
@@ -373,32 +367,3 @@ def tool_result(call: v1.ToolUseContent, value: Any, *, is_error: bool = False) 
     return v1.ToolResultContent(
         tool_use_id=call.id, content=result.content, structured_content=result.structured_content.decode(), is_error=is_error
     )
-
-
-M = TypeVar("M", bound=ProtoMessage)
-
-
-def from_mcp(value: Any, of: type[M]) -> Any:
-    """Converts a dict in MCP's format to a message. Content is sent unchanged, as `raw`: the bridge converts it."""
-    if isinstance(value, of):
-        return value
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{of.__name__} is a dict of MCP or a message of the contract, not {value!r:.80}")
-    if of is v1.ContentBlock:
-        return v1.ContentBlock(raw=json_text(value))
-    fields: dict[str, Any] = {f.json_name: f for f in of.DESCRIPTOR.fields if f.name != "extra"}
-    members: dict[str, Any] = {}
-    others: dict[str, Any] = {}
-    for name, v in value.items():
-        if (f := fields.get(name)) is None:
-            others[name] = v
-        elif f.message_type is None:
-            members[f.name] = json_text(v) if isinstance(v, Mapping) else v
-        elif isinstance(v, Mapping) and f.name != "content":
-            members[f.name] = from_mcp(v, f.message_type._concrete_class)
-        else:
-            members[f.name] = [from_mcp(one, f.message_type._concrete_class) for one in ([v] if isinstance(v, Mapping) else v)]
-    try:
-        return of(**members, extra=json_text(others) if others else "")
-    except (TypeError, ValueError) as e:
-        raise TypeError(f"{of.__name__}: {e}") from None

@@ -17,7 +17,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from mcpbridge import v1
-from mcpbridge.content import Meta, Turn, any_json, conversation, from_mcp, meta_json
+from mcpbridge.content import Meta, Turn, any_json, conversation, json_text, meta_json
 from mcpbridge.errors import (
     McpError,
     NoAnswer,
@@ -220,9 +220,9 @@ class Context:
         system: str | None = None,
         temperature: float | None = None,
         stop: Sequence[str] = (),
-        model: str | Sequence[str] | v1.ModelPreferences | Mapping[str, Any] = (),
-        tools: Sequence[str | v1.Tool | Mapping[str, Any]] = (),
-        tool_choice: Literal["auto", "required", "none"] | Mapping[str, Any] | None = None,
+        model: str | Sequence[str] | v1.ModelPreferences = (),
+        tools: Sequence[str | v1.Tool] = (),
+        tool_choice: Literal["auto", "required", "none"] | v1.ToolChoice | None = None,
         include_context: Literal["none", "thisServer", "allServers"] | None = None,
         metadata: Mapping[str, Any] | None = None,
         meta: Meta | None = None,
@@ -230,17 +230,11 @@ class Context:
     ) -> "Sample":
         """Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead.
 
-        `model` is the names of those that are wanted, the best first. `tools` are those it may wish to have called, by their
-        names in this app, as messages of the contract or as MCP's own dicts, which messages and the others may be, too. What it
-        wishes for is in the answer's `tool_calls`; a `tool_result` answers it in the next turn.
+        `model` is the names of those that are wanted, the best first. `tools` are those that it may call, by their names in
+        this app or as messages of the contract. Its tool calls are in the answer's `tool_calls`; a `tool_result` answers one
+        in the next turn.
         """
-        can = self._call.client_capabilities
-        if not can.HasField("sampling"):
-            raise Unsupported("This client does not let tools ask its model. Answer this yourself and go on without the tool.")
-        if tools and not can.sampling.HasField("tools"):
-            raise Unsupported("This client does not give its model tools. Answer this yourself and go on without the tool.")
-        if isinstance(model, Mapping):
-            model = from_mcp(model, v1.ModelPreferences)
+        self._check_sampling(tools)
         if not isinstance(model, v1.ModelPreferences):
             names = [model] if isinstance(model, str) else model
             model = v1.ModelPreferences(hints=[v1.ModelHint(name=name) for name in names])
@@ -253,13 +247,25 @@ class Context:
             max_tokens=max_tokens,
             stop_sequences=stop,
             metadata=meta_json(metadata),
-            tools=[self._app.tool_message(tool) if isinstance(tool, str) else from_mcp(tool, v1.Tool) for tool in tools],
-            tool_choice=v1.ToolChoice(mode=tool_choice)
-            if isinstance(tool_choice, str)
-            else tool_choice and from_mcp(tool_choice, v1.ToolChoice),
+            tools=[self._app.tool_message(tool) if isinstance(tool, str) else tool for tool in tools],
+            tool_choice=v1.ToolChoice(mode=tool_choice) if isinstance(tool_choice, str) else tool_choice,
             meta=meta_json(meta),
         )
         return Sample(self, key, v1.InputRequest(create_message=request))
+
+    def sample_raw(self, params: Mapping[str, Any], *, key: str | None = None) -> "Sample":
+        """Like `sample`, with the parameters of MCP in a dict: `{"messages": [...], "maxTokens": 9}`."""
+        self._check_sampling(params.get("tools"))
+        raw = json_text({"method": "sampling/createMessage", "params": params})
+        return Sample(self, key, v1.InputRequest(raw=raw))
+
+    def _check_sampling(self, tools: Any) -> None:
+        """Raises if the client does not support sampling, or not with tools."""
+        can = self._call.client_capabilities
+        if not can.HasField("sampling"):
+            raise Unsupported("This client does not let tools ask its model. Answer this yourself and go on without the tool.")
+        if tools and not can.sampling.HasField("tools"):
+            raise Unsupported("This client does not give its model tools. Answer this yourself and go on without the tool.")
 
     def roots(self, *, key: str | None = None) -> "Roots":
         """Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead."""
@@ -336,8 +342,10 @@ class Context:
     def _ask(self, request: v1.InputRequest, key: str | None) -> v1.InputResponse | None:
         """Returns the answer to a question by its key. Outside the event loop, a missing answer ends the round at once."""
         answers = self._load()
+        kind = request.WhichOneof("request")
+        if kind == "raw":
+            kind = "create_message"  # Only sampling is sent in MCP's format.
         if key is None:
-            kind = request.WhichOneof("request")
             digest = hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest()[:12]
             count = self._counts[digest] = self._counts.get(digest, 0) + 1
             key = f"{kind}-{digest}" if count == 1 else f"{kind}-{digest}-{count}"
@@ -345,7 +353,7 @@ class Context:
         answer = answers.get(key)
         self._repeated = self._repeated or (self._emitted and answer is not None)
         # An answer of another kind is ignored: the question is asked again.
-        if answer is None or answer.WhichOneof("response") not in (request.WhichOneof("request"), "error"):
+        if answer is None or answer.WhichOneof("response") not in (kind, "error"):
             request.key = key
             self._questions[key] = request
             self._begun[key] = _caller()

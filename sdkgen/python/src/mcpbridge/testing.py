@@ -162,7 +162,7 @@ async def _rounds(
 def _response(answer: Any, question: v1.InputRequest) -> v1.InputResponse:
     if isinstance(answer, v1.InputResponse):
         return answer
-    if question.HasField("create_message"):
+    if question.HasField("create_message") or question.HasField("raw"):  # Only sampling is sent in MCP's format.
         said = v1.ContentBlock(text=v1.TextContent(text=answer))
         return v1.InputResponse(create_message=v1.CreateMessageResult(role="assistant", content=[said], model="test"))
     if question.HasField("list_roots"):
