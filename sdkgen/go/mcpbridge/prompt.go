@@ -243,14 +243,16 @@ const maxCompletions = 100
 
 // complete implements Complete.
 func (a *App) complete(ctx context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+	prompt, resource := req.GetReference().GetPrompt(), req.GetReference().GetResource()
+	if prompt == nil && resource == nil {
+		return nil, status.Error(codes.InvalidArgument, "the reference is neither a prompt nor a resource template")
+	}
 	var d definition
 	var all map[string]Completer
 	a.mu.RLock()
-	if p := a.prompts.byName[req.GetReference().GetPrompt().GetName()]; p != nil &&
-		req.GetReference().GetPrompt() != nil {
+	if p := a.prompts.byName[prompt.GetName()]; p != nil && prompt != nil {
 		d, all = p.definition, p.completers
-	} else if t := a.templates.byName[req.GetReference().GetResource().GetUri()]; t != nil &&
-		req.GetReference().GetResource() != nil {
+	} else if t := a.templates.byName[resource.GetUri()]; t != nil && resource != nil {
 		d, all = t.definition, t.completers
 	}
 	a.mu.RUnlock()

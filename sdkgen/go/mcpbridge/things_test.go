@@ -149,6 +149,14 @@ func TestPromptsAndCompletion(t *testing.T) {
 		[]string{"mo!"}) {
 		t.Errorf("got %v", got)
 	}
+	for _, reference := range []*pb.CompletionReference{
+		nil, {Reference: &pb.CompletionReference_Raw{Raw: `{"type":"ref/acme"}`}},
+	} {
+		_, err := app.Service().Complete(t.Context(), &pb.CompleteRequest{Reference: reference})
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("reference %v: %v", reference, err)
+		}
+	}
 	if got := mcpbridgetest.Complete(t, app, "review", "stars", "", nil); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}

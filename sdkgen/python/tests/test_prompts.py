@@ -279,6 +279,10 @@ async def test_completion() -> None:
     assert (len(got.values), got.values[99], got.total, got.has_more) == (100, "p99", 250, True)
     with pytest.raises(StatusError, match="there is no prompt 'pant'; did you mean 'paint'"):
         await complete(app, "pant", "what")
+    for reference in (v1.CompletionReference(raw='{"type":"ref/acme"}'), v1.CompletionReference()):
+        with pytest.raises(StatusError, match="neither a prompt nor a resource template") as e:
+            await app.complete(v1.CompleteRequest(reference=reference))
+        assert e.value.code == grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_exact_completions_and_errors(caplog: pytest.LogCaptureFixture) -> None:

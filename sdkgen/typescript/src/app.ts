@@ -599,7 +599,7 @@ export class App {
   /** Implements Complete. */
   async complete(request: CompleteRequest, started?: (caller: Caller) => void): Promise<CompleteResponse> {
     const reference = request.reference?.reference;
-    let completers: Map<string, Completer> | undefined;
+    let completers: Map<string, Completer>;
     if (reference?.$case === "prompt") {
       const prompt = this.#prompts.get(reference.value.name);
       if (!prompt) throw notFound("prompt", reference.value.name, this.#prompts.keys());
@@ -608,9 +608,11 @@ export class App {
       const { uri } = reference.value;
       const entry = this.#templates.get(uri) ?? (await this.#find(uri))[0];
       completers = entry.completers;
+    } else {
+      throw new StatusError(status.INVALID_ARGUMENT, "the reference is neither a prompt nor a resource template");
     }
     const { name = "", value: typed = "" } = request.argument ?? {};
-    const completer = completers?.get(name);
+    const completer = completers.get(name);
     let values: readonly string[] = [];
     if (typeof completer === "function") {
       const caller = new Caller(request.context);

@@ -1,5 +1,6 @@
 /** Calls in process: results, errors, resources, prompts, completion, changes. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { status } from "@grpc/grpc-js";
 import { z } from "zod";
 
 import {
@@ -308,6 +309,12 @@ describe("prompts", () => {
     expect((await complete("n:{n}")).completion).toMatchObject({ total: 120, hasMore: true, values: { length: 100 } });
     expect((await complete("n:5")).completion?.total).toBe(120);
     await expect(complete("m:5")).rejects.toThrow('there is no resource "m:5"');
+  });
+
+  test.each([undefined, { reference: { $case: "raw" as const, value: '{"type":"ref/acme"}' } }])("an unknown reference is invalid", async (reference) => {
+    const request = CompleteRequest.fromPartial({ reference, argument: { name: "n", value: "" } });
+    const error = { code: status.INVALID_ARGUMENT, message: "the reference is neither a prompt nor a resource template" };
+    await expect(app("t", "1").complete(request)).rejects.toMatchObject(error);
   });
 });
 

@@ -492,6 +492,9 @@ class App:
         if request.reference.HasField("prompt"):
             if (of := self._prompts.get(request.reference.prompt.name)) is None:
                 raise _missing("prompt", request.reference.prompt.name, self._prompts)
+        elif not request.reference.HasField("resource"):
+            message = "the reference is neither a prompt nor a resource template"
+            raise StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
         elif (of := self._templates.get(request.reference.resource.uri)) is None:
             if request.reference.resource.uri in self._resources:
                 return completion(())

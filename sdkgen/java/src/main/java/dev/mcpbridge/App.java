@@ -444,6 +444,9 @@ public final class App {
   CompleteResponse complete(CompleteRequest request) {
     String argument = request.getArgument().getName();
     boolean ofPrompt = request.getReference().hasPrompt();
+    if (!ofPrompt && !request.getReference().hasResource()) {
+      throw new CallStatus(Status.Code.INVALID_ARGUMENT, "the reference is neither a prompt nor a resource template");
+    }
     String of = ofPrompt ? request.getReference().getPrompt().getName() : request.getReference().getResource().getUri();
     if (ofPrompt ? !prompts.containsKey(of) : !templates.containsKey(of) && !resources.containsKey(of)) {
       throw notFound(ofPrompt ? "prompt" : "resource template", of, ofPrompt ? prompts.keySet() : templates.keySet());

@@ -12,10 +12,13 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import dev.mcpbridge.testing.Caller;
 import dev.mcpbridge.v1.CallContext;
 import dev.mcpbridge.v1.CallToolResult;
+import dev.mcpbridge.v1.CompleteRequest;
+import dev.mcpbridge.v1.CompletionReference;
 import dev.mcpbridge.v1.LogLevel;
 import dev.mcpbridge.v1.Principal;
 import dev.mcpbridge.v1.PromptMessage;
 import dev.mcpbridge.v1.VerifiedCaller;
+import io.grpc.Status;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.nio.file.Files;
@@ -247,7 +250,8 @@ class CallTest {
     var quiet =
         CallContext.newBuilder()
             .setLogLevel(LogLevel.LOG_LEVEL_WARNING)
-            .setVerified(VerifiedCaller.newBuilder().setPrincipal(Principal.newBuilder().setSubject("ada")).putHeaders("x-a", "1"))
+            .setVerified(
+                VerifiedCaller.newBuilder().setPrincipal(Principal.newBuilder().setSubject("ada")).putHeaders("x-a", "1"))
             .setMeta("{\"m\":1}")
             .build();
     called = new Caller(app).as(quiet).tool("talk");
@@ -367,6 +371,11 @@ class CallTest {
     app.completePrompt("many", "a", (typed, others) -> IntStream.range(0, 250).mapToObj(i -> typed + i).toList());
     assertEquals(100, caller.completePrompt("many", "a", "x").size());
     assertEquals("v", caller.prompt("many", Map.of("a", "v")).result().getMessages(0).getContent().getText().getText());
+    var acme = CompletionReference.newBuilder().setRaw("{\"type\":\"ref/acme\"}").build();
+    for (var reference : List.of(acme, CompletionReference.getDefaultInstance())) {
+      var unknown = CompleteRequest.newBuilder().setReference(reference).build();
+      assertEquals(Status.Code.INVALID_ARGUMENT, assertThrows(CallStatus.class, () -> app.complete(unknown)).status.getCode());
+    }
   }
 
   static final class Books {
