@@ -93,8 +93,7 @@ func newApp() *kit {
 	tool(k, "update", k.update)
 	tool(k, "wait", k.wait)
 	tool(k, "who", who)
-	mcpbridge.ResourceFunc(k.App, "test://a", "a", "", func(context.Context) (string, error) { return "A", nil },
-		mcpbridge.Title("The A"))
+	mcpbridge.ResourceFunc(k.App, "test://a", "a", "", a, mcpbridge.Title("The A"))
 	mcpbridge.ResourceTemplate(k.App, "test://{id}", "t", "",
 		func(_ context.Context, in map[string]string) (string, error) {
 			return "", fmt.Errorf("%s: %w", in["id"], mcpbridge.ErrNotFound)
@@ -119,12 +118,24 @@ func structured(_ context.Context, arguments raw) (*mcpbridge.Result, error) {
 	return &mcpbridge.Result{StructuredContent: arguments}, nil
 }
 
-func unknown(context.Context, none) (*mcpbridge.Result, error) {
-	text := mcpbridge.Text("x")
+func unknown(ctx context.Context, _ none) (*mcpbridge.Result, error) {
+	answer := mcpbridge.Responses(ctx)["new"]
+	if answer == nil {
+		return nil, mcpbridge.Require(ctx, &pb.InputRequired{InputRequests: []*pb.InputRequest{{
+			Key: "new", Request: &pb.InputRequest_Raw{Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`},
+		}}})
+	}
+	text := mcpbridge.Text(answer.GetRaw())
 	text.GetText().Annotations = &pb.Annotations{Audience: []string{"judge"}}
 	return &mcpbridge.Result{Content: []*mcpbridge.Content{
 		{Block: &pb.ContentBlock_Raw{Raw: `{"type":"acme","n":9007199254740993}`}}, text,
 	}}, nil
+}
+
+func a(context.Context) (*pb.ReadResourceResult, error) {
+	return &pb.ReadResourceResult{CacheScope: "team", Contents: []*pb.ResourceContents{{
+		Uri: "test://a", MimeType: proto.String("text/plain"), Body: &pb.ResourceContents_Text{Text: "A"},
+	}}}, nil
 }
 
 func who(ctx context.Context, _ none) (string, error) {

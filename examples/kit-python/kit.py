@@ -221,8 +221,12 @@ async def tell(ctx: Context, **_: Any) -> str:
 
 
 @tool
-async def unknown() -> v1.CallToolResult:
-    text = v1.TextContent(text="x", annotations=v1.Annotations(audience=["judge"]))
+async def unknown(ctx: Context, **_: Any) -> v1.CallToolResult | v1.InputRequired:
+    answers = ctx.request.input_responses
+    if "new" not in answers:
+        raw = '{"method":"acme/ask","params":{"n":9007199254740993}}'
+        return v1.InputRequired(input_requests=[v1.InputRequest(key="new", raw=raw)])
+    text = v1.TextContent(text=answers["new"].raw, annotations=v1.Annotations(audience=["judge"]))
     return v1.CallToolResult(content=[v1.ContentBlock(raw='{"type":"acme","n":9007199254740993}'), v1.ContentBlock(text=text)])
 
 
@@ -262,8 +266,9 @@ def form(key: str, message: str, name: str) -> v1.InputRequest:
 
 
 @app.resource("test://a", title="The A")
-async def a() -> str:
-    return "A"
+async def a() -> v1.ReadResourceResult:
+    contents = v1.ResourceContents(uri="test://a", mime_type="text/plain", text="A")
+    return v1.ReadResourceResult(contents=[contents], cache_scope="team")
 
 
 @app.resource("test://{id}", name="t")

@@ -195,10 +195,17 @@ tool("tell", async (_, ctx) => {
   }
 });
 
-tool("unknown", () => [
-  new Content({ block: { $case: "raw", value: '{"type":"acme","n":9007199254740993}' } }),
-  text("x", { audience: ["judge"] }),
-]);
+tool("unknown", (_, ctx) => {
+  const answer = ctx.request.inputResponses.new;
+  if (!answer) {
+    const raw = '{"method":"acme/ask","params":{"n":9007199254740993}}';
+    return inputRequired({ inputRequests: [{ key: "new", request: { $case: "raw", value: raw } }] });
+  }
+  return [
+    new Content({ block: { $case: "raw", value: '{"type":"acme","n":9007199254740993}' } }),
+    text(answer.response?.$case === "raw" ? answer.response.value : "", { audience: ["judge"] }),
+  ];
+});
 
 tool("update", ({ uri }) => {
   a.notifyUpdated(uri);
@@ -224,7 +231,8 @@ tool("who", (_, ctx) => {
 
 // Resources and prompts.
 
-a.resource("test://a", { name: "a", title: "The A" }, () => "A");
+const team = "team" as "public"; // A scope that MCP does not define.
+a.resource("test://a", { name: "a", title: "The A", cacheScope: team }, () => "A");
 
 a.resource("test://{id}", { name: "t" }, ({ id }) => {
   throw new NotFound(`there is no ${id}`);

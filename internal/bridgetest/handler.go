@@ -121,7 +121,7 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		if r.GetUri() != "test://a" {
 			return nil, bridge.Errorf(codes.NotFound, "there is no resource %q", r.GetUri())
 		}
-		return done(&pb.ReadResourceResult{Contents: []*pb.ResourceContents{{
+		return done(&pb.ReadResourceResult{CacheScope: "team", Contents: []*pb.ResourceContents{{
 			Uri:      r.GetUri(),
 			MimeType: proto.String("text/plain"), Body: &pb.ResourceContents_Text{Text: "A"},
 		}}})

@@ -28,12 +28,19 @@ var kit = map[string]tool{
 	"structured": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
 		return done(&pb.CallToolResult{StructuredContent: r.GetArguments(), Content: []*pb.ContentBlock{}})
 	},
-	// unknown returns content of a type, and for a role, that MCP does not define.
-	"unknown": func(context.Context, *Handler, *pb.CallToolRequest, bridge.Emit) (*bridge.Result, error) {
+	// unknown sends an input request of a type that MCP does not define, and returns the answer, with content of a type
+	// and for a role that MCP does not define.
+	"unknown": func(_ context.Context, _ *Handler, r *pb.CallToolRequest, _ bridge.Emit) (*bridge.Result, error) {
+		answer := r.GetInputResponses()["new"]
+		if answer == nil {
+			return needs("", &pb.InputRequest{Key: "new", Request: &pb.InputRequest_Raw{
+				Raw: `{"method":"acme/ask","params":{"n":9007199254740993}}`,
+			}})
+		}
 		return done(&pb.CallToolResult{Content: []*pb.ContentBlock{
 			{Block: &pb.ContentBlock_Raw{Raw: `{"type":"acme","n":9007199254740993}`}},
 			{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{
-				Text:        "x",
+				Text:        answer.GetRaw(),
 				Annotations: &pb.Annotations{Audience: []string{"judge"}},
 			}}},
 		}})

@@ -276,7 +276,6 @@ var scenarios = []scenario{
 	{name: "call", calls: []*bridge.Call{
 		toolCall("echo", `{"b":9007199254740993,"a":1e2}`), toolCall("structured", `{"a":[1,null]}`),
 		toolCall("who", `{}`),
-		toolCall("unknown", `{}`),
 		toolCall("count", `{}`), toolCall("fail", `{}`), toolCall("nosuch", `{}`), toolCall("exact", `{}`),
 	}},
 	{
@@ -293,6 +292,12 @@ var scenarios = []scenario{
 			"roots": {Response: &pb.InputResponse_ListRoots{
 				ListRoots: &pb.ListRootsResult{Roots: []*pb.Root{{Uri: "file:///a"}}},
 			}},
+		}},
+	},
+	{
+		name: "ask for something unknown", calls: []*bridge.Call{toolCall("unknown", `{}`)},
+		answers: []map[string]*pb.InputResponse{{
+			"new": {Response: &pb.InputResponse_Raw{Raw: `{"n":9007199254740993}`}},
 		}},
 	},
 	{name: "ask in vain", calls: []*bridge.Call{toolCall("ask", `{}`)}},

@@ -28,6 +28,7 @@ import (
 //	keys of input requests    unchanged              the client's own: a request of the server has an ID and no key
 //	request state             unchanged              the client's own: it identifies a pending call
 //	unsupported input         fails                  fails; the server's message starts with unsupportedInput
+//	unknown input requests    unchanged              the client has no such method
 func MCPLaws(t *testing.T, rev bridge.Revision, wrap func(t *testing.T, h bridge.Handler) bridge.Handler) {
 	t.Helper()
 	var keys sync.Map
@@ -68,7 +69,7 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 			}
 			mu.Unlock()
 		}
-		res, err := h.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
+		expressed := func(ctx context.Context, e bridge.Event) error {
 			switch {
 			case e.Progress != nil && e.Progress.GetProgress() <= last:
 				return nil
@@ -77,7 +78,11 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 				return emit(ctx, bridge.Event{Progress: converted(e.Progress, rev).(*pb.Progress)})
 			}
 			return emit(ctx, bridge.Event{Log: converted(e.Log, rev).(*pb.LogMessage)})
-		})
+		}
+		res, err := h.Handle(ctx, call, expressed)
+		if unsupported := withoutMethods(res); len(unsupported) > 0 && !rev.Modern() {
+			res, err = h.Handle(ctx, call.Retry(unsupported, res.InputRequired.GetRequestState()), expressed)
+		}
 		mu.Lock()
 		reached[id] = last
 		mu.Unlock()
@@ -112,6 +117,22 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		}
 		return &bridge.Result{Complete: out}, nil
 	})
+}
+
+// withoutMethods returns what a legacy client responds to input requests of methods that it does not have.
+func withoutMethods(res *bridge.Result) map[string]*pb.InputResponse {
+	responses := map[string]*pb.InputResponse{}
+	if res == nil {
+		return responses
+	}
+	for _, req := range res.InputRequired.GetInputRequests() {
+		if req.GetRaw() != "" {
+			responses[req.GetKey()] = &pb.InputResponse{Response: &pb.InputResponse_Error{
+				Error: &pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED},
+			}}
+		}
+	}
+	return responses
 }
 
 // converted returns a message after encoding and decoding in a revision.

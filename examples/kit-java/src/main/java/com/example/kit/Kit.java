@@ -28,6 +28,8 @@ import dev.mcpbridge.v1.InputRequest;
 import dev.mcpbridge.v1.InputRequired;
 import dev.mcpbridge.v1.ListRootsRequest;
 import dev.mcpbridge.v1.LogLevel;
+import dev.mcpbridge.v1.ReadResourceResult;
+import dev.mcpbridge.v1.ResourceContents;
 import dev.mcpbridge.v1.SamplingMessage;
 import dev.mcpbridge.v1.TextContent;
 import java.util.List;
@@ -209,7 +211,12 @@ public final class Kit {
       }
     });
     tool("unknown", (in, ctx) -> {
-      var text = TextContent.newBuilder().setText("x").setAnnotations(Annotations.newBuilder().addAudience("judge"));
+      var answer = ctx.inputResponses().get("new");
+      if (answer == null) {
+        String raw = "{\"method\":\"acme/ask\",\"params\":{\"n\":9007199254740993}}";
+        return InputRequired.newBuilder().addInputRequests(InputRequest.newBuilder().setKey("new").setRaw(raw)).build();
+      }
+      var text = TextContent.newBuilder().setText(answer.getRaw()).setAnnotations(Annotations.newBuilder().addAudience("judge"));
       var acme = ContentBlock.newBuilder().setRaw("{\"type\":\"acme\",\"n\":9007199254740993}");
       return CallToolResult.newBuilder().addContent(acme).addContent(ContentBlock.newBuilder().setText(text)).build();
     });
@@ -249,8 +256,9 @@ public final class Kit {
   // Resources and prompts.
 
   @Resource(uri = "test://a", title = "The A")
-  public String a() {
-    return "A";
+  public ReadResourceResult a() {
+    var contents = ResourceContents.newBuilder().setUri("test://a").setMimeType("text/plain").setText("A");
+    return ReadResourceResult.newBuilder().addContents(contents).setCacheScope("team").build();
   }
 
   @ResourceTemplate(uriTemplate = "test://{id}", name = "t")
