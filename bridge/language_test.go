@@ -88,6 +88,27 @@ func TestRetiredWordsAreGone(t *testing.T) {
 	}
 }
 
+// The other languages and the documentation keep to the same list.
+func TestRetiredWordsAreGoneElsewhere(t *testing.T) {
+	endings := []string{
+		".md", ".proto", ".py", ".java", ".kt", ".ts", ".mjs", ".rs", ".rb", ".cpp", ".txt", ".yaml",
+		".sh",
+	}
+	for _, name := range repositoryFiles(t, endings...) {
+		if strings.Contains(name, "/gen/") {
+			continue
+		}
+		eachLine(t, name, func(n int, line string) {
+			words := commentWords(line)
+			for _, r := range retiredWords {
+				if words[r.word] && !r.identifiersOnly {
+					t.Errorf("%s:%d: %q is a retired word.\n  fix: write %s", name, n, r.word, r.instead)
+				}
+			}
+		})
+	}
+}
+
 func TestRetiredWordsAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		words map[string]bool

@@ -132,11 +132,11 @@ def main():
     leg = commands.add_parser("leg", help="score one leg; the names of its scenarios are read from stdin")
     leg.add_argument("name")
     leg.add_argument("results", help="what the suite wrote, with -o")
-    leg.add_argument("--tally", required=True, help="the file to add the score to")
+    leg.add_argument("--scores", required=True, help="the file to add the score to")
     leg.add_argument("--pinned", metavar="VERSION", help="the version that was forced")
     leg.add_argument("--pins", metavar="FILE", help="what pin.mjs or pinserver.mjs wrote")
     total = commands.add_parser("total", help="add up the legs; the names of all scenarios are read from stdin")
-    total.add_argument("tally")
+    total.add_argument("scores")
     args = parser.parse_args()
     names = sys.stdin.read().split()
 
@@ -147,11 +147,11 @@ def main():
             broken = "the suite lists no scenarios for it"
         verdicts, notes = without_beyond(verdicts, args.pinned)
         passed, of = tell(args.name, verdicts, broken, notes)
-        with pathlib.Path(args.tally).open("a", encoding="utf-8") as tally:
-            tally.write(json.dumps({"passed": passed, "of": of, "scenarios": names, "broken": bool(broken)}) + "\n")
+        with pathlib.Path(args.scores).open("a", encoding="utf-8") as scores:
+            scores.write(json.dumps({"passed": passed, "of": of, "scenarios": names, "broken": bool(broken)}) + "\n")
         return
 
-    legs = [json.loads(line) for line in pathlib.Path(args.tally).read_text(encoding="utf-8").splitlines()]
+    legs = [json.loads(line) for line in pathlib.Path(args.scores).read_text(encoding="utf-8").splitlines()]
     passed, of = sum(x["passed"] for x in legs), sum(x["of"] for x in legs)
     print(f"{'total':<28} {passed:>3}/{of}")
     forgotten = uncovered(names, {s for x in legs for s in x["scenarios"]})

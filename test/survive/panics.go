@@ -73,8 +73,11 @@ var panicPoints = map[string]panicPoint{
 	"mcpserverDecode": {
 		file: "internal/mcpserver/modern.go", line: "call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}",
 	},
-	"mcpserverDiscover": {file: "internal/mcpserver/server.go", line: "now, was := time.Now(), s.declarations[era].Load()"},
-	"mcpserverHandle":   {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
+	"mcpserverDiscover": {
+		file: "internal/mcpserver/server.go",
+		line: "now, was := time.Now(), s.declarations[era].Load()",
+	},
+	"mcpserverHandle": {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
 	"mcpserverModernHandled": {
 		file: "internal/mcpserver/modern.go", line: "res, err := s.handler.Handle(ctx, call, x.emit(call))",
 		in:    "func (s *Server) modern(",

@@ -497,7 +497,8 @@ func (c *call) required() (*pb.InputRequired, error) {
 		return nil, err
 	}
 	if len(state) > maxState {
-		return nil, ToolError("the request state has %d bytes, more than the maximum of %d; the largest part is %s, %d bytes",
+		return nil, ToolError("the request state has %d bytes, more than the maximum of %d; the largest part is "+
+			"%s, %d bytes",
 			len(state), maxState, largest, size)
 	}
 	return &pb.InputRequired{InputRequests: a.questions(), RequestState: state}, nil

@@ -94,9 +94,9 @@ const faults: { fault: string; stop: string; client?: At["client"]; breaks: (pee
     stop: "cancels a running call, which ends at the backend",
     breaks: (peer) => ({
       call: (name, args, o) => {
-        const unheard = peer.call(name, args, o?.onProgress ? { onProgress: o.onProgress } : {});
+        const undelivered = peer.call(name, args, o?.onProgress ? { onProgress: o.onProgress } : {});
         return new Promise((done, failed) => {
-          unheard.then(done, failed);
+          undelivered.then(done, failed);
           o?.signal?.addEventListener("abort", () => {
             failed(new Error("the client gave up"));
           });

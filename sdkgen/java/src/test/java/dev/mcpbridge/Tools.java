@@ -55,7 +55,7 @@ public final class Tools {
     return "slept";
   }
 
-  /** Deaf to interrupts. */
+  /** Ignores interrupts. */
   @Tool
   public String stuck(Progress progress) {
     progress.progress(0);
