@@ -96,10 +96,13 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 	return nil, nil
 }
 
-// offering returns the declaration of the handler, if it has the method.
+// offering returns the declaration of the handler, if it has the method. After an early declaration, which clients may
+// still have, every method is accepted: lists that the handler lacks are empty, and nothing of it is acknowledged.
 func (s *Server) offering(ctx context.Context, m *bridge.Method) (*declaration, error) {
 	d, err := s.discover(ctx, bridge.ModernEra)
 	switch {
+	case err == nil && s.promised.Load():
+		return d, nil
 	case err == nil:
 		return d, offered(d, m)
 	case m != bridge.Discover:

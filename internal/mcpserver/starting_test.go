@@ -153,6 +153,12 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				<-time.After(2 * time.Second)
 				p.send(modernLine(7, "server/discover", "", noCaps))
 				want(t, p.next(), "result.instructions", `"be kind"`, "result.capabilities.prompts", "null")
+				// A client may still have the early declaration.
+				p.send(modernLine(8, "prompts/list", "", noCaps))
+				want(t, p.next(), "id", "8", "result.prompts", "[]")
+				p.send(modernLine(9, "subscriptions/listen", `"notifications":{"promptsListChanged":true}`, noCaps))
+				want(t, p.next(), "method", `"notifications/subscriptions/acknowledged"`,
+					"params.notifications", "{}")
 				mu.Lock()
 				defer mu.Unlock()
 				for era, said := range declared {
