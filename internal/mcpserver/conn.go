@@ -17,7 +17,7 @@ import (
 )
 
 // A conn is one client on a connection that carries all its messages: stdio, or the event stream of HTTP+SSE. Its
-// requests are handled concurrently. Initialize applies to the connection.
+// requests are handled concurrently. After initialize, the connection has one legacy session.
 type conn struct {
 	s *Server
 	// write sends one message to the client. It may be called concurrently, and fails when the client has disconnected.
@@ -28,10 +28,10 @@ type conn struct {
 	takesModern bool
 	// slots limits the number of requests in flight.
 	slots chan struct{}
-	id    string // the session of modern calls
+	id    string // the bridge.Call.Session of modern calls
 	calls sync.WaitGroup
-	// teller sends the session's changes from a goroutine of its own, so that a client that does not read does not
-	// block others.
+	// teller is the goroutine that sends the session's changes. It is separate, so that a client that does not read
+	// does not block other clients.
 	teller sync.WaitGroup
 
 	// ctx ends when the client has disconnected.
@@ -39,11 +39,11 @@ type conn struct {
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
-	errors  rate          // of errors without a request
+	errors  rate          // limits error responses without a request id
 	session *session      // legacy session, after initialize
 	running running       // modern requests in flight
-	over    func()        // called after the last call, if calls have outlived the client
-	closed  bool          // no call starts
+	over    func()        // called when no call is in flight any more; nil without outlive
+	closed  bool          // no further call starts
 	until   time.Time     // when the client's access ends, by its latest token, or zero
 	longer  chan struct{} // has an element when until has become later
 }
@@ -77,7 +77,8 @@ func (c *conn) legacy() *session {
 	return c.session
 }
 
-// receive handles data from the client: one message, or in 2025-03-26 a batch. It keeps data, and does not block.
+// receive handles data from the client: one message, or a batch if the revision allows it. It takes ownership of data,
+// and does not wait for calls.
 func (c *conn) receive(data []byte, from origin) {
 	defer c.s.panics.Recover("a message", func(e *bridge.Error) {
 		id := rawjson.Get(data, "id")
@@ -113,7 +114,7 @@ func (c *conn) receive(data []byte, from origin) {
 	out := &connBatch{c: c, answers: b.refused, open: len(b.requests)}
 	for _, msgs := range [][]jsonrpc.Message{b.responses, b.notifications, b.requests} {
 		for i := range msgs {
-			c.take(&msgs[i], false, from, out) // only the session's revision has batches
+			c.take(&msgs[i], false, from, out) // no modern revision has batches
 		}
 	}
 	if len(b.requests) == 0 && len(b.refused) > 0 {
@@ -121,8 +122,8 @@ func (c *conn) receive(data []byte, from origin) {
 	}
 }
 
-// A connBatch collects the responses to a batch, which are sent as one as well (JSON-RPC 2.0, 6). Messages before them
-// are sent at once.
+// A connBatch collects the responses to a batch, and sends them as one batch (JSON-RPC 2.0, 6). It sends other messages
+// immediately.
 type connBatch struct {
 	c *conn
 
@@ -249,8 +250,8 @@ func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out s
 	}
 }
 
-// start runs f in a goroutine. It returns false if there are too many: waiting here could block for ever, because the
-// running ones may wait for the next message of the client. Once the connection is closed, none starts.
+// start runs f in a goroutine. It returns false if the connection is closed or no slot is free. It does not wait for a
+// slot: the calls in flight may wait for the client's next message, which the caller has to read.
 func (c *conn) start(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,7 +271,7 @@ func (c *conn) start(f func()) bool {
 	return true
 }
 
-// free frees a slot.
+// free frees a slot, and calls over if no call is in flight any more.
 func (c *conn) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,8 +301,9 @@ func (c *conn) rest() (context.Context, context.CancelFunc) {
 	return ctx, over
 }
 
-// isLetIn extends the client's access until a time, or without limit if zero. The token that is valid for the longest
-// time counts. It reports whether access had ended, so that changes were missed.
+// isLetIn extends the client's access to a time, or without limit if that is zero. It never shortens the access: the
+// token that is valid for the longest time counts. It reports whether access had ended, so that the client has missed
+// changes.
 func (c *conn) isLetIn(until time.Time) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -343,7 +345,7 @@ func overload(most int) error {
 	return e
 }
 
-// cancelled handles the notification that cancels a modern request. It reports whether it was one.
+// cancelled handles a notification that cancels a modern request. It reports whether msg is one.
 func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 	if msg.Method != notifyCancelled {
 		return false
@@ -358,7 +360,7 @@ func (c *conn) cancelled(msg *jsonrpc.Message) bool {
 	return cancel != nil
 }
 
-// initialize starts the legacy era on this connection. The response precedes the next message.
+// initialize starts the legacy session of the connection. The response precedes all other messages of the session.
 func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 	ss, result, err := c.s.initialize(c.ctx, msg, origin{principal: c.principal})
 	if err != nil {
@@ -439,5 +441,5 @@ func (o connSink) finish(_ head, msg []byte) {
 	}
 }
 
-// errGone ends calls whose client has disconnected.
+// errGone is the cause of the end of calls whose client has disconnected.
 var errGone = errors.New("the client has gone")

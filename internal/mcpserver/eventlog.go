@@ -14,14 +14,15 @@ import (
 // An eventLog has the events of a legacy stream. The handler of the request appends to it; HTTP responses copy from it.
 // If a response is interrupted, another one may continue, so neither side depends on the other.
 //
-// Its size is limited, also together with other logs. Above a limit, ended logs are dropped, and the oldest events of
-// this one. Clients that resume there receive an error. Events that an active response is about to send are kept until
-// then: a response message that is longer than the limit still reaches its client.
+// The size of one log, and of several logs together, is limited. Above a limit, ended logs and the oldest events of
+// this log are dropped. A client that resumes at a dropped event receives an error. Events that an active response has
+// yet to send are kept until it has sent them, so that a message that is longer than the limit still reaches its
+// client.
 type eventLog struct {
 	id string
-	// tag is that of the session.
+	// tag is the session's prefix of event ids.
 	tag string
-	// within are the limits, that of the session first.
+	// within has the limits: first that of the session, then that of all sessions.
 	within []*replay
 
 	mu     sync.Mutex
@@ -31,11 +32,11 @@ type eventLog struct {
 	closed bool
 	gone   bool // dropped: no more events are kept
 	told   int  // the number of the first event that was not sent
-	reader int  // number of responses that took over
-	copied bool // the last of them copies, and has yet to send the events from next on
+	reader int  // the number of the response that sends the events; lower numbers were replaced
+	copied bool // that response copies the events, and has yet to send those from number next on
 	next   int
-	remove []func()      // removes the log from the ended ones
-	grown  chan struct{} // closed and replaced on changes; nil if nothing waits
+	remove []func()      // remove the log from the lists of ended logs
+	grown  chan struct{} // closed on changes; nil if nothing waits
 }
 
 // primingSize is the size of a priming event, in bytes: about that on the wire, and in memory.
@@ -43,7 +44,7 @@ const primingSize = 64
 
 func newEventLog(id string, within ...*replay) *eventLog { return &eventLog{id: id, within: within} }
 
-// roomOf returns the size of an event. A priming event has one as well: a client can cause any number of them by
+// roomOf returns the size of an event. A priming event counts as well: a client can cause any number of them by
 // reopening a stream.
 func roomOf(msg []byte) int {
 	if msg == nil {
@@ -88,8 +89,8 @@ func (l *eventLog) trim() {
 	}
 }
 
-// pending returns the number of newest events that an active response must still send: the newest, and earlier ones
-// within the limits, because a slow client must not determine the memory. The caller holds mu.
+// pending returns how many of the newest events an active response must still send: the newest event, and earlier
+// events within the session's limit, because a slow client must not determine the memory. The caller holds mu.
 func (l *eventLog) pending() int {
 	if !l.copied {
 		return 0
@@ -111,7 +112,7 @@ func (l *eventLog) isOwed() bool {
 	return l.pending() > 0
 }
 
-// forget drops all events except the newest ones, and those that a response must still send.
+// forget drops all events except the newest ones, whose number is but, and those that a response must still send.
 func (l *eventLog) forget(but int) {
 	l.mu.Lock()
 	but = max(but, l.pending())
@@ -143,7 +144,7 @@ func (l *eventLog) drop() {
 	l.unlist()
 }
 
-// unlist removes the log from the ended ones.
+// unlist removes the log from the lists of ended logs.
 func (l *eventLog) unlist() {
 	l.mu.Lock()
 	remove := l.remove
@@ -175,7 +176,7 @@ func (l *eventLog) close() {
 	l.remove = remove
 	gone := l.gone
 	l.mu.Unlock()
-	if gone { // dropped since then
+	if gone { // it was dropped meanwhile
 		l.unlist()
 	}
 }
@@ -198,7 +199,7 @@ func (l *eventLog) take() int {
 	return l.reader
 }
 
-// follow is take for a response that copies, from event number n on, until it leaves.
+// follow is take for a response that copies the events from number n on, until leave is called.
 func (l *eventLog) follow(n int) (reader int, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +217,7 @@ func (l *eventLog) follow(n int) (reader int, leave func()) {
 	}
 }
 
-// has reports whether the event after number n, or the end of the log, can be sent.
+// has reports whether a client can resume the stream after event n: the event was added, and none after it was dropped.
 func (l *eventLog) has(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,8 +259,8 @@ func (l *eventLog) holds(reader int) bool {
 	return l.reader == reader
 }
 
-// wait waits for events from number n on, and returns and marks them as sent. It returns none if the log is complete,
-// if another response took over, or when ctx ends.
+// wait waits for events from number n on, marks them as sent, and returns them. It returns none if the log is complete,
+// if an event was dropped, if another response took over, or when ctx ends.
 func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 	for {
 		l.mu.Lock()
@@ -269,7 +270,7 @@ func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 		}
 		if n < l.first {
 			l.mu.Unlock()
-			return nil, false // dropped; an interrupted stream is better than a gap
+			return nil, false // an interrupted stream is better than a gap
 		}
 		if fresh := l.events[n-l.first:]; len(fresh) > 0 || l.closed {
 			fresh = slices.Clone(fresh) // events that are dropped meanwhile are sent nevertheless

@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The keys of `_meta` that MCP itself defines.
+// Keys of `_meta`, and methods of notifications, that MCP defines.
 const (
 	metaProgressToken  = "progressToken"
 	metaVersion        = bridge.MetaVersion
@@ -42,14 +42,14 @@ type exchange struct {
 	out sink
 	// token is the progress token as the client wrote it; nil without progress.
 	token []byte
-	// progress is the last value of the handler, and pace limits the notifications.
+	// progress is the last value that the handler reported, and pace limits the notifications.
 	progress float64
 	pace     *pacer // nil without progress
 	logs     sampler
 	ended    bool // the request has a response
 }
 
-// newExchange returns the exchange of a request. Its handler defers broke, which responds to a panic.
+// newExchange returns the exchange of a request. Callers of a handler recover panics with broke.
 func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink) *exchange {
 	return &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1), logs: newSampler()}
 }
@@ -93,8 +93,8 @@ func (x *exchange) emit(call *bridge.Call) bridge.Emit {
 	}
 }
 
-// tellLog sends a log message, within the rate limit; the next one, or the response, is preceded by the number of
-// dropped ones.
+// tellLog sends a log message, unless the rate limit drops it. The number of dropped messages is sent before the next
+// message, or before the response.
 func (x *exchange) tellLog(l *pb.LogMessage) error {
 	if !x.logs.lets(l) {
 		return nil
@@ -175,8 +175,8 @@ func (x *exchange) finishRaw(result []byte) {
 	x.end(head{}, jsonrpc.AppendResult(nil, x.id, result))
 }
 
-// about returns the error of a call, with the URI of a resource that does not exist, where MCP requires it (every
-// revision: server/resources, error handling).
+// about adds the URI to the error for a resource that does not exist (every revision: server/resources, error
+// handling). It returns other errors unchanged.
 func (x *exchange) about(call *bridge.Call, err error) error {
 	e := bridge.AsError(err)
 	r, ok := call.Request.(*pb.ReadResourceRequest)
@@ -202,8 +202,8 @@ func (x *exchange) fail(m *bridge.Method, err error) {
 // refuse responds with an error to a request that the handler has not received.
 func (x *exchange) refuse(m *bridge.Method, err error) { x.failWith(http.StatusBadRequest, m, err) }
 
-// failWith responds to the request with an error. Only here are the parts logged that clients must not see. The status
-// is for HTTP, for codes without a status of their own.
+// failWith responds to the request with an error, and logs it with the parts that clients must not see. Over HTTP, the
+// response has the given status, unless the error's code has its own.
 func (x *exchange) failWith(status int, m *bridge.Method, err error) {
 	e := bridge.AsError(err)
 	name := ""
@@ -243,9 +243,9 @@ func (x *exchange) end(h head, msg []byte) {
 	x.ended = true
 }
 
-// ofHandler returns an error of a handler without the codes that are reserved for the server. Those that describe the
+// ofHandler returns an error of a handler without the codes that are reserved for the server. A code that describes the
 // request itself would make a client start again in another era or with other headers (2026-07-28: basic/versioning and
-// basic/transports/streamable-http), or treat its connection as broken. And an error that requires URL elicitation must
+// basic/transports/streamable-http), or treat its connection as broken. An error that requires URL elicitation must
 // have the URLs (2025-11-25: client/elicitation). Revision.ErrorCode replaces the codes that a revision lacks.
 func ofHandler(err error) error {
 	if err == nil {
@@ -271,7 +271,7 @@ func ofHandler(err error) error {
 	return &other
 }
 
-// JSON-RPC codes that affect more than the request that failed.
+// Error codes of JSON-RPC, and of MCP since 2026-07-28.
 const (
 	codeParse              = -32700
 	codeInvalidRequest     = -32600
@@ -282,10 +282,10 @@ const (
 	codeUnsupportedVersion = -32022
 )
 
-// httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28 some codes have a status of
-// their own and a malformed request is 400; before, the response to a request is 200, because several clients treat
-// another status as the end of the connection. An invalid message is always 400; handlers cannot return that
-// (ofHandler).
+// httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28, some codes have a status of
+// their own, and the others have the given one. Before that, the status of a response to a request is 200, because
+// several clients treat another status as the end of the connection. An invalid message always has 400; a handler
+// cannot return its code (ofHandler).
 func httpStatus(rev bridge.Revision, code int32, otherwise int) int {
 	if !rev.Modern() {
 		if code == codeInvalidRequest {
@@ -305,7 +305,7 @@ func httpStatus(rev bridge.Revision, code int32, otherwise int) int {
 // ended reports whether a call was canceled by its own caller, which expects no response.
 func ended(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped
 
-// cutOff returns the error of a call that was interrupted neither by its caller nor by its backend, and ended with err.
+// cutOff returns the error of a call that neither its caller nor its backend interrupted, and that ended with err.
 func cutOff(cause, err error) error {
 	reason := "SESSION_ENDED"
 	if errors.Is(cause, lifecycle.ErrClosing) {

@@ -98,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse responds with an error without a request.
+// refuse responds with an error without a request id.
 func refuse(w http.ResponseWriter, status int, why string) {
 	refuseFor(w, status, invalidRequest(why))
 }
@@ -123,8 +123,8 @@ func isModern(h http.Header) bool {
 	})
 }
 
-// repeated returns the error for a repeated MCP header, of which intermediaries may read another value than the server,
-// or "".
+// repeated returns an error text if an MCP header is repeated, because intermediaries may read another of its values
+// than the server. Otherwise it returns "".
 func repeated(h http.Header) string {
 	for name, v := range h {
 		if len(v) > 1 && (strings.HasPrefix(name, "Mcp-") || name == mcphttp.HeaderLastEvent) {
@@ -139,8 +139,8 @@ func isRevision(name string) bool {
 	return ok
 }
 
-// receive returns the body of a POST, one message or in 2025-03-26 a batch. If ok is false, the request was rejected.
-// In any case the caller must free taken.
+// receive returns the body of a POST: one message, or a batch. If ok is false, receive has rejected the request. In any
+// case the caller must release taken bytes of Memory.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, ok bool) {
 	if status, why := checkMedia(r); why != "" {
 		mcphttp.Refuse(w, status, why)
@@ -191,7 +191,7 @@ func broken(w http.ResponseWriter, id []byte, e *bridge.Error) {
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(http.StatusOK) // several clients treat another status as the end of the connection
 	body := jsonrpc.AppendError(nil, id, e.JSONRPC(bridge.LatestLegacy, nil), true)
-	_ = writeBody(w, body, limits.RefusalTimeout) // as above
+	_ = writeBody(w, body, limits.RefusalTimeout) // a write error does not matter
 }
 
 func asParseError(err error) *jsonrpc.Error {
@@ -202,8 +202,9 @@ func asParseError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{RPC: invalidRequest(why)}
 }
 
-// checkMedia returns the error for the media types of a POST, or "". The client must accept both forms of a response
-// (2025-03-26 to 2026-07-28: basic/transports, sending messages to the server); in HTTP+SSE there is no response body.
+// checkMedia returns the status and the error text for the media types of a POST, or "". The client must accept both
+// forms of a response (2025-03-26 to 2026-07-28: basic/transports, sending messages to the server); in HTTP+SSE the
+// response has no body.
 func checkMedia(r *http.Request) (status int, why string) {
 	h := r.Header
 	if v := h.Values("Content-Type"); len(v) != 1 || !isMedia(v[0], mcphttp.JSON) {
@@ -273,9 +274,9 @@ func weighsNothing(params string) bool {
 	return false
 }
 
-// short returns the error of a request that is rejected before it is read, because memory is low and it certainly is a
-// call: since 2026-07-28 a header has its method. Before that, a short message may be the response or cancellation that
-// a call waits for; calls are then rejected by the handler.
+// short returns an error if memory is low and the request can be rejected before its body is read: its Mcp-Method
+// header (since 2026-07-28) names a call, or its body is long. Another message may be the response or the cancellation
+// that a call waits for, so it is read; if it is a call, the handler rejects it.
 func (s *Server) short(r *http.Request) error {
 	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce &&
 		bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
@@ -284,8 +285,8 @@ func (s *Server) short(r *http.Request) error {
 	return s.opts.Memory.Admit(limit.NewCalls)
 }
 
-// readBody returns the body of a request, and how many bytes of Memory the caller must free. The client must send it in
-// time, and memory is taken as it arrives, whatever the Content-Length.
+// readBody returns the body of a request, and how many bytes of Memory the caller must release. The client must send
+// the body in time. The buffer grows as the body arrives, whatever its Content-Length.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, err error) {
 	n := r.ContentLength
 	if n > int64(s.opts.Limits.Body) {
@@ -320,7 +321,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 	return taken, body, err
 }
 
-// A timedBody is a body with a minimum rate: otherwise a byte per second would hold a connection and its memory.
+// A timedBody is a body with a minimum rate: a client that sends a byte per second would occupy a connection and
+// memory.
 type timedBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
@@ -329,7 +331,7 @@ type timedBody struct {
 	n     int64
 }
 
-// wait returns the deadline for more data, which depends on the number of received bytes.
+// wait sets the deadline for more data, which depends on the number of received bytes.
 func (b *timedBody) wait() error {
 	within := min(limits.BodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate),
 		b.opts.Limits.BodyTime)
@@ -364,23 +366,23 @@ func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 }
 
 // refuseUnread rejects a request with an unread body, and discards the rest: a client that is still sending when the
-// connection ends does not read the response. A client that waits for 100 Continue is not asked for the body.
+// connection ends does not read the response. With Expect: 100-continue, reading would request the body.
 func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Header.Get("Expect") == "" {
 		rc := http.NewResponseController(w)
 		_ = rc.SetReadDeadline(time.Now().Add(s.opts.Limits.BodyTime)) // it fails without a connection
-		// a client that does not send it does not need the response either
+		// a client that does not send the rest does not read the response either
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, int64(s.opts.Limits.Body)))
 		_ = rc.SetReadDeadline(time.Time{})
 	}
 	refuseFull(w, err)
 }
 
-// bodyAtOnce is the initial buffer size for a body. Longer ones are taken from Memory, and so are bodies without a
-// Content-Length while they are read.
+// bodyAtOnce is the maximum size of the initial buffer for a body. Longer bodies are reserved in Memory, and so are
+// bodies without a Content-Length while they are read.
 const bodyAtOnce = 128 << 10
 
-// A longBody is a body without a Content-Length. It takes memory for the bytes that are read.
+// A longBody is a body without a Content-Length. It reserves memory for the bytes that are read.
 type longBody struct {
 	io.ReadCloser
 	memory *limit.Memory
@@ -391,7 +393,7 @@ type longBody struct {
 func (b *longBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if full := b.memory.ReserveBody(int64(n)); full != nil {
-		return 0, full // an error together with bytes could be overlooked
+		return 0, full // callers could ignore an error that comes with bytes
 	}
 	b.taken += int64(n)
 	return n, err
@@ -403,7 +405,7 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 	}
 	body := make([]byte, 0, min(n, bodyAtOnce))
 	for int64(len(body)) < n {
-		// Twice the received size: what is copied and discarded meanwhile is as long as the body.
+		// Doubling the buffer copies, in total, at most as many bytes as the body has.
 		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), bodyAtOnce))))
 		part := body[len(body):min(int64(cap(body)), n)]
 		got, err := io.ReadFull(from, part)
@@ -545,7 +547,7 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, modern bool) {
 	}
 }
 
-// get opens a stream: one to resume, if the request has a Last-Event-ID, or the standalone stream.
+// get opens the standalone stream, or the stream of HTTP+SSE, or resumes a stream if the request has a Last-Event-ID.
 func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 	switch {
 	case modern:
@@ -555,7 +557,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 		refuse(w, http.StatusNotAcceptable, "Accept must have "+mcphttp.EventStream)
 		return
 	}
-	// A body has no meaning. An unfinished one must not stay behind a stream, which has no read timeout.
+	// A body has no meaning. It is read to its end, because a stream has no read timeout that would limit the rest.
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxGetBody)); err != nil {
 		s.refuseBody(w, err)
 		return

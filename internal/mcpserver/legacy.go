@@ -15,7 +15,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// sessionMethods are the legacy requests about the session itself.
+// sessionMethods handle the legacy requests about the session itself.
 var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 	"ping":                  func(*session, *jsonrpc.Message) error { return nil },
 	"initialize":            (*session).initializeAgain,
@@ -24,8 +24,8 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 	"resources/unsubscribe": (*session).unsubscribe,
 }
 
-// request handles a request of the session, which has started with ctx. A legacy client cannot retry a call with input
-// responses: it receives the input requests, and the handler is called again with the responses.
+// request handles a request of the session, with the context that begin returned. A legacy client cannot repeat a call
+// with input responses: the server sends it the input requests, and calls the handler again with its responses.
 func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := ss.s.newExchange(ss.rev, msg, out)
 	defer ss.s.panics.Recover(msg.Method, x.broke)
@@ -98,7 +98,7 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		return nil
 	}
 	call.Session = ss.scope
-	if bridge.IsRetry(call.Request) { // only in modern requests: here the client responds to requests of the server
+	if bridge.IsRetry(call.Request) { // only modern requests retry: a legacy client responds to requests of the server
 		call = call.Retry(nil, nil)
 	}
 	return call
@@ -172,7 +172,8 @@ func (ss *session) unsubscribe(msg *jsonrpc.Message) error {
 	return err
 }
 
-// resource returns the URI of the resource of a message, if the server reports changes of resources.
+// resource returns the URI of the resource of a message. It returns an error if the server does not report changes of
+// resources.
 func (ss *session) resource(msg *jsonrpc.Message) (uri string, err error) {
 	if !ss.is.GetCapabilities().GetResources().GetSubscribe() {
 		return "", bridge.Errorf(codes.Unimplemented, "%s: this server does not tell when resources change", msg.Method)

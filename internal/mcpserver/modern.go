@@ -18,8 +18,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// modern handles a self-contained request. When ctx ends, the client has disconnected or canceled it (2026-07-28:
-// basic/patterns/cancellation). from is the request's origin.
+// modern handles a self-contained request. ctx ends when the client disconnects or cancels the request (2026-07-28:
+// basic/patterns/cancellation).
 func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := s.newExchange(bridge.Rev20260728, msg, out)
 	defer s.panics.Recover(msg.Method, x.broke)
@@ -56,7 +56,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	case s.unwanted(ctx):
 		x.end(head{}, nil)
 	case ctx.Err() != nil && err != nil:
-		x.fail(call.Method, cutOff(lifecycle.ErrClosing, err)) // unless the client has just disconnected
+		x.fail(call.Method, cutOff(lifecycle.ErrClosing, err)) // not if the client disconnected during the shutdown
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
 	case res.InputRequired != nil:
@@ -130,8 +130,7 @@ func (s *Server) unwanted(ctx context.Context) bool {
 	return ctx.Err() != nil && (ended(ctx) || s.life.Phase() < lifecycle.Draining)
 }
 
-// modernRevision returns the revision of a modern request. It must be in its `_meta`, and over HTTP the same in a
-// header.
+// modernRevision returns the revision of a modern request. It must be in `_meta`, and over HTTP also in a header.
 func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 	body, ok := rawjson.String(rawjson.Get(meta, metaVersion))
 	if !ok {
@@ -285,7 +284,7 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params: %w", m.Name, err)
 	}
 	if said := call.Context(); said != nil {
-		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // modernCall has checked modern clients
+		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // those of modern clients were validated
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 &&
 		!rawjson.IsObject(r.GetArguments()) {

@@ -35,13 +35,13 @@ func (s *Server) origin(r *http.Request) origin {
 	return o
 }
 
-// networkOf returns the network of an HTTP request. It is invalid for other transports.
+// networkOf returns the network of an HTTP request. The prefix is invalid for other transports.
 func networkOf(r *http.Request) netip.Prefix {
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return conns.Network(at.Addr())
 }
 
-// until returns when a principal's access ends, or zero.
+// until returns the time at which a principal's access ends, or zero if it does not end.
 func (s *Server) until(p *pb.Principal) time.Time {
 	if s.opts.Until == nil || p == nil {
 		return time.Time{}
@@ -49,8 +49,8 @@ func (s *Server) until(p *pb.Principal) time.Time {
 	return s.opts.Until(p)
 }
 
-// letIn returns a context that ends when streams of changes must end, and at the given time if that is not zero. The
-// token is checked when the stream is opened, and not after that.
+// letIn returns a context that ends when streams of changes must end: when the server drains, and at the given time if
+// that is not zero. A client's token is checked only when it opens a stream.
 func (s *Server) letIn(until time.Time) (context.Context, context.CancelFunc) {
 	if until.IsZero() {
 		return s.life.Until(lifecycle.Draining), func() {}
@@ -63,7 +63,7 @@ func samePrincipal(a, b *pb.Principal) bool {
 	return (a == nil) == (b == nil) && a.GetIssuer() == b.GetIssuer() && a.GetSubject() == b.GetSubject()
 }
 
-// unpassable returns the error for headers to forward that are not valid text, or "".
+// unpassable returns an error text if a header that is forwarded to backends is not UTF-8. Otherwise it returns "".
 func (s *Server) unpassable(h http.Header) string {
 	for _, name := range s.opts.PassHeaders {
 		for _, v := range h.Values(name) {
@@ -76,7 +76,7 @@ func (s *Server) unpassable(h http.Header) string {
 	return ""
 }
 
-// passed returns the headers of a request to forward to backends, by lower-case names.
+// passed returns the headers of a request that are forwarded to backends, by lower-case names.
 func (s *Server) passed(h http.Header) map[string]string {
 	if len(s.opts.PassHeaders) == 0 || h == nil {
 		return nil

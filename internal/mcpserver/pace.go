@@ -19,7 +19,7 @@ type rate struct {
 	due   time.Time // when the next event is allowed, without a burst
 }
 
-// early returns how long until an event is allowed. If it is allowed now, it is counted.
+// early returns how long until an event is allowed. If that is zero, it counts the event.
 func (r *rate) early(now time.Time) time.Duration {
 	if d := r.due.Add(-time.Duration(r.burst) * r.every).Sub(now); d > 0 {
 		return d
@@ -52,7 +52,7 @@ func newSampler() sampler {
 	return sampler{rate: rate{every: limits.LogInterval, burst: limits.LogBurst}}
 }
 
-// lets reports whether a message may be sent now.
+// lets reports whether a message may be sent now. If not, it counts the message as dropped.
 func (s *sampler) lets(l *pb.LogMessage) bool {
 	if s.rate.early(time.Now()) <= 0 {
 		return true
@@ -77,7 +77,7 @@ func (s *sampler) summary() *pb.LogMessage {
 	return l
 }
 
-// A pacer limits progress notifications. A delayed one is replaced by later ones, and sent when it is time.
+// A pacer limits the rate of progress notifications. Above the limit, only the latest one is sent, with a delay.
 type pacer struct {
 	send func(*pb.Progress) error
 
@@ -130,7 +130,7 @@ func (p *pacer) flush() {
 	p.held = nil
 }
 
-// end sends the delayed notification if the client is still there. Nothing is sent afterwards.
+// end sends the delayed notification if it is wanted. Nothing is sent afterwards.
 func (p *pacer) end(wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

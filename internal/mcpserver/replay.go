@@ -13,11 +13,11 @@ type replay struct {
 	most int
 	size atomic.Int64
 
-	mu    sync.Mutex // guards what follows; not needed as long as there is room
+	mu    sync.Mutex // guards what follows; not acquired below the limit
 	ended list.List  // of *eventLog
 }
 
-// add adds to the total size. It reports whether the limit is exceeded even so.
+// add adds n to the total size, and drops ended logs above the limit. It reports whether the limit is still exceeded.
 func (r *replay) add(n int) (tooMuch bool) {
 	if r.size.Add(int64(n)) <= int64(r.most) {
 		return false

@@ -35,7 +35,8 @@ type head struct {
 	challenge string
 }
 
-// A lastSink unregisters a request before its response is sent: as soon as the client has it, it may reuse the id.
+// A lastSink unregisters a request before its response is sent: a client that has the response may reuse the request's
+// id.
 type lastSink struct {
 	sink
 	forget func()
@@ -50,7 +51,8 @@ const (
 	// keepaliveEvery is the maximum time without data on a stream. Load balancers close idle streams after 60 s and
 	// more.
 	keepaliveEvery = 15 * time.Second
-	// primeAfter is the maximum time without data on a resumable stream before its priming event.
+	// primeAfter is the maximum time without data on a resumable response; then it becomes a stream with a priming
+	// event.
 	primeAfter = time.Second
 )
 
@@ -72,7 +74,7 @@ type reply struct {
 	// pollAfter is the maximum duration of the response before the client has to resume the stream. If zero, it is not
 	// limited.
 	pollAfter time.Duration
-	// polled is closed after that.
+	// polled is closed when the response is interrupted.
 	polled chan struct{}
 
 	mu     sync.Mutex
@@ -177,7 +179,6 @@ func (r *reply) begin() {
 
 // part adds Connection: close during the shutdown, so that the client sends its next request elsewhere instead of being
 // rejected here.
-// else instead of being refused here.
 func (r *reply) part() {
 	if r.s.life.Phase() >= lifecycle.LameDuck {
 		r.w.Header().Set("Connection", "close")
@@ -207,8 +208,8 @@ func (r *reply) write(data []byte) {
 // writeAtOnce is the number of bytes that a client must read within the write timeout.
 const writeAtOnce = 256 << 10
 
-// writeBody writes a body or events. A client must read every piece of it in time; otherwise it would hold memory, and
-// delay the shutdown.
+// writeBody writes a body or events. A client must read each piece in time: a slow reader would hold memory, and delay
+// the shutdown.
 func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) error {
 	for {
 		if err := expectReader(w, patience); err != nil {
@@ -240,7 +241,7 @@ type multiplexed struct{ http.ResponseWriter }
 // Unwrap is for http.ResponseController.
 func (m multiplexed) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
-// FlushError returns when everything was written, and removes the deadline.
+// FlushError waits until everything is written, and removes the deadline.
 func (m multiplexed) FlushError() error {
 	rc := http.NewResponseController(m.ResponseWriter)
 	if err := rc.Flush(); err != nil {
@@ -268,9 +269,9 @@ func (r *reply) send(msg []byte) error {
 	return r.broken
 }
 
-// hold sends a message, and then runs f for the rest of the response, which may take as long as the client is
-// connected. If it saves memory, f continues after hold has returned. Its context ends when the rest is not needed. If
-// hold returns an error, f is not called.
+// hold sends a message, and then calls f, which sends the rest of the response for as long as the client is connected.
+// If the connection can be hijacked, f runs after hold has returned, which saves memory. The context of f ends when the
+// client has disconnected or the server closes. If hold returns an error, f is not called.
 func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)) error {
 	var t *hijacked
 	var err error
@@ -320,7 +321,7 @@ func (r *reply) event(msg []byte, last bool) {
 	id := ""
 	if r.log != nil {
 		if r.log.ended() {
-			return // it replaces an unwritable response, and there is only one
+			return // it has a response already, or was dropped
 		}
 		id = r.log.eventID(r.log.append(msg, last))
 	}

@@ -68,7 +68,7 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 		}
 		answers = t.answers
 	case t.refused || len(answers) < len(res.InputRequired.GetInputRequests()):
-		return unasked(call, reason) // the handler requires it again, or the remaining ones are useless
+		return unasked(call, reason) // the handler requires it again, or only some of the requests are possible
 	default:
 		t.refused = true
 	}
@@ -80,7 +80,8 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 }
 
 // withoutContext returns the input requests without includeContext, if the client has not declared sampling.context
-// (2025-11-25 and 2026-07-28: client/sampling, capabilities). It is optional, so that the rest can be requested.
+// (2025-11-25 and 2026-07-28: client/sampling, capabilities). The field is optional, so the request is valid without
+// it.
 func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bridge.Revision) *pb.InputRequired {
 	if can.GetSampling().GetContext() != nil || !rev.DeclaresSamplingContext() {
 		return needs
@@ -131,27 +132,27 @@ func unasked(call *bridge.Call, what string) (proto.Message, error) {
 	}
 }
 
-// lacking returns the missing capabilities that an error reports with a code that the legacy era does not have
-// (2026-07-28: basic/index, missing required client capability). It is nil for other errors.
+// lacking describes the missing capabilities of an error whose code the legacy era does not have (2026-07-28:
+// basic/index, missing required client capability). It returns "" for other errors.
 func lacking(e *bridge.Error) string {
 	if e.RPC.GetCode() != bridge.CodeMissingCapability {
 		return ""
 	}
 	required := &pb.ClientCapabilities{}
 	if data := rawjson.AsBytes(e.RPC.GetData()); rawjson.Check(data) == nil {
-		// unreadable ones are ignored
+		// an invalid value is ignored
 		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728)
 	}
 	return inWords(required) + notSupported
 }
 
-// advice is the fix if a client cannot be asked. Backends forward it to the model.
+// advice ends the error for an input request that the client does not support. Backends forward it to the model.
 const advice = ". Ask the user directly, or use another client."
 
-// notSupported follows the name of a capability.
+// notSupported follows the description of a capability.
 const notSupported = ", which this client does not support"
 
-// cannot returns the missing capabilities for an input request, with a reason, or nil.
+// cannot returns the reason why an input request cannot be sent to the client, or "".
 func (ss *session) cannot(req *pb.InputRequest) string {
 	if bridge.MissingCapabilities(ss.caller.GetClientCapabilities(), req) != nil {
 		return kindOf(req) + notSupported
@@ -162,7 +163,8 @@ func (ss *session) cannot(req *pb.InputRequest) string {
 	return ""
 }
 
-// cannotAny returns the input errors for the input requests that are impossible, and the reason for one of them.
+// cannotAny returns input errors for the input requests that cannot be sent to the client, and the reason for one of
+// them.
 func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*pb.InputResponse, reason string) {
 	unsupported = map[string]*pb.InputResponse{}
 	for _, req := range needs.GetInputRequests() {
@@ -289,7 +291,7 @@ func (s *Server) askMessage(id string, req *pb.InputRequest, rev bridge.Revision
 func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision) *pb.InputResponse {
 	if e := msg.Error; e != nil {
 		reason := pb.InputError_REASON_REFUSED
-		if e.GetCode() == codeMethodNotFound { // whatever its capabilities
+		if e.GetCode() == codeMethodNotFound { // although it may have declared the capability
 			reason = pb.InputError_REASON_UNSUPPORTED
 		}
 		return failed(&pb.InputError{

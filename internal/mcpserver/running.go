@@ -21,8 +21,8 @@ type running struct {
 // errDuplicateID is the cause of the error for a request with the id of another one.
 var errDuplicateID = errors.New("duplicate id")
 
-// add adds a request, which cancel cancels, until remove. It returns an error if another one has its id or its progress
-// token: the client could not distinguish their messages.
+// add records a request in flight, which cancel cancels, until remove is called. It returns an error if another request
+// has the same id or progress token: the client could not distinguish their messages.
 func (r *running) add(msg *jsonrpc.Message, l *limits.Limits,
 	cancel context.CancelCauseFunc,
 ) (remove func(), err error) {

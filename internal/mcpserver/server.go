@@ -3,8 +3,8 @@
 //
 // A modern request (2026-07-28) is self-contained: modern.go. A legacy client has a session with its state, and
 // receives requests of the server: legacy.go, session.go, roundtrip.go. The era is determined for each request, on the
-// same endpoint. Transports (http.go, sse2024.go, stdio.go) receive messages, and send those for a request through its
-// sink.
+// same endpoint. Transports (http.go, sse2024.go, stdio.go) receive messages, and provide a sink for the messages that
+// belong to a request.
 package mcpserver
 
 import (
@@ -42,20 +42,20 @@ type Options struct {
 	// Principal returns the authenticated principal of a request, or nil without authentication. If nil, no request has
 	// a principal.
 	Principal func(*http.Request) *pb.Principal
-	// Until returns when a principal's access ends, or zero. Then streams of changes end, and calls do not. If nil,
-	// access never ends.
+	// Until returns the time at which a principal's access ends, or zero if it does not end. At that time, streams of
+	// changes end, and calls in flight continue. If nil, access never ends.
 	Until func(*pb.Principal) time.Time
 	// Challenge returns the value of WWW-Authenticate for missing scopes. If nil, there is none.
 	Challenge func(scopes []string) string
 	// PassHeaders names the HTTP headers that are forwarded to backends.
 	PassHeaders []string
-	// StateKeys encrypt a backend's state on its way through the client: the first seals, all of them open. Replicas
-	// with the same keys can continue each other's calls. If empty, a random key is used.
+	// StateKeys are the keys that seal the request state of backends: the first key seals, and every key opens.
+	// Replicas with the same keys can continue each other's calls. If empty, a random key is used.
 	StateKeys [][32]byte
 	// Limits are the limits of requests and responses. Defaults replace zero fields.
 	Limits limits.Limits
-	// PollAfter is the maximum duration of the response to a request of 2025-11-25; then it is interrupted, and the
-	// client resumes it. It is for networks that close long responses. If zero, it is not limited.
+	// PollAfter is the maximum duration of an HTTP response in revision 2025-11-25. Then the response is interrupted,
+	// and the client resumes it. It is for networks that close long responses. If zero, the duration is not limited.
 	PollAfter time.Duration
 	// Lifecycle is the phase of the bridge and its calls in flight. If nil, the server has its own.
 	Lifecycle *lifecycle.Lifecycle
@@ -63,14 +63,14 @@ type Options struct {
 	// If nil, the server has its own.
 	Sessions *Sessions
 	// Streams limits the streams of changes: those of GETs, of HTTP+SSE and of subscriptions/listen. It may be shared.
-	// If nil, the server has its own, with Memory.
+	// If nil, the server has its own, which uses Memory.
 	Streams *limit.Streams
-	// Started waits while the backends for clients of an era start, and returns nil when none is starting, even if ctx
-	// has ended. It returns an error if ctx ends before. While a backend starts, initialize and server/discover use
-	// Earlier, and calls wait. If nil, no backend starts.
+	// Started waits until no backend for clients of an era is starting, and returns nil. It returns an error if ctx
+	// ends before that; if none is starting, it returns nil even if ctx has ended. While a backend starts, initialize
+	// and server/discover use Earlier, and calls wait. If nil, no backend starts.
 	Started func(ctx context.Context, era bridge.Era) error
-	// Earlier is the declaration of the handler to clients of each era in the previous run of the bridge. If nil, all
-	// capabilities are declared.
+	// Earlier has the declarations of the handler to clients of each era in the previous run of the bridge. For an era
+	// without one, all capabilities are declared.
 	Earlier [bridge.Eras]*pb.DiscoverResponse
 	// Declared is called when the declaration to clients of an era changes. It must not block for long. It may be nil.
 	Declared func(bridge.Era, *pb.DiscoverResponse)
@@ -102,11 +102,11 @@ type Server struct {
 	seal    *seal.Sealer
 	hub     *feed.Hub
 	life    *lifecycle.Lifecycle
-	lasting sync.WaitGroup // streams with hijacked connections
+	lasting sync.WaitGroup // streams with hijacked connections, and other work that Close waits for
 
-	// declarations are the handler's last ones to clients of each era, which may differ.
+	// declarations are the handler's latest declarations to clients of each era, which may differ.
 	declarations [bridge.Eras]atomic.Pointer[declaration]
-	// early is the declaration while a backend starts, and promised means that it was sent.
+	// early has the declarations while a backend starts, by era. promised means that a client has received one of them.
 	early    [bridge.Eras]*declaration
 	promised atomic.Bool
 
@@ -121,12 +121,12 @@ type declaration struct {
 	at time.Time
 	// info is the server_info in JSON.
 	info []byte
-	// early means that the handler has not declared it: its backend starts.
+	// early means that the declaration is not from the handler, because a backend is starting.
 	early bool
 }
 
 const (
-	// knownFor is the minimum interval between Discover calls, so that they cost calls nothing.
+	// knownFor is the minimum interval between Discover calls: most requests use the latest declaration.
 	knownFor = time.Second
 	// earlyAfter is the maximum time that a client waits for the declaration while a backend starts. Clients give up,
 	// or assume the other era, after a few seconds.
@@ -183,7 +183,7 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return res, ofHandler(err)
 }
 
-// declares reports whether the handler declares, to clients of any era, changes that a filter requests.
+// declares reports whether the handler declares notifications of any change in f, to clients of any era.
 func (s *Server) declares(f *pb.SubscriptionFilter) bool {
 	for era := range s.declarations {
 		if k := s.declarations[era].Load(); k != nil && !feed.IsEmpty(feed.Supported(f, k.GetCapabilities(), false)) {
@@ -193,7 +193,8 @@ func (s *Server) declares(f *pb.SubscriptionFilter) bool {
 	return false
 }
 
-// discover returns the handler's current declaration to clients of an era; if the handler is overloaded, the last one.
+// discover returns the handler's current declaration to clients of an era, or the latest one if the handler is
+// overloaded.
 func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, error) {
 	now, was := time.Now(), s.declarations[era].Load()
 	if was != nil && now.Sub(was.at) < knownFor {
@@ -222,7 +223,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, er
 		if was == nil || bridge.AsError(err).Reason != bridge.ReasonOverloaded {
 			return nil, err
 		}
-		// The handler is overloaded: its last declaration is used, and not refreshed at once.
+		// The handler is overloaded: the latest declaration stays in use, and is refreshed later.
 		k := &declaration{DiscoverResponse: was.DiscoverResponse, info: was.info, at: now}
 		s.declarations[era].CompareAndSwap(was, k)
 		return k, nil
@@ -258,8 +259,8 @@ func (s *Server) declareEarly(era bridge.Era) {
 	})
 }
 
-// starting reports whether a backend of the handler starts. One that responds to modern clients has started: legacy
-// clients wait for its part of their era, so that they receive its declaration to them.
+// starting reports whether a backend of the handler is starting. A backend that serves modern clients has started, even
+// if its legacy part has not: legacy clients wait for its declaration to them.
 func (s *Server) starting() bool {
 	if s.opts.Started == nil {
 		return false
@@ -269,8 +270,8 @@ func (s *Server) starting() bool {
 	return s.opts.Started(now, bridge.ModernEra) != nil
 }
 
-// earlier returns the declaration while a backend starts, based on its previous declaration d, if any. It must be
-// refreshed at once.
+// earlier returns the declaration for the time while a backend starts, based on d, the declaration in the previous run,
+// if any. Its TTL is zero, so that clients request it again.
 func (s *Server) earlier(d *pb.DiscoverResponse) *declaration {
 	if d == nil {
 		d = &pb.DiscoverResponse{Capabilities: bridge.AllCapabilities()}
@@ -285,7 +286,8 @@ func (s *Server) earlier(d *pb.DiscoverResponse) *declaration {
 	return k
 }
 
-// empty returns the empty page of a list that was declared early, and that the handler does not support, or nil.
+// empty returns an empty page if m lists what the early declaration promised and the handler does not support.
+// Otherwise it returns nil.
 func (s *Server) empty(m *bridge.Method, err error) proto.Message {
 	if bridge.AsError(err).Code != codes.Unimplemented || !s.promised.Load() {
 		return nil
@@ -304,7 +306,7 @@ func (k *declaration) serverInfo() mcpjson.Member {
 	return mcpjson.Member{Name: metaServerInfo, Value: k.info}
 }
 
-// offered returns an error if a server with the declaration d does not have the method (2026-07-28: schema,
+// offered returns an error if a server with the declaration d does not support the method (2026-07-28: schema,
 // MethodNotFoundError).
 func offered(d *declaration, m *bridge.Method) error {
 	if m.SupportedBy(d.GetCapabilities()) {
@@ -362,7 +364,7 @@ func (s *Server) admit(p *pb.Principal, from netip.Prefix, add func()) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Phase() >= lifecycle.Draining { // since then
+	if s.life.Phase() >= lifecycle.Draining { // it may have begun meanwhile
 		s.opts.Sessions.release(p)
 		return errDraining
 	}
@@ -386,14 +388,14 @@ func (s *Server) endIdle(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	s.hub.Remove(subs...) // together, so that the hub listens again only once
+	s.hub.Remove(subs...) // in one call, so that the hub subscribes again only once
 	for _, ss := range idle {
 		ss.end(errEnded)
 	}
 }
 
-// session returns the session with the given id, or nil. A session of another principal counts as unknown. An expired
-// one is ended.
+// session returns the session with the given id, or nil. It returns nil for a session of another principal. It ends an
+// expired session.
 func (s *Server) session(id string, from origin) *session {
 	s.mu.Lock()
 	ss := s.sessions[id]

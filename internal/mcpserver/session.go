@@ -35,7 +35,7 @@ type session struct {
 	tag string
 	// caller is from initialize. It is immutable (2025-11-25: basic/lifecycle).
 	caller *pb.CallContext
-	// network is where the client initialized the session from, in HTTP.
+	// network is the network from which the client initialized the session, in HTTP.
 	network netip.Prefix
 	// is is the declaration of the handler at the start of the session.
 	is *declaration
@@ -89,8 +89,8 @@ const maxLogs = 64
 const (
 	// maxIntroduction is the maximum size in bytes of JSON.
 	maxIntroduction = 64 << 10
-	// maxIcons is the maximum number of icons and their sizes: a size of ten bytes takes 130. Icons above the limits
-	// are dropped, because they are not worth an error.
+	// maxIcons is the maximum number of icons and their sizes together: a size of ten bytes takes 130 bytes of memory.
+	// Above the limits, icons are dropped without an error.
 	maxIcons = 100
 )
 
@@ -198,7 +198,7 @@ func (s *Server) initializeResult(d *declaration, rev bridge.Revision) ([]byte, 
 // end ends the session, cancels its calls, and waits for them.
 func (ss *session) end(cause error) {
 	ss.mu.Lock()
-	ss.cancel(cause) // no call starts
+	ss.cancel(cause) // no further call starts
 	ss.mu.Unlock()
 	ss.s.hub.Remove(&ss.sub)
 	ss.calls.Wait()
@@ -220,8 +220,8 @@ func (ss *session) use(now time.Time) bool {
 	return true
 }
 
-// over reports whether the client has been inactive for longer than a session lasts. A request or stream in progress is
-// activity.
+// over reports whether the session has expired, because the client was inactive for too long. A request or stream in
+// progress is activity.
 func (ss *session) over(now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -236,8 +236,8 @@ func (ss *session) overLocked(now time.Time) bool {
 // idleLocked reports whether the client has neither a request nor a stream in progress. The caller holds mu.
 func (ss *session) idleLocked() bool { return len(ss.running.cancel) == 0 && ss.push == nil }
 
-// readyGrace is the maximum time that a request waits for notifications/initialized, which may be on its way on another
-// connection. After it, the response can still have an error status.
+// readyGrace is the maximum time that a request waits for notifications/initialized, which may be in flight on another
+// connection. It is shorter than primeAfter, so that the response can still have an error status.
 const readyGrace = primeAfter / 2
 
 // awaitReady returns an error if the client is not ready for a request of the method (2024-11-05 to 2025-11-25:
@@ -265,7 +265,6 @@ func (ss *session) awaitReady(ctx context.Context, method string) error {
 }
 
 // begin records a request in flight. Its handler must use the returned context and sink, and then call done.
-// is called afterwards.
 func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, to sink, done func(), err error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -315,7 +314,7 @@ func (ss *session) notified(msg *jsonrpc.Message) {
 	}
 }
 
-// answered handles the client's response to a request of the server. It reports whether the request is pending.
+// answered handles the client's response to a request of the server. It reports whether that request was pending.
 func (ss *session) answered(msg *jsonrpc.Message) bool {
 	// Ids of the server are numbers, and a client may send back a number in another notation.
 	id := string(bytes.Trim(msg.ID, `"`))
@@ -355,8 +354,8 @@ func (ss *session) attach(push func(msg []byte)) (detach func()) {
 	return ss.attachLocked(push)
 }
 
-// attachIfFree is attach if no function is set, with the last event id first. Otherwise it waits for a moment, as the
-// previous stream may be about to end, and returns nil.
+// attachIfFree is attach if no function is set, and pushes a priming event first. Otherwise it waits for a moment,
+// because the previous stream may be about to end. If the function is still set then, it returns nil.
 func (ss *session) attachIfFree(ctx context.Context, push func(msg []byte)) (detach func()) {
 	ctx, cancel := context.WithTimeout(ctx, readyGrace)
 	defer cancel()
@@ -399,12 +398,12 @@ func (ss *session) attachLocked(push func(msg []byte)) (detach func()) {
 	}
 }
 
-// listen subscribes the session to changes, and returns those that the handler reports. It fails only if the session
-// has subscribed to another resource.
+// listen subscribes the session to changes, and returns the part of its filter that the handler supports. It can fail
+// only if the session has subscribed to a further resource.
 func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
 	ctx, cancel := context.WithCancel(ss.ctx)
 	defer cancel()
-	if ss.is.early { // the backend is starting: when it acknowledges, the session receives all changes
+	if ss.is.early { // do not wait for a starting backend: when it acknowledges, the session receives all changes
 		cancel()
 	}
 	return ss.s.hub.Subscribe(ctx, &ss.sub)
@@ -442,7 +441,8 @@ func (ss *session) flush() {
 	}
 }
 
-// notify sends a change to the client, if it subscribed to it.
+// notify sends a change to the client, unless it is the completion of an elicitation that the session does not wait
+// for.
 func (ss *session) notify(change *pb.ListenResponse) {
 	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
 		return
@@ -450,7 +450,7 @@ func (ss *session) notify(change *pb.ListenResponse) {
 	ss.deliver(change)
 }
 
-// deliver sends a change to the client, on exactly one stream, now or when it opens one.
+// deliver sends a change to the client, on exactly one stream: now, or when the client opens one.
 func (ss *session) deliver(change *pb.ListenResponse) {
 	defer ss.s.panics.Recover("a change", nil)
 

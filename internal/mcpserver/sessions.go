@@ -22,11 +22,11 @@ type Sessions struct {
 	most   int
 	replay replay
 
-	// sweeping guards what follows, and is held while expired sessions, or those that make room, are ended; it is
-	// locked before mu and before that of a Server.
+	// sweeping guards what follows. It is held while expired sessions, or sessions that make room for new ones, are
+	// ended. It is acquired before mu, and before the lock of a Server.
 	sweeping  sync.Mutex
 	swept     time.Time
-	fruitless time.Time // when no session could make room
+	fruitless time.Time // the last time that no session could make room
 	evicted   int       // number since the last warning
 	told      time.Time // time of the last warning
 
@@ -39,12 +39,13 @@ type Sessions struct {
 const (
 	// sweepEvery is the interval at which expired sessions are ended while there is room.
 	sweepEvery = time.Minute
-	// sweepFull is the interval while there is no room, because all of many thousand sessions are checked. It is the
-	// Retry-After of rejected clients.
+	// sweepFull is the interval while there is no room. It is not shorter, because many thousand sessions are checked.
+	// It is also the Retry-After of rejected clients.
 	sweepFull = time.Second
 	// evictEvery is the minimum interval between warnings about sessions that make room for new ones.
 	evictEvery = 10 * time.Second
-	// evictShare is the share of all sessions that are ended at a time to make room, because each is checked.
+	// evictShare is the limit on sessions divided by the number that is ended at a time to make room. More than one is
+	// ended, because each search checks all sessions.
 	evictShare = 64
 )
 
@@ -57,8 +58,8 @@ func NewSessions(l limits.Limits) *Sessions {
 	}
 }
 
-// begin counts a new session of the principal p, if any, from a network, until leave. It returns an error if the limit
-// is reached, and no session has expired or makes room.
+// begin counts a new session of the principal p, if any, from a network, until release. It returns an error if the
+// limit is reached, and no session has expired or makes room.
 func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
 	s.sweep(sweepEvery)
 	if s.enter(p) == nil {
@@ -88,8 +89,8 @@ type candidate struct {
 	used time.Time
 }
 
-// makeRoom ends sessions for a new one from a network, if there is no room: those of anonymous clients that were never
-// used, of the network with most sessions, the oldest first.
+// makeRoom ends anonymous sessions if there is no room for a new one from a network: sessions of the lowest rank, of
+// the network that has the most sessions, the least recently used first.
 func (s *Sessions) makeRoom(from netip.Prefix) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -179,7 +180,7 @@ func (s *Sessions) all() []*Server {
 	return slices.Collect(maps.Keys(s.servers))
 }
 
-// add adds the sessions of a server, until remove.
+// add registers a server, whose sessions are then swept and can make room.
 func (s *Sessions) add(server *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +193,8 @@ func (s *Sessions) remove(server *Server) {
 	delete(s.servers, server)
 }
 
-// candidates appends the server's sessions that could make room, and counts in of the anonymous ones by network.
+// candidates appends the server's sessions that could make room to all, and adds the number of its anonymous sessions
+// by network to of.
 func (s *Server) candidates(all []candidate, of map[netip.Prefix]int) []candidate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +212,7 @@ func (s *Server) candidates(all []candidate, of map[netip.Prefix]int) []candidat
 	return all
 }
 
-// rankLocked returns how soon the session makes room. The caller holds mu.
+// rankLocked returns the session's rank among those that make room. The caller holds mu.
 func (ss *session) rankLocked() int {
 	select {
 	case <-ss.ready:

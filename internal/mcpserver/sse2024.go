@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// sseParam is the query parameter with the connection of a message, in HTTP+SSE.
+	// sseParam is the query parameter that identifies the connection of a message, in HTTP+SSE.
 	sseParam = "sessionId"
 	// sseGrace is the maximum time that calls continue after their stream has ended.
 	sseGrace = time.Minute
@@ -90,9 +90,9 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 }
 
 // keepSSE keeps the event stream of a connection open until the client, the connection or the server ends it, or the
-// client's access ends: then changes are no longer sent, and requests in flight still receive their responses. As the
-// stream is the session, a client need not reopen it for a new token: its next message carries the token, while the
-// stream is open.
+// client's access ends. After the end of access, no changes are sent, and requests in flight still receive their
+// responses. As the stream is the session, a client with a new token need not reopen it: a message with that token
+// extends the access while the stream is open.
 func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoint string) {
 	if out.event("endpoint", []byte(endpoint)) != nil {
 		return
@@ -132,13 +132,13 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 	}
 }
 
-// streamEnded ends a connection of HTTP+SSE whose stream has ended. As in all of the legacy era that cancels nothing,
-// but the stream cannot be resumed: further messages are dropped. The connection ends with its last call, and at the
-// latest after sseGrace. Until then it counts as a session, and calls can be canceled.
+// streamEnded ends a connection of HTTP+SSE whose stream has ended. That cancels no call, as everywhere in the legacy
+// era, but the stream cannot be resumed: further messages are dropped. The connection ends with its last call, and at
+// the latest after sseGrace. Until then it counts as a session, and calls can be canceled.
 func (s *Server) streamEnded(id string, c *conn) {
 	c.cancel(errGone)
 	if ss := c.legacy(); ss != nil {
-		ss.silence() // it does not receive requests
+		ss.silence() // the client cannot receive requests any more
 		s.hub.Remove(&ss.sub)
 	}
 	end := func() {

@@ -17,9 +17,9 @@ import (
 )
 
 // ServeStdio serves one client, which writes lines to r and reads lines from w (every revision: basic/transports,
-// stdio). It returns when r or ctx ends, or when w fails: further requests would be executed without a response. At the
-// end of r, pending requests still receive responses, and the bridge drains. Nothing else may write to w. The goroutine
-// that reads r may outlive the call: a client that does not read blocks it in a write.
+// stdio). It returns when r or ctx ends, or when w fails, because further requests would be executed without a
+// response. At the end of r, pending requests still receive responses, and the bridge drains. Nothing else may write to
+// w. The goroutine that reads r may outlive the call, blocked in a write to a client that does not read.
 func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -169,7 +169,7 @@ func (l lineReader) next() ([]byte, error) {
 // jsonSpace is the whitespace around a JSON text (RFC 8259, 2). Unicode has more.
 const jsonSpace = " \t\r\n"
 
-// joined returns a line of its pieces, without surrounding whitespace.
+// joined joins the pieces of a line, and removes surrounding whitespace.
 func joined(parts [][]byte) []byte {
 	if len(parts) == 1 {
 		return bytes.Trim(parts[0], jsonSpace)

@@ -6,7 +6,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 )
 
-// refuseFull rejects a request above the limit of streams, of all callers or of one.
+// refuseFull rejects a request above a limit, of all callers or of one.
 func refuseFull(w http.ResponseWriter, err error) {
 	e := bridge.AsError(err)
 	status := http.StatusServiceUnavailable

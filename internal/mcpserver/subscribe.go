@@ -29,7 +29,7 @@ func (s *Server) newPending(want func() *pb.SubscriptionFilter) *feed.Pending {
 	return feed.NewPending(s.opts.Limits.Changes, s.opts.Limits.ChangesBytes, want)
 }
 
-// listen handles subscriptions/listen: it sends changes until one side ends it (2026-07-28:
+// listen handles subscriptions/listen: it sends changes until one side ends the subscription (2026-07-28:
 // basic/patterns/subscriptions).
 func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, call *bridge.Call, d *declaration) {
 	err := feed.CheckListen(msg.Size)
@@ -90,7 +90,7 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pen
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-over.Done():
-			// The graceful end is a result (T-1 of the protocol digest explains why it is not notifications/cancelled).
+			// The graceful end is a result (2026-07-28: basic/patterns/subscriptions), not notifications/cancelled.
 			result, encodeErr := s.encode(nil, &pb.ListenResult{}, x.rev, x.subscription(), d.serverInfo())
 			if encodeErr == nil {
 				x.finishRaw(result)

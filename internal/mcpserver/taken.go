@@ -30,7 +30,7 @@ type hijacked struct {
 	// early is data that the client has sent after its request. Once there is some, no more is read, and a disconnect
 	// is noticed only by the next write.
 	early  []byte
-	gone   bool // the client has disconnected; for the goroutine that waits for watch
+	gone   bool // the client has disconnected; read only after watch has ended
 	broken bool // a write has failed
 }
 
@@ -46,8 +46,8 @@ func takeable(r *http.Request) *http.Server {
 	return server
 }
 
-// takeOver hijacks the connection of a response that has begun, and in which everything has been flushed, from server,
-// if that is not nil. It returns nil if that is impossible. Otherwise the caller must call serve.
+// takeOver hijacks the connection of a response from server. The response must have begun, and be flushed. If server is
+// nil or the connection cannot be hijacked, takeOver returns nil. Otherwise the caller must call serve.
 func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *hijacked {
 	if server == nil || w.Header().Get("Connection") != "" { // the connection is about to end
 		return nil
@@ -66,11 +66,12 @@ func (s *Server) takeOver(w http.ResponseWriter, server *http.Server) *hijacked 
 		s.lasting.Done()
 		return nil
 	}
-	early, _ := buf.Reader.Peek(buf.Reader.Buffered()) // they are buffered
+	early, _ := buf.Reader.Peek(buf.Reader.Buffered()) // no error: these bytes are buffered
 	return &hijacked{Conn: conn, s: s, server: server, early: slices.Clone(early)}
 }
 
-// serve returns, and f writes the rest of the response, with a context that ends with the client or the server.
+// serve starts f, which writes the rest of the response, and returns. The context of f ends when the client disconnects
+// or the server closes.
 func (t *hijacked) serve(f func(ctx context.Context)) {
 	go func() { // Close waits for it
 		defer t.s.lasting.Done()
@@ -98,7 +99,7 @@ func (t *hijacked) run(ctx context.Context, f func(ctx context.Context)) (whole 
 	return true
 }
 
-// watch calls cancel when the client disconnects. After the client has sent something, this is not noticed.
+// watch calls cancel when the client disconnects. Once the client has sent data, a disconnect is not noticed.
 func (t *hijacked) watch(cancel func(), watched chan struct{}) {
 	defer close(watched)
 	var b [1]byte
@@ -207,8 +208,8 @@ func (e *ending) run() {
 	*e = nil
 }
 
-// last responds to a request with a stream that f writes, until f returns. If the connection can be hijacked, that may
-// be after last returns; then it also calls the functions at the end.
+// last responds to a request with a stream that f writes until it returns. If the connection can be hijacked, f runs
+// after last has returned; then the functions of end are called after f, and end becomes empty.
 func (s *Server) last(w http.ResponseWriter, r *http.Request, end *ending,
 	f func(ctx context.Context, w http.ResponseWriter),
 ) {

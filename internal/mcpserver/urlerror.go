@@ -36,8 +36,8 @@ func urlElicitations(err error) []*pb.InputRequest {
 	return pages
 }
 
-// asNeeds converts an error that requires URL elicitation for a client without support for it: to input requests, which
-// every revision with URL elicitation has. Other errors are returned unchanged.
+// asNeeds converts an error that requires URL elicitation to input requests, for clients that do not support the error.
+// It returns other errors unchanged.
 func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
 	if err == nil {
 		return res, nil
@@ -66,7 +66,7 @@ func (ss *session) await(err error) {
 	_, _ = ss.listen()
 }
 
-// awaits reports whether the session waits for the completed URL elicitation, and removes it.
+// awaits reports whether the session waits for the completion of a URL elicitation, and stops waiting for it.
 func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -78,8 +78,8 @@ func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
 	return true
 }
 
-// completed notifies the client of the completion of URL elicitations that it accepted: the call continues, and no
-// longer needs them.
+// completed notifies the client that URL elicitations which it accepted are complete: the handler has continued, and no
+// longer requires them.
 func (x *exchange) completed(asked []*pb.InputRequest, answers map[string]*pb.InputResponse,
 	needs *pb.InputRequired,
 ) error {
