@@ -62,7 +62,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	})
 }
 
-// failed returns the error of a call without a result.
+// failed returns the outcome of an attempt without a result.
 func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a *attempt) supervise.Attempt {
 	out := supervise.Attempt{Err: a.err, Emitted: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
 	gone, isLost := errors.AsType[*lost](a.err)
@@ -95,7 +95,7 @@ func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a
 // An attempt is the result of sending a call once.
 type attempt struct {
 	peer   *peer
-	at     time.Time // when it got the peer, if that is exclusive
+	at     time.Time // when the call obtained its exclusive session
 	result *bridge.Result
 	err    error
 	sent   bool // the server may have executed the call
@@ -135,7 +135,7 @@ func wantsLogs(caller *pb.CallContext) bool {
 	return caller.GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
 }
 
-// converse waits for the response to a call, or for requests of the server: then the call is suspended.
+// converse waits for the response to a call. If the server sends requests before it, the call is suspended.
 func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (a attempt) {
 	a.peer = x.p
 	suspended, clean := false, false
@@ -183,7 +183,7 @@ func inputError(r bridge.Request) *pb.InputError {
 	return responses[first].GetError()
 }
 
-// withoutInput ends a call with an unanswered input request, which 2026-07-28 cannot report to the server.
+// withoutInput returns the result of a call with an input error, which cannot be sent to a modern server.
 func withoutInput(call *bridge.Call, e *pb.InputError) (*bridge.Result, error) {
 	why := cmp.Or(e.GetMessage(), "an input request has no answer")
 	if call.Method == bridge.CallTool {
@@ -216,7 +216,7 @@ func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 	}
 }
 
-// remedy returns how to remove the cause of a modern error before a retry, or nil.
+// remedy returns a function that removes the cause of a modern error before a retry, or nil.
 func (c *Client) remedy(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
 	switch e.GetCode() {
 	case codeHeaderMismatch:
@@ -240,8 +240,8 @@ func (c *Client) remedy(call *bridge.Call, e *pb.JsonRpcError) func(context.Cont
 	return nil
 }
 
-// modernMeta returns the `_meta` of a modern request: everything that the server learns about its client (2026-07-28:
-// basic/index, _meta).
+// modernMeta returns the `_meta` of a modern request, which describes the client completely (2026-07-28: basic/index,
+// _meta).
 func (c *Client) modernMeta(x *exchange, caller *pb.CallContext) ([]mcpjson.Member, error) {
 	rev := modernRev
 	can, err := mcpjson.Append(nil, effective(caller.GetClientCapabilities(), rev), rev)

@@ -1,12 +1,14 @@
-// Package mcpclient connects the bridge to one MCP server: a program that it starts and talks to over stdio, or an
-// endpoint of Streamable HTTP or HTTP+SSE, of any revision. It translates bridge.Calls to MCP requests, and responses
-// and notifications back.
+// Package mcpclient connects the bridge to one MCP server: a program that it starts and uses over stdio, or an endpoint
+// of Streamable HTTP or HTTP+SSE, of any revision. It translates bridge.Calls to MCP requests, and responses and
+// notifications back.
+//
 // A probe determines the server's era (probe.go), which is cached. If a server supports both eras, each caller is
 // served in its own era (eras.go). To a modern server (2026-07-28) every request is self-contained. A legacy server
-// learns the capabilities of its client once, in initialize. So a caller with capabilities has sessions of its own
+// receives the capabilities of its client once, in initialize. So a caller with capabilities has sessions of its own
 // (lease.go), one for each call in flight, and a call during which the server sends a request is suspended until its
-// caller returns with the responses (pending.go). All callers without capabilities share one session. State that a
-// program keeps between calls is kept per session.
+// caller sends the responses (pending.go). All callers without capabilities share one session. State that a program
+// keeps between calls is kept per session.
+//
 // The delivery law holds for every call, as in package plugin: a call that was sent is sent again only if it is
 // read-only by protocol, and every error reports whether the call may have been executed.
 package mcpclient
@@ -121,7 +123,7 @@ func (o Options) withDefaults() Options {
 type intervals struct {
 	supervise.Intervals
 	settled time.Duration // a subscription that lasted this long resets the backoff
-	useful  time.Duration // a program that has answered a call and lived this long is restarted at once
+	useful  time.Duration // a program that has responded to a call and ran this long is restarted at once
 	gather  time.Duration // requests of the server within this time are sent to the caller together
 	digest  time.Duration // time for the server to process notifications before a call
 	sweep   time.Duration // interval between checks for expired calls and sessions
@@ -185,11 +187,11 @@ type connection struct {
 	// known is the server's declaration. It is replaced, never modified.
 	known  atomic.Pointer[pb.DiscoverResponse]
 	asking atomic.Bool  // a refresh of known is in progress
-	called atomic.Bool  // the server has answered a call
+	called atomic.Bool  // the server has responded to a call
 	came   atomic.Int64 // when known was received, in nanoseconds of the Unix epoch
 	until  atomic.Int64 // when known expires
 
-	began, ready time.Time // when connecting began, and when the server had answered
+	began, ready time.Time // when connecting began, and when the server had responded
 
 	once sync.Once
 	gone chan struct{} // closed when the connection is lost
@@ -307,8 +309,8 @@ func New(o Options) (*Client, error) {
 // Ready waits for the first response of the server. It returns an error if Run has returned or ctx has ended before.
 func (c *Client) Ready(ctx context.Context) error { return c.super.Ready(ctx) }
 
-// Started waits while the program for clients of an era starts. It returns nil when the program has answered or failed
-// to start, and an error if ctx ends before. A server with a URL does not start.
+// Started waits while the program for clients of an era starts. It returns nil when the program has responded or failed
+// to start, and an error if ctx ends before. For a server with a URL it returns nil at once.
 func (c *Client) Started(ctx context.Context, era bridge.Era) error {
 	if err := c.super.Started(ctx); err != nil {
 		return err
@@ -319,7 +321,7 @@ func (c *Client) Started(ctx context.Context, era bridge.Era) error {
 	}
 	t, err := c.getTwin(l)
 	if t == nil || err != nil {
-		return nil //nolint:nilerr // a call says why
+		return nil //nolint:nilerr // a call returns the error
 	}
 	return t.Started(ctx, era)
 }
@@ -380,8 +382,8 @@ func (connector) Watch(ctx context.Context, l *connection) bool {
 	return false
 }
 
-// Release reports whether the loss of a connection is no sign of an unhealthy server: a session has ended, or a program
-// had been useful.
+// Release releases a lost connection. It reports whether the loss is no sign of an unhealthy server: the connection had
+// lasted for a while, or the program had been useful.
 func (c connector) Release(ctx context.Context, l *connection) bool {
 	l.end()
 	if ctx.Err() != nil {

@@ -137,9 +137,9 @@ func (s *subscription) listenToTwin(ctx context.Context) {
 	}
 }
 
-// fromTwin handles an event of the twin. Programs have separate lists and resources, so all of it is reported. The
-// sessions of an HTTP server report the same changes as its modern era: what both acknowledged is taken from the
-// latter.
+// fromTwin handles an event of the twin. Two programs have separate lists and resources, so every change is reported.
+// An HTTP server reports the same changes in both eras: of those that both acknowledged, only the modern ones are
+// reported.
 func (s *subscription) fromTwin(event *pb.ListenResponse) {
 	if ack := event.GetAcknowledged(); ack != nil {
 		s.twin.Acknowledge(ack.GetNotifications())

@@ -28,7 +28,7 @@ import (
 //	        inFlight, suspended -> answered, answeredElsewhere, failed
 //	idle, inFlight, suspended -> abandoned      the call has ended without the response
 //
-// Whether the server may have executed the request is a separate question, which sending answers.
+// Whether the server may have executed the request does not follow from the state: see sending.
 type exchange struct {
 	use
 	p *peer
@@ -128,9 +128,9 @@ func (s *sending) settle() bool {
 	return s.Load()
 }
 
-// put adds a message that is not the response to a POST of x. It returns false if there is no room. There always is for
-// the response; a request is also rejected if it is too late. If possible, the transport makes the server wait for
-// room; otherwise notifications are dropped.
+// put adds a message that did not arrive in the response to the POST of x. It does not wait for room, because other
+// exchanges use the same stream: it returns false if there is none. There is always room for the response. It also
+// returns false for a request that arrives after the end of the exchange.
 func (x *exchange) put(m *jsonrpc.Message) bool { return x.add(m, answeredElsewhere) }
 
 // putOwn adds a message that arrived in the response to the POST of x. It waits for room.
@@ -150,7 +150,7 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	defer x.mu.Unlock()
 	switch {
 	case x.state.isAnswered() || x.state == abandoned || x.state == failed && !m.IsResponse():
-		return !m.IsRequest() // another call has to answer it
+		return !m.IsRequest() // another call must respond to it
 	case m.IsResponse():
 		x.state = then
 		x.msgs = append(x.msgs, *m)
@@ -193,7 +193,7 @@ func (x *exchange) finish(as state, err error) (was state) {
 	return was
 }
 
-// move changes the state from one to another, and reports whether it did.
+// move changes the state from one to another. In any other state it does nothing.
 func (x *exchange) move(from, to state) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -260,7 +260,7 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 }
 
-// deliver passes received messages to the call. It returns the response if it has arrived, and why it will not arrive.
+// deliver passes received messages to the call. It returns the response if it has arrived, or why it will not arrive.
 func (x *exchange) deliver() (*jsonrpc.Message, error) {
 	msgs, err := x.take()
 	for i := range msgs {

@@ -12,11 +12,11 @@ import (
 
 // A hangWatch detects a hanging program. Silence alone is no sign: many servers execute one call at a time and read
 // nothing meanwhile. So if the program prints nothing at all, not even on standard error, while a call waits, it is
-// pinged once: a second ping would not be read either. Then it has as long to print anything as a call may take. Only a
-// process that is stopped by a signal cannot be working.
+// pinged once: a second ping would not be read either. If it then prints nothing until the hang timeout, it hangs. A
+// process that is stopped by a signal cannot be working, so it hangs earlier.
 type hangWatch struct {
 	at       time.Time     // of the last check
-	received int64         // number of lines by then
+	received int64         // number of lines until then
 	silent   time.Duration // how long the program was silent while calls waited
 	stopped  int           // number of consecutive checks in which it was stopped
 	question *exchange     // the pending ping
@@ -85,8 +85,8 @@ func (s *stdio) look(v *hangWatch, now time.Time) error {
 	return nil
 }
 
-// ask sends a request that every server answers: ping, or server/discover in the modern era, which has no ping. It
-// returns nil if the server is gone.
+// ask sends a request to which every server responds: ping, or server/discover in the modern era, which has no ping. It
+// returns nil if the connection was lost.
 func (s *stdio) ask() *exchange {
 	none := use{listens: true} // all other messages are ignored
 	var x *exchange

@@ -45,7 +45,7 @@ func parseURL(s string) (*url.URL, error) {
 // maxRedirects is the maximum number of redirects per request.
 const maxRedirects = 1
 
-// newHTTPClient returns a client that never leaves the server's origin: others must not receive the credentials.
+// newHTTPClient returns a client that follows no redirect to another origin, which must not receive the credentials.
 func newHTTPClient(t http.RoundTripper) *http.Client {
 	if t == nil {
 		t = &http.Transport{
@@ -82,7 +82,7 @@ type httpWire struct {
 
 	mu     sync.Mutex // guards closed, and additions to posts before it is set
 	closed bool
-	posts  sync.WaitGroup // of requests
+	posts  sync.WaitGroup // requests in progress
 }
 
 // attach makes w a wire of p. notify sends its messages without a response.
@@ -131,7 +131,7 @@ func (c *Client) newStreamable(p *peer) {
 }
 
 // post posts a message without a response with notify, until ctx ends. A failure affects only the call that waits for
-// it: other calls learn of it from their own responses.
+// the message: other calls have responses of their own.
 func (c *Client) post(ctx context.Context, m outgoing, notify func(context.Context, []byte) error) {
 	var left atomic.Bool
 	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -176,7 +176,7 @@ func (c *Client) send(req *http.Request) (status int, err error) {
 	return res.StatusCode, nil
 }
 
-// request returns a request with the headers of all requests.
+// request returns a request with the headers of all requests of the connection.
 func (w *streamable) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
 	return w.p.c.request(ctx, method, w.p.c.url, body, func(h http.Header) {
 		if w.p.rev().SendsVersionHeader() {
@@ -226,8 +226,8 @@ func (w *streamable) stop(x *exchange) {
 		// only with the response that the request was sent.
 		w.p.out.post(cancelled(x), nil)
 	}
-	// In the modern era it is one (2026-07-28: streamable-http, cancellation). The caller that ends x cancels its
-	// context.
+	// In the modern era it is a cancellation (2026-07-28: streamable-http, cancellation), and the caller that ends x
+	// cancels its context.
 }
 
 // post sends the request of x and reads the response.
@@ -362,8 +362,8 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	}
 }
 
-// deniedBy reports whether a response with an error of the id denies access, which a server decides before execution.
-// An error for a call without a request for credentials may have been sent after the server had begun to execute it.
+// deniedBy reports whether a response with an error denies access, which a server decides before execution. If an error
+// has the id of a call, and the response requires no credentials, the server may have begun to execute the call.
 func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return false

@@ -17,8 +17,8 @@ import (
 )
 
 // receive handles a text from the server: a message, or in 2025-03-26 a batch of independent ones (JSON-RPC 2.0, 6).
-// Via is the exchange of the stream, or nil for a stream of all messages. The error reports an invalid message, unless
-// an exchange has failed with it.
+// via is the exchange of the stream, or nil for a stream of all messages. receive returns an error for an invalid
+// message, unless an exchange has failed with it.
 func (p *peer) receive(data []byte, via *exchange) error {
 	if !jsonrpc.IsBatch(data) {
 		return p.receiveOne(data, via)
@@ -79,7 +79,7 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 		}
 		if via == nil {
 			p.mu.Lock()
-			delete(p.orphans, string(m.ID)) // the call may have been canceled since
+			delete(p.orphans, string(m.ID)) // the call may have been canceled meanwhile
 			p.mu.Unlock()
 		}
 	case m.IsRequest():
@@ -89,8 +89,8 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 	}
 }
 
-// exchangeOf returns the exchange with the id. On a stream of its own it can only be that exchange: responses to others
-// are not trusted there.
+// exchangeOf returns the exchange with the id, or nil. On the stream of an exchange it can only be that exchange:
+// responses to others are not trusted there.
 func (p *peer) exchangeOf(id []byte, via *exchange) *exchange {
 	if via != nil {
 		if string(id) == via.id {
@@ -118,8 +118,8 @@ func (p *peer) exclusiveCall() *exchange {
 	return nil
 }
 
-// logReceiver returns the call that may receive a log message without a reference to a call: the only one that the
-// server can be executing, apart from canceled ones of the same owner.
+// logReceiver returns the call that may receive a log message without a reference to a call, or nil. It is the only
+// call that the server can be executing, apart from canceled ones of the same owner.
 func (p *peer) logReceiver() *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,8 +160,8 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	p.refuse(m)
 }
 
-// hold stores a request without a call for the next call: servers request the roots when a session starts. It returns
-// false for requests that no call can answer.
+// hold stores a request that arrives between calls, for the next call: servers request the roots when a session starts.
+// It returns false for all other requests.
 func (p *peer) hold(m *jsonrpc.Message) bool {
 	if !p.exclusive || m.Method != methodRoots || p.can.GetRoots() == nil {
 		return false
@@ -208,7 +208,7 @@ func (p *peer) asksTooMuch(m *jsonrpc.Message) {
 		m.Method, limits.ServerRequests, p.c.o.Limits.Message))
 }
 
-// refuse rejects a request that no caller can answer: between the calls of a session there is no caller.
+// refuse rejects a request to which no caller can respond: between the calls of a session there is no caller.
 func (p *peer) refuse(m *jsonrpc.Message) {
 	p.mu.Lock()
 	if now := time.Now().Unix(); now != p.second {
@@ -307,9 +307,9 @@ func (p *peer) withdrawn(m *jsonrpc.Message) {
 	p.held = slices.DeleteFunc(p.held, func(h jsonrpc.Message) bool { return bytes.Equal(jsonrpc.Key(h.ID), id) })
 }
 
-// changed reports a change to the listeners of the shared session. The sessions of one HTTP server all report the same
-// changes, and separate programs may have separate lists, so those of other sessions are ignored, except the completion
-// of a URL elicitation.
+// changed reports a change to the listeners of the shared session. All sessions of an HTTP server report the same
+// changes, so those of other sessions are ignored, except the completion of a URL elicitation. Separate programs may
+// have separate lists, so the changes of all of them are reported.
 func (p *peer) changed(m *jsonrpc.Message) {
 	h := &p.subs
 	if p.exclusive {

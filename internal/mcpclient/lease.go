@@ -36,7 +36,7 @@ type opening struct {
 	cancel context.CancelFunc
 	since  time.Time     // when its last caller left, or zero
 	over   bool          // it is being ended for other callers
-	done   chan struct{} // closed when the result is known: one of these
+	done   chan struct{} // closed when got or err is set
 	got    *peer
 	err    error
 }
@@ -150,7 +150,7 @@ func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities)
 	}
 }
 
-// join waits for an opening. When its caller leaves, others can join it.
+// join waits for an opening. If ctx ends before, another caller can adopt it.
 func (p *pool) join(ctx context.Context, o *opening) (*peer, error) {
 	select {
 	case <-o.done:
@@ -192,7 +192,7 @@ func (p *pool) remove(o *opening) {
 	p.deserted[o.key] = list
 }
 
-// notBegun returns the error of a session that did not start, as that of a call that was not sent.
+// notBegun converts the error of a session that did not start to that of a call that was not sent.
 func notBegun(err error) error {
 	switch e := err.(type) { //nolint:errorlint // what is around it would be lost
 	case *bridge.Error:
@@ -321,8 +321,8 @@ func (p *pool) giveBack(s *peer, clean bool) {
 	}
 }
 
-// forget closes the idle sessions with the key that started before the given time: a server that does not know one of
-// them has restarted and knows none.
+// forget closes the idle sessions with the key that started before the given time: the server has rejected one of them
+// as unknown, so it has restarted and rejects them all.
 func (p *pool) forget(key string, before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

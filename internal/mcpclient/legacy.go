@@ -46,7 +46,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		}
 		return attempt{peer: p, at: at, err: err}
 	}
-	if len(x.requests) > 0 { // since the session started
+	if len(x.requests) > 0 { // the server sent them before this call
 		a := attempt{peer: p}
 		if a.result, a.err = c.pending.suspend(x, call); a.err != nil {
 			c.endExchange(x, true)
@@ -60,8 +60,8 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 }
 
 // sessionKey identifies the callers that can use the same sessions: those with the same identity and capabilities. A
-// server may remember what it learned in a session, such as the roots, and must not use it for another caller.
-// Unidentified callers share sessions as long as the server has learned nothing.
+// server may keep what it received in a session, such as the roots, and must not use it for another caller.
+// Unidentified callers share a session until the server has received a response in it.
 func sessionKey(can []byte, call *bridge.Call) string {
 	who := call.Context().GetVerified().GetPrincipal()
 	return string(can) + "\x00" + who.GetIssuer() + "\x00" + who.GetSubject() + "\x00" + call.Session
@@ -192,7 +192,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	}
 	x.requests = open
 	x.move(suspended, inFlight)
-	if len(open) > 0 { // what has a response is done; the rest is requested again
+	if len(open) > 0 { // the requests without a valid response are sent to the caller again
 		res, err := c.pending.suspend(x, call)
 		if err == nil {
 			return attempt{peer: x.p, result: res, sent: true}
@@ -207,7 +207,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
 			c.endExchange(x, false)
-			// it cannot be retried: its state is used
+			// no retry is possible: the state is used
 			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)}
 		}
 		x.p.start(x)

@@ -25,7 +25,7 @@ type subscription struct {
 	c     *Client
 	call  *bridge.Call
 	asked *pb.SubscriptionFilter
-	// own is the connection of the Client itself, and twin that of legacy callers, if any.
+	// own has the changes of the Client's own connection, and twin those of the twin, if any.
 	own, twin *feed.Source
 	ack       *pb.SubscriptionsAcknowledged // the server's first acknowledgment
 	acked     bool                          // acknowledged on this connection
@@ -128,7 +128,7 @@ func (s *subscription) acknowledgment(together *pb.SubscriptionFilter) *pb.Liste
 	return &pb.ListenResponse{Event: &pb.ListenResponse_Acknowledged{Acknowledged: ack}}
 }
 
-// modern listens with a request of its own (2026-07-28: basic/patterns/subscriptions).
+// modern reports the changes of a modern server (2026-07-28: basic/patterns/subscriptions).
 func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Result, error) {
 	p := l.peer
 	x, err := p.beginRequest(bridge.Listen, s.call.Request, use{listens: true})
@@ -150,7 +150,7 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	if msg.Error != nil {
 		return nil, bridge.FromJSONRPC(msg.Error, p.rev(), bridge.Listen)
 	}
-	// some end before the acknowledgment
+	// some servers end the subscription before the acknowledgment
 	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}})
 	out := &pb.ListenResult{}
 	if err := mcpjson.Unmarshal(msg.Result, out, p.rev()); err != nil {
@@ -271,7 +271,7 @@ func (h *subscriptions) watch(l *listener, uri string) {
 	l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
 }
 
-// count adds n, which may be negative, to the number of listeners of a resource, and returns the sum.
+// count adds by, which may be negative, to the number of listeners of a resource, and returns the sum.
 func (h *subscriptions) count(uri string, by int) (*topic, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -325,8 +325,8 @@ func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 	})
 }
 
-// sync subscribes to a topic with listeners, or unsubscribes from one without. When ctx has ended it does not
-// unsubscribe, and further changes are ignored. A caller that waits for the turn repeats a failed request.
+// sync subscribes to a topic with listeners, or unsubscribes from one without. If ctx has ended, it does not
+// unsubscribe, and further changes are ignored. A caller that waited for the turn sends a failed request again.
 func (h *subscriptions) sync(ctx context.Context, p *peer, uri string, t *topic) error {
 	select {
 	case t.turn <- struct{}{}:

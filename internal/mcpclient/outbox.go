@@ -30,11 +30,11 @@ type outbox struct {
 type outgoing struct {
 	msg []byte
 	x   *exchange
-	// asker is the exchange of the server's request that this message answers, if any.
+	// asker is the exchange of the server's request to which this message responds, if any.
 	asker *exchange
 }
 
-// failed returns why a message is not sent. Its exchange fails, because the server may wait for the message for ever.
+// failed handles a message that is not sent: asker fails, because the server may wait for the message for ever.
 func (m *outgoing) failed(why error) {
 	if m.asker != nil {
 		m.asker.fail(&lost{err: fmt.Errorf("did not receive the response to its request: %w", why), unanswered: true})
@@ -70,9 +70,9 @@ func (o *outbox) remove(x *exchange) {
 // errUnread is the error of a message to a server that does not read.
 var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", limits.QueuedMessages)
 
-// post queues a message without a response, unless it is nil, and does not wait. Asker is the exchange of the server's
-// request that msg answers, or nil. If there is no room for msg, it is dropped, and asker fails, because no response
-// may follow.
+// post queues a message without a response, unless it is nil, and does not wait. asker is the exchange of the server's
+// request to which msg responds, or nil. If there is no room for msg, it is dropped, and asker fails, because the
+// server may wait for msg for ever.
 func (o *outbox) post(msg []byte, asker *exchange) {
 	m := outgoing{msg: msg, asker: asker}
 	if msg == nil || o.add(m) {

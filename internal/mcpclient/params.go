@@ -12,8 +12,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A paramTable has the arguments of tools that headers must repeat (2026-07-28: streamable-http, custom headers). It
-// learns them from the tool lists that pass through.
+// A paramTable has the arguments of tools that headers must repeat (2026-07-28: streamable-http, custom headers). They
+// are from the forwarded tool lists.
 type paramTable struct {
 	mu     sync.Mutex
 	byName map[string][]mcphttp.Param
@@ -32,8 +32,8 @@ func (t *paramTable) of(tool string) []mcphttp.Param {
 	return t.byName[tool]
 }
 
-// learn reads a page of tools, and drops those with invalid annotations: clients must not offer them (2026-07-28:
-// server/tools, x-mcp-header).
+// learn adds a page of tools to the table, and drops tools with invalid annotations from the page: clients must not
+// offer them (2026-07-28: server/tools, x-mcp-header).
 func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -39,7 +39,7 @@ const (
 	notifyInitialized = "notifications/initialized"
 )
 
-// The JSON-RPC codes that affect more than the request that failed.
+// Error codes of JSON-RPC and MCP.
 const (
 	codeInvalidRequest     = -32600
 	codeMethodNotFound     = -32601
@@ -82,7 +82,7 @@ type peer struct {
 	mu      sync.Mutex // guards the rest
 	running map[string]*exchange
 	orphans map[string]orphan // by id
-	held    []jsonrpc.Message // requests of the server that only the next call can answer
+	held    []jsonrpc.Message // requests of the server that wait for the next call
 	shutdown
 	logging
 	refusals
@@ -95,10 +95,10 @@ type tenancy struct {
 	// exclusive means that the peer is used for one call at a time, and owner is the owner of that call.
 	exclusive bool
 	owner     string
-	// anonymous means that the peer is used for an unidentified caller, and informed that the server has learned
-	// something from that caller.
+	// anonymous means that the peer is used for an unidentified caller, and informed that the server has received a
+	// response of that caller.
 	anonymous, informed bool
-	// began is when the session started, and idle since when it is unused.
+	// began is when the session started, and idle is when its last call ended.
 	began, idle time.Time
 }
 
@@ -120,7 +120,8 @@ type logging struct {
 	wanted pb.LogLevel // the requested level, if that is less severe
 }
 
-// refusals limit the error responses to, and the warnings about, messages without a call. The peer's lock guards them.
+// refusals limits the rates of rejections of requests without a call, and of log lines about ignored messages. The
+// peer's lock guards it.
 type refusals struct {
 	refused int       // number of rejected requests in this second
 	second  int64     // in seconds of the Unix epoch
@@ -142,7 +143,7 @@ func (p *peer) rev() bridge.Revision { return bridge.Revision(p.revision.Load())
 
 func (p *peer) setRev(r bridge.Revision) { p.revision.Store(uint32(r)) }
 
-// keep runs a loop of the connection. A panic ends the connection only.
+// keep runs a loop of the connection. A panic in it ends the connection.
 func (p *peer) keep(loop func()) {
 	defer p.c.panics.Recover("the connection to the server", func(e *bridge.Error) { p.lose(e) })
 	loop()
@@ -183,10 +184,11 @@ func (p *peer) why() error {
 	return p.reason
 }
 
-// expire marks a peer as leaving because the server does not know its session. Earlier requests may still be answered.
+// expire marks a peer as leaving because the server has rejected its session as unknown. Earlier requests may still
+// receive responses.
 func (p *peer) expire() {
 	if l := p.c.super.Live(); l != nil && l.peer == p {
-		l.end() // its user replaces it
+		l.end() // the supervisor replaces it
 		return
 	}
 	p.c.background(p.closeWhenUnused)
@@ -325,7 +327,7 @@ func (p *peer) orphan(x *exchange) {
 		maps.DeleteFunc(p.orphans, func(_ string, s orphan) bool { return p.isOld(s) })
 	}
 	if len(p.orphans) >= maxOrphans {
-		id, owner = "", "" // an id that no response has: it stands for all untracked calls, whoever their owners
+		id, owner = "", "" // no response has this id: it stands for all untracked calls, of any owner
 	}
 	p.orphans[id] = orphan{owner, time.Now()}
 }

@@ -32,7 +32,7 @@ const unknownState = "the state is not known: it was used already, came too late
 	"the bridge was started anew. " +
 	"The call may have been executed: make it again, without the state, only if that does no harm"
 
-// comesBack is the maximum time after which a legacy client's front reports a missing response.
+// comesBack is the maximum time that a front needs to report that a legacy client has not responded.
 const comesBack = 10 * time.Second
 
 // suspend keeps a call until its caller returns, and returns the input requests. The number of suspended calls is
@@ -80,8 +80,8 @@ func (l *pendingCalls) sweep(now time.Time) {
 	}
 }
 
-// makeRoom cancels the call that has been suspended longest among those of other owners with more than half of all
-// sessions suspended. It returns false if there is none: owners with fewer keep theirs.
+// makeRoom cancels the oldest suspended call of an owner whose suspended calls have more than half of all sessions. The
+// owner but needs the session, so its calls are not canceled. It returns false if there is no such call.
 func (l *pendingCalls) makeRoom(but string) bool {
 	l.mu.Lock()
 	count := map[string]int{}

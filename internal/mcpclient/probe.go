@@ -16,7 +16,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An era is what is known about how to connect to a server. The zero value is nothing.
+// An era is what is known about how to connect to a server. The zero value means that nothing is known.
 type era struct {
 	// legacy means that the server requires initialize, and rev is the negotiated revision.
 	legacy bool
@@ -124,7 +124,7 @@ func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) 
 	if ctx.Err() != nil || !errors.Is(err, errDied) {
 		return nil, c.lastWords(p, err)
 	}
-	// Some old servers exit on unknown messages. Modern servers need no cancellation.
+	// Some old servers exit on unknown messages.
 	c.log.Debug().Err(err).Msg("the server did not survive server/discover; it is started again, and sent initialize")
 	c.remember(era{frail: true})
 	if p, err = c.dial(ctx, known); err != nil {
@@ -184,12 +184,12 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 	return l, err
 }
 
-// late is the rest of a probe without a timely response to server/discover. A server that does not know the method may
-// never respond, so initialize is sent (2026-07-28: stdio, backward compatibility); a slow modern server responds to
-// server/discover in the meantime. After a response to initialize there is a short time for the other response, because
-// a server of both eras sends both. After an error there is the same time as before, and the rest of the start timeout
-// if only a modern server returns this error. Unknown means that the response to server/discover was that the method
-// does not exist.
+// late completes a probe without a timely response to server/discover. A server that does not support the method may
+// never respond, so late sends initialize (2026-07-28: stdio, backward compatibility); a slow modern server responds to
+// server/discover in the meantime. After a result of initialize, late waits for a tenth of the probe timeout for the
+// other response, because a server of both eras sends both. After an error, it waits for the probe timeout, or for the
+// rest of the start timeout if only a modern server returns this error. unknown means that the server rejected
+// server/discover as an unknown method.
 func (c *Client) late(ctx context.Context, p *peer, first *exchange,
 	initialize func(context.Context) (*connection, error),
 ) (l *connection, unknown bool, err error) {
@@ -224,7 +224,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange,
 		return legacy, msg.Error.GetCode() == codeMethodNotFound, failed
 	}
 	if c.url == nil {
-		select { // whether initialize was refused decides about the connection
+		select { // whether initialize was rejected decides whether the connection can be used
 		case <-tried:
 		case <-time.After(c.o.ProbeTimeout):
 		case <-ctx.Done():
@@ -254,7 +254,7 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange,
 		l, err = c.beginModern(ctx, p)
 		return l, false, err
 	}
-	// connect again: initialize has changed the state of the connection
+	// set the revision again, which initialize has reset
 	return c.modernConnection(p, l.known.Load()), false, nil
 }
 
@@ -338,7 +338,7 @@ func (c *Client) modernConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	return newConnection(p, d)
 }
 
-// beginModern sends server/discover to a modern server again.
+// beginModern connects to a modern server. It closes p if that fails.
 func (c *Client) beginModern(ctx context.Context, p *peer) (l *connection, err error) {
 	defer func() {
 		if err != nil {
@@ -406,8 +406,8 @@ func (c *Client) findHTTP(ctx context.Context, known era) (*connection, error) {
 	return c.initializeHTTP(ctx, modern)
 }
 
-// initializeHTTP starts a session with initialize, over Streamable HTTP or else HTTP+SSE. Modern means that the
-// endpoint is modern if it does not know initialize.
+// initializeHTTP starts a session with initialize, over Streamable HTTP or else HTTP+SSE. modern means that an endpoint
+// that rejects initialize is modern.
 func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, error) {
 	p, err := c.dial(ctx, era{})
 	if err != nil {
@@ -479,8 +479,8 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern 
 	return nil, false, errors.New("server/discover: the server rejects a revision that it declares as supported")
 }
 
-// probeFailed returns the error of a probe that does not determine the era: the server is unreachable or requires
-// credentials.
+// probeFailed returns err if the server is unreachable or requires credentials. It returns nil if the server has
+// rejected the probe, so that initialize determines the era.
 func probeFailed(err error) error {
 	if l, ok := errors.AsType[*lost](err); ok {
 		if l.refused {

@@ -102,7 +102,7 @@ func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Rev
 	return &bridge.Result{InputRequired: needs}, nil
 }
 
-// clean removes what is only between the server and the bridge from a result.
+// clean removes the keys of `_meta` that concern only the server and the bridge.
 func clean(m proto.Message) {
 	r := m.ProtoReflect()
 	fd := r.Descriptor().Fields().ByName("meta")
@@ -115,7 +115,8 @@ func clean(m proto.Message) {
 	}
 }
 
-// withoutHop returns `_meta` without what is only between the server and the bridge, or nothing if it is empty then.
+// withoutHop returns `_meta` without the keys that concern only the server and the bridge, or "" if there are no
+// others.
 func withoutHop(meta string) string {
 	object := rawjson.AsBytes(meta)
 	if rawjson.Get(object, metaServerInfo) == nil && rawjson.Get(object, metaSubscriptionID) == nil {

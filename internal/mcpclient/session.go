@@ -26,8 +26,8 @@ func declareLogging(d *pb.DiscoverResponse) {
 	}
 }
 
-// refusesInitialize reports whether a server has rejected initialize as such. Another failure does not determine the
-// era.
+// refusesInitialize reports whether a server has rejected the method initialize itself. Another failure does not
+// determine the era.
 func refusesInitialize(err error) bool {
 	if l, ok := errors.AsType[*lost](err); ok {
 		return l.refused
@@ -155,7 +155,7 @@ func (c *Client) noProgram(p *peer, err error) error {
 	e := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
 		"server %q: the program does not start once more, for a caller with capabilities; the call was not executed. "+
 			"If it cannot run twice at a time, call it without elicitation, sampling, roots and extensions", c.o.Name)
-	e.Cause = errors.New(c.lastWords(p, err).Error()) // not its parts, which do not concern the call
+	e.Cause = errors.New(c.lastWords(p, err).Error()) // without the wrapped errors, which do not concern the call
 	c.log.Error().Err(e.Cause).Msg("the program does not start once more")
 	return e
 }
@@ -182,8 +182,8 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 		return p, err
 	}
 	if can.GetRoots() != nil {
-		// Servers request the roots as soon as a session has started. A request that arrives before the response to a
-		// later one can be answered before the first call is sent, which may need the roots.
+		// Servers request the roots as soon as a session has started. When the server has responded to a ping, that
+		// request has arrived, and its response can be sent before the first call, which may need the roots.
 		c.catchUp(ctx, p)
 	}
 	return p, nil

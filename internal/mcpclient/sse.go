@@ -22,7 +22,7 @@ type event struct {
 type eventReader struct {
 	r    *bufio.Reader
 	most int
-	// retry is the server's reconnection time in milliseconds, or negative if there is none.
+	// retry is the server's reconnection time, or negative if there is none.
 	retry time.Duration
 	begun bool   // the first line was read
 	last  string // the id of the last event, returned or skipped

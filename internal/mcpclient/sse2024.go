@@ -128,7 +128,7 @@ func (w *sse2024) start(x *exchange) {
 			x.sent.end() // whatever the trace has reported
 		}
 		if x.now() == abandoned {
-			w.p.out.post(cancelled(x), nil) // it may have overtaken the request
+			w.p.out.post(cancelled(x), nil) // the cancellation that stop sent may have overtaken the request
 		}
 		switch {
 		case err == nil || x.ctx.Err() != nil:

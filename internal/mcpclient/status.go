@@ -17,8 +17,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// unsent returns the error of a request without a response. A Transport may know that it was not executed: that
-// credentials are missing, for instance.
+// unsent returns the error of a request without a response. The error of a Transport may report that the request was
+// not executed, for instance because credentials are missing.
 func unsent(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// A stream is the response to a request, or the rest of it, as events.
+// A stream is the response to a request as server-sent events, in one HTTP response or several.
 type stream struct {
 	w    *streamable
 	x    *exchange
@@ -23,7 +23,7 @@ type stream struct {
 	fatal bool
 }
 
-// from makes res the response to read.
+// from sets the HTTP response to read.
 func (s *stream) from(res *http.Response) {
 	before := s.r
 	s.body, s.r = res.Body, newEventReader(res.Body, s.w.p.c.o.Limits.Message)
@@ -50,10 +50,10 @@ func (s *stream) read() {
 		tries++
 		all++
 		wait := s.r.retry
-		if wait < 0 || tries > 1 { // one that is not there, or said nothing, may need longer
+		if wait < 0 || tries > 1 { // a server that is unreachable, or sent nothing, may need longer
 			wait = max(wait, min(time.Duration(tries)*100*time.Millisecond, time.Second))
 		}
-		// a server that repeatedly asks for an immediate return
+		// the server may repeatedly request an immediate reconnection
 		wait = max(wait, min(time.Duration(all)*time.Millisecond, time.Second))
 		if !sleep(x.ctx, wait) {
 			return
@@ -140,7 +140,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 const hearTimeout = time.Second
 
 // open implements wire. A server may send requests during a call on the standalone stream. Without that stream, many
-// servers lose them and the call hangs; and some take a late GET for a resumption of the call's stream.
+// servers lose them and the call hangs; and some treat a late GET as a resumption of the call's stream.
 func (w *streamable) open(ctx context.Context) {
 	w.wg.Go(func() { w.p.keep(w.unrelated) })
 	timer := time.NewTimer(hearTimeout)
@@ -196,9 +196,9 @@ func (w *streamable) unrelated() {
 	}
 }
 
-// listen reads one response to a GET. The error reports that there is no such stream, or none after last; nil and nil
-// that there is none at present. Again means that there was one before. answered is called when the server has
-// responded, or cannot.
+// listen reads the response to one GET. It returns an error if the server has no such stream, or none after the event
+// last, and neither a reader nor an error if it has none at present. again means that it had one before. listen calls
+// answered when the server has responded, or the request has failed.
 func (w *streamable) listen(last string, again bool, answered func()) (*eventReader, error) {
 	res, err := w.get(w.ctx, last)
 	answered()
@@ -212,7 +212,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 		return nil, nil //nolint:nilnil // the caller tries again
 	case last != "" && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict},
 		res.StatusCode):
-		return nil, nil //nolint:nilnil // nothing is said of the event: servers answer 409 while they take the old stream for open
+		return nil, nil //nolint:nilnil // the event may exist: servers respond with 409 while they treat the old stream as open
 	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
 		return nil, errEventForgotten // the session may still be known
 	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
@@ -221,7 +221,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 		w.p.expire()
 		return nil, errSessionEnded
 	case again && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
-		return nil, nil //nolint:nilnil // it may have one again: it has not noticed yet that the old one ended, or what is before it refuses us
+		return nil, nil //nolint:nilnil // it may have one later: it has not noticed the end of the old one, or a proxy rejected the request
 	case res.StatusCode != http.StatusOK || media != mcphttp.EventStream:
 		return nil, fmt.Errorf("GET: %s", res.Status)
 	}
