@@ -20,7 +20,7 @@ type acquisition struct {
 	err   error
 }
 
-// covers reports whether the failure of an acquisition is also that of another need.
+// covers reports whether the failure of an acquisition applies to another need, too.
 func (a *acquisition) covers(n need) bool {
 	switch {
 	case a.need.storedOnly:
@@ -37,7 +37,7 @@ type failure struct {
 	until time.Time
 }
 
-// A stepUp counts the grants of more scopes after which the server still refused.
+// A stepUp counts how often scopes were granted that did not suffice.
 type stepUp struct {
 	count int
 	last  time.Time
@@ -110,8 +110,8 @@ func (t *Transport) acquire(ctx context.Context, n need) (*grant, error) {
 	}
 }
 
-// join returns the acquisition in progress, or starts one. It returns none if there is a grant already, or an error
-// until the next attempt is due.
+// join returns the acquisition in progress, or starts one. If another request has obtained a grant, it returns that
+// grant instead. Until the next attempt is due, it returns the error of the last one.
 func (t *Transport) join(n need) (*acquisition, *grant, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -271,8 +271,8 @@ func (t *Transport) storedGrant(ctx context.Context, s *resourceServer, n need) 
 	return g, before, err
 }
 
-// refreshStored refreshes a grant. It returns nil if a new grant is to be requested, because the refresh token is
-// invalid, or the client is rejected and the grant does not need an absent user.
+// refreshStored refreshes a grant. It returns nil if a new grant must be requested: the refresh token is invalid, or
+// the client was rejected and no user is needed or one is present.
 func (t *Transport) refreshStored(
 	ctx context.Context, s *resourceServer, c *credentials, stored *grant,
 ) (*grant, error) {
@@ -316,7 +316,7 @@ func (t *Transport) clientOf(c *credentials, g *grant) *client {
 	return nil
 }
 
-// forgetRejected deletes what the authorization server rejected from the store: the scopes or the registration.
+// forgetRejected deletes from the store what the authorization server rejected: the scopes or the registration.
 func (t *Transport) forgetRejected(ctx context.Context, s *resourceServer, err error) error {
 	rejection, ok := errors.AsType[*tokenError](err)
 	if !ok {

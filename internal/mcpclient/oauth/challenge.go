@@ -157,8 +157,8 @@ const offlineAccess = "offline_access"
 
 func splitScopes(s string) []string { return mergeScopes(strings.Split(s, " ")) }
 
-// mergeScopes returns the valid scopes of lists (RFC 6749, 3.3) in their order, without duplicates and without
-// offline_access, which the MCP server does not decide about (2026-07-28: authorization, refresh tokens).
+// mergeScopes returns the valid scopes of lists (RFC 6749, 3.3) in their order, without duplicates, and without
+// offline_access, which does not depend on the MCP server (2026-07-28: authorization, refresh tokens).
 func mergeScopes(lists ...[]string) []string {
 	var all []string
 	for _, list := range lists {

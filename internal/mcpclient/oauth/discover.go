@@ -24,7 +24,7 @@ type resourceServer struct {
 	as          serverMetadata
 }
 
-// resourceMetadata has the members that are used of a protected resource's metadata (RFC 9728, 2).
+// resourceMetadata has the members of a protected resource's metadata that are used (RFC 9728, 2).
 type resourceMetadata struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
@@ -32,7 +32,7 @@ type resourceMetadata struct {
 	DPoP     bool     `json:"dpop_bound_access_tokens_required"`
 }
 
-// serverMetadata has the members that are used of an authorization server's metadata (RFC 8414, 2; OpenID Connect
+// serverMetadata has the members of an authorization server's metadata that are used (RFC 8414, 2; OpenID Connect
 // Discovery, 3).
 type serverMetadata struct {
 	Issuer            string   `json:"issuer"`
@@ -130,8 +130,8 @@ func canonical(server *url.URL) string {
 	return strings.TrimSuffix(c, "/")
 }
 
-// chooseIssuer returns the configured one of the authorization servers that the server names, or else the one that was
-// used before, or else the first.
+// chooseIssuer chooses one of the authorization servers in the server's metadata: the configured one, or else the one
+// that was used before, or else the first.
 func (t *Transport) chooseIssuer(issuers []string) (string, error) {
 	if t.o.Issuer == "" {
 		return cmp.Or(t.store.usedIssuer(issuers, t.o.Server, t.o.ClientID), issuers[0]), nil
@@ -154,8 +154,8 @@ func wellKnown(issuer *url.URL) []string {
 	return []string{base + oauth + path, base + openID + path, base + path + openID}
 }
 
-// serverMetadata returns the metadata of an authorization server. assumed means that no metadata name the issuer, as
-// with a server of 2025-03-26. The error is errNotFound only if no URL has metadata.
+// serverMetadata returns the metadata of an authorization server. assumed means that the issuer is not from other
+// metadata, as with a server of 2025-03-26. The error is errNotFound only if no URL has metadata.
 func (t *Transport) serverMetadata(ctx context.Context, issuer string, assumed bool) (serverMetadata, error) {
 	u, err := t.egress.parse(issuer)
 	if err != nil {
@@ -172,7 +172,8 @@ func (t *Transport) serverMetadata(ctx context.Context, issuer string, assumed b
 	for _, candidate := range wellKnown(u) {
 		var m serverMetadata
 		err := t.egress.getJSON(ctx, candidate, header, &m)
-		// Otherwise one server could impersonate another (RFC 8414, 3.3). An assumed issuer may lack a slash.
+		// The issuer must be the same: otherwise one server could impersonate another (RFC 8414, 3.3). An assumed
+		// issuer may lack a slash.
 		if same := m.Issuer == issuer || assumed && m.Issuer == issuer+"/"; err == nil && !same {
 			err = fmt.Errorf("%s describes the issuer %q, not %q", candidate, m.Issuer, issuer)
 		}

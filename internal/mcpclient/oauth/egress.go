@@ -29,7 +29,7 @@ const (
 	fetchTimeout = 15 * time.Second
 )
 
-// errNotFound means that a URL has no document, as opposed to that it could not be fetched.
+// errNotFound means that a URL has no document. It does not mean that the document could not be fetched.
 var errNotFound = errors.New("document not found")
 
 // An egress sends requests to URLs that the MCP server and its authorization server choose. To prevent server-side
@@ -46,7 +46,7 @@ type egress struct {
 
 	transport *http.Transport
 	get       *http.Client // follows a few redirects
-	post      *http.Client // follows none: its requests are secret
+	post      *http.Client // follows none: its requests contain secrets
 }
 
 func newEgress(o *Options, server *url.URL) *egress {
@@ -166,7 +166,7 @@ func (e *egress) doJSON(
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.Do(req)
 	if err != nil {
-		return err // has the URL
+		return err // the error has the URL
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))

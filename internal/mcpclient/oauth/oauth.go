@@ -184,7 +184,7 @@ func unauthorized(code codes.Code, format string, args ...any) *bridge.Error {
 }
 
 // toBridgeError returns err, which may have text of the servers, as the error of a request. The timeout of a login or
-// of a token request must not pass for the deadline of the caller.
+// of a token request must not be reported as that of the caller's deadline.
 func toBridgeError(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e

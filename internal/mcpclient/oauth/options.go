@@ -56,13 +56,13 @@ type Options struct {
 	// Issuer is the authorization server at which ClientID is registered. If empty, the first that the server names is
 	// used, and then kept.
 	Issuer string
-	// ClientID and ClientSecret are of a registered client. If ClientID is empty, ClientMetadataURL or dynamic
+	// ClientID and ClientSecret identify a registered client. If ClientID is empty, ClientMetadataURL or dynamic
 	// registration is used.
 	ClientID, ClientSecret string
 	// ClientMetadataURL is the URL of a client ID metadata document, whose redirect_uris must contain Redirect.
 	ClientMetadataURL string
 	// PrivateKey, in unencrypted PEM, authenticates the client in place of a secret (private_key_jwt). Algorithm and
-	// KeyID are of its signatures. If Algorithm is empty, the usual one of the key's type is used.
+	// KeyID are for its signatures. If Algorithm is empty, the usual one of the key's type is used.
 	PrivateKey       []byte
 	Algorithm, KeyID string
 	// ClientName is the name for dynamic registration. If empty, "mcpbridge" is used.
@@ -78,8 +78,8 @@ type Options struct {
 	// Browser opens a page for the user. It must not use a shell, because the URL comes from the server. It returns
 	// when the page is open, or when ctx ends, as it does with the login. If nil, logins fail.
 	Browser func(ctx context.Context, address string) error
-	// Redirect is the redirect URL, on this machine, such as http://127.0.0.1:3000/callback; port 0 is any. If empty,
-	// the registered port or a free one is used.
+	// Redirect is the redirect URL, on this machine, such as http://127.0.0.1:3000/callback. Port 0 means any free
+	// port. If empty, the registered port or a free one is used.
 	Redirect string
 	// LoginTimeout limits the time that the user has for a login. If zero, 5m is used.
 	LoginTimeout time.Duration

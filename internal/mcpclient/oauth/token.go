@@ -40,7 +40,7 @@ func (g *grant) copy() *grant {
 	}
 }
 
-// A source is the origin of a grant. After a rejected grant, one of a higher source is needed.
+// A source is how a grant was obtained. After a rejected grant, one of a higher source is needed.
 type source int
 
 const (
@@ -69,7 +69,7 @@ type tokenError struct{ code, text string }
 
 func (e *tokenError) Error() string { return sanitizeError(e.code, e.text) }
 
-// request sends a token request. The result keeps the key and scopes of g, and what the response omits.
+// request sends a token request. The result has the key and the scopes of g.
 func (t *Transport) request(
 	ctx context.Context, s *resourceServer, c *client, params url.Values, g *grant,
 ) (*grant, error) {
