@@ -258,9 +258,9 @@ func missingScopes(p *pb.Principal, need []string) []string {
 	return missing
 }
 
-// Handler returns a Handler that rejects calls of tools without the scopes that scopes requires, by tool name. The
-// error lists always, too, the scopes that every caller needs. Callers without a principal, on stdio or on a socket
-// of the user, may call all tools.
+// Handler returns a Handler that rejects a call of a tool if the caller lacks scopes that the tool requires. scopes has
+// these by tool name, and always has the scopes that every caller needs: the error lists both. Callers without a
+// principal, on stdio or on a socket of the user, may call all tools.
 func Handler(next bridge.Handler, always []string, scopes map[string][]string) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 		if p := call.Context().GetVerified().GetPrincipal(); p != nil && call.Method == bridge.CallTool {

@@ -40,7 +40,7 @@ func Principal(r *http.Request) *pb.Principal {
 // maxUnexpiring is the assumed lifetime of a token without an expiry.
 const maxUnexpiring = time.Hour
 
-// Until returns when the principal's token expires, at which time streams and sessions of the request end. For an
+// Until returns the time at which the principal's token expires. Then streams and sessions of the request end. For an
 // introspected token without `exp` it is an hour from now. It is zero for a static token or a certificate.
 func Until(p *pb.Principal) time.Time {
 	if len(p.GetClaims()) == 0 {
@@ -55,7 +55,7 @@ func Until(p *pb.Principal) time.Time {
 
 // Admit authenticates a request (2025-06-18 to 2026-07-28: basic/authorization, access token usage), and returns it
 // with its Principal and without its credentials. It returns nil if it has sent the response: a rejection, or the
-// metadata of the protected resource. An mcphttp.Guard has to handle preflight requests before.
+// metadata of the protected resource. An mcphttp.Guard in front of it must handle preflight requests.
 func (a *Auth) Admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	if p, ok := a.metadata[r.URL.Path]; ok {
 		a.serveMetadata(w, r, p.resource)

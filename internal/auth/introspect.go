@@ -100,7 +100,7 @@ func (i *issuer) requestIntrospection(ctx context.Context, token, resource strin
 		return introspection{}, unavailable("%v", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	// RFC 6749, 2.3.1.
+	// The ID and the secret are encoded (RFC 6749, 2.3.1).
 	req.SetBasicAuth(url.QueryEscape(i.Introspection.ClientID), url.QueryEscape(i.Introspection.ClientSecret))
 	var response jsontext.Value
 	now := time.Now()

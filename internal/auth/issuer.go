@@ -63,7 +63,7 @@ type issuer struct {
 	mu      sync.Mutex // guards what follows
 	keys    []jose.JSONWebKey
 	fetched time.Time // time of the last successful fetch
-	tried   time.Time // start of the last fetch
+	tried   time.Time // time of the last fetch, even if it failed
 	failed  error     // its error
 }
 
@@ -146,7 +146,7 @@ func (i *issuer) verifyJWT(ctx context.Context, token, resource string) (*pb.Pri
 	return i.checkClaims(text, c, resource, false)
 }
 
-// checkHeader rejects JWT headers that parsers read differently.
+// checkHeader rejects JWT headers that different parsers may read differently.
 func (i *issuer) checkHeader(token string) error {
 	encoded, _, _ := strings.Cut(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(encoded)
@@ -170,7 +170,7 @@ func readClaims(text jsontext.Value, l *limits.Limits) (*claims, error) {
 	if err := rawjson.CheckWithin(text, l); err != nil { // also because backends receive the claims
 		return nil, err
 	}
-	// Case-sensitive: SUB is not sub.
+	// Names are case-sensitive: SUB is not sub.
 	c := &claims{}
 	return c, json.Unmarshal(text, c)
 }
@@ -236,14 +236,14 @@ func (i *issuer) keysOf(ctx context.Context, id string) ([]jose.JSONWebKey, erro
 		case <-ctx.Done():
 			return nil, unavailable("waiting for the keys of %s: %v", i.URL, ctx.Err())
 		}
-		if _, fetch, _ := i.cachedKeys(id); fetch { // not fetched while waiting
+		if _, fetch, _ := i.cachedKeys(id); fetch { // another caller may have fetched them meanwhile
 			i.refresh(ctx)
 		}
 		<-i.fetching
 	}
 }
 
-// cachedKeys returns the cached keys with the ID, or whether they have to be fetched first.
+// cachedKeys returns the cached keys with the ID, or reports that they must be fetched first.
 func (i *issuer) cachedKeys(id string) (keys []jose.JSONWebKey, fetch bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -297,7 +297,7 @@ func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, text := range set.Keys {
 		var k jose.JSONWebKey
-		// Others are ignored (RFC 7517, 5).
+		// Unusable keys are ignored (RFC 7517, 5).
 		if k.UnmarshalJSON(text) == nil && k.IsPublic() && k.Valid() && verifies(text, k.Key) {
 			keys = append(keys, k)
 		}

@@ -34,7 +34,7 @@ type Port struct {
 	opened uint64 // number of accepted connections
 
 	warned          time.Time
-	closed, refused int // since then: idle connections closed, new connections refused
+	closed, refused int // since warned: number of idle connections closed, and of new connections rejected
 
 	flooded time.Time // when a flood was logged last
 }
@@ -67,8 +67,8 @@ type Conn struct {
 	hijacked atomic.Bool
 }
 
-// Listener returns a listener whose connections are those of ln that Add accepts, each a *Conn. Others are closed at
-// once: a backlog would be in the hands of whoever holds the connections.
+// Listener returns a listener with the connections of ln that Add accepts, each as a *Conn. It closes all others
+// immediately: in a backlog, they would wait until the clients of the open connections disconnect.
 func (p *Port) Listener(ln net.Listener) net.Listener { return &listener{ln, p} }
 
 type listener struct {
@@ -131,8 +131,9 @@ func (p *Port) Add(c net.Conn) *Conn {
 	return added
 }
 
-// victim returns the connection to close for a new one, of a host if that is not nil, or nil. Candidates are idle and
-// not authenticated. Those without any call come first, then the host with the most of them, then the oldest.
+// victim returns the connection to close for a new one, or nil. Candidates are idle and not authenticated. If of is not
+// nil, only its connections are candidates. Those without any call come first, then those of the host with the most
+// candidates, then the oldest.
 func (p *Port) victim(of *host) *Conn {
 	lowest := authenticated
 	for c := range p.all {
@@ -175,7 +176,7 @@ func (c *Conn) idleOfHost() int {
 	return c.host.idle
 }
 
-// Network returns the prefix that identifies a host: an IPv4 address, or an IPv6 /64. It is invalid if ip is.
+// Network returns the prefix that identifies a host: an IPv4 address, or an IPv6 /64. It is invalid if ip is invalid.
 func Network(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap()
 	bits := 64
@@ -270,7 +271,7 @@ func (p *Port) warnFlood(c *Conn, resets int) {
 		"further ones in the next second are not logged", p.Name)
 }
 
-// Begin notes that an admitted call starts, and whether its caller is authenticated. End must follow.
+// Begin records that an admitted call starts, and whether its caller is authenticated. End must follow.
 func (c *Conn) Begin(identified bool) {
 	c.calls.Add(1)
 	stands := caller
@@ -282,24 +283,24 @@ func (c *Conn) Begin(identified bool) {
 	}
 }
 
-// End notes that a call ended.
+// End records that a call ended.
 func (c *Conn) End() { c.calls.Add(-1) }
 
-// Hijack notes that the connection was hijacked, which counts as a call until Release.
+// Hijack records that the connection was hijacked, which counts as a call until Release.
 func (c *Conn) Hijack() {
 	if !c.hijacked.Swap(true) {
 		c.calls.Add(1)
 	}
 }
 
-// Release notes that a hijacked connection was given back.
+// Release records that a hijacked connection was returned to its server.
 func (c *Conn) Release() {
 	if c.hijacked.Swap(false) {
 		c.calls.Add(-1)
 	}
 }
 
-// Authenticated notes that the client authenticated before any call.
+// Authenticated records that the client authenticated before any call.
 func (c *Conn) Authenticated() { c.standing.Store(int32(authenticated)) }
 
 // CloseWrite closes the writing side, if the connection supports it, as package net/http does before it closes a
@@ -311,7 +312,7 @@ func (c *Conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Of returns the Conn that c is or wraps, as TLS does, or nil.
+// Of returns the Conn that c is, or that c wraps as a TLS connection does, or nil.
 func Of(c net.Conn) *Conn {
 	for {
 		switch at := c.(type) {

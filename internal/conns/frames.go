@@ -37,7 +37,7 @@ type FramedConn struct {
 	net.Conn
 	of *Conn
 
-	// debt is the number of frames that were not refilled yet.
+	// debt is the number of counted frames, less the refills.
 	debt atomic.Int64
 
 	// The reading goroutine owns these fields.
@@ -52,7 +52,7 @@ type FramedConn struct {
 	goAway []byte // pending GOAWAY frame
 }
 
-// streamAges tells old streams from new ones by the last stream at two times.
+// streamAges distinguishes old streams from new ones by the last opened stream at two times.
 type streamAges struct {
 	last       uint32 // last opened stream
 	at         time.Time
@@ -109,7 +109,7 @@ func (c *FramedConn) cost(f *frames) int {
 	return 1
 }
 
-// spendFrame reports whether a frame is one of the free ones of a call.
+// spendFrame reports whether a frame is free because of a call, and counts it.
 func (c *FramedConn) spendFrame() bool {
 	if c.framesLeft == 0 {
 		return false
@@ -163,7 +163,7 @@ func (c *FramedConn) overLimit() bool {
 func (c *FramedConn) end() {
 	c.of.port.warnFlood(c.of, c.resets)
 	time.AfterFunc(goAwayTimeout, func() { _ = c.of.Conn.Close() }) // ends the serving goroutine, which removes it
-	// at most for goAwayTimeout, if the client does not read
+	// If the client does not read, Write holds mu, but at most for goAwayTimeout.
 	c.mu.Lock()
 	c.goAway = goAway(c.streams.last)
 	c.writeGoAway()

@@ -20,8 +20,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// check replaces the unverified parts of a request, so that Handlers can rely on them, or returns why the request is
-// invalid. Identity that the request claims is dropped.
+// check validates a request, and replaces its unverified parts, so that Handlers can rely on them. It drops the
+// identity that the request claims.
 func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	m := call.Request.ProtoReflect()
 	cc := call.Request.GetContext()
@@ -76,10 +76,10 @@ func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
 			return bridge.CertificatePrincipal(&info.State), nil
 		}
 	}
-	return nil, nil //nolint:nilnil // nobody was asked
+	return nil, nil //nolint:nilnil // there is no authentication
 }
 
-// until returns when a caller's access ends, or zero.
+// until returns the time at which a caller's access ends, or zero if it does not end.
 func (s *Server) until(p *pb.Principal) time.Time {
 	if s.o.Until == nil || p == nil {
 		return time.Time{}

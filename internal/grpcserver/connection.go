@@ -82,7 +82,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. A write that blocks for as long as an idle connection may live closes the connection.
+// Write implements net.Conn. It closes the connection if a write blocks for as long as an unresponsive connection is
+// kept.
 func (c *connection) Write(b []byte) (int, error) {
 	err := c.SetWriteDeadline(time.Now().Add(pingAfter + pingWithin))
 	n := 0
@@ -99,7 +100,7 @@ func (c *connection) Write(b []byte) (int, error) {
 // cut closes the connection. Its serving goroutine notices and removes it.
 func (c *connection) cut() { _ = c.Conn.Conn.Close() }
 
-// A watched credentials performs the TLS handshake of connections, logs failures, and counts their frames.
+// A watched performs the TLS handshakes of connections, logs failures, and counts the frames of the connections.
 type watched struct {
 	credentials.TransportCredentials
 	s *Server
@@ -172,7 +173,7 @@ func (s *connections) close(silent bool) {
 	}
 }
 
-// closeStuck closes the connections whose clients have not read for so long, and returns their number.
+// closeStuck closes the connections whose clients have not read for the given time, and returns their number.
 func (s *connections) closeStuck(limit time.Duration) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ func (s *Server) register() {
 		Metadata: pb.McpService_ServiceDesc.Metadata,
 	}
 	for _, m := range bridge.Methods() {
-		// gRPC handles all methods as streams; unary ones report the outcome of their message.
+		// All methods are streams for gRPC, so that serve itself sends the response of a unary method.
 		desc.Streams = append(desc.Streams, grpc.StreamDesc{
 			StreamName: m.GRPC[len("/"+desc.ServiceName+"/"):], ServerStreams: m.Streams,
 			Handler: func(_ any, ss grpc.ServerStream) error { return s.serve(m, ss) },
@@ -196,7 +196,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	return msg, nil
 }
 
-// call executes a call with h. Meanwhile it is in flight.
+// call executes a call with h, and counts it as in flight.
 func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call,
 	emit bridge.Emit,
 ) (*bridge.Result, error) {
@@ -241,7 +241,7 @@ func (s *Server) handler(ctx context.Context) (served, error) {
 		len(names))
 }
 
-// failed returns the error for the client. Only here are the parts logged that clients must not see.
+// failed returns the error for the client, and logs it with the parts that clients must not see.
 func (s *Server) failed(m *bridge.Method, err error) error {
 	e := bridge.AsError(err)
 	log := s.log.Debug()
@@ -260,8 +260,8 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	return fitting(public).Err()
 }
 
-// maxTrailer is the maximum size of an error in the trailers, in bytes, that every client accepts: those in Java and
-// Python allow 8 KiB of headers. They would drop a longer one.
+// maxTrailer is the maximum size in bytes of an error in the trailers. Clients in Java and Python accept 8 KiB of
+// headers, and would drop a longer error.
 const maxTrailer = 15 << 9
 
 // fitting returns the status of an error, with its texts shortened to fit. Data that does not fit is dropped.

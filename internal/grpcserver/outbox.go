@@ -24,8 +24,8 @@ const (
 	// unreadAnswers is the additional number of unread bytes, besides two messages of the maximum size, for the final
 	// messages of calls in flight.
 	unreadAnswers = 16 << 20
-	// enough is the number of bytes, or all if there are fewer, that a client must read within Options.WriteTimeout
-	// while memory is low.
+	// enough is the number of bytes, or all if there are fewer, that a client must read within Limits.WriteTime while
+	// memory is low.
 	enough = 256 << 10
 	// leastBuffer is the size from which gRPC returns a buffer to its pool.
 	leastBuffer = 2 << 10
@@ -45,7 +45,7 @@ type outbox struct {
 	lost   bool // gRPC has discarded them
 }
 
-// outbox returns the outbox of a stream.
+// outboxOf returns a new outbox for a stream.
 func outboxOf(ss grpc.ServerStream) *outbox {
 	// The size of a compressed message would be unknown. This fails only after a message was sent.
 	_ = grpc.SetSendCompressor(ss.Context(), encoding.Identity)
@@ -114,7 +114,7 @@ func (b *outbox) claim(m *bridge.Method, msg proto.Message) error {
 	return nil
 }
 
-// send sends a message; a final one after claim. Calls must be sequential.
+// send sends a message. A final message must be claimed before. Calls must be sequential.
 func (b *outbox) send(ss grpc.ServerStream, m any) error {
 	err := ss.SendMsg(&parcel{message: m, box: b})
 	if b.claimed > 0 { // it was not even encoded
@@ -200,7 +200,7 @@ func (c *connection) takes(n int) {
 	}
 }
 
-// stuck reports whether bytes have been unread for so long, and the client has not read enough.
+// stuck reports whether there are unread bytes, and the client has not read enough for longer than limit.
 func (c *connection) stuck(limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,6 +248,6 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return c.Codec.Marshal(v)
 	}
 	m := p.message
-	p.message = nil // the message need not live as long as its encoding
+	p.message = nil // the message is not needed once it is encoded
 	return wire.Marshal(m, p)
 }

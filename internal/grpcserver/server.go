@@ -59,8 +59,8 @@ type Options struct {
 	// Principal returns the principal of a call with the metadata, or the error for a client that is not authenticated.
 	// It may be called concurrently. If nil, the principal is that of the client's certificate, if any.
 	Principal func(context.Context, metadata.MD) (*pb.Principal, error)
-	// Until returns when a principal's access ends, or zero. Then Listen calls end, and other calls do not. If nil,
-	// access never ends.
+	// Until returns the time at which a principal's access ends, or zero if it does not end. At that time, Listen calls
+	// end, and other calls in flight continue. If nil, access never ends.
 	Until func(*pb.Principal) time.Time
 	// Limits are the limits of requests and responses. Defaults replace zero fields.
 	Limits limits.Limits
@@ -70,7 +70,7 @@ type Options struct {
 	MaxConns int
 	// MaxCalls is the maximum number of calls in flight of all clients. If zero, limits.GRPCCalls is used.
 	MaxCalls int
-	// Streams limits the number of Listen calls. It may be shared. If nil, the server has its own, with Memory.
+	// Streams limits the number of Listen calls. It may be shared. If nil, the server has its own, which uses Memory.
 	Streams *limit.Streams
 	// Memory is the available memory: while it is low, long requests are rejected. If nil, it is not limited.
 	Memory *limit.Memory
@@ -83,7 +83,7 @@ type Options struct {
 }
 
 const (
-	// An idle connection is pinged, and closed without a response.
+	// An idle connection is pinged, and closed if the client does not respond.
 	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
 	// logEvery is the minimum interval between log lines that any client can cause.
 	logEvery = time.Second
@@ -91,7 +91,7 @@ const (
 	lastWord = 250 * time.Millisecond
 	// lastAnswer is the time to write the responses of interrupted calls.
 	lastAnswer = 500 * time.Millisecond
-	// Windows as large as those of connections to backends: 64 KiB of arguments fit.
+	// Windows are as large as those of connections to backends: 64 KiB of arguments fit.
 	streamWindow, connWindow = 1 << 20, 4 << 20
 )
 
@@ -208,8 +208,8 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 }
 
 // SetServing sets the health status of a backend, which initially is NOT_SERVING. The server as a whole, "" and
-// mcpbridge.v1.McpService, is SERVING if any backend is, or if there are no named ones. Once the server drains, nothing
-// is.
+// mcpbridge.v1.McpService, is SERVING if any backend is, or if there are no named backends. Once the server drains,
+// every status is NOT_SERVING.
 func (s *Server) SetServing(name string, serving bool) {
 	if _, ok := s.byName[name]; !ok {
 		return
@@ -260,7 +260,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.health.Shutdown()
 	stopped := make(chan struct{})
 	go func() {
-		s.conns.close(true) // gRPC would wait for them to send something
+		s.conns.close(true) // gRPC would wait until the clients send something
 		s.grpc.GracefulStop()
 		close(stopped)
 	}()
@@ -332,7 +332,7 @@ func (s *Server) endIdleStreams(srv any, ss grpc.ServerStream, info *grpc.Stream
 	if strings.HasPrefix(info.FullMethod, "/"+pb.McpService_ServiceDesc.ServiceName+"/") {
 		return handler(srv, ss)
 	}
-	// health checks receive a response
+	// health checks are allowed even while memory is low
 	if !strings.HasPrefix(info.FullMethod, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		if err := s.o.Memory.Admit(limit.NewStreams); err != nil {
 			return err
@@ -345,7 +345,7 @@ func (s *Server) endIdleStreams(srv any, ss grpc.ServerStream, info *grpc.Stream
 	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: s.panics, out: outboxOf(ss)})
 }
 
-// A hushed stream has its own context.
+// A hushed stream ends at the shutdown. Its messages wait while the client does not read.
 type hushed struct {
 	grpc.ServerStream
 	ctx    context.Context //nolint:containedctx // it is the stream's

@@ -22,7 +22,7 @@ import (
 
 // A Guard rejects requests of web pages that reach the bridge through a browser on the same machine, by DNS rebinding
 // (the Host header) or from a script of another site (the Origin header; every revision: basic/transports, security).
-// It checks all requests on all endpoints, and answers CORS preflight requests.
+// It checks all requests on all endpoints, and responds to CORS preflight requests.
 type Guard struct {
 	// Hosts are the allowed Host headers besides those of this machine (localhost, 127.0.0.1, [::1]), with or without
 	// a port. "*" allows all.
@@ -30,7 +30,7 @@ type Guard struct {
 	// Origins are the allowed Origin headers besides those of this machine, such as "https://app.example.com". "*"
 	// allows all. A request without Origin is allowed: it does not come from a browser.
 	Origins []string
-	// Addresses allows IP addresses in the Host header: a rebound name is none.
+	// Addresses allows IP addresses in the Host header: DNS rebinding needs a name.
 	Addresses bool
 	// Limits are the limits of header fields and of bodies without a message. If a field is zero, its default is
 	// used.
@@ -45,8 +45,8 @@ type Guard struct {
 // Admit reports whether a request is allowed. If not, it has sent the response.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) bool {
 	g.once.Do(func() { g.Limits, g.refused.Interval = g.Limits.OrDefaults(), logEvery })
-	// Prevent request smuggling: net/http ignores Transfer-Encoding before HTTP/1.1, and since then a Content-Length
-	// beside it, which a proxy may have used (RFC 9112, 6.1).
+	// Prevent request smuggling: net/http ignores a Transfer-Encoding before HTTP/1.1, and later a Content-Length
+	// beside a Transfer-Encoding. A proxy may have used the ignored header (RFC 9112, 6.1).
 	if !r.ProtoAtLeast(1, 1) || len(r.TransferEncoding) > 0 {
 		w.Header().Set("Connection", "close")
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// A Param is an argument of a tool that HTTP clients repeat in a header (2026-07-28: streamable-http, custom headers;
-// XH-1 to XH-7 of the digest). `x-mcp-header` in the tool's input schema declares it.
+// A Param is an argument of a tool that HTTP clients repeat in a header (2026-07-28: streamable-http, custom headers).
+// `x-mcp-header` in the tool's input schema declares it.
 type Param struct {
 	// Header is the header's name, such as "Mcp-Param-Region".
 	Header string
@@ -24,7 +24,7 @@ type Param struct {
 
 const paramKeyword = "x-mcp-header"
 
-// maxExact is the largest integer that all implementations represent exactly (XH-1).
+// maxExact is the largest integer that all implementations represent exactly.
 const maxExact = 1<<53 - 1
 
 // Params returns the parameters of a valid input schema, in the order of the schema, and the errors of invalid
@@ -35,7 +35,7 @@ func Params(inputSchema []byte) ([]Param, []error) {
 }
 
 // CleanSchema returns the schema without invalid annotations, and their errors: clients must not use a tool with an
-// invalid annotation (XH-3). Without invalid annotations it returns the schema itself.
+// invalid annotation. Without invalid annotations it returns the schema itself.
 func CleanSchema(inputSchema []byte) ([]byte, []error) {
 	_, bad := findParams(inputSchema)
 	if len(bad.errs) == 0 {
@@ -110,7 +110,7 @@ func findParams(schema []byte) ([]Param, invalid) {
 	return f.params, f.invalid
 }
 
-// schema visits a schema. It is reachable if only `properties` lead to it (XH-2).
+// schema visits a schema. It is reachable if the path to it consists only of `properties`.
 func (f *paramFinder) schema(schema []byte, at string, path []string, reachable bool) {
 	if header := rawjson.Get(schema, paramKeyword); header != nil {
 		f.annotation(schema, header, at, path, reachable)
@@ -148,7 +148,7 @@ func (f *paramFinder) annotation(schema, header []byte, at string, path []string
 	case !reachable || len(path) == 0:
 		f.add(at, "only a property that nothing but properties leads to can have one")
 	case typ != "string" && typ != "integer" && typ != "boolean":
-		// U-21: a list of types and none are neither
+		// neither a list of types nor a missing type is allowed
 		f.add(at, "only a string, an integer or a boolean can be in a header")
 	case f.seen[strings.ToLower(name)]:
 		f.add(at, "another property has the header %q already", rawjson.Shorten(name))
@@ -171,7 +171,7 @@ func isToken(s string) bool {
 }
 
 // Check returns an error unless the header's values match the arguments: an argument that is present and not null
-// needs exactly one, any other none (XH-4, XH-6, U-7, U-20).
+// requires exactly one value, any other argument none.
 func (p Param) Check(arguments []byte, values []string) error {
 	value := arguments
 	for _, name := range p.Path {
@@ -244,7 +244,7 @@ func number(text string) (*big.Rat, bool) {
 // name returns the argument's name for errors.
 func (p Param) name() string { return rawjson.Shorten(strings.Join(p.Path, ".")) }
 
-// Value returns the header value for a call with the arguments, and false if there must be no such header (XH-4).
+// Value returns the header value for a call with the arguments, and false if there must be no such header.
 func (p Param) Value(arguments []byte) (string, bool) {
 	value := arguments
 	for _, name := range p.Path {
