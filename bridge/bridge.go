@@ -32,7 +32,7 @@ func (f HandlerFunc) Handle(ctx context.Context, call *Call, emit Emit) (*Result
 }
 
 // Emit sends an Event to the caller. It blocks while the caller is slow, and returns an error when ctx ends or the
-// caller is gone; the Handler then stops.
+// caller has disconnected; the Handler then stops.
 type Emit func(context.Context, Event) error
 
 // A Call is one MCP request. It can be answered without knowledge of earlier calls.

@@ -61,8 +61,8 @@ func samplesTools(r *pb.CreateMessageRequest) bool {
 		})
 }
 
-// AllCapabilities returns every server capability, for a server whose own are not known yet. A client that is sent
-// fewer may never request the rest.
+// AllCapabilities returns every server capability, for a server whose capabilities are not known yet: a client might
+// never use one that the server declares later.
 func AllCapabilities() *pb.ServerCapabilities {
 	yes := proto.Bool(true)
 	return &pb.ServerCapabilities{

@@ -18,7 +18,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// An Error explains why a Call has no Result. Code branches only on Code, RPC, Outcome and Reason. docs/errors.md
+// An Error explains why a Call has no Result. Callers branch only on Code, RPC, Outcome and Reason. docs/errors.md
 // documents how each error is sent to each kind of client.
 type Error struct {
 	Code codes.Code
@@ -77,14 +77,14 @@ func HeaderMismatch(format string, args ...any) *Error {
 	return e
 }
 
-// Reasons that code depends on. docs/errors.md lists all reasons.
+// Reasons that the bridge compares. docs/errors.md lists all reasons.
 const (
 	// ReasonOverloaded means that a limit on concurrency or memory is reached.
 	ReasonOverloaded = "OVERLOADED"
 	// ReasonTooMany means that the caller itself has reached a limit.
 	ReasonTooMany = "TOO_MANY"
-	// reasonBackendOverloaded replaces both in errors of a backend: they are about the bridge, and map to HTTP
-	// statuses.
+	// reasonBackendOverloaded replaces both in errors of a backend: they describe the bridge, and fronts map them to
+	// HTTP statuses.
 	reasonBackendOverloaded = "BACKEND_OVERLOADED"
 	// ReasonProtocolViolation means that the backend sent what the protocol forbids.
 	ReasonProtocolViolation = "BACKEND_MISBEHAVED"
@@ -104,8 +104,8 @@ func ProtocolViolation(outcome Outcome, format string, args ...any) *Error {
 	return Failed(codes.Internal, outcome, ReasonProtocolViolation, format, args...)
 }
 
-// Canceled returns the error of a call whose ctx ended. The outcome is unknown if sent, which means that the
-// backend may have received the call.
+// Canceled returns the error of a call whose ctx ended. If sent, the backend may have received the call, and the
+// outcome is unknown.
 func Canceled(ctx context.Context, sent bool) *Error {
 	e := AsError(ctx.Err())
 	if !sent && e.Outcome != "" {
@@ -144,14 +144,14 @@ const (
 	// CodeURLElicitation requires URL elicitations before the request is retried. It exists in 2025-11-25 only
 	// (client/elicitation, URL elicitation required error).
 	CodeURLElicitation = -32042
-	// codeHeaderMismatch and codeUnsupportedVersion are those of the transport (2026-07-28). No backend returns them.
+	// codeHeaderMismatch and codeUnsupportedVersion are errors of the transport (2026-07-28). No backend returns them.
 	codeHeaderMismatch, codeUnsupportedVersion = -32020, -32022
 	// Codes from firstReserved to lastReserved are reserved for MCP (2026-07-28).
 	firstReserved, lastReserved = -32099, -32020
 )
 
-// jsonRPCCodes maps kinds of errors to JSON-RPC codes, as docs/errors.md publishes it. public: clients may see the
-// message. answer: the error is a regular answer, and nothing failed. Other kinds map to -32603 and are not
+// jsonRPCCodes maps gRPC codes to JSON-RPC codes; docs/errors.md publishes the table. public: clients may see the
+// message. answer: the error is a regular answer, and nothing failed. Other gRPC codes map to -32603 and are not
 // public.
 var jsonRPCCodes = map[codes.Code]struct {
 	code   int32

@@ -6,8 +6,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A Method describes a method of MCP that is a Call. Everything that is specific to a method is in its table row
-// or in its messages.
+// A Method describes an MCP method whose requests are Calls. Everything that is specific to a method is in its table
+// row or in its messages.
 type Method struct {
 	// Name is the method's name in MCP, such as "tools/call".
 	Name string
@@ -34,8 +34,8 @@ type Method struct {
 	SupportedBy func(*pb.ServerCapabilities) bool
 }
 
-// The methods of MCP that are Calls. Fronts handle the others (initialize, ping, logging/setLevel, resources/subscribe,
-// notifications), which differ between revisions.
+// The methods of MCP whose requests are Calls. Fronts handle the others (initialize, ping, logging/setLevel,
+// resources/subscribe, notifications), which differ between revisions.
 var (
 	Discover = &Method{
 		Name: "server/discover", GRPC: pb.McpService_Discover_FullMethodName, ReadOnly: true, Since: Rev20260728,

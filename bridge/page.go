@@ -14,7 +14,7 @@ type Page struct {
 	Meta, Extra *string
 }
 
-// PageOf returns the Page of the result of a list method, or the one of an empty result.
+// PageOf returns the Page of a list method's result. For any other message, it returns the Page of an empty result.
 func PageOf(m proto.Message) Page {
 	switch m := m.(type) {
 	case *pb.ListToolsResponse:
@@ -29,7 +29,7 @@ func PageOf(m proto.Message) Page {
 	return PageOf(&pb.ListToolsResponse{})
 }
 
-// Cursor returns the field of the cursor in a request of a list method.
+// Cursor returns a pointer to the cursor of a list request.
 func Cursor(r Request) **string {
 	switch r := r.(type) {
 	case *pb.ListToolsRequest:

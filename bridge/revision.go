@@ -26,7 +26,7 @@ const AssumedHTTP = Rev20250326
 
 var revisionNames = [...]string{"", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
 
-// ParseRevision returns the revision with the name, and whether it is known.
+// ParseRevision returns the revision with the name, and whether there is one.
 func ParseRevision(name string) (Revision, bool) {
 	for r := Rev20241105; int(r) < len(revisionNames); r++ {
 		if revisionNames[r] == name {
