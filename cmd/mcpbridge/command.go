@@ -40,7 +40,7 @@ func (p *Program) Run(ctx context.Context) int {
 		logging.Format = p.logFormat()
 	}
 	if !slices.Contains(config.LogFormats, logging.Format) {
-		logging.Format = "auto" // which is perhaps what the problem is about
+		logging.Format = "auto" // the problem may be this setting
 	}
 	log, asJSON := app.NewLog(p.errors, logging.Log, logging.secrets)
 	pr.Write(logging.secrets.Hide(p.errors), log, asJSON)
@@ -118,7 +118,7 @@ func noCommand(args []string) error {
 	return problem.Usage("", fix, "there is no command %q", args[0])
 }
 
-// otherNames are what other programs call the commands.
+// otherNames maps names of similar commands in other programs to ours.
 var otherNames = map[string]string{
 	"serve": "run", "start": "run", "launch": "run", "dev": "run", "proxy": "run", "ls": "list", "tools": "list",
 	"resources": "list", "prompts": "list",
@@ -127,7 +127,7 @@ var otherNames = map[string]string{
 	"test": "verify", "lint": "verify",
 }
 
-// flagError returns the problems with the flags, of which the flags package reports the first.
+// flagError returns all problems with the flags: the flags package reports only the first one.
 func (p *Program) flagError(c *cobra.Command, err error) error {
 	wrong := []error{p.wrongFlag(c, err)}
 	for args := p.Args; err != nil; {
@@ -191,7 +191,8 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 	return &problem.Error{Exit: problem.ExitUsage, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
 }
 
-// meantFor returns an unknown flag as an argument of the tool or prompt that a command calls: it is probably one.
+// meantFor returns an unknown flag in the form NAME=VALUE, if the command passes arguments to a tool or prompt: the
+// user probably meant one.
 func (p *Program) meantFor(c *cobra.Command, name string) string {
 	if c.Name() != "call" && c.Name() != "prompt" || name == "" {
 		return ""

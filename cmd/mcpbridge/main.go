@@ -1,5 +1,5 @@
-// Command mcpbridge serves tools that are written in any language to every MCP client. It speaks the Model Context
-// Protocol outside and one gRPC contract, mcpbridge.v1, to the backend inside.
+// Command mcpbridge serves tools that are written in any language to every MCP client. It serves clients over the Model
+// Context Protocol, and calls backends over one gRPC contract, mcpbridge.v1.
 package main
 
 import (
@@ -20,7 +20,8 @@ import (
 // version is set by the build: -ldflags "-X main.version=1.2.3".
 var version = "0.1.0-dev"
 
-// abandonTime is how long a second signal leaves for telling clients, and then for killing the backend.
+// abandonTime is how long the process runs after a second signal: clients receive the outcomes of their calls, then the
+// backend is killed.
 const abandonTime = 1500 * time.Millisecond
 
 func main() {
@@ -28,7 +29,7 @@ func main() {
 }
 
 // runMain runs the command of this process and returns its exit code. The first SIGINT, SIGTERM or SIGHUP (the terminal
-// was closed) drains, the second one ends everything now.
+// was closed) drains, the second one ends everything at once.
 func runMain() int {
 	defer runtime.KeepAlive(app.Ballast())
 	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with its unit, for people
@@ -42,7 +43,7 @@ func runMain() int {
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
@@ -53,7 +54,7 @@ func runMain() int {
 			Environ: os.Environ(), Now: now,
 		},
 	}
-	done := make(chan int, 1) // has room, so that the goroutine ends even if nobody waits for it any more
+	done := make(chan int, 1) // buffered: the goroutine also ends if runMain has returned
 	go func() { done <- p.Run(drain) }()
 
 	for interrupted := false; ; {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// reapOrphans waits for the children that other processes have started, until ctx ends.
+// reapOrphans reaps orphans, which become children of this process, until ctx ends.
 func reapOrphans(ctx context.Context) {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)

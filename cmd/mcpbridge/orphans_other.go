@@ -4,5 +4,5 @@ package main
 
 import "context"
 
-// reapOrphans has nothing to do: no container's first process is one of this system.
+// reapOrphans does nothing: only on Linux can the bridge be the first process of a container.
 func reapOrphans(context.Context) {}

@@ -23,11 +23,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// serve runs an App until ctx ends or the client goes.
+// serve runs an App until ctx ends or the client disconnects.
 func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	log, _ := app.NewLog(p.errors, cfg.Log, cfg.Secrets)
-	// Messages of net/http about servers that violate the protocol contain text of the server, and are not lines of our
-	// log.
+	// net/http prints messages about servers that violate the protocol to the standard logger. They contain text of the
+	// server, and are not records of our log.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(aside{log})
 	cfg.LogWarnings(log)
@@ -94,7 +94,7 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// Otherwise the process would end when the reader of the log does.
+			// By default, SIGPIPE would end the process when the reader of its log exits.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			return p.serve(c.Context(), cfg)
 		},
@@ -113,8 +113,8 @@ func (p *Program) runCommand(l *logging) *cobra.Command {
 	return c
 }
 
-// load returns the configuration that the file, the environment, the flags and the arguments make together. It
-// returns it with an error, too, if there is one as a whole.
+// load returns the configuration from the file, the environment, the flags and the arguments. With an error, it also
+// returns the configuration if that could be read.
 func (f *runFlags) load(c *cobra.Command, args []string, p *Program) (*config.Config, error) {
 	flags := c.Flags()
 	if f.stdio && flags.Changed("http") {
