@@ -9,7 +9,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// acceptAgain is how soon a connection is accepted for which there was no descriptor.
+// acceptAgain is the pause after a connection could not be accepted because no descriptor was left.
 const acceptAgain = 100 * time.Millisecond
 
 // A retryingListener retries soon when there are no descriptors left. net/http and gRPC wait up to a second, during

@@ -24,7 +24,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Options are the options of an App that are not configured.
+// Options are the options of an App that are not in the configuration.
 type Options struct {
 	// Log is the log.
 	Log zerolog.Logger
@@ -49,17 +49,17 @@ type App struct {
 	backends []*backend
 	life     *lifecycle.Lifecycle
 	panics   *contain.Panics
-	memory   *limit.Memory       // nil: as much as there is
+	memory   *limit.Memory       // nil: no limit
 	streams  *limit.Streams      // of all clients
 	sessions *mcpserver.Sessions // of all endpoints
 	auth     *auth.Auth          // authenticates HTTP callers; nil without authentication
-	tls      *tls.Config         // of HTTP; nil: it is not protected
+	tls      *tls.Config         // of HTTP; nil: HTTP without TLS
 	endpoint endpoint            // all backends as one
 	named    []endpoint          // each backend
 	stdio    bool                // stdin and stdout are served
 }
 
-// An endpoint is what MCP clients reach: all backends, or one.
+// An endpoint serves all backends, or one of them, to MCP clients.
 type endpoint struct {
 	name    string // of the backend; empty: all of them
 	handler bridge.Handler
@@ -121,7 +121,7 @@ func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
 	})
 }
 
-// merge returns all backends as one.
+// merge returns a Handler that presents all backends as one.
 func merge(
 	cfg *config.Config, backends []*backend, handlers map[string]bridge.Handler, log zerolog.Logger,
 ) (bridge.Handler, error) {
@@ -143,7 +143,7 @@ func merge(
 	return r, nil
 }
 
-// newEndpoint returns the endpoint of some backends, which h is.
+// newEndpoint returns an endpoint that serves h, the Handler of the backends.
 func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint {
 	o := mcpserver.Options{Limits: a.cfg.Limits}
 	o.Started = func(ctx context.Context, era bridge.Era) error {

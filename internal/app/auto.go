@@ -14,18 +14,17 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// An auto back is a command that may be a backend of mcpbridge or an MCP server, and is identified by its output: a
-// backend that is launched by mcpbridge prints a handshake, and an MCP server responds to requests. So it gets both the
-// environment of a backend and requests. Waiting for silence instead would take a backend that starts slowly for a
-// server, and a server for a broken backend. A server is launched once this way; a backend is launched again, with the
-// keys that it needs.
+// An auto back launches a command that may be a plugin or an MCP server, and identifies it by its output: a plugin
+// prints a handshake, and an MCP server responds to requests. So the command gets both the environment of a plugin and
+// requests. A timeout could not distinguish an MCP server from a plugin that starts slowly or is broken. An MCP server
+// is launched once this way; a plugin is launched again, with the keys that it needs.
 type auto struct {
 	plugin, mcp back
-	stop        context.CancelFunc // of the server
-	dir         string             // for the socket that a backend makes
+	stop        context.CancelFunc // stops the server
+	dir         string             // of the plugin's socket
 
 	once     sync.Once
-	isPlugin chan struct{} // closed when it is known
+	isPlugin chan struct{} // closed when the program has printed a handshake
 }
 
 var _ bridge.Handler = (*auto)(nil)
@@ -33,8 +32,7 @@ var _ bridge.Handler = (*auto)(nil)
 // handshakeLine is what a plugin prints first: versions, network, address, protocol.
 var handshakeLine = regexp.MustCompile(`^\d+\|\d+\|(tcp|unix)\|.*\|grpc\b`)
 
-// autoStop is how long the program may take to exit. A backend that does not notice the end of its stdin takes half of
-// it.
+// autoStop is how long the program may take to exit. A plugin that ignores the end of its stdin takes half of it.
 const autoStop = 2 * time.Second
 
 func openAuto(b *backend) (back, error) {
@@ -69,7 +67,7 @@ func openAuto(b *backend) (back, error) {
 	return a, nil
 }
 
-// unparsable receives output of the program that is not MCP, and expects only the handshake of a backend.
+// unparsable receives a line of the program's output that is not MCP, and reports whether it is a plugin's handshake.
 func (a *auto) unparsable(line []byte) bool {
 	if !handshakeLine.Match(line) {
 		return false
@@ -81,7 +79,8 @@ func (a *auto) unparsable(line []byte) bool {
 	return true
 }
 
-// identified returns the back for the program, if it has been identified.
+// identified returns the back for a plugin once the program has printed a handshake, and until then the one for an MCP
+// server.
 func (a *auto) identified() back {
 	select {
 	case <-a.isPlugin:

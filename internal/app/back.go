@@ -18,20 +18,20 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A back answers the calls of one backend, whatever it is.
+// A back handles the calls of one backend of any kind.
 type back interface {
 	bridge.Handler
-	// Run starts or connects it and keeps it until ctx ends. It returns an error only if it will not come. It is called
-	// once.
+	// Run starts the backend or connects to it, and keeps it running until ctx ends. It returns an error only if it
+	// gives up for good. It is called once.
 	Run(ctx context.Context) error
-	// Ready waits until it answers. It returns an error if Run has returned, or ctx ends, before.
+	// Ready waits until the backend is ready. It returns an error if Run returns or ctx ends first.
 	Ready(ctx context.Context) error
-	// Started waits while the program that serves clients of an era starts, and returns nil when it answers or its
-	// start has failed. It returns an error if ctx ends before.
+	// Started waits until the program that serves clients of an era is ready or has failed to start, and then returns
+	// nil. It returns an error if ctx ends first.
 	Started(ctx context.Context, era bridge.Era) error
 }
 
-// environment returns variables as a process has them.
+// environment returns variables in the form of os.Environ.
 func environment(values map[string]string) []string {
 	var env []string
 	for name, value := range values {
@@ -41,35 +41,35 @@ func environment(values map[string]string) []string {
 	return env
 }
 
-// BackendOptions are the options of backends that are not configured.
+// BackendOptions are the options of backends that are not in the configuration.
 type BackendOptions struct {
 	// ClientInfo identifies mcpbridge to MCP servers.
 	ClientInfo *pb.Implementation
 	// Login shows a page on which the user logs in until ctx ends. If nil, no user can log in.
 	Login func(ctx context.Context, address string) error
-	// LoginTimeout is the time a user has to log in, and ReachTimeout the time that a backend that is not launched has
-	// to answer a client command. If zero, 5 m and 10 s are used.
+	// LoginTimeout is how long a login may take, and ReachTimeout how long a client command waits for a backend that it
+	// does not launch. If zero, 5 m and 10 s are used.
 	LoginTimeout, ReachTimeout time.Duration
 	// Wrap returns the Handler that replaces that of each backend. If nil, none is replaced.
 	Wrap func(bridge.Handler) bridge.Handler
-	// Detect also accepts the command of an MCP server for a plugin: see auto.
+	// Detect accepts the command of an MCP server where that of a plugin is configured: see auto.
 	Detect bool
 }
 
-// A backend is a back that is served, and how to get it again.
+// A backend is one of the configured backends, with its current back.
 type backend struct {
 	*config.Backend
 	BackendOptions
-	at     string // in the configuration
+	at     string // the place in the configuration, such as backends.0
 	cfg    *config.Config
 	log    zerolog.Logger
 	panics *contain.Panics
 
 	openErr error                // of the first open
-	back    atomic.Pointer[back] // nil until open
+	back    atomic.Pointer[back] // nil until it is opened
 	calls   *limit.Handler       // of the back
 	logins  atomic.Int32         // in progress
-	// settled is closed when the back answers, or does not start, for the first time.
+	// settled is closed when the back is ready, or has failed to start, for the first time.
 	settled chan struct{}
 }
 
@@ -89,7 +89,7 @@ func newBackend(
 	}
 }
 
-// set has opened answer the calls of b from now on.
+// set makes opened handle the calls of b from now on.
 func (b *backend) set(opened back) {
 	b.back.Store(&opened)
 	if b.Wrap != nil {
@@ -99,7 +99,7 @@ func (b *backend) set(opened back) {
 	b.calls.SetNext(opened)
 }
 
-// started is Started of the back.
+// started calls the back's Started. It returns nil if no back is open.
 func (b *backend) started(ctx context.Context, era bridge.Era) error {
 	opened := b.back.Load()
 	if opened == nil {
@@ -122,5 +122,5 @@ func (b *backend) now() error {
 
 var errNotOpen = errors.New("it is not set up")
 
-// run is Run of the back.
+// run calls the back's Run.
 func (b *backend) run(ctx context.Context) error { return (*b.back.Load()).Run(ctx) }

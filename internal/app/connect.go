@@ -25,7 +25,7 @@ type Connection struct {
 	AuthFix string
 }
 
-// ConnectOptions are the options of connect.
+// ConnectOptions are the options of Connect.
 type ConnectOptions struct {
 	// Now ends when backends must be killed instead of stopped.
 	Now context.Context //nolint:containedctx // it outlives the context of the call

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// maxDeclared is the maximum size of a file that has what a program declared, in bytes, and maxDeclarations how
-	// many such files there are.
+	// maxDeclared is the maximum size of a declaration in bytes, and maxDeclarations the maximum number of
+	// declarations.
 	maxDeclared     = 256 << 10
 	maxDeclarations = 128
 )
 
-// A declaration is the file that remembers what the backends declared when they ran last: a stdio client that starts a
-// slow program is answered with that. Without it, the client would not receive the program's instructions. It is a
-// cache: whatever is wrong with it, the client is answered as the first time.
+// A declaration is a file with the capabilities and the instructions that the backends declared when they last ran. A
+// stdio client receives them if a backend starts slowly; without them, it would not receive the backend's instructions.
+// The file is a cache: if it cannot be used, the client is served as if there were none.
 type declaration struct {
 	file string
 	log  zerolog.Logger
 }
 
-// declarationsOf returns the files of the backends of a configuration, one for each era. A program that was changed is
-// another one.
+// declarationsOf returns the files of the backends of a configuration, one for each era. A program that has changed
+// gets new files.
 func declarationsOf(cfg *config.Config, log zerolog.Logger) (d [bridge.Eras]declaration, ok bool) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -69,7 +69,7 @@ func declarationsOf(cfg *config.Config, log zerolog.Logger) (d [bridge.Eras]decl
 	return d, true
 }
 
-// read returns what was declared, or nil.
+// read returns the stored declarations, or nil.
 func (d declaration) read() *pb.DiscoverResponse {
 	info, err := os.Stat(d.file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxDeclared {

@@ -100,8 +100,8 @@ func (a *App) newHTTPFront() (*httpFront, error) {
 	return f, nil
 }
 
-// maxHTTPConns returns the maximum number of connections of HTTP if there may be so many streams: one address may have
-// all of them.
+// maxHTTPConns returns the maximum number of HTTP connections for a maximum number of streams. One address may open all
+// of them.
 func maxHTTPConns(streams int) int {
 	return limits.Connections + streams + streams/3
 }
@@ -109,7 +109,7 @@ func maxHTTPConns(streams int) int {
 // connKey is the key of a request's context that has its *conns.Conn.
 type connKey struct{}
 
-// countFrames has a server count the frames of its HTTP/2 connections.
+// countFrames makes a server count the frames of its HTTP/2 connections.
 func countFrames(srv *http.Server) error {
 	h2 := &http2.Server{}                                  //nolint:staticcheck // http.Server, which replaces it, does not show frames
 	if err := http2.ConfigureServer(srv, h2); err != nil { //nolint:staticcheck // as above
@@ -117,7 +117,7 @@ func countFrames(srv *http.Server) error {
 	}
 	srv.TLSNextProto[http2.NextProtoTLS] = func(srv *http.Server, c *tls.Conn, h http.Handler) {
 		o := &http2.ServeConnOpts{Handler: h, BaseConfig: srv}              //nolint:staticcheck // as above
-		if base, ok := h.(interface{ BaseContext() context.Context }); ok { // that of the connection
+		if base, ok := h.(interface{ BaseContext() context.Context }); ok { // the context of the connection
 			o.Context = base.BaseContext()
 		}
 		h2.ServeConn(h2Conn{conns.Of(c).Framed(c), c}, o) //nolint:staticcheck // as above
@@ -131,7 +131,7 @@ type h2Conn struct {
 	tls *tls.Conn
 }
 
-// ConnectionState returns what requests show of TLS.
+// ConnectionState returns the TLS state that http.Request.TLS holds.
 func (c h2Conn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
 // A stdioFront serves the one client at the other end of stdin and stdout.
@@ -170,8 +170,8 @@ type httpFront struct {
 	silent map[net.Conn]struct{} // connections on which no request has come yet
 }
 
-// track keeps silent, and notes which connections are taken over. Shutdown would wait for silent ones, which some
-// clients open and never use.
+// track keeps the set of silent connections, and marks hijacked ones. Shutdown would wait for silent connections, which
+// some clients open and never use.
 func (f *httpFront) track(c net.Conn, state http.ConnState) {
 	if of := conns.Of(c); of != nil {
 		switch state {
@@ -181,7 +181,7 @@ func (f *httpFront) track(c net.Conn, state http.ConnState) {
 			of.Hijack()
 		default:
 		}
-		c = of // net/http has TLS over it, and HTTP/2 has more
+		c = of // the connection below TLS and HTTP/2
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,7 +192,7 @@ func (f *httpFront) track(c net.Conn, state http.ConnState) {
 	delete(f.silent, c)
 }
 
-// closeSilent closes them, once they have had a moment: a request may have come that is not read yet.
+// closeSilent closes silent connections after silentTime: a request may have arrived that has not been read yet.
 func (f *httpFront) closeSilent() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,8 +210,8 @@ func (f *httpFront) serve() error {
 }
 
 // ServeHTTP implements http.Handler: it passes a request to the MCP server of its endpoint, if the guard and the
-// authentication admit it. Requests are also served while the bridge drains, because a client answers a question with a
-// request; the MCP server refuses new sessions and calls.
+// authentication admit it. Requests are also served while the bridge drains, because clients respond to the server's
+// requests in requests of their own; the MCP server refuses new sessions and calls.
 func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !f.guard.Admit(w, r) {
 		return
@@ -221,8 +221,8 @@ func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy before us may have read
-	// differently.
+	// A http.ServeMux would redirect from paths such as //mcp and /x/../mcp, which a proxy in front of the bridge may
+	// have interpreted differently.
 	mcp := f.servers[r.URL.Path]
 	if mcp == nil || strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
 		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+f.path)
@@ -250,7 +250,7 @@ func (f *httpFront) end(now context.Context) {
 	defer cancel()
 	defer context.AfterFunc(now, func() { time.AfterFunc(lastWord, cancel) })()
 	closed := make(chan struct{})
-	go func() { // ends with the connections, below, or for unread streams after the write timeout
+	go func() { // ends when the connections are closed below, or after the write timeout
 		for _, s := range f.servers {
 			s.Close()
 		}
@@ -262,6 +262,6 @@ func (f *httpFront) end(now context.Context) {
 	}
 	f.closeSilent()
 	if err := f.srv.Shutdown(ctx); err != nil {
-		f.srv.Close() // it only repeats why the listener cannot be closed again
+		f.srv.Close() // the error is that the listener is already closed
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// healthTime is how often the health of backends is looked at for gRPC clients.
+// healthTime is how often the health of backends is checked for gRPC clients.
 const healthTime = time.Second
 
 // A grpcFront serves gRPC clients.

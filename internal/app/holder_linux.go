@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// holderText names the process that listens on addr, as far as this user may see it: ", process 123 (python3)".
+// holderText returns the process that listens on addr, or nothing if this user may not see it: ", process 123
+// (python3)".
 func holderText(addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -41,8 +42,8 @@ func holderText(addr string) string {
 	return ""
 }
 
-// listeningSocket returns what links to the socket that listens on a port look like. The port is as /proc/net/tcp has
-// it.
+// listeningSocket returns the target of links to the socket that listens on a port, or "". The port has the format of
+// /proc/net/tcp.
 func listeningSocket(port string) string {
 	const stateListen = "0A"
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

@@ -16,8 +16,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// checkCommand returns the problem with a command that cannot be launched, with the directories that were searched: a
-// program that a desktop application launches has a shorter PATH than a shell.
+// checkCommand returns the problem with a command that cannot be launched, including the directories that were
+// searched: a program that a desktop application launches has a shorter PATH than a shell.
 func checkCommand(l *config.Launch, where string) error {
 	fail := func(why, fix, format string, args ...any) error {
 		return &problem.Error{
@@ -127,7 +127,7 @@ func notFoundFix(name string) string {
 // fixOutput is the fix for a program that has printed its error.
 const fixOutput = "correct what it printed last on standard error"
 
-// severalWords is what to do about a command line that was written as if it were a program.
+// severalWords is the fix for a whole command line in place of a program's name.
 const severalWords = "write the program and each of its arguments by itself: command: [python3, tools.py], or in " +
 	"the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
 
@@ -180,7 +180,7 @@ func (b *backend) startProblem(err error) error {
 	return p
 }
 
-// otherwise returns how to launch an MCP server instead.
+// otherwise returns the fix for an MCP server that is configured as a plugin.
 func (b *backend) otherwise() string {
 	if b.cfg.HasFile() {
 		return "write mcp instead of launch"

@@ -42,7 +42,8 @@ func LogWriter(w io.Writer, c config.Log, hidden config.Secrets) (io.Writer, boo
 // traceField is where foldRecord leaves a trace for writeTrace.
 const traceField = "record.trace"
 
-// foldRecord removes from a backend's own record what the rest of the line has. Its trace is written in lines.
+// foldRecord removes members of a backend's own record that repeat the rest of the line. It leaves the trace to
+// writeTrace.
 func foldRecord(line map[string]any) error {
 	record, ok := line["record"].(map[string]any)
 	if !ok {

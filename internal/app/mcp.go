@@ -17,7 +17,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// openMCP returns an MCP server.
+// openMCP returns the back of an MCP server.
 func openMCP(b *backend) (back, error) {
 	m := b.MCP
 	revision, _ := m.ParseRevision()
@@ -75,7 +75,7 @@ func (a *authorized) Run(ctx context.Context) error {
 
 var _ bridge.Handler = (*authorized)(nil)
 
-// oauth returns what gets tokens for an MCP server.
+// oauth returns a transport that obtains tokens for an MCP server.
 func (b *backend) oauth(at string) (*oauth.Transport, error) {
 	m, l := b.MCP, b.cfg
 	c := m.Auth.OAuth

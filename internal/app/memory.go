@@ -11,8 +11,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 )
 
-// memoryShare is the part of the container's memory that the bridge may use by default. The rest is for what Go does
-// not count, and for backends in the same container.
+// memoryShare is the part of the container's memory that the bridge may use by default. The rest is for memory that Go
+// does not count, and for backends in the same container.
 const memoryShare = .85
 
 // newMemory returns a monitor of the memory of the process, and sets the limit of the garbage collector. It returns nil
@@ -32,7 +32,7 @@ func newMemory(given int, log zerolog.Logger) *limit.Memory {
 }
 
 // memoryOf returns how many bytes the bridge may use: the configured number, GOMEMLIMIT, or a share of the container's
-// memory. 0: not set.
+// memory. Without any, it returns math.MaxInt64. given and said are 0 if not set.
 func memoryOf(given, said, container int64) int64 {
 	switch {
 	case given > 0:

@@ -37,7 +37,8 @@ func (b *backend) open() error {
 	return nil
 }
 
-// keep runs the back until ctx ends. When it does not start, keep opens and runs it again: others are served meanwhile.
+// keep runs the back until ctx ends. If it does not start, keep opens and runs it again later; the other backends are
+// served meanwhile.
 func (b *backend) keep(ctx context.Context) {
 	err := b.openErr
 	for delay := firstRetry; ; delay, err = min(2*delay, lastRetry), b.open() {
@@ -64,7 +65,7 @@ func (b *backend) keep(ctx context.Context) {
 	}
 }
 
-// attempt runs the back once, and settles when it answers.
+// attempt runs the back once, and settles when it is ready.
 func (b *backend) attempt(ctx context.Context) error {
 	current := *b.back.Load()
 	ready, cancel := context.WithCancel(ctx)
@@ -90,7 +91,7 @@ func (b *backend) settle() {
 	}
 }
 
-// The time between two tries to start a backend that does not start, beside others that do.
+// The first and the longest pause before another attempt to start one of several backends.
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute

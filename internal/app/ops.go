@@ -26,7 +26,7 @@ type health struct {
 	Backends map[string]string `json:"backends"`
 }
 
-// newOps returns what answers probes at the listener for them, if there is one.
+// newOps returns the server for probes.
 func (a *App) newOps() *ops {
 	o := &ops{app: a, port: conns.Port{Name: "probe", Log: a.Log}}
 	mux := http.NewServeMux()
@@ -37,8 +37,8 @@ func (a *App) newOps() *ops {
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.respond(w, is()) })
 	}
-	// A probe names the address that it reaches. A name that is rebound is no address.
-	usual := limits.Defaults() // whatever is configured for clients
+	// A probe has an IP address in its Host header. Requests with a name are rejected: it may be rebound.
+	usual := limits.Defaults() // the configured limits are for clients
 	guard := &mcphttp.Guard{Addresses: true, Log: a.Log}
 	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if guard.Admit(w, r) {
@@ -54,7 +54,7 @@ func (a *App) newOps() *ops {
 	return o
 }
 
-// run answers probes until ctx ends.
+// run responds to probes until ctx ends. Without a listener, it does nothing.
 func (o *ops) run(ctx context.Context) {
 	if o.app.ops == nil {
 		return
@@ -65,8 +65,7 @@ func (o *ops) run(ctx context.Context) {
 	}
 }
 
-// ready reports whether clients may come: they are served, a backend answers, and the bridge does not panic again and
-// again.
+// ready reports whether new clients can be served: the bridge is running and not degraded, and a backend is ready.
 func (o *ops) ready() bool {
 	if o.app.life.Phase() != lifecycle.Running || o.app.panics.Degraded() != "" {
 		return false
@@ -101,5 +100,5 @@ func (o *ops) respond(w http.ResponseWriter, good bool) {
 	w.Header().Set("Content-Type", mcphttp.JSON)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // whether the probe reads it is its own business
+	_, _ = w.Write(body) // the prober may have disconnected
 }

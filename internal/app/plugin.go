@@ -21,7 +21,7 @@ func openDial(b *backend) (back, error) {
 	})
 }
 
-// tlsFiles returns the settings of TLS as package plugin has them.
+// tlsFiles converts TLS settings to the type of package plugin.
 func tlsFiles(t *config.DialTLS) *plugin.TLS {
 	if t == nil {
 		return nil

@@ -9,23 +9,24 @@ import (
 )
 
 const (
-	// lookTime is how often it is looked how busy the process is, and restTime how often while it does nothing.
+	// lookTime is how often the use of processors is measured, and restTime how often while the process is idle.
 	lookTime = 100 * time.Millisecond
 	restTime = 500 * time.Millisecond
-	// restUse is how many processors are in use, at most, in a process that does nothing.
+	// restUse is the maximum number of processors that an idle process uses.
 	restUse = .01
-	// Processors of which so much is in use are too few, and fewer suffice if they would be used no more than that.
+	// crowded is the share in use above which there are too few processors. Fewer are enough if at most the share roomy
+	// of them would be in use.
 	crowded = .9
 	roomy   = .75
-	// calmLooks is for how many looks fewer must have sufficed.
+	// calmLooks is the number of measurements after which the number of processors may be reduced.
 	calmLooks = 10
 )
 
 // A scheduler sets the number of processors that Go uses (GOMAXPROCS).
 type scheduler struct {
 	count func() int  // returns the number in use
-	use   func(n int) // has it use so many
-	all   func()      // has it use as many as the machine, or the container, has
+	use   func(n int) // sets the number
+	all   func()      // sets the number to that of the machine or container
 }
 
 func goScheduler() scheduler {
@@ -36,18 +37,18 @@ func goScheduler() scheduler {
 	}
 }
 
-// processors has Go use as many processors as there is work for. Whenever something becomes ready to run, Go wakes a
-// thread for each processor that it may use and does not, to see whether there is more. For calls that come one by one
-// there never is: with a single processor, a bridge spends a fifth less on them, and answers sooner.
+// processors limits the number of processors that Go uses to the number that has work. Whenever a goroutine becomes
+// ready to run, Go wakes threads for unused processors, which search for more work. If calls arrive one by one, there
+// is none: with a single processor, the bridge spends a fifth less on them, and responds sooner.
 type processors struct {
 	scheduler
 
-	peak  float64 // how many were in use at most, since it was begun to count looks
+	peak  float64 // the maximum in use since looks was 0
 	looks int
 }
 
-// TuneProcessors has Go use as many processors as there is work for, until ctx ends. It does nothing if the operator
-// has set GOMAXPROCS, or the system does not report the processor time of the process.
+// TuneProcessors limits the number of processors that Go uses to the number that has work, until ctx ends. It does
+// nothing if the operator has set GOMAXPROCS, or the system does not report the processor time of the process.
 func TuneProcessors(ctx context.Context) {
 	if _, ok := processorTime(); !ok || os.Getenv("GOMAXPROCS") != "" {
 		return
@@ -74,7 +75,7 @@ func (p *processors) look(inUse float64) {
 	p.peak, p.looks = 0, 0
 }
 
-// watch looks until ctx ends. Used returns the processor time of the process.
+// watch calls look until ctx ends. used returns the processor time of the process.
 func (p *processors) watch(ctx context.Context, used func() time.Duration) {
 	wait, then, had := lookTime, time.Now(), used()
 	for timer := time.NewTimer(wait); ; timer.Reset(wait) {

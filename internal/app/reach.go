@@ -21,8 +21,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// reach waits until the backend answers. One that runs somewhere already is not waited for: it answers, or it does not,
-// unless its user is logging in.
+// reach waits until the backend is ready. It waits at most ReachTimeout for a backend that is not launched; the time
+// starts again while its user logs in.
 func (b *backend) reach(ctx context.Context) error {
 	if b.Command() != nil {
 		if err := (*b.back.Load()).Ready(ctx); err != nil {
@@ -62,7 +62,7 @@ func (b *backend) reach(ctx context.Context) error {
 		case errors.Is(err, context.Canceled) && late:
 			return unreachable("it has not answered within "+reach.String(), start, err)
 		case errors.Is(err, context.Canceled): // it has not failed yet
-		case errors.Is(err, context.DeadlineExceeded) && asked && !late: // the login goes on, and so do attempts
+		case errors.Is(err, context.DeadlineExceeded) && asked && !late: // the login and attempts continue
 		default:
 			if p := CallProblem(err, "connecting to "+b.Text(), b.authFix()); p.Exit == problem.ExitAuth {
 				return p
@@ -134,7 +134,7 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		p.Exit, p.Code, p.Fix = problem.ExitAuth, "auth_required", authFix
 	case codes.Unavailable:
-		if !unknown { // which is its own answer
+		if !unknown { // an unknown outcome has its own fix
 			p.Exit, p.Code, p.Fix = problem.ExitUnreachable, "unreachable", "start the server, and try again"
 		}
 	case codes.NotFound:
@@ -166,8 +166,8 @@ func (b *backend) absence(ctx context.Context) (why, fix string) {
 	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is there")
 }
 
-// whyAbsent returns why a backend does not respond at its address, by the error of dialOnce, and the fix, unless that
-// is to start it.
+// whyAbsent returns why a backend does not respond at its address, given the error of dialOnce, and the fix. The fix is
+// empty if it is to start the backend.
 func (b *backend) whyAbsent(err error) (why, fix string) {
 	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "the backend's certificate is not believed: " + unverified.Err.Error(),
@@ -224,8 +224,8 @@ func (b *backend) dialOnce(ctx context.Context) error {
 	if err := protected.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	// The server rejects our certificate only after the handshake (RFC 8446, 2). An HTTP/2 server begins with its
-	// settings, or waits for ours.
+	// The server rejects our certificate only after the handshake (RFC 8446, 2). An HTTP/2 server sends its settings
+	// first, or waits for those of the client.
 	if _, err := protected.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}

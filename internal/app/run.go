@@ -14,15 +14,15 @@ import (
 
 const (
 	// acceptTime is how long calls are accepted after serve.preDrain: clients with open connections notice the shutdown
-	// by the next response. It ends early when no call has arrived for calmTime.
+	// by the next response. It ends early when no call has been in flight for calmTime.
 	acceptTime = 2 * time.Second
 	calmTime   = 100 * time.Millisecond
 )
 
 // Run starts the backends and serves them until ctx ends, the client closes stdin, or a front fails. A single launched
-// backend must start; a dialled one, or one of several, may become ready later. When ctx ends, Run accepts no more
-// calls and waits for those in flight as long as the configuration allows, or until now ends. When it returns,
-// everything that it started has ended.
+// backend must start; a dialed one, or one of several, may become ready later. When ctx ends, Run accepts no more calls
+// and waits for those in flight as long as the configuration allows, or until now ends. When it returns, everything
+// that it started has ended.
 func (a *App) Run(ctx, now context.Context) error {
 	probes := a.newOps()
 	var probing sync.WaitGroup
@@ -33,8 +33,8 @@ func (a *App) Run(ctx, now context.Context) error {
 	if a.Reap != nil {
 		probing.Go(func() { a.Reap(probeCtx) })
 	}
-	// Not even when now ends: clients must first learn that their calls were interrupted, which is not the backend's
-	// fault.
+	// The backends run on when now ends: clients must first receive errors that their calls were interrupted, instead
+	// of errors of a backend that exited.
 	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))
 	backendsDone := make(chan error, 1)
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
@@ -44,7 +44,7 @@ func (a *App) Run(ctx, now context.Context) error {
 		a.life.Advance(lifecycle.Running)
 	}
 	var err error
-	if a.stdio && a.launches() { // its client is answered while they start: it may not wait for long
+	if a.stdio && a.launches() { // a stdio client is served while backends start: its timeout may be short
 		a.reportStarted()
 		probing.Go(func() {
 			if ready, err := a.awaitBackends(probeCtx, nil); err == nil && probeCtx.Err() == nil {
@@ -72,7 +72,7 @@ func (a *App) Run(ctx, now context.Context) error {
 	return err
 }
 
-// serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends break.
+// serveFronts serves clients until ctx ends and the drain is over, stdin ends, or a front or the backends fail.
 func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) error {
 	fronts, err := a.newFronts()
 	if err != nil {
@@ -87,7 +87,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	endAll := func(left int) (err error) {
 		var ending sync.WaitGroup
 		for _, f := range fronts {
-			ending.Go(func() { f.end(now) }) // together: clients of one that do not read hold up no other
+			ending.Go(func() { f.end(now) }) // in parallel: slow readers of one front do not delay the others
 		}
 		ending.Wait()
 		for range left {
@@ -101,7 +101,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	select {
 	case err := <-frontDone:
 		if failed := a.failedStart(backendsDone); failed != nil {
-			_ = endAll(len(fronts) - 1) // that explains all
+			_ = endAll(len(fronts) - 1) // failed is the cause
 			return failed
 		}
 		if endErr := endAll(len(fronts) - 1); err == nil {
@@ -133,7 +133,7 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 
 // drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load
 // balancers notice the shutdown, it accepts calls until none has been in flight for calmTime, and then waits for those
-// in flight, for serve.drain in all. A bug in one phase does not keep the bridge from the next.
+// in flight, for serve.drain in all. A panic in one phase does not prevent the next one.
 func (a *App) drain(now context.Context, fronts []front) {
 	a.Log.Info().Int("calls", a.life.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// awaitTime is how long several backends may take to answer before clients are served without the others.
+	// awaitTime is how long several backends may take to start before clients are served without those that are not
+	// ready.
 	awaitTime = 10 * time.Second
-	// noticeTime is how long backends may start without a line in the log.
+	// noticeTime is how long backends may take to start before that is logged.
 	noticeTime = time.Second
 )
 
@@ -32,9 +33,10 @@ func (a *App) runBackends(ctx context.Context) error {
 	return nil
 }
 
-// awaitBackends waits until all backends are ready, which it logs, a required one has failed, or ctx ends. A backend
-// that is launched alone has its start timeout; others may become ready later, so it waits at most awaitTime for them.
-// After noticeTime, it logs which backends it waits for.
+// awaitBackends waits until all backends are ready, a required one has failed, or ctx ends, and reports whether they
+// are ready. A single launched backend has its start timeout. Other backends may become ready later, so awaitBackends
+// waits at most awaitTime for several, and limits.AbsentTimeout for a dialed one. After noticeTime, it logs which
+// backends it waits for.
 func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answer bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,8 +72,8 @@ func (a *App) awaitBackends(ctx context.Context, backendsDone chan error) (answe
 	}
 }
 
-// ready waits until the only backend answers; or each of several answers, does not start, or has been dialled for long
-// enough.
+// ready waits until the only backend is ready; or until each of several is ready, has failed to start, or has been
+// dialed for limits.AbsentTimeout.
 func (a *App) ready(ctx context.Context) error {
 	if len(a.backends) == 1 {
 		return (*a.backends[0].back.Load()).Ready(ctx)
@@ -151,12 +153,12 @@ func (a *App) reportStarted() {
 	}
 }
 
-// launches reports whether a backend is a program that is started.
+// launches reports whether the bridge launches a backend.
 func (a *App) launches() bool {
 	return slices.ContainsFunc(a.backends, func(b *backend) bool { return b.Command() != nil })
 }
 
-// failedStart returns the error of the only backend if it is still starting or has just failed to start: a client that
+// failedStart waits up to noticeTime for the only backend if it is still starting, and returns its error. A client that
 // closes stdin at once is often a user who tries a command.
 func (a *App) failedStart(backendsDone chan error) error {
 	if len(a.backends) > 1 || a.backends[0].Command() == nil || a.backends[0].now() == nil {

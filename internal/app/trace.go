@@ -2,7 +2,7 @@ package app
 
 import "strings"
 
-// traceMembers are what the SDKs, and other logs, call the trace in a record.
+// traceMembers are the names of the trace in log records of the SDKs and of other libraries.
 var traceMembers = []string{"traceback", "stack", "trace", "stack_trace", "exc_info", "exception"}
 
 // Trace returns the stack trace in a record of a backend's log, or "".
