@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Certificates writes certificates for this machine and for a client, and the one of their authority, and returns the
-// files.
+// Certificates writes a key and a self-signed certificate, which is valid for a server on this machine, for a client
+// and as their authority, and returns the names of the files.
 func Certificates(t *testing.T, dir string) (cert, key, ca string) {
 	t.Helper()
 	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

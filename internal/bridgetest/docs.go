@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ComparePart compares the part of a page between two marks with want, or writes it with UPDATE_DOCS.
+// ComparePart compares the part of a page between two marks with want, or replaces it by want if UPDATE_DOCS is set.
 func ComparePart(t *testing.T, page, name, want string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -25,7 +25,7 @@ func ComparePart(t *testing.T, page, name, want string) {
 		t.Fatalf("%s: the part %q is not true any more. It should be, and UPDATE_DOCS=1 writes:\n%s", page, name, want)
 	}
 	updated := string(text[:m[4]]) + want + string(text[m[5]:])
-	if err := os.WriteFile(page, []byte(updated), 0o600); err != nil { //nolint:gosec // it is there already, and keeps its mode
+	if err := os.WriteFile(page, []byte(updated), 0o600); err != nil { //nolint:gosec // it keeps its mode
 		t.Fatal(err)
 	}
 }

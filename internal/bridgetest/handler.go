@@ -21,7 +21,8 @@ import (
 
 // A Handler is a bridge.Handler with a tool, a resource or a prompt for everything that MCP can do.
 type Handler struct {
-	// Started receives the name of each call of the tool "wait" when it waits, and Ended when its context has ended.
+	// Started receives the arguments of each call of the tool "wait" when it waits, and Ended when its context has
+	// ended.
 	Started, Ended chan string
 	// Calls counts the calls of each tool, and "tools/list".
 	Calls Counter

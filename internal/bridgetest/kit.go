@@ -333,11 +333,11 @@ func intArgument(r *pb.CallToolRequest, name string) int {
 
 func stringArgument(r *pb.CallToolRequest, name string) string {
 	var s string
-	_ = json.Unmarshal(rawjson.Get(r.GetArguments(), name), &s) // what is not text is none
+	_ = json.Unmarshal(rawjson.Get(r.GetArguments(), name), &s) // an argument of another type is empty
 	return s
 }
 
-// waiting are the calls of the tool "wait" with one n.
+// waiting is the state of the calls of the tool "wait" with one n.
 type waiting struct {
 	started, ended chan struct{}
 	start, end     func()

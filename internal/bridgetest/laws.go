@@ -81,7 +81,7 @@ func laws(t *testing.T, bare, chain bridge.Handler, pages bool) {
 				cancel()
 			}
 		}()
-		// A change may be delivered more than once, such as all of them after a late acknowledgement.
+		// A change may be delivered more than once: after a late acknowledgment, all of them are.
 		told := func(want string) {
 			t.Helper()
 			for {
@@ -196,7 +196,7 @@ type scenario struct {
 	// calls are made in sequence. A result that requires input is answered with the next answers and its state.
 	calls   []*bridge.Call
 	answers []map[string]*pb.InputResponse
-	pages   bool // it is about how lists are cut into pages
+	pages   bool // it compares how lists are divided into pages
 }
 
 // play returns the transcript.

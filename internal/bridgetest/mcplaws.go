@@ -109,9 +109,9 @@ func expressible(h bridge.Handler, rev bridge.Revision) bridge.Handler {
 		out := converted(res.Complete, rev)
 		if d, ok := out.(*pb.DiscoverResponse); ok {
 			said := res.Complete.(*pb.DiscoverResponse)
-			d.ServerInfo = converted(said.GetServerInfo(), rev).(*pb.Implementation) // which is elsewhere
+			d.ServerInfo = converted(said.GetServerInfo(), rev).(*pb.Implementation) // not a member of the result
 			if !rev.DeclaresCompletions() {
-				// for which there is no word, and which is there
+				// the revision cannot declare completions, and the server has them
 				d.Capabilities.Completions = said.GetCapabilities().GetCompletions()
 			}
 		}
@@ -139,7 +139,7 @@ func withoutMethods(res *bridge.Result) map[string]*pb.InputResponse {
 func converted(m proto.Message, rev bridge.Revision) proto.Message {
 	data, err := mcpjson.Append(nil, m, rev)
 	if err != nil {
-		panic(err) // a message of the kit
+		panic(err) // messages of the kit can be encoded
 	}
 	out := m.ProtoReflect().New().Interface()
 	if err := mcpjson.Unmarshal(data, out, rev); err != nil {
@@ -155,7 +155,7 @@ const unsupportedInput = "This needs "
 func withKeys(h bridge.Handler, name func(question, key string) string) bridge.Handler {
 	type round struct {
 		state []byte
-		keys  map[string]string // of h, by those that name says
+		keys  map[string]string // keys of h, by those that name returned
 	}
 	var mu sync.Mutex
 	rounds := map[string]round{}

@@ -29,7 +29,7 @@ func normalized(h bridge.Handler) bridge.Handler {
 	})
 }
 
-// allPages answers a call, and joins the pages of a list of tools.
+// allPages executes a call, and joins the pages of a list of tools.
 func allPages(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	res, err := h.Handle(ctx, call, emit)
 	if err != nil || call.Method != bridge.ListTools || call.Request.(*pb.ListToolsRequest).Cursor != nil {

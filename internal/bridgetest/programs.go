@@ -12,8 +12,8 @@ import (
 type Program struct {
 	Language string
 	command  []string // paths in the repository start with ROOT
-	needs    string   // the file below ROOT that has to be made before
-	made     string   // by this command
+	needs    string   // a file below ROOT that must have been built
+	made     string   // the command that builds it
 }
 
 // Programs returns all kits. A new language is one row. docs/verify.md describes their tools.

@@ -37,7 +37,7 @@ func Bounded(tb testing.TB, size int, read func()) {
 	Within(tb, size, base, read)
 }
 
-// Within is Bounded with another constant part of the memory limit, in bytes.
+// Within is Bounded with anyway bytes in place of base.
 func Within(tb testing.TB, size, anyway int, read func()) {
 	tb.Helper()
 	most := uint64(factor*size + anyway)
@@ -92,7 +92,7 @@ func Value(text []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.ReadToken(); err != io.EOF { //nolint:errorlint // the decoder returns it as it is
+	if _, err := d.ReadToken(); err != io.EOF { //nolint:errorlint // the decoder does not wrap it
 		return nil, fmt.Errorf("something comes after the value: %w", err)
 	}
 	return v, nil
@@ -113,7 +113,7 @@ func value(d *jsontext.Decoder) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			text := name.String() // before the token is gone
+			text := name.String() // the next read overwrites the token
 			if all[text], err = value(d); err != nil {
 				return nil, err
 			}

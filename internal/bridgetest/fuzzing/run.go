@@ -79,7 +79,7 @@ type variants struct {
 	*rand.Rand
 
 	of    []reflect.Value
-	texts []int // which of them are bytes or a string
+	texts []int // indexes of bytes and strings
 }
 
 func newVariants(of []reflect.Value) variants {
@@ -109,7 +109,7 @@ func (v variants) next(args []reflect.Value) {
 	}
 	for range 1 + v.IntN(maxChanges) {
 		i := v.IntN(len(args))
-		if len(v.texts) > 0 && v.IntN(2) == 0 { // of which there is more to find in
+		if len(v.texts) > 0 && v.IntN(2) == 0 { // texts find more bugs than numbers
 			i = v.texts[v.IntN(len(v.texts))]
 		}
 		if !isText(v.of[i]) {
@@ -139,7 +139,7 @@ func (v variants) text(a reflect.Value) []byte {
 func (v variants) number(t reflect.Type) reflect.Value {
 	x, n := reflect.New(t).Elem(), v.Uint64()
 	if len(v.texts) > 0 && v.IntN(2) == 0 {
-		n = n%16 - 2 // and the largest that there is
+		n = n%16 - 2 // 0 and 1 underflow to the largest numbers
 	}
 	switch {
 	case x.CanInt():
@@ -170,10 +170,10 @@ func (v variants) change(b []byte, most int) []byte {
 		return slices.Delete(b, at, end)
 	case 3:
 		return b[:at]
-	case 4: // there twice
+	case 4: // duplicated
 		end = min(end, at+most-len(b))
 		return slices.Insert(b, end, slices.Clone(b[at:end])...)
-	case 5: // somewhere else
+	case 5: // moved
 		moved := slices.Clone(b[at:end])
 		b = slices.Delete(b, at, end)
 		return slices.Insert(b, v.IntN(len(b)+1), moved...)
