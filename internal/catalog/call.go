@@ -115,8 +115,9 @@ var (
 	output = side{func(t *tool) *schema { return t.output }, false, maxOutput}
 )
 
-// check returns why a value does not conform to a schema of a tool, with the schema, or nil if it conforms or that is
-// undecidable. If the schema may be outdated, it reads the tool again, and sets t to the newer one.
+// check returns why a value does not conform to a schema of a tool, and the schema. Before it returns a violation of a
+// schema that may be outdated, it reads the list again, and sets t to the newer tool. It returns no violation if that
+// fails.
 func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, of side, value []byte,
 	after uint64,
 ) (*violation, *schema, error) {
@@ -134,7 +135,7 @@ func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRe
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
 	case err != nil || newer == nil || of.schema(newer) == nil:
-		return nil, nil, nil //nolint:nilerr // without a list that is new there is no refusal
+		return nil, nil, nil //nolint:nilerr // only a current list can reject a value
 	}
 	*t = newer
 	if of.schema(newer) != s {
@@ -147,7 +148,7 @@ func (c *Catalog) check(ctx context.Context, call *bridge.Call, r *pb.CallToolRe
 	return wrong, s, nil
 }
 
-// warnOnce logs once that a schema is invalid.
+// warnOnce logs once that a schema is invalid, or that parts of it are not checked.
 func (c *Catalog) warnOnce(name string, s *schema) {
 	if s.err == nil && s.skipped == nil {
 		return

@@ -137,7 +137,7 @@ func pointer(at []string) string {
 	return b.String()
 }
 
-// error returns the text of one error.
+// error adds the problems of one of the library's errors.
 func (e *explainer) error(err *jsonschema.ValidationError) {
 	if e.enough() {
 		return
@@ -261,7 +261,7 @@ func decimal(r *big.Rat) string {
 	return r.FloatString(text)
 }
 
-// missing lists the missing properties with their types.
+// missing adds a problem with the type for each missing property.
 func (e *explainer) missing(at, names []string, with string) {
 	for _, name := range names {
 		if e.enough() {
@@ -286,7 +286,7 @@ func (e *explainer) missing(at, names []string, with string) {
 	}
 }
 
-// unknown lists the allowed properties instead of an undeclared one.
+// unknown returns the text for an undeclared property, which lists the allowed ones.
 func (e *explainer) unknown(at []string) string {
 	s := resolve(e.schemaAt(at))
 	if s == nil || len(s.Properties) == 0 {

@@ -20,16 +20,16 @@ type repeated struct {
 }
 
 // checkHeaders returns an error if the header of a call does not repeat the arguments as its tool declares (2026-07-28:
-// streamable-http, custom headers): proxies route and admit requests by it. As with arguments, the known list is good
-// enough to accept the call unless it is known to have changed, and only a list that was requested after the call
-// arrived rejects it; without one, the call is not executed. If the tool is unknown, unlisted is why the list could not
-// be read, or nil.
+// streamable-http, custom headers): proxies route and admit requests by it. As with arguments, the cached list can
+// accept the call unless a change was reported, and only a list that was requested after the call arrived can reject
+// it; if that request fails, the call is not executed. If the tool is unknown, unlisted is the error of tools/list, or
+// nil.
 func (c *Catalog) checkHeaders(
 	ctx context.Context, call *bridge.Call, r *pb.CallToolRequest, t **tool, unlisted error, arrived uint64,
 ) error {
 	if *t == nil {
 		if !hasParams(call.Header) {
-			return nil // tools that want a header are rare, and the others must not fail with the list
+			return nil // few tools declare headers; calls of the others must not fail because tools/list does
 		}
 		return notListed(unlisted)
 	}

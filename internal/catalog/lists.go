@@ -17,8 +17,8 @@ import (
 const (
 	maxPages     = 1_024
 	maxPageBytes = 64 << 20
-	// maxCursor is the maximum length in bytes of a cursor whose page is cached. All cursors up to a page are looked up
-	// for each page.
+	// maxCursor is the maximum length in bytes of a cursor whose page is cached. The cursors of all earlier pages are
+	// looked up for each page.
 	maxCursor = 1_024
 )
 
@@ -61,8 +61,8 @@ type page struct {
 	origin, answer proto.Message
 	next           *string
 	size           int
-	// names are the names of its tools, and others whether earlier pages matter, with the pages that were considered,
-	// and the errors that depended on them.
+	// names are the names of its tools. id identifies its content, and prior that of the earlier pages with which it
+	// was cleaned.
 	names []string
 	prior []uint64
 	id    uint64

@@ -17,39 +17,40 @@ import (
 // maxWork is how many steps the library may take to validate a value. A step is about 10 ns.
 const maxWork = 10_000_000
 
-// What the library does, in steps.
+// The costs of the library's operations, in steps.
 const (
-	// stepsToEvaluate is to evaluate a schema against a value, and to report that the value does not fit.
+	// stepsToEvaluate is the cost of evaluating a schema against a value, and of reporting that it does not conform.
 	stepsToEvaluate = 40
-	// stepsToParse is to parse a number, which is done for each comparison.
+	// stepsToParse is the cost of parsing a number, which is done for each comparison.
 	stepsToParse = 50
-	// stepsOfMember is for each member of an object that is iterated, stepsOfName for each name that is looked up.
+	// stepsOfMember is the cost of a member of an object that is iterated, stepsOfName that of looking up a name.
 	stepsOfMember, stepsOfName = 4, 6
-	// stepsToTrack is for each member or item that may be unevaluated.
+	// stepsToTrack is the cost of a member or item that may be unevaluated.
 	stepsToTrack = 15
-	// stepsToKey is for each value in an array whose items have to be unique.
+	// stepsToKey is the cost of a value in an array whose items must be unique.
 	stepsToKey = 30
-	// stepsToMatch is for each regular expression that is matched.
+	// stepsToMatch is the cost of starting to match a regular expression.
 	stepsToMatch = 10
-	// In one step, so many bytes of text are copied or counted, bits of numbers divided.
+	// In one step, bytesCopied bytes of text are copied, bytesPerStep bytes are counted, or bitsPerStep bits of numbers
+	// are divided.
 	bytesCopied, bytesPerStep, bitsPerStep = 32, 8, 6
-	// Everything takes as long again for so many levels of nesting, which errors list, or characters of the longest
-	// number.
+	// All costs increase by their own amount for every depthPerFactor levels of nesting, which errors list, and for
+	// every digitsPerFactor characters of the longest number.
 	depthPerFactor, digitsPerFactor = 32, 64
-	// exponentDigits is how many digits an exponent counts for.
+	// exponentDigits is the number of digits that an exponent counts as.
 	exponentDigits = 150
 	// stepsPerPoll is how often the context is polled.
 	stepsPerPoll = 1 << 16
 )
 
-// An interruption is what a meter panics with.
+// An interruption is the value with which a meter panics.
 type interruption struct{ error }
 
 var errTooMuchWork = errors.New("validation takes more steps than are allowed")
 
 // A meter counts the steps of one validation at a time, and interrupts it. The library takes no context, but it calls
-// what is set in a compiled schema: the meter is the format of each schema, which is called before anything is
-// evaluated that takes long, the engine of regular expressions, and uniqueItems. It panics to interrupt the library,
+// functions that are set in a compiled schema. The meter sets the format of each schema, which is called before every
+// evaluation that takes long, the engine of regular expressions, and uniqueItems. They panic to interrupt the library,
 // and validate recovers.
 type meter struct {
 	budget int           // steps for a validation
@@ -165,7 +166,7 @@ func compareSteps(v any) int {
 	return steps
 }
 
-// A cost is the steps from the format of a schema to those of the schemas within it.
+// A cost is the number of steps between the format of a schema and the formats of its subschemas.
 type cost struct {
 	*meter
 	s *jsonschema.Schema
@@ -229,7 +230,7 @@ func (m *meter) costOf(s *jsonschema.Schema) cost {
 func (c *cost) of(v any) int {
 	steps := c.always
 	if c.s.DynamicRef != nil || c.s.RecursiveRef != nil {
-		steps += c.depth * len(c.prices) // the library looks back through all schemas around
+		steps += c.depth * len(c.prices) // the library searches all enclosing schemas
 	}
 	switch v := v.(type) {
 	case json.Number:
@@ -249,8 +250,8 @@ func (c *cost) of(v any) int {
 	return steps
 }
 
-// uniqueItems is the keyword. The library's own compares all items with one another that have the same hash, and nested
-// arrays can be made to have that.
+// uniqueItems implements the keyword. The library compares all items that have the same hash with one another, and
+// nested arrays can be crafted to have the same hash.
 type uniqueItems struct{ *meter }
 
 // Validate implements jsonschema.SchemaExt.
@@ -268,7 +269,7 @@ func (u uniqueItems) Validate(ctx *jsonschema.ValidatorContext, v any) {
 	}
 }
 
-// appendKey appends what is the same for equal values and for no others.
+// appendKey appends a text that is the same for equal values only.
 func (u uniqueItems) appendKey(b []byte, v any) []byte {
 	u.spend(u.factor * stepsToKey)
 	switch v := v.(type) {
@@ -299,7 +300,7 @@ func (u uniqueItems) appendKey(b []byte, v any) []byte {
 	return append(b, "null"...)
 }
 
-// A size is what determines how long a value takes.
+// A size determines how long the validation of a value takes.
 type size struct{ depth, digits int }
 
 // measure returns the size of a value: how deep it is, and how long its longest number is.

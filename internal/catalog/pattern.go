@@ -11,8 +11,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// In one step, so many instructions of a regular expression are executed. Looking a character up in a class of many
-// ranges counts as further instructions, by the logarithm of their number.
+// In one step, instructionsPerStep instructions of a regular expression are executed. The lookup of a character in a
+// class of many ranges counts as further instructions: the binary logarithm of their number, divided by
+// bitsPerInstruction.
 const instructionsPerStep, bitsPerInstruction = 2, 4
 
 // A pattern is a regular expression of a schema.
@@ -29,9 +30,9 @@ type pattern struct {
 	reached   int      // instructions at the current position
 }
 
-// compilePattern compiles Go's regular expressions, which take time by the length of the text. Those of ECMA-262 that
-// are none of them (they look ahead or behind) get through here and are dealt with by adapt: one of them is no reason
-// not to check all the rest.
+// compilePattern compiles a regular expression in Go's syntax, which is matched in time linear in the length of the
+// text. It also accepts the syntax of ECMA-262 that Go lacks (lookahead and lookbehind), which adapt removes: the rest
+// of the schema is still checked.
 func (m *meter) compilePattern(text string) (jsonschema.Regexp, error) {
 	p := &pattern{text: text, meter: m}
 	parsed, err := syntax.Parse(text, syntax.Perl)
@@ -43,7 +44,7 @@ func (m *meter) compilePattern(text string) (jsonschema.Regexp, error) {
 		p.re, err = regexp.Compile(text)
 	}
 	if err != nil && !strings.Contains(text, "(?") && !strings.Contains(text, `\`) {
-		return nil, err // it is none of anybody's
+		return nil, err // neither syntax allows it
 	}
 	return p, nil
 }
@@ -51,9 +52,9 @@ func (m *meter) compilePattern(text string) (jsonschema.Regexp, error) {
 // String implements jsonschema.Regexp.
 func (p *pattern) String() string { return p.text }
 
-// MatchString implements jsonschema.Regexp, for the library. Package regexp takes time by the product of the lengths of
-// the text and the expression for some expressions and by their sum for most, does not report which, and cannot be
-// interrupted. So this executes the same program, and counts the instructions.
+// MatchString implements jsonschema.Regexp. The time that package regexp takes is proportional to the product of the
+// lengths of text and expression for some expressions, and to their sum for most; it does not report which, and cannot
+// be interrupted. So MatchString executes the program itself, and counts the instructions.
 func (p *pattern) MatchString(s string) bool {
 	if p.re == nil {
 		return true
@@ -83,8 +84,8 @@ func (p *pattern) MatchString(s string) bool {
 	}
 }
 
-// reach executes the instruction at pc and those that follow without reading a character, and adds what follows if r is
-// read to next. It reports whether the expression matches.
+// reach executes the instruction at pc and those that follow without reading a character, and adds the instructions
+// after reading r to next. It reports whether the expression matches.
 func (p *pattern) reach(pc uint32, context syntax.EmptyOp, r rune) bool {
 	for p.at[pc] != p.position {
 		p.at[pc] = p.position

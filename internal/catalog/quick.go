@@ -10,7 +10,7 @@ import (
 )
 
 // A fastValidator accepts JSON text that certainly conforms to a schema, in one pass and without decoding. If it does
-// not accept a text, the library decides: a quick never rejects.
+// not accept a text, the library decides: a fastValidator never rejects.
 //
 // It is built from the library's compiled schema, so that dialects and references have the same meaning for both.
 type fastValidator struct {
@@ -93,7 +93,7 @@ const (
 	unbounded = math.MaxInt
 )
 
-// A quickMaker builds one quick per schema: schemas may be recursive.
+// A quickMaker builds one fastValidator per schema: schemas may be recursive.
 type quickMaker struct {
 	schema *schema
 	made   map[*jsonschema.Schema]*fastValidator

@@ -132,7 +132,7 @@ const location = "mcpbridge://tool/schema.json"
 
 var errExternal = errors.New("it refers to a schema outside of it, which is never fetched")
 
-// outside is the loader for other schemas, which rejects them.
+// outside is a schema loader that rejects every reference to another document.
 type outside struct{}
 
 // Load implements jsonschema.URLLoader.
@@ -246,8 +246,8 @@ func (s *schema) order(of *jsonschema.Schema) []string {
 	return slices.Sorted(maps.Keys(of.Properties))
 }
 
-// adapt changes a compiled schema: format is not asserted, as in 2020-12, for all dialects; an invalid pattern is
-// ignored if the schema then only accepts more, and an error otherwise. It returns all reachable schemas.
+// adapt changes a compiled schema: format is not asserted in any dialect, as in 2020-12; a pattern that Go cannot
+// compile is removed if the schema then only accepts more, and is an error otherwise. It returns all reachable schemas.
 func (s *schema) adapt(roots []*jsonschema.Schema) (all []*jsonschema.Schema, err error) {
 	s.names = map[*jsonschema.Schema][]string{}
 	whole := layoutOf(s.text)

@@ -33,7 +33,7 @@ func footprint(text []byte) (bytes int) {
 	return bytes
 }
 
-// sane returns whether all numbers of a value are within the limits, and the location of the first that is not.
+// sane reports whether all numbers of a value are within the limits, and returns the location of one that is not.
 func sane(v any) (string, bool) {
 	switch v := v.(type) {
 	case json.Number:
@@ -127,7 +127,7 @@ func layoutOf(text []byte) *memberOrder {
 	return outer[0].inner["0"]
 }
 
-// at returns the layout at a JSON pointer in a URL, or nil.
+// at returns the memberOrder at a JSON pointer in a URL, or nil.
 func (l *memberOrder) at(pointer string) *memberOrder {
 	for step := range strings.SplitSeq(pointer, "/") {
 		name, err := url.PathUnescape(step)
@@ -139,7 +139,7 @@ func (l *memberOrder) at(pointer string) *memberOrder {
 	return l
 }
 
-// outgrown returns which limit of a schema a JSON text exceeds.
+// outgrown returns an error if a JSON text exceeds a limit of schemas.
 func outgrown(text []byte, most int) error {
 	nodes, deepest := 0, 0
 	each(text, func(_, _ []byte, depth int) {

@@ -33,7 +33,8 @@ const (
 	seekAgain = 5 * time.Second
 )
 
-// The entries of lists: their type, their field, and the field that identifies them.
+// entries describes the entries of each kind of list: the field of the list that contains them, and the field that
+// identifies one.
 var entries = [kinds]struct {
 	method     *bridge.Method
 	what       string
@@ -45,7 +46,7 @@ var entries = [kinds]struct {
 	kindTemplates: {bridge.ListResourceTemplates, "template", "resource_templates", "uri_template"},
 }
 
-// clean returns a list without the entries that would break clients, and the names of the remaining tools. Prior has
+// clean returns a list without the entries that would break clients, and the names of the remaining tools. prior are
 // the pages before it. Some clients reject a whole list because of one entry.
 func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior []*page) (proto.Message, []string) {
 	l = lasting(l)
@@ -168,8 +169,8 @@ func (c *Catalog) checkSchema(text []byte) error {
 	return outgrown(text, c.o.Limits.SchemaValues)
 }
 
-// external returns a reference to a schema outside the document. Such a tool is dropped (2026-07-28: an external
-// reference that is not resolved should be rejected, TL-7). Almost no schema must be compiled for it.
+// external returns an error if a schema refers to another document. Such a tool is dropped (2026-07-28: an external
+// reference that is not resolved should be rejected, TL-7). Few schemas must be compiled for this check.
 func (c *Catalog) external(text []byte) error {
 	if !mayBeExternal(text) {
 		return nil
@@ -221,12 +222,13 @@ func goodName(name string, most int) bool {
 type tools struct {
 	byName map[string]*tool // guarded by the Catalog's lock
 	used   atomic.Uint64
-	// The earliest time of the next search for an unknown tool, unless the tools have changed. Guarded as above.
+	// sought is the earliest time of the next search for an unknown tool, unless the tools have changed since changes.
+	// Both are guarded by the Catalog's lock.
 	sought  time.Time
 	changes uint64
 }
 
-// A tool has the schemas and headers of a tool.
+// A tool has the schemas of a listed tool.
 type tool struct {
 	input, output *schema // output is nil if there is none
 	// began is when the list with the tool was requested, and changes are those of the list at that time.
@@ -329,8 +331,8 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, chang
 	return nil, !time.Now().Before(k.sought) || k.changes != changes, false
 }
 
-// find looks for a tool, on behalf of a call, in lists that were requested after the given time, or if that is 0 in
-// valid ones. It returns nil if the tool does not exist.
+// find searches for a tool, on behalf of a call, in pages that were requested after the given time, or if that is 0, in
+// valid pages. It returns nil if the tool does not exist.
 func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.Call, name string,
 	after uint64,
 ) (*tool, error) {
@@ -356,7 +358,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 			return c.toolOn(p, name), nil
 		}
 		if seen += len(p.names); p.next == nil || seen >= c.o.Limits.Tools || key.later && *p.next == key.cursor {
-			break // a cursor that leads to itself
+			break // the end, or a cursor that leads to itself
 		}
 		key = p.nextKey()
 		call = caller.With(bridge.ListTools, &pb.ListToolsRequest{Context: asker, Cursor: p.next})

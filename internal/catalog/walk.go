@@ -12,8 +12,9 @@ const (
 	// maxNesting is the maximum depth of values and schemas: checked text has a lower limit, but schemas may be
 	// recursive.
 	maxNesting = 1_000
-	// stepsPerByte and freeSteps limit how often several schemas read the same text. Long text has manySteps, or one
-	// step per byte. A step is about 10 ns, in which so many bytes are skipped or read.
+	// stepsPerByte and freeSteps limit how often several schemas read the same text. A long text has at most manySteps,
+	// or one step per byte. A step is about 10 ns, in which bytesSkippedByStep bytes are skipped or bytesReadByStep
+	// bytes are read.
 	stepsPerByte, freeSteps, manySteps  = 4, 1_000, 2_000_000
 	bytesSkippedByStep, bytesReadByStep = 32, 8
 	// maxMatching limits the work of regular expressions: the sum of the bytes of each text times the instructions of
@@ -31,8 +32,8 @@ func (q *fastValidator) accepts(text []byte) bool {
 	return ok
 }
 
-// A walk reads a text once, apart from several schemas for the same value. It does not use package rawjson, whose
-// iterators find the end of a value before its elements are read: once for every level of nesting.
+// A walk reads a text once, except where several schemas apply to the same value. It does not use package rawjson,
+// whose iterators find the end of a value before its elements are read: once for every level of nesting.
 type walk struct {
 	b     []byte
 	steps int
@@ -108,7 +109,7 @@ func (q *fastValidator) allows(t types) bool { return q.types == 0 || q.types&t 
 func (w *walk) object(q *fastValidator, i, depth int) (int, bool) {
 	var seen [maxRequired / 64]uint64
 	count := 0
-	next := 0 // the next property, if they are in the order of the last object
+	next := 0 // the likely next property: most objects are in the order of the schema
 	for i = w.space(i + 1); i < len(w.b); i = w.space(i) {
 		switch w.b[i] {
 		case '}':
@@ -263,8 +264,8 @@ func bare(quoted []byte) ([]byte, bool) {
 	return quoted[1 : n-1], true
 }
 
-// number reports whether a number certainly conforms. Numbers that round to different floating-point numbers are in the
-// same order; if they round to the same number, only an exact integer is certain.
+// number reports whether a number certainly conforms. Numbers that round to different floating-point numbers have the
+// same order as these; if they round to the same number, only an exact integer is certain.
 func (q *fastValidator) number(text []byte) bool {
 	n, isInt := integer(text)
 	if q.types != 0 && q.types&tNumber == 0 && (q.types&tInteger == 0 || !isInt) {

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// What costs as much as one more schema, about 20 µs of the library's compilation.
+// The amounts that cost as much as one more schema: about 20 µs of the library's compilation.
 const (
 	// pathOfSchema is the number of bytes of paths to schemas, above shortPath for each, where a step has bytesOfStep
 	// in addition to its name: the library copies and compares paths repeatedly.
@@ -25,7 +25,7 @@ const (
 	// bytesOfClass is the number of bytes of a regular expression that a Unicode class costs, which has hundreds of
 	// ranges. A case-insensitive range beyond ASCII costs bytesOfFolded: each of its characters is looked up.
 	bytesOfClass, bytesOfFolded = 96, 24 * 100
-	// shortNumber is the length up to which a number costs nothing.
+	// shortNumber is the length up to which a number has no further cost.
 	shortNumber = 20
 	// weightOfID and weightOfTarget are the costs of a schema with an id, with which all others are compared, and of
 	// one that is referred to outside the usual places, for which the library copies its tables.
@@ -41,14 +41,14 @@ const (
 // interrupted.
 type costModel struct {
 	doc      any
-	weight   int // of everything else
+	weight   int // cost of what the other fields do not count
 	schemas  int
 	paths    int // bytes of the paths to schemas
 	values   int // that are not schemas
 	ids      ids
 	oldIDs   ids // of draft 4, with another keyword
 	draft4   bool
-	oldDraft bool // without $defs
+	oldDraft bool // earlier than $defs
 	refs     []string
 	patterns map[string]bool
 	// wholly means that data is counted like schemas. hidden means that references may lead to schemas in data.
@@ -68,10 +68,10 @@ var (
 // holdsData reports whether a member of a schema is data.
 func holdsData(in, name string) bool { return isData[name] && !isOfNames[in] }
 
-// ids are the ids of schemas.
+// ids has the cost and the number of the ids of schemas.
 type ids struct {
 	weight int
-	within int // of schemas within the schema
+	within int // number of the ids of subschemas
 }
 
 func (n *ids) add(name string, path int) {
@@ -113,8 +113,8 @@ func (s *costModel) schema(path int) {
 	s.paths += max(0, path-shortPath)
 }
 
-// value adds the cost of a value and its elements. The length of the path includes the member's name, if it is a
-// member. It may be data.
+// value adds the cost of a value and its elements. path is the length of its path, and called its name if it is a
+// member. data means that the value is inside a member that is data.
 func (s *costModel) value(v any, path int, called string, data bool) {
 	switch v := v.(type) {
 	case bool:
@@ -264,7 +264,7 @@ func follow(v any, steps []string) (target any, aliased bool) {
 	return v, false
 }
 
-// folding is in case-insensitive regular expressions.
+// folding matches the flag of case-insensitive regular expressions.
 var folding = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
 
 // weightOfPattern returns the cost of a regular expression. It parses only one that is short enough.
