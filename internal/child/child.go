@@ -42,12 +42,12 @@ type Process struct {
 	Panics *contain.Panics
 	// Stdout and Stderr read the output until its end, each in its own goroutine.
 	Stdout, Stderr func(*os.File)
-	// Exited is called when the process has ended, before Context ends for others to see. It may be nil.
+	// Exited is called after the process has ended and Context is done. It may be nil.
 	Exited func()
 
 	cmd    *exec.Cmd
 	trap   trap     // kills the process group if the bridge is killed
-	guard  guard    // kills then what has left the group
+	guard  guard    // then kills processes that have left the group
 	mark   string   // environment entry that identifies the run to the guard
 	stdin  *os.File // write end
 	limits *resourceLimits
@@ -274,7 +274,7 @@ var shortages = []Shortage{
 // ShortageOf returns the exhausted resource that caused err, or nil.
 func ShortageOf(err error) *Shortage {
 	if _, ok := errors.AsType[*LimitError](err); ok {
-		return nil // of a configured limit
+		return nil // the cause is a configured limit
 	}
 	for i := range shortages {
 		for _, errno := range shortages[i].errnos {

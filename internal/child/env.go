@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// inherited are the variables that a program inherits: what programs need to find themselves, their user and their
-// language, and no likely secrets. The last ones are for Windows.
+// inherited are the variables that a program inherits: those for paths, the user and the language, without likely
+// secrets. The last ones are for Windows.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
 	"PYTHON*", "VIRTUAL_ENV", "JAVA_HOME", "NODE_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",

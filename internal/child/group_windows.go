@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// ownGroup starts cmd in a group of its own, which does not get the console's Ctrl-C.
+// ownGroup starts cmd in a group of its own, which does not receive the console's Ctrl-C.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

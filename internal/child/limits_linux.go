@@ -19,10 +19,10 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 )
 
-// resourceLimits applies limits.Machine to one process and its descendants. Memory and processes are limited by
-// control groups of the process alone: one in version 2, and one for each in version 1. When the process ends, all
-// processes in them are killed. Where possible, there is a group without limits, too, for processes that leave the
-// process group.
+// resourceLimits applies limits.Machine to one process and its descendants. Memory and processes are limited by control
+// groups of the process alone: one in version 2, and one for each in version 1. When the process ends, all processes in
+// them are killed. A process without these limits gets a control group where possible, because its children may leave
+// its process group.
 //
 // The libraries for it (containerd, opencontainers) manage whole containers, by D-Bus and eBPF, and do not support a
 // group below the bridge's own that ends with the bridge.
@@ -33,8 +33,8 @@ type resourceLimits struct {
 	optional bool // the groups have no limits
 }
 
-// A group is a control group of the bridge. Its directory is locked while the bridge runs: an unlocked one belongs to
-// a bridge that was killed.
+// A group is a control group that the bridge has made. Its directory is locked while the bridge runs: an unlocked one
+// belongs to a bridge that was killed.
 type group struct {
 	dir *os.File
 	v2  bool
@@ -302,7 +302,8 @@ func (g *group) set(name, value string) error { return write(g.file(name), value
 // write writes to a file of a control group.
 func write(name, text string) error { return os.WriteFile(name, []byte(text), 0o600) }
 
-// configure starts cmd in its group. In version 1, cmd stops before its first instruction, and apply moves it.
+// configure makes cmd start in its control groups. In version 1, cmd stops before its first instruction, and apply
+// moves it.
 func (b *resourceLimits) configure(cmd *exec.Cmd) {
 	for _, g := range b.groups {
 		if g.v2 {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children are the processes of this package that are not waited for yet. A write lock of startMu guarantees that no
+// children are the processes of this package that have not been reaped yet. A write lock of startMu guarantees that no
 // other is being started.
 var (
 	startMu  sync.RWMutex
-	children sync.Map // of process ids
+	children sync.Map // *exec.Cmd by process ID
 )
 
 // ReapOrphans waits, until ctx ends, for processes that became children of the bridge because their parents ended, as

@@ -15,7 +15,7 @@ func (p *Process) Stopped() bool {
 		return false // it has ended
 	}
 	first := p.Pid()
-	for family := []int{first}; len(family) > 0; family = family[1:] { // not all processes of the machine
+	for family := []int{first}; len(family) > 0; family = family[1:] { // only descendants
 		pid := family[0]
 		family = append(family, childrenOf(pid)...)
 		if !IsStopped(pid) {
