@@ -16,20 +16,20 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/signature"
 )
 
-// An argument is what was typed for a member of an object: texts, or members of its own.
+// An argument is the user's input for a member of an object: texts, or the members of an inner object.
 type argument struct {
 	texts   []string
 	names   []string // of members, in the order in which they were typed
 	members map[string]*argument
 }
 
-// A reader reads what arguments name: @FILE and @-, and - for all of them.
+// An argumentReader reads the inputs that arguments refer to: @FILE, @-, and - for all arguments.
 type argumentReader struct{ stdin io.Reader }
 
 // errNoEnd is the error of an argument that could not be read before the timeout.
 var errNoEnd = errors.New("has not come to its end")
 
-// text returns what an argument stands for: itself, the content of @FILE, or stdin for @-. @@ stands for @.
+// text returns the value of an argument: itself, the content of @FILE, or stdin for @-. @@ stands for @.
 func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
 	name, ok := strings.CutPrefix(arg, "@")
 	switch {
@@ -41,7 +41,7 @@ func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
 	var text []byte
 	var err error
 	done := make(chan struct{})
-	// A read cannot be interrupted on every system, so this goroutine waits for what comes until the process ends.
+	// A read cannot be interrupted on every system, so this goroutine may wait for input until the process ends.
 	go func() {
 		defer close(done)
 		text, err = r.read(name)
@@ -67,7 +67,7 @@ func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
 	return string(text), nil
 }
 
-// read reads a file, or stdin for -, up to where it is too long.
+// read reads a file, or stdin for -, up to one byte above the limit.
 func (r argumentReader) read(name string) ([]byte, error) {
 	in := r.stdin
 	if name != "-" {
@@ -85,7 +85,7 @@ func (r argumentReader) read(name string) ([]byte, error) {
 }
 
 // parse returns the arguments of a call as JSON, from words of the form k=v by the types of the schema, or from one
-// word that is a JSON object, @FILE or -. Called and shape are for errors: the name and the signature of the tool.
+// word that is a JSON object, @FILE or -. called and shape are for errors: the name and the signature of the tool.
 func (r argumentReader) parse(
 	ctx context.Context, words []string, s signature.Schema, called, shape string,
 ) ([]byte, error) {
@@ -121,7 +121,7 @@ func (r argumentReader) parse(
 	return raw, nil
 }
 
-// object returns arguments that are JSON as a whole.
+// object returns the arguments that one word contains or refers to as a JSON object.
 func (r argumentReader) object(
 	ctx context.Context, word string, s signature.Schema, called, shape string,
 ) ([]byte, error) {
@@ -176,8 +176,8 @@ func (a *argument) member(name string) *argument {
 	return m
 }
 
-// add adds what was typed for a key. A dot in it leads into an object, unless the schema has a member of that very
-// name.
+// add adds a text for a key. In a key, a dot separates the names of nested members, unless the schema has a member with
+// the whole key as its name.
 func (a *argument) add(s signature.Schema, key, text string) {
 	head, rest, nested := key, "", false
 	if !slices.ContainsFunc(s.Properties(), func(p signature.Property) bool { return p.Name == key }) {
@@ -192,7 +192,7 @@ func (a *argument) add(s signature.Schema, key, text string) {
 	a.member(head).add(inner.Object(), rest, text)
 }
 
-// check appends to wrong which members there must be and are not, and which ones there are that cannot be.
+// check appends to wrong the required members that are missing, and the members that the schema does not define.
 func (a *argument) check(s signature.Schema, prefix string, wrong *[]string) {
 	var known []string
 	for _, p := range s.Properties() {
@@ -213,7 +213,7 @@ func (a *argument) check(s signature.Schema, prefix string, wrong *[]string) {
 	}
 }
 
-// build returns the object that a is, as JSON.
+// build returns a as a JSON object.
 func (a *argument) build(s signature.Schema, prefix string, wrong *[]string) []byte {
 	a.check(s, prefix, wrong)
 	raw := []byte{'{'}

@@ -44,7 +44,7 @@ func (c *client) newAsker(ctx context.Context) (*responder, error) {
 	return a, problem.Join(wrong...)
 }
 
-// answer answers everything that a call needs.
+// answer returns the responses to the input requests of a call.
 func (a *responder) answer(ctx context.Context, needs *pb.InputRequired) (map[string]*pb.InputResponse, error) {
 	answers := map[string]*pb.InputResponse{}
 	for _, req := range needs.GetInputRequests() {

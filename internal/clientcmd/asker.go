@@ -21,8 +21,8 @@ import (
 type responder struct {
 	answers map[string][]string // by the names of fields
 	used    map[string]int      // how many of answers have been used
-	action  string              // of --answer /accept, /decline or /cancel: the answer to what no field answers
-	asked   map[string]bool     // the fields that forms had, and the action if something has been answered by it
+	action  string              // /accept, /decline or /cancel of --answer, for forms and pages
+	asked   map[string]bool     // the fields of all forms, and the action if it was used
 	samples []*pb.CreateMessageResult
 	sampled int // how many of samples have been used
 	roots   []*pb.Root
@@ -38,13 +38,13 @@ const (
 
 var actions = []string{answerAccept, answerDecline, answerCancel}
 
-// What a person can do instead of answering.
+// The errors for a user who does not answer.
 var (
 	errDecline = errors.New("declined")
 	errCancel  = errors.New("cancelled")
 )
 
-// outcome returns the result of a form or page that ends without an answer, or err if that has another cause.
+// outcome converts errDecline and errCancel to the result of a form or page, and returns other errors.
 func outcome(err error) (*pb.ElicitResult, error) {
 	switch {
 	case errors.Is(err, errDecline):
@@ -70,8 +70,8 @@ func (a *responder) capabilities() *pb.ClientCapabilities {
 	return c
 }
 
-// given returns the texts of --answer for the field of a form, or nil. Of several answers each is that of one form, and
-// the last one also that of the forms after it. For a list they are its items, unless they are lists in JSON.
+// given returns the texts of --answer for the field of a form, or nil. Of several answers, each form uses the next one,
+// and when none is left, the last one again. For a list, the answers are its items, unless they are JSON lists.
 func (a *responder) given(field signature.Property) []string {
 	texts := a.answers[field.Name]
 	switch used := a.used[field.Name]; {
@@ -87,7 +87,7 @@ func (a *responder) given(field signature.Property) []string {
 	return texts[len(texts)-1:]
 }
 
-// act returns the error by which --answer /decline or /cancel ends a form or a page.
+// act returns errDecline or errCancel if --answer /decline or /cancel was given.
 func (a *responder) act() error {
 	if a.action != "" {
 		a.asked[a.action] = true

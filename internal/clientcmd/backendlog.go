@@ -17,15 +17,15 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// A backendLog is the log of the backends of a client command. It passes on the records of the level of the command,
-// and keeps what explains a failed call: the exception of its handler, how its process exited, and its last lines. Only
-// the user of the command sees that.
+// A backendLog receives the log of the backends of a client command. It writes the records of the command's level to
+// the command's log, and keeps what explains a failed call: the exception of its handler, how its process exited, and
+// its last lines. Only the user of the command sees that.
 type backendLog struct {
 	next  io.Writer     // the command's log
-	level zerolog.Level // the lowest level that is passed on
+	level zerolog.Level // the lowest level for the command's log
 
 	mu      sync.Mutex // guards the rest
-	calling bool       // the backends have started; what they log from now on is about calls
+	calling bool       // the backends have started; later records are about calls
 	failure *logRecord // the last exception
 	ended   string     // how the process of a backend ended
 	gone    chan struct{}
@@ -45,19 +45,19 @@ type logRecord struct {
 	Stream  string          `json:"stream"`
 	Message string          `json:"message"`
 	Ended   string          `json:"ended"`  // how a process ended
-	Lived   json.RawMessage `json:"lived"`  // how long a backend had lived that was lost
+	Lived   json.RawMessage `json:"lived"`  // how long a lost backend had run
 	Misses  json.RawMessage `json:"misses"` // how many health checks it has failed
 	Record  json.RawMessage `json:"record"` // what the backend wrote
 
 	raw []byte
 }
 
-// logger returns the logger that backends get.
+// logger returns the logger for the backends.
 func (b *backendLog) logger() zerolog.Logger {
 	return zerolog.New(b).Level(min(b.level, zerolog.DebugLevel)).With().Timestamp().Logger()
 }
 
-// Write implements io.Writer. It gets one record at a time.
+// Write implements io.Writer. Each call has one record.
 func (b *backendLog) Write(p []byte) (int, error) {
 	var r logRecord
 	if err := json.Unmarshal(p, &r); err != nil {
@@ -67,7 +67,7 @@ func (b *backendLog) Write(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	switch {
 	case !b.calling && b.level > zerolog.InfoLevel:
-		return len(p), nil // what goes wrong at the start is the error of the command
+		return len(p), nil // a failed start is the error of the command
 	case !b.calling:
 	case (r.Lived != nil || r.Misses != nil) && b.level > zerolog.InfoLevel:
 		return len(p), nil // that is, or becomes, the error of the call
@@ -109,7 +109,7 @@ func (b *backendLog) begin() {
 	b.calling = true
 }
 
-// endWait is how long the error of a call waits for the end of the process that it was lost with.
+// endWait is how long the error of a lost call waits for the exit status of the process.
 const endWait = 2 * time.Second
 
 // await waits until the exit status of the process is known after a call was lost.
@@ -122,8 +122,8 @@ func (b *backendLog) await() {
 	}
 }
 
-// explain adds to the error of a command what the backends have logged of it. It is called when they have stopped. An
-// exception that is not part of the error is logged.
+// explain adds what the backends have logged about a failed call to the error of the command. It is called when the
+// backends have stopped. An exception that is not part of the error is logged.
 func (b *backendLog) explain(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A clientCommand is a row of the table of commands that are a client of a target.
+// A clientCommand describes a command that calls a target.
 type clientCommand struct {
 	use, short, long, examples string
 	// atLeast and atMost limit the number of arguments after the target. -1: no limit.
@@ -54,13 +54,13 @@ type client struct {
 
 	output string
 
-	*app.Connection // nil until the backends are
+	*app.Connection // nil until the backends are connected
 
 	terminal  bool // stdout is one
 	detect    bool // the command may be an MCP server
 	caller    *pb.CallContext
 	responder *responder
-	called    atomic.Bool // a call of a tool has got as far as its backend
+	called    atomic.Bool // a tools/call was sent to a backend
 }
 
 // A watched Handler records whether a tools/call was sent: an error before that is a mistake in the arguments.
@@ -91,7 +91,7 @@ func askFlags(c *client, cmd *cobra.Command) {
 	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
 }
 
-// run connects, and does what a command is for.
+// run loads the configuration, and runs the command of row.
 func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clientCommand, args []string) error {
 	t, rest, err := c.env.ParseTarget(args, cmd.ArgsLenAtDash(), &c.target)
 	switch {
@@ -152,7 +152,7 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	return err
 }
 
-// perform does what a command is for, while its backends run.
+// perform runs the command of row while its backends run.
 func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCommand, args []string) (err error) {
 	if c.responder, err = c.newAsker(ctx); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCom
 	}
 	return c.with(ctx, cfg, func(ctx context.Context) error {
 		err := row.run(ctx, c, args)
-		// without input requests nothing was unanswered
+		// a command that failed before it called a tool could not use answers
 		if err == nil || c.called.Load() || len(c.responder.asked) > 0 {
 			c.responder.warnUnused(c.log)
 		}

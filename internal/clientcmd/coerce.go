@@ -21,8 +21,8 @@ var (
 // booleans are the words for true and false.
 var booleans = map[string]string{"true": "true", "false": "false", "yes": "true", "no": "false"}
 
-// coerce converts text to JSON by the types of the schema, or returns what is wrong with it, to follow the name of the
-// argument. Numbers keep every digit. Several texts make a list.
+// coerce converts text to JSON by the types of the schema, or returns what is wrong with it, as a text that follows the
+// argument's name. Numbers keep every digit. Several texts make a list.
 func coerce(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	alternatives := s.Alternatives()
 	if len(alternatives) == 0 {
@@ -50,7 +50,7 @@ func coerce(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	return nil, "cannot be " + strconv.Quote(texts[0]) + ": it is " + s.Type()
 }
 
-// coerceAs is coerce for one way to read a text, which it does not try if the schema is not of that type.
+// coerceAs is coerce for one type. tried is false if the schema does not have the type.
 func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tried bool) {
 	if choices := s.Choices(); choices != nil || t == "choice" {
 		if choices == nil || t != "choice" {
@@ -119,10 +119,10 @@ func coerceAs(s signature.Schema, t, text string) (raw []byte, wrong string, tri
 	return rawjson.AppendString(nil, text), "", true
 }
 
-// maxDigits is how long an integer may be. Making longer ones costs time that grows with the square.
+// maxDigits is the maximum length of an integer. The time to convert one grows with the square of its length.
 const maxDigits = 10_000
 
-// list returns a list of the texts, each of which is as the schema's items are.
+// coerceList returns the texts as a JSON list, with each text converted by the schema of the items.
 func coerceList(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	items := s.Get("items")
 	raw = append(raw, '[')

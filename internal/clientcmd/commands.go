@@ -7,7 +7,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 )
 
-// clientCommands are the commands. They call a bridge.Handler, so they work with whatever can be behind one.
+// clientCommands are the commands that call backends. They call a bridge.Handler, so they support every kind of
+// backend.
 var clientCommands = [...]clientCommand{
 	{
 		use: "list [flags] [TARGET | -- COMMAND [ARG]...]", short: "List tools, resources and prompts, as functions",
@@ -72,8 +73,8 @@ Exit codes: 0 success, 1 a wrong command line or wrong arguments, or an unexpect
 authentication, 4 nothing answers there, 5 the tool failed or there is none, 6 a wrong configuration, 7 the backend did
 not start, 8 the backend crashed during the call, 9 timeout, 130 cancelled.`
 
-// ClientCommands returns the commands that call a target. They pass its configuration to loaded when it is read; it may
-// be nil.
+// ClientCommands returns the commands that call a target. They pass the configuration to loaded once it has been read;
+// loaded must accept nil.
 func (e *Env) ClientCommands(loaded func(*config.Config)) []*cobra.Command {
 	commands := make([]*cobra.Command, 0, len(clientCommands))
 	for i := range clientCommands {

@@ -69,7 +69,7 @@ func (c *client) emit(_ context.Context, e bridge.Event) error {
 		}
 		line := c.log.WithLevel(level)
 		if level < c.log.GetLevel() {
-			return nil // WithLevel writes whatever the level is
+			return nil // WithLevel ignores the log's own level
 		}
 		if name := e.Log.GetLogger(); name != "" {
 			line = line.Str("logger", terminal.Escape(name))

@@ -27,8 +27,8 @@ type Env struct {
 	Now context.Context //nolint:containedctx // it is an input of the program, as a signal is, and not of one call
 	// Wrap returns the Handler that replaces that of each backend. It may be nil.
 	Wrap func(bridge.Handler) bridge.Handler
-	// ReachTimeout is the time that a backend that is not launched has to answer a client command, and LoginTimeout the
-	// time that a user has to log in. If zero, 10 s and 5 m are used.
+	// ReachTimeout is how long a client command waits for a backend that it does not launch, and LoginTimeout how long
+	// a login may take. If zero, 10 s and 5 m are used.
 	ReachTimeout, LoginTimeout time.Duration
 }
 

@@ -44,7 +44,7 @@ func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
 	return raw, wrong
 }
 
-// formats are the formats that a text of a form can have, and how one is read.
+// formats are the formats of text fields: a check, and a description for errors.
 var formats = map[string]struct {
 	is    func(string) bool
 	means string
@@ -67,7 +67,7 @@ var formats = map[string]struct {
 	},
 }
 
-// misfit returns why a value is not one of a form's field, or nothing.
+// misfit returns why a value is invalid for a form's field, or "".
 func misfit(s signature.Schema, raw []byte) string {
 	text, isText := rawjson.String(raw)
 	if f, ok := formats[s.Text("format")]; ok && isText && !f.is(text) {

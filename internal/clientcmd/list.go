@@ -19,7 +19,7 @@ func runList(ctx context.Context, c *client, _ []string) error {
 		return err
 	}
 	if c.asJSON {
-		// Each is as the protocol has it in the answer to the list; there are no pages.
+		// The entries have the format of the protocol; pages are joined.
 		document := struct {
 			Tools             json.RawMessage `json:"tools"`
 			Resources         json.RawMessage `json:"resources"`

@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// discover returns what the server is.
+// discover returns the server's name, capabilities and instructions.
 func (c *client) discover(ctx context.Context) (*pb.DiscoverResponse, error) {
 	res, err := c.do(ctx, &bridge.Call{Method: bridge.Discover, Request: &pb.DiscoverRequest{Context: c.caller}})
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *client) prompts(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Pro
 		})
 }
 
-// An offer is everything that a server has.
+// An offer is the inventory of a server.
 type offer struct {
 	server    *pb.DiscoverResponse
 	tools     []*pb.Tool

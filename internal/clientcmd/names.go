@@ -60,14 +60,14 @@ func templateOf(uri string, templates []*pb.ResourceTemplate) *pb.ResourceTempla
 	return best
 }
 
-// The limits of a template that is compared with a URI: the library takes time by the product of both, and does not end
-// where a variable has a length.
+// The limits of a template that is compared with a URI: the library takes time in proportion to the product of their
+// lengths, and does not terminate if a variable has a maximum length.
 const (
-	maxTemplate  = 1024 // bytes, and of a URI
+	maxTemplate  = 1024 // in bytes, also of the URI
 	maxVariables = 8
 )
 
 var (
 	inBraces   = regexp.MustCompile(`\{[^}]*\}`)       // the variables of a template
-	withLength = regexp.MustCompile(`\{[^}]*:[^}]*\}`) // those of which there is only so much in a URI
+	withLength = regexp.MustCompile(`\{[^}]*:[^}]*\}`) // variables with a maximum length
 )

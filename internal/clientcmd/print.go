@@ -12,7 +12,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/terminal"
 )
 
-// writeText writes a text of a server as it is, or escaped on a terminal, which gets whole lines.
+// writeText writes a text of a server with a line end, and escapes it on a terminal.
 func (c *client) writeText(text string) error {
 	if !c.terminal {
 		if text != "" && !strings.HasSuffix(text, "\n") {
@@ -26,7 +26,7 @@ func (c *client) writeText(text string) error {
 	return c.write(text)
 }
 
-// printJSON prints a document that is made here.
+// printJSON prints a document that is not a message of the protocol.
 func (c *client) printJSON(document any) error {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

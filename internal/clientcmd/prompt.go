@@ -92,7 +92,7 @@ func unknownArguments(words, known []string) []string {
 	return wrong
 }
 
-// texts returns words of the form NAME=VALUE.
+// texts returns the values of words of the form NAME=VALUE, by name.
 func (c *client) texts(ctx context.Context, words []string) (map[string]string, error) {
 	values := map[string]string{}
 	for _, word := range words {
@@ -109,7 +109,7 @@ func (c *client) texts(ctx context.Context, words []string) (map[string]string, 
 	return values, nil
 }
 
-// runComplete prints how an argument can go on.
+// runComplete prints the completions of an argument.
 func runComplete(ctx context.Context, c *client, args []string) error {
 	name, prefix, ok := strings.Cut(args[1], "=")
 	if !ok || name == "" {
@@ -148,7 +148,7 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	return c.write(b.String())
 }
 
-// completesNothing is the problem of a completion by a server that has none.
+// completesNothing returns the problem of a server without completion.
 func completesNothing(cause error) *problem.Error {
 	return &problem.Error{
 		Exit: problem.ExitTool, Code: "not_found", What: "the server completes no arguments", Cause: cause,
@@ -156,7 +156,8 @@ func completesNothing(cause error) *problem.Error {
 	}
 }
 
-// completable returns what a completion is of: a prompt or a resource template, which has to have the arguments.
+// completable returns a reference to the prompt or resource template with the name. It must have the arguments in
+// words.
 func (c *client) completable(ctx context.Context, name string, words []string) (*pb.CompletionReference, error) {
 	d, err := c.discover(ctx)
 	if err != nil {

@@ -64,7 +64,7 @@ func writeFiles(dir string, from fs.FS) error {
 			return err
 		}
 		if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, text) {
-			return nil // Its time stays, so that nothing is built anew.
+			return nil // Its modification time stays, so that nothing is rebuilt.
 		}
 		return os.WriteFile(to, text, 0o644) //nolint:gosec // Everybody may read it.
 	})

@@ -17,7 +17,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// readSample reads what --sample answers in place of a model: a result of sampling/createMessage in JSON, or a text.
+// readSample reads a value of --sample, the response in place of a model: a result of sampling/createMessage in JSON,
+// or a text.
 func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateMessageResult, error) {
 	text, err := r.text(ctx, "@"+name)
 	if err != nil {

@@ -25,8 +25,7 @@ type Target struct {
 	backend map[string]any
 	// key is the setting of backend that an argument sets, and where describes the argument.
 	key, where string
-	// file is the configuration to read instead of the default one, and name the only one of its backends that is
-	// meant.
+	// file is the configuration to read instead of the default one, and Name the only backend in it to call.
 	file, Name string
 }
 
@@ -40,7 +39,7 @@ type TargetFlags struct {
 	startTimeout time.Duration
 	revision     string
 	plaintext    bool
-	// names reports whether other arguments follow the target, so that only the first one can be one.
+	// names means that other arguments follow the target, so that only the first argument can be a target.
 	names bool
 }
 
@@ -85,8 +84,8 @@ func (e *Env) withoutDashes(target []string) string {
 	return strings.Join(words, " ")
 }
 
-// ParseTarget returns the target in the arguments of a command, and the other arguments. Dash is the number of
-// arguments before --, or -1. If there is a command after --, all arguments before it are others.
+// ParseTarget returns the target in the arguments of a command, and the other arguments. dash is the number of
+// arguments before --, or -1. If there is a command after --, rest has all arguments before it.
 func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, rest []string, err error) {
 	t.file = f.config
 	switch {
@@ -139,10 +138,10 @@ func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, re
 	return t, args[1:], nil
 }
 
-// host is how the URL of an MCP server begins that lacks its https://.
+// host matches the beginning of the URL of an MCP server without https://.
 var host = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`)
 
-// meantAddress returns the address that an argument lacks only the beginning of, or "".
+// meantAddress returns the whole address if an argument is one without its scheme, or "".
 func meantAddress(arg string) string {
 	info, err := os.Stat(arg)
 	switch {
@@ -156,13 +155,13 @@ func meantAddress(arg string) string {
 	return ""
 }
 
-// meantCommand returns the command line with its -- where there is probably a command among the arguments, or "".
+// meantCommand returns the command line with -- before the arguments that are probably a command, or "".
 func (e *Env) meantCommand(args []string) string {
 	for i, arg := range args {
 		_, err := exec.LookPath(arg)
 		runs := config.IsInterpreter([]string{arg})
 		switch {
-		case i == 0 && runs && len(args) > 1: // what comes after its script may be anything
+		case i == 0 && runs && len(args) > 1: // anything may follow its script
 			return e.WithDashes(args[:2])
 		case i > 0 && (err == nil || config.IsScript(arg)): // the first one must be the target
 			return e.WithDashes(args[i:])
@@ -171,7 +170,7 @@ func (e *Env) meantCommand(args []string) string {
 	return ""
 }
 
-// withTarget returns how to add the target to a command line that lacks it.
+// withTarget returns the fix for a command line without a target.
 func (e *Env) withTarget(args []string) string {
 	if line := e.meantCommand(args); line != "" {
 		return "write " + line
@@ -191,7 +190,7 @@ func (t *Target) values(values map[string]any, names map[string]string) {
 	}
 }
 
-// Load returns the configuration of a target. If it was read but is invalid, loadTarget returns both it and an error.
+// Load returns the configuration of a target. If it was read but is invalid, Load returns both it and an error.
 func (e *Env) Load(
 	t Target, f *TargetFlags, flags *pflag.FlagSet, values map[string]any, names map[string]string,
 ) (*config.Config, error) {

@@ -94,7 +94,7 @@ func (e *Env) VerifyCommand() *cobra.Command {
 	return c
 }
 
-// notABackend is the problem of verifying an MCP server.
+// notABackend returns the problem of verifying an MCP server.
 func notABackend(what, try string) error {
 	return problem.Usage(what, "an MCP server has no contract to verify: "+try+" shows what it has",
 		"verify checks backends of mcpbridge, and this is an MCP server")
@@ -103,14 +103,14 @@ func notABackend(what, try string) error {
 // probeAfter is how long a command may print no handshake before it is probed for an MCP server.
 const probeAfter = 3 * time.Second
 
-// stopTime is how long that server may take to end.
+// stopTime is how long that server may take to exit.
 const stopTime = 2 * time.Second
 
 // errIsServer is the error of a verification if the command is an MCP server.
 var errIsServer = errors.New("it is an MCP server")
 
-// whileNotMCP returns a context that ends when it turns out that the command is an MCP server, unless started is called
-// before. Done waits until nothing runs any more.
+// whileNotMCP returns a context that is canceled if the command proves to be an MCP server before started is called.
+// done ends the probe and waits for it.
 func (e *Env) whileNotMCP(ctx context.Context, o verify.Options) (both context.Context, started, done func()) {
 	both, end := context.WithCancelCause(ctx)
 	probe, stop := context.WithCancel(ctx)
@@ -144,7 +144,7 @@ func (e *Env) whileNotMCP(ctx context.Context, o verify.Options) (both context.C
 	}
 }
 
-// verify makes the checks and prints what becomes of them.
+// verify makes the checks and prints their outcomes.
 func (e *Env) verify(ctx context.Context, o verify.Options, asJSON bool) error {
 	ctx, started, done := e.whileNotMCP(ctx, o)
 	defer done()
