@@ -23,7 +23,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// dialSchemes are the kinds of addresses that a backend can be dialled at.
+// dialSchemes are the schemes of addresses to dial.
 var dialSchemes = []string{"unix", "tcp", "dns"}
 
 // ValidateDial returns the problem with the address of a backend, if there is one.
@@ -73,7 +73,7 @@ func IsLocal(addr string) bool {
 	return scheme == "unix" || err == nil && (isLoopback(host) || ip != nil && ip.IsUnspecified())
 }
 
-// isHostPort reports whether s is a host and a port that can be dialled.
+// isHostPort reports whether s is a host and a port that can be dialed.
 func isHostPort(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	n, numErr := strconv.ParseUint(port, 10, 16)

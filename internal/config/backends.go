@@ -42,7 +42,8 @@ func (l *Config) validateBackends() error {
 	return problem.Join(wrong...)
 }
 
-// validateBackend refuses a backend that is of no kind or of several, and what its kind does not allow.
+// validateBackend returns the problem with a backend: it has no kind or several kinds, or settings that its kind does
+// not allow.
 func (l *Config) validateBackend(b *Backend, at string) error {
 	var given []string
 	for i := range kinds {
@@ -93,8 +94,8 @@ func (l *Config) validateDialled(b *Backend, at string) error {
 	return Unprotected(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
 }
 
-// Unprotected returns the problem with an address on another machine without TLS. Protect is how to enable TLS, and
-// trust how to allow the connection without it.
+// Unprotected returns the problem with an address on another machine without TLS. protect is the fix that enables TLS,
+// and trust the one that allows the connection without it.
 func Unprotected(addr, where, protect, trust string) *problem.Error {
 	return &problem.Error{
 		Exit: problem.ExitConfig, Code: "not_loopback",
@@ -104,7 +105,7 @@ func Unprotected(addr, where, protect, trust string) *problem.Error {
 	}
 }
 
-// validateLaunch refuses a command that cannot be one.
+// validateLaunch returns the problems with the settings of a command.
 func (l *Config) validateLaunch(c *Launch, name, at string) error {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return l.problem(at, "write `command: [python3, tools.py]`", "backend %q has no command", name)
@@ -118,7 +119,7 @@ func (l *Config) validateLaunch(c *Launch, name, at string) error {
 		validateLimits(l, at+".limits", c.Limits))
 }
 
-// validateMCP rejects a server that has neither a command nor a URL, or both.
+// validateMCP returns the problem with the settings of an MCP server.
 func (l *Config) validateMCP(b *Backend, at string) error {
 	m := b.MCP
 	at += ".mcp"
@@ -196,15 +197,15 @@ func (l *Config) validateAuth(a *Auth, at string) error {
 	return nil
 }
 
-// A kind is a row of the table of what a backend can be. Whatever is particular to one is here.
+// A kind is a kind of backend. Everything that differs between kinds is in the table of kinds.
 type kind struct {
 	// key is the key that configures this kind.
 	key   string
 	given func(b *Backend) bool
-	// check refuses settings that cannot work; at is where they are.
+	// check returns the problem with its settings; at is their key.
 	check func(l *Config, b *Backend, at string) error
-	// command returns the command that starts the backend, or nil if it is dialled. A single launched backend must
-	// start before it is served.
+	// command returns the command that starts the backend, or nil if it is dialed. A single launched backend must start
+	// before it is served.
 	command func(b *Backend) *Launch
 	// text returns the address, if mcpbridge does not launch it.
 	text func(b *Backend) string
@@ -240,7 +241,7 @@ var kinds = [...]kind{
 	},
 }
 
-// kind returns what a backend that was validated is.
+// kind returns the kind of a valid backend.
 func (b *Backend) kind() *kind {
 	for i := range kinds {
 		if kinds[i].given(b) {

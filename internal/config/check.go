@@ -19,7 +19,7 @@ func (l *Config) Validate() error {
 	return problem.Join(l.ValidateClient(), l.validateServe())
 }
 
-// ValidateClient returns the problems of what client commands use.
+// ValidateClient returns the problems of the settings that client commands use.
 func (l *Config) ValidateClient() error {
 	if l.Version != 1 {
 		return l.problem("version", "write `version: 1`, or install a newer mcpbridge",

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// backendName is what a backend can be named: it is part of URLs and of the names of merged tools.
+// backendName matches the valid names of a backend: a name is part of URLs and of the names of merged tools.
 var backendName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
 // IsBackendName reports whether a name is valid for a backend.
 func IsBackendName(name string) bool { return backendName.MatchString(name) }
 
-// valueFlags are the flags of programs that run other programs after which a value comes that names nothing.
+// valueFlags are the flags of interpreters that are followed by a value, which is not the script.
 var valueFlags = map[string][]string{
 	"java": {
 		"-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules",
@@ -24,11 +24,10 @@ var valueFlags = map[string][]string{
 	"node":   {"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions", "--env-file"},
 }
 
-// mainClass is the name of a Java class, or of one in a module.
+// mainClass matches the name of a Java class, with its module or without.
 var mainClass = regexp.MustCompile(`^(?:[\w.]+/)?(?:\w+\.)*(\p{Lu}\w*)$`)
 
-// programName returns the name of the script or program that a command runs: that of the program itself if it runs no
-// other.
+// programName returns the name of the script or class that a command runs, or else that of its program.
 func programName(command []string) string {
 	name := filepath.Base(command[0])
 	script := Script(command)
@@ -65,7 +64,7 @@ func Script(command []string) string {
 	return ""
 }
 
-// BackendName returns the name of the backend that a command is: that of its script or program.
+// BackendName returns a name for the backend that a command starts: that of its script or program.
 func BackendName(command []string) string {
 	name := strings.Trim(notInName.ReplaceAllString(programName(command), "-"), "-")
 	if name == "" {
@@ -76,7 +75,7 @@ func BackendName(command []string) string {
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 
-// interpreters run scripts, by how their names end.
+// interpreters run scripts, by the extensions of their files.
 var interpreters = map[string][]string{
 	".py": {"python3"}, ".js": {"node"}, ".mjs": {"node"}, ".ts": {"node"}, ".jar": {"java", "-jar"},
 }

@@ -41,7 +41,7 @@ func expandText(text string, form *regexp.Regexp, environ []string, hidden Secre
 		if strings.HasPrefix(found, "$$") {
 			return found[1:]
 		}
-		if !strings.HasSuffix(found, "}") { // sent as it is, it would be rejected far away
+		if !strings.HasSuffix(found, "}") { // sent unchanged, it would fail for a less obvious reason
 			failed = cmp.Or(failed,
 				problem.Config("", "write ${env:NAME}; $${env: is the text ${env:", "there is a ${env: without its }"))
 			return found

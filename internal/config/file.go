@@ -20,8 +20,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// readFile reads a configuration file, or one that other MCP clients have their servers in. Ours is strict: a key that
-// Config does not have is an error.
+// readFile reads a configuration file of mcpbridge or of another MCP client. In a file of mcpbridge, a key that
+// Settings does not have is an error.
 func readFile(name string, environ []string) (*file, error) {
 	text, info, err := ReadText(name)
 	if err != nil {
@@ -51,7 +51,7 @@ var (
 	errorLine = regexp.MustCompile(`line (\d+)`)
 )
 
-// lineOf returns the line that an error of YAML or JSON is about, as it goes after the name of the file, or "".
+// lineOf returns the line that an error of YAML or JSON is about, in the form that follows the name of the file, or "".
 func lineOf(err error) string {
 	if m := errorLine.FindStringSubmatch(err.Error()); m != nil {
 		return ":" + m[1]
@@ -59,7 +59,7 @@ func lineOf(err error) string {
 	return ""
 }
 
-// maxFile is how long a configuration file may be, in bytes.
+// maxFile is the maximum size of a configuration file in bytes.
 const maxFile = 4 << 20
 
 // ReadText reads a file of at most maxFile bytes.
@@ -156,7 +156,7 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 // It also matches every other escape, so that an escaped backslash does not count as the beginning of one.
 var surrogates = regexp.MustCompile(`\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|\\.`)
 
-// asYAML returns an escape of JSON as YAML has it.
+// asYAML returns an escape of JSON in the syntax of YAML.
 func asYAML(escape []byte) []byte {
 	if len(escape) < len(`\ud83d\ude00`) {
 		return escape
@@ -167,7 +167,7 @@ func asYAML(escape []byte) []byte {
 	return fmt.Appendf(nil, `\U%08x`, utf16.DecodeRune(rune(high), rune(low)))
 }
 
-// read returns the value of a node that is to be of type t.
+// read returns the value of a node, which must be of type t.
 func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -236,7 +236,7 @@ func (f *file) readStruct(n *yaml.Node, t reflect.Type, path string) (map[string
 		if in == "" {
 			in = "the configuration"
 			if filepath.Ext(f.name) == ".json" {
-				names = append(names, "mcpServers", "servers") // perhaps it was to be a file of other clients
+				names = append(names, "mcpServers", "servers") // perhaps it is a file of another client
 			}
 		}
 		return nil, f.problem(k, problem.DidYouMean(k.Value, names), "there is no key %q in %s", k.Value, in)

@@ -27,7 +27,7 @@ func keysOf(t reflect.Type, prefix string) []key {
 	return keys
 }
 
-// parse reads the value of a setting from text, as the environment has it. Lists are separated by commas.
+// parse reads the value of a setting from the text of an environment variable. Lists are separated by commas.
 func (k key) parse(text string) (any, error) {
 	if k.typ.Kind() == reflect.Slice {
 		list := []string{}

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// A Config is the settings of a run with their origins.
+// A Config has the settings of a run and their origins.
 type Config struct {
 	Settings
 	file    *file
@@ -30,7 +30,8 @@ type Config struct {
 	defaulted bool
 }
 
-// Load merges the layers. The name of the file may be empty. Flags are values by key, and flagNames their names.
+// Load merges the layers of settings. fileName may be empty. flags has the values of flags by key, and flagNames their
+// names.
 func Load(fileName string, environ []string, flags map[string]any, flagNames map[string]string) (*Config, error) {
 	k := koanf.New(".")
 	l := &Config{environ: environ, flags: flagNames, Secrets: Secrets{}}
@@ -80,7 +81,7 @@ func defaults() map[string]any {
 // DefaultFile is the configuration file that is read when the arguments name no target.
 const DefaultFile = "mcpbridge.yaml"
 
-// defaultPreDrain is how long a cluster usually needs to take an address off its balancers.
+// defaultPreDrain is how long a cluster usually needs to remove an address from its load balancers.
 const defaultPreDrain = 2 * time.Second
 
 // resolve makes the relative names of files and directories in the file relative to the directory of the file.
@@ -168,8 +169,8 @@ func loadEnviron(k *koanf.Koanf, environ []string) error {
 	return problem.Join(problems...)
 }
 
-// ChooseFronts decides what the settings of serve leave open: whether stdio is served, which hasClient decides, and the
-// address of HTTP if nothing else is served.
+// ChooseFronts sets what the settings of serve leave open. If no address is set, stdio is served if hasClient, and HTTP
+// at defaultAddr otherwise.
 func (l *Config) ChooseFronts(hasClient bool) {
 	s := &l.Serve
 	none := s.HTTP.Addr == "" && s.GRPC.Addr == ""
@@ -204,7 +205,7 @@ func (l *Config) Where(path string) string {
 	return ""
 }
 
-// isRemote reports whether other machines reach clients' addresses.
+// isRemote reports whether an address for clients is reachable from other machines.
 func (s *Serve) isRemote() bool {
 	addrs := []string{s.HTTP.Addr}
 	if network, addr := GRPCNetwork(s.GRPC.Addr); network == "tcp" {

@@ -13,7 +13,7 @@ var LogFormats = []string{"auto", "text", "json"}
 func (c Log) MinLevel() zerolog.Level {
 	level, err := zerolog.ParseLevel(strings.ToLower(c.Level))
 	if err != nil {
-		return zerolog.InfoLevel // validate has refused it
+		return zerolog.InfoLevel // Validate rejects it
 	}
 	return level
 }

@@ -15,7 +15,7 @@ type file struct {
 	name   string
 	values map[string]any
 	places map[string]*yaml.Node
-	// environ is what ${env:NAME} stands for.
+	// environ has the values of ${env:NAME}.
 	environ []string
 	secrets Secrets
 	// foreign reports whether it is a file of another MCP client.
@@ -32,7 +32,7 @@ func (f *file) problem(n *yaml.Node, fix, format string, args ...any) *problem.E
 	return problem.Config(f.at(n), fix, format, args...)
 }
 
-// where returns the place of a key, or of the nearest thing around it.
+// where returns the place of a key, or of the nearest key that encloses it.
 func (f *file) where(path string) string {
 	for {
 		if n, ok := f.places[path]; ok {

@@ -11,8 +11,8 @@ import (
 // may repeat its token in an error.
 type Secrets map[string]string
 
-// shortSecret is the length from which on a value is hidden. A shorter one is no secret, and hiding every "1" hides
-// what people look for.
+// shortSecret is the minimum length of a value that is hidden. A shorter one is no secret, and a log in which every "1"
+// is hidden is useless.
 const shortSecret = 6
 
 func (s Secrets) add(name, value string) {

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// serversKey returns the member that a file of another MCP client has its servers in, or "" if the file is ours:
-// Claude, Cursor and most others call it mcpServers, VS Code calls it servers.
+// serversKey returns the key of the servers in a file of another MCP client, or "" if the file is ours: Claude, Cursor
+// and most others call it mcpServers, VS Code calls it servers.
 func serversKey(root *yaml.Node) string {
 	if root.Kind != yaml.MappingNode {
 		return ""
@@ -26,7 +26,7 @@ func serversKey(root *yaml.Node) string {
 	return ""
 }
 
-// serverMembers are the members of a server that mean something here: which key of `mcp` each one is, if it is one.
+// serverMembers maps the supported members of a server to keys of `mcp`, or to "" if there is no such key.
 var serverMembers = map[string]string{
 	"command": "command", "args": "", "env": "env", "cwd": "dir",
 	"url": "url", "serverUrl": "url", "httpUrl": "url", "headers": "headers",
@@ -116,10 +116,10 @@ func (f *file) readServer(name, server *yaml.Node, at string) (map[string]any, e
 }
 
 // serverTypes are the types of servers, as clients write them: VS Code and Claude stdio, http and sse, others
-// streamableHttp or streamable-http, and local for what is a command. Nothing depends on them.
+// streamableHttp or streamable-http, and local for commands. They have no effect.
 var serverTypes = []string{"stdio", "http", "sse", "local", "streamablehttp"}
 
-// serverType refuses a type of server that there is not.
+// serverType returns the problem with an unknown type of server.
 func (f *file) serverType(n *yaml.Node) error {
 	given, err := f.text(n, "type")
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *file) serverType(n *yaml.Node) error {
 	return nil
 }
 
-// serverName returns the name of a backend for that of a server, which may have any letters.
+// serverName returns the name of a backend for that of a server, which may have any characters.
 func (f *file) serverName(n *yaml.Node) string {
 	name := strings.Trim(notInName.ReplaceAllString(n.Value, "-"), "-")
 	name = name[:min(len(name), 32)]
@@ -167,8 +167,8 @@ var (
 	asks    = regexp.MustCompile(`(?:^|[^$])(\$\{(?:input|command):[^}]*\})`)
 )
 
-// ofEditor returns what editors put in place of a variable of theirs. The folder that is open is the one that the file,
-// or .vscode or .cursor with the file, is in.
+// ofEditor returns the value of an editor's variable. The open folder is the one that contains the file, or the .vscode
+// or .cursor with the file.
 func (f *file) ofEditor(variable string) (string, bool) {
 	folder, err := filepath.Abs(filepath.Dir(f.name))
 	if base := filepath.Base(folder); base == ".vscode" || base == ".cursor" {
@@ -218,11 +218,11 @@ func (f *file) textMap(n *yaml.Node, what string) (map[string]any, error) {
 	return texts, nil
 }
 
-// workingDir returns where mcpbridge runs.
+// workingDir returns the working directory of mcpbridge.
 func workingDir() string {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "." // the directory is gone, and starting a program there reports it
+		return "." // the directory was removed, and starting a program there reports it
 	}
 	return dir
 }
