@@ -20,7 +20,7 @@ import (
 type Keys struct {
 	// Authority is the authority's certificate in PEM: what the backend trusts.
 	Authority []byte
-	// Client is what the host presents.
+	// Client is the host's certificate and private key.
 	Client tls.Certificate
 	// Server is the backend's private key (PKCS #8) and its certificate for localhost, in PEM.
 	Server []byte

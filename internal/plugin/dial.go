@@ -164,8 +164,8 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 		// No keepalive pings: by default, servers respond with GOAWAY if they come within 5 minutes. Health checks
 		// detect broken connections.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// The delay is short, so that a backend that is back is used within a second, and random, so that not all
-			// bridges connect at the same time.
+			// The delay is short, so that a backend is used within a second after it is available again, and random, so
+			// that not all bridges connect at the same time.
 			Backoff: backoff.Config{
 				BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5,
 				MaxDelay: 500 * time.Millisecond,
@@ -186,8 +186,8 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 }
 
 // reach dials the endpoint. Until it is connected, it starts another attempt about every 500 ms, because the kernel
-// repeats a lost SYN only after 1, 3 and 7 s, and a network that is back is to be used earlier. It uses the first
-// connection that succeeds.
+// repeats a lost SYN only after 1, 3 and 7 s, and a network should be used as soon as it is available again. It uses
+// the first connection that succeeds.
 func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	type dialled struct {
 		net.Conn
@@ -222,7 +222,7 @@ func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (n
 	}
 }
 
-// A watched connection notices its end before gRPC reports it to its calls.
+// A watched connection records its end before gRPC reports it to calls.
 type watched struct {
 	net.Conn
 	over atomic.Bool
@@ -309,7 +309,7 @@ func (stages) HandleConn(context.Context, stats.ConnStats) {}
 // closed reports whether the link was closed. Closing ends calls before gRPC knows the state of their connection.
 func (k *link) closed() bool { return k.conn.GetState() == connectivity.Shutdown }
 
-// settled waits until gRPC reports that a used connection is ready, because calls may be faster than that. It reports
+// settled waits until gRPC reports that a used connection is ready, because calls may be faster than that. It returns
 // false if the connection has ended.
 func (k *link) settled(ctx context.Context) bool {
 	for {

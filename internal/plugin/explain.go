@@ -76,8 +76,8 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
 }
 
-// serveFixes are how a program starts to serve, by its language. The first row whose pattern matches a word of the
-// command is used.
+// serveFixes are the fixes for a program that does not serve, by its language. The first row whose pattern matches a
+// word of the command is used.
 var serveFixes = []struct {
 	word *regexp.Regexp
 	fix  string
@@ -90,7 +90,7 @@ var serveFixes = []struct {
 
 const goServeFix = "main of a Go program must end with os.Exit(app.Run())"
 
-// ServeFix returns how the author of a program can make it serve, by its command.
+// ServeFix returns the fix for a program that does not serve, given its command.
 func ServeFix(command []string) string {
 	for _, row := range serveFixes {
 		if slices.ContainsFunc(command, row.word.MatchString) {

@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// attemptFramed makes a tools/call by frames, once. It reports false if frames are not available for it now.
+// attemptFramed makes a tools/call by frames, once. It returns false if frames are not available for the call now.
 func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call,
 	emit bridge.Emit,
 ) (a attempt, made bool) {
@@ -35,7 +35,7 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 
 			a.sent = true
 			if done := p.framedAnswer(ctx, &a, call, in, emit); done {
-				if in.kind == frameEvent { // the backend resumes
+				if in.kind == frameEvent { // the call continues in the backend
 					f.cancel(id)
 				}
 				return a, true

@@ -80,8 +80,8 @@ type frames struct {
 	calls    map[uint32]*framed
 	id       uint32 // of the last call
 	finished bool   // no more calls are sent to the backend
-	// queue are the frames that write has not sent. Taking a CALL out of it decides whether the call was sent: write
-	// takes it, or withdraw does.
+	// queue are the frames that write has not sent. A call was sent if write has removed its CALL from the queue, and
+	// not if withdraw has.
 	queue    []queued
 	size     int // of the queued calls, in bytes
 	controls int // number of queued frames without a payload
@@ -89,20 +89,20 @@ type frames struct {
 	closed   bool
 }
 
-// A queued is a frame to be sent.
+// A queued frame is to be sent.
 type queued struct {
 	frame *[]byte // nil if there is no payload
 	id    uint32
 	kind  byte
 }
 
-// A framed is a call that was made by a frame.
+// A framed call was made by a frame.
 type framed struct {
-	// in are the frames received for the call. It has room unless the backend sends more than it may.
+	// in are the frames received for the call. It is full only if the backend sends more than the protocol allows.
 	in chan inbound
 }
 
-// An inbound is a frame of a call, or the error in place of one.
+// An inbound frame belongs to a call. It has an answer, or an error in place of one.
 type inbound struct {
 	kind   byte
 	answer *pb.CallToolResponse
@@ -262,7 +262,7 @@ func (f *frames) putControl(kind byte, id uint32) {
 	f.put(queued{id: id, kind: kind})
 }
 
-// withdraw removes a queued CALL. It reports false if write has taken it, so that the backend may receive it.
+// withdraw removes a queued CALL. It returns false if write has removed it, so that the backend may receive it.
 func (f *frames) withdraw(id uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -418,7 +418,7 @@ func (f *frames) draining() bool {
 	}
 }
 
-// stopSending notes that no more calls are sent to the backend, by gRPC either.
+// stopSending records that no more calls are sent to the backend, neither by frames nor by gRPC.
 func (f *frames) stopSending() {
 	if f == nil {
 		return

@@ -114,7 +114,7 @@ func withArguments(call *bridge.Call) *bridge.Call {
 	return &c
 }
 
-// An attempt is the outcome of a call at one backend.
+// An attempt is the outcome of one sending of a call to an instance.
 type attempt struct {
 	result  *bridge.Result
 	err     error
@@ -127,7 +127,8 @@ type attempt struct {
 // attemptGRPC makes a call at l over gRPC, once.
 func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call, emit bridge.Emit) attempt {
 	if call.Method == bridge.Listen {
-		// Calls on the link may outlast the connection of the backend. The next one reports changes.
+		// A stream on the link may outlast the connection to the backend. The Listen call on the next connection
+		// reports changes.
 		var end context.CancelFunc
 		ctx, end = context.WithCancel(ctx)
 		defer end()
@@ -135,11 +136,11 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 		var acknowledged func()
 		emit, acknowledged = p.acknowledge(ctx, l, call, emit)
 		defer acknowledged()
-	} else if l.frames.draining() { // leave is called before the calls in flight are counted
+	} else if l.frames.draining() { // stopSending may have been called before this call began
 		return attempt{err: errNotBegun, lost: true}
 	}
-	// gRPC sets the peer if and only if the call was sent on a connection. What fails before that was not sent, and
-	// what fails after it may have been, unless the server refused it: the status is UNAVAILABLE in each case.
+	// gRPC sets the peer if and only if the call was sent on a connection. A call that fails before that was not sent,
+	// and one that fails later may have been, unless the server refused it. The status is UNAVAILABLE in each case.
 	var at peer.Peer
 	ctx, refused := refusable(ctx)
 	var a attempt
@@ -161,14 +162,15 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 	s, _ := status.FromError(a.err)
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.Internal, codes.Unknown:
-		// A backend may return any of these codes. It did if the connection works, and worked when the call was made:
-		// gRPC may use a broken connection for a moment, and then report that it cannot make another. A status with
-		// details is never gRPC's own: the backend returned it, even if it ended right after that.
+		// A backend may return any of these codes. The code is the backend's if the connection works, and worked when
+		// the call was made: gRPC may use a broken connection for a moment, and then report that it cannot make
+		// another. A status with details is never gRPC's own: the backend returned it, even if it ended right after
+		// that.
 		if a.sent {
 			a.lost = (broken(&at) || l.closed()) && len(s.Proto().GetDetails()) == 0 || call.Method == bridge.Listen &&
 				l.here.Err() != nil
 		} else {
-			// the latter if the bridge closed the connection
+			// Canceled if the bridge closed the connection
 			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled
 		}
 	case codes.ResourceExhausted:
@@ -208,7 +210,7 @@ func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emi
 		a.err = err
 		return a
 	}
-	// An error of SendMsg is io.EOF if the stream has ended: RecvMsg says why.
+	// An error of SendMsg is io.EOF if the stream has ended: RecvMsg returns the cause.
 	if err := s.SendMsg(call.Request); err != nil && !errors.Is(err, io.EOF) {
 		a.err = err
 		return a
@@ -253,8 +255,8 @@ func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emi
 	return a
 }
 
-// awaitEnd waits until a stream has ended after its result, so that the backend does not take it for canceled. The
-// result counts whatever follows it.
+// awaitEnd waits until a stream has ended after its result, so that the backend does not consider the call canceled.
+// The result is valid whatever follows it.
 func (p *Plugin) awaitEnd(l *instance, s grpc.ClientStream, m *bridge.Method, cancel func()) {
 	defer time.AfterFunc(endWithin, cancel).Stop()
 	if s.RecvMsg(m.NewEvent()) == nil {
@@ -296,8 +298,8 @@ func (p *Plugin) tooLarge(call *bridge.Call, s *status.Status) error {
 			"backend %q: the request has %d bytes, and the limit is %d (max message); the call was not executed",
 			p.o.Name, size, p.o.Limits.Message)
 	}
-	// Only gRPC's text tells that the bridge found an answer too large. A backend in Go with a lower limit uses the
-	// same text, with the size of the request.
+	// Only gRPC's text shows that the bridge rejected an answer as too large. A backend in Go with a lower limit uses
+	// the same text, with the size of the request.
 	text := s.Message()
 	if strings.HasPrefix(text, "grpc: received message larger than max") &&
 		!strings.Contains(text, fmt.Sprintf("(%d vs.", size)) ||

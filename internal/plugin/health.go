@@ -120,8 +120,8 @@ func (l *instance) servingPid() int {
 	return 0
 }
 
-// reach connects to a dialled backend, or returns why that fails. The kernel of a busy backend's machine accepts
-// connections; if the network is down, it fails.
+// reach connects to a dialed backend, and returns an error if the network is down: the kernel of a busy backend's
+// machine still accepts connections.
 func (l *instance) reach(ctx context.Context) error {
 	c := l.current.Load()
 	if c == nil || l.managed != nil { // there is no network in between
@@ -136,7 +136,7 @@ func (l *instance) reach(ctx context.Context) error {
 }
 
 // watch returns when the backend is lost or ctx ends. The context of a launched backend ends with its process, that of
-// a dialled one with its connection.
+// a dialed one with its connection.
 //
 // While calls are in flight, it performs a health check each second, and otherwise every 30 s: the end of a process, a
 // connection or frames is noticed without one.
@@ -204,8 +204,8 @@ func (p *Plugin) watch(ctx, backend context.Context, l *instance, service string
 	}
 }
 
-// ask performs a health check. A busy backend has the hang timeout to respond. Ask returns a loss if the backend is
-// stopped or unreachable, or that time is over.
+// ask performs a health check. A busy backend has the hang timeout to respond. ask returns a loss if the backend is
+// stopped or unreachable, or has exceeded the hang timeout.
 func (p *Plugin) ask(ctx context.Context, l *instance, service string) (*loss, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

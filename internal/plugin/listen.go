@@ -98,7 +98,7 @@ func (a *acknowledger) emit(ctx context.Context, e bridge.Event) error {
 	return nil
 }
 
-// pass waits for d. It reports false if ctx ends before.
+// pass waits for d. It returns false if ctx ends first.
 func pass(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -3,8 +3,8 @@
 // hashicorp/go-plugin.
 //
 // It implements the delivery law for each call: a call that was sent is never sent again unless the protocol defines it
-// as read-only, a call that was not sent waits for the backend for a limited time, and each error says which of the two
-// it was.
+// as read-only, a call that was not sent waits for the backend for a limited time, and each error has the outcome of
+// its call.
 package plugin
 
 import (
@@ -60,7 +60,7 @@ type Options struct {
 	// PassEnv names variables of the bridge's environment to pass on, besides PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR
 	// and those of language runtimes (see internal/child, env.go). A trailing * matches any suffix.
 	PassEnv []string
-	// Machine limits the CPU and memory of the process.
+	// Machine limits the resources of the process.
 	Machine limits.Machine
 	// StartTimeout is the maximum time until the backend is ready. If zero, the default of limits.Timeouts is used.
 	StartTimeout time.Duration
@@ -110,7 +110,7 @@ type intervals struct {
 	stopped     int           // number of looks in a row at a stopped process that make a loss
 	busy        time.Duration // until a warning reports that the backend does not respond
 	acknowledge time.Duration // how long a backend has to acknowledge a Listen before the bridge does
-	// a dialled backend that has not responded, and could not be connected to, for so long receives no more calls
+	// a dialed backend that has not responded, and could not be connected to, for so long receives no more calls
 	silence    time.Duration
 	lastAnswer time.Duration // how long its calls may then wait for a response
 }
@@ -148,7 +148,7 @@ type instance struct {
 	began    time.Time
 	ready    time.Time
 	lost     loss            // why it ended; set before gone is closed
-	broken   bool            // its connection ended; for a dialled backend
+	broken   bool            // its connection ended; for a dialed backend
 	here     context.Context // ends at its loss
 	end      context.CancelFunc
 	gone     <-chan struct{} // closed when here ends
@@ -219,9 +219,9 @@ func New(o Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Ready waits until the backend is ready. It returns an error if Run has returned, or ctx ends, before.
+// Ready waits until the backend is ready. It returns an error if Run returns or ctx ends first.
 func (p *Plugin) Ready(ctx context.Context) error { return p.super.Ready(ctx) }
 
 // Started waits while a launched process starts, and returns nil when it is ready or has failed to start. It returns an
-// error if ctx ends before. A dialled backend does not start. The process serves clients of both eras.
+// error if ctx ends first. A dialed backend does not start. The process serves clients of both eras.
 func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error { return p.super.Started(ctx) }

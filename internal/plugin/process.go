@@ -29,7 +29,7 @@ type process struct {
 
 	handshake *io.PipeReader // for go-plugin: only the handshake line
 	shaking   *io.PipeWriter
-	shaken    bool // the handshake was received; for the goroutine that reads it
+	shaken    bool // the handshake was received; only readStdout uses it
 
 	stdout, stderr child.Tail
 	output         *child.Log

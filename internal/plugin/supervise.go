@@ -47,7 +47,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return p.super.Run(ctx)
 }
 
-// begin returns a new life of the backend.
+// begin completes a new instance of the backend and returns it.
 func (p *Plugin) begin(l *instance) *instance {
 	l.calls.first, l.discover.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.here, l.end = context.WithCancel(context.Background())
@@ -215,7 +215,8 @@ func (p *Plugin) keys(r *process) (*tls.Config, error) {
 	}
 	r.Env = append(child.Env(os.Environ(), p.o.PassEnv, p.o.Env),
 		EnvLifeline+"=stdin", EnvKeyPair+"="+file, EnvTransports+"="+transports,
-		// go-plugin's name for it; a plugin that finds it serves TLS and accepts only clients with this certificate.
+		// go-plugin's name for it: if it is set, a plugin serves TLS, and accepts only clients with a certificate of
+		// this authority.
 		"PLUGIN_CLIENT_CERT="+string(keys.Authority))
 	return &tls.Config{
 		Certificates: []tls.Certificate{keys.Client},
@@ -362,7 +363,7 @@ func (m *managed) finish() {
 	}
 }
 
-// prepare is go-plugin's RunnerFunc. It takes the environment that a plugin expects.
+// prepare is go-plugin's RunnerFunc. It adds the environment of a plugin.
 func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
 	r.Env = append(r.Env, cmd.Env...)
 	// In the bridge's directory, not in go-plugin's within it: the path of a socket has a maximum length.
@@ -380,7 +381,7 @@ func (p *Plugin) runDialled(ctx context.Context) error {
 	return p.super.Run(ctx)
 }
 
-// A dialled backend is a process that the bridge did not launch. It implements supervise.Backend.
+// A dialed backend is a process that the bridge did not launch. It implements supervise.Backend.
 type dialled struct {
 	*Plugin
 	link *link // nil if a new one is to be made
@@ -468,8 +469,8 @@ func (p *dialled) drop(ctx context.Context, l *instance) {
 	})
 }
 
-// awaitCalls returns when the calls of l have ended, or will not. A backend that was only busy answers them, and so
-// does one whose network is back: TCP then delivers the outstanding data.
+// awaitCalls returns when the calls of l have ended, or the backend no longer responds. A backend that was only busy
+// answers them, and so does one whose network is back: TCP then delivers the outstanding data.
 func (p *Plugin) awaitCalls(ctx context.Context, l *instance) {
 	defer p.panics.Recover("waiting for the last answers of the backend", nil)
 	tick := time.NewTicker(p.intervals.health)

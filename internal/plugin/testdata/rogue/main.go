@@ -1,5 +1,5 @@
-// Command rogue is a plugin without go-plugin that can misbehave. Its arguments say how; without any it behaves. It
-// serves with the key pair that the bridge gives it.
+// Command rogue is a plugin without go-plugin that can misbehave. Its arguments select how; without arguments, it
+// behaves correctly. It serves with the key pair that the bridge gives it.
 package main
 
 import (
@@ -33,8 +33,7 @@ import (
 
 func does(what string) bool { return slices.Contains(os.Args[1:], what) }
 
-// once reports whether the file FILE does not exist yet, and makes it: some things are to happen in the first life
-// only.
+// once reports whether the file FILE does not exist yet, and creates it, for what only the first process does.
 func once() bool {
 	f, err := os.OpenFile(os.Getenv("FILE"), os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -172,7 +171,7 @@ type server struct {
 	health *health.Server
 }
 
-// Discover tells the process, and afterwards its first life is not well any more.
+// Discover returns the process ID as the version. The first process may respond NOT_SERVING from then on.
 func (s server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
 	if does("unwell") && once() {
 		s.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
@@ -183,7 +182,7 @@ func (s server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResp
 	}, nil
 }
 
-// ListTools kills the process in its first life, and its one tool is named by the process in the second.
+// ListTools returns one tool, whose name is the process ID. With die or die-once, it kills the process.
 func (server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
 	if does("die-once") && once() || does("die") {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -200,10 +199,10 @@ func (server) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingServe
 		text = string(b)
 	case "echo":
 		text = string(req.GetArguments())
-	case "nap": // answers after a moment, with its arguments
+	case "nap": // returns its arguments after a short pause
 		time.Sleep(20 * time.Millisecond)
 		text = string(req.GetArguments())
-	case "eat": // more memory than anybody has
+	case "eat": // uses memory without end
 		var eaten [][]byte
 		for {
 			eaten = append(eaten, bytes.Repeat([]byte{1}, 1<<20))
