@@ -1,5 +1,5 @@
-// Package contain limits the effect of a panic: one while a call is answered fails that call, and one in the code of
-// a backend's instance ends that instance. Neither ends the process.
+// Package contain limits the effect of a panic: a panic during a call fails that call, and a panic in the code of a
+// backend's instance ends that instance. Neither ends the process.
 package contain
 
 import (

@@ -42,7 +42,7 @@ type Lifecycle struct {
 	mu       sync.Mutex // guards what follows
 	phase    Phase
 	inFlight int
-	accepted uint64        // how many calls ever were
+	accepted uint64        // number of all calls so far
 	changed  chan struct{} // closed when calls begin or the last one ends; nil if nothing waits for that
 }
 
@@ -57,7 +57,7 @@ func New() *Lifecycle {
 
 // A cancelable is a context with its cancel function.
 type cancelable struct {
-	context.Context //nolint:containedctx // it is that of a phase
+	context.Context //nolint:containedctx // the context of a phase
 	cancel          context.CancelCauseFunc
 }
 
@@ -151,7 +151,8 @@ func (l *Lifecycle) AwaitQuiet(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wait waits until a condition on what mu guards holds, which it reports, or ctx is done.
+// wait waits until holds, which it calls with mu held, returns true, or ctx is done. It returns the last result of
+// holds.
 func (l *Lifecycle) wait(ctx context.Context, holds func() bool) bool {
 	for {
 		l.mu.Lock()

@@ -21,7 +21,7 @@ type Options struct {
 	// After a call was rejected, others wait for at most a twentieth of CallQueue, until none was rejected for ten
 	// times CallQueue.
 	Limits limits.Limits
-	// Memory rejects new calls while memory is low. If nil, none are.
+	// Memory rejects new calls while memory is low. If nil, it is not limited.
 	Memory *Memory
 }
 

@@ -37,7 +37,7 @@ const (
 	// readInterval is the minimum interval between measurements.
 	readInterval = 10 * time.Millisecond
 	// collectInterval is the minimum interval between garbage collections before a rejection. Without them, a process
-	// that rejects everything would not learn that memory is free again.
+	// that rejects everything would not notice that memory is free again.
 	collectInterval = time.Second
 	// logInterval is the minimum interval between warnings.
 	logInterval = 10 * time.Second
@@ -115,7 +115,7 @@ func (m *Memory) Admit(t Tier) error {
 		row.what)
 }
 
-// due reports whether the time is reached, to one of concurrent callers, and sets the next one.
+// due reports whether the time is reached, and sets the next one. It returns true to one of concurrent callers only.
 func (m *Memory) due(at *atomic.Int64, every time.Duration) bool {
 	now, then := int64(time.Since(m.start)), at.Load()
 	return now >= then && at.CompareAndSwap(then, now+int64(every))

@@ -56,7 +56,7 @@ type Streams struct {
 	Reason string
 	// PerPrincipal is the maximum of an authenticated caller.
 	PerPrincipal int
-	// Memory rejects new streams while memory is low. If nil, none are.
+	// Memory rejects new streams while memory is low. If nil, it is not limited.
 	Memory *Memory
 
 	mu     sync.Mutex // guards what follows

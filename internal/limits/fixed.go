@@ -29,7 +29,7 @@ const (
 	AuthRequests = 32
 )
 
-// What a client can subscribe to at a time, whatever it speaks.
+// What a client can subscribe to at a time, over any protocol.
 const (
 	// Subscriptions is the maximum number of resources that a client can be subscribed to.
 	Subscriptions = 1_000
@@ -42,8 +42,8 @@ const (
 	// Together is the maximum for all clients of a server together, as a multiple of that for one client.
 	Together = 10
 	// PendingChanges is the maximum number of changes that wait within the bridge for one subscriber, and
-	// PendingChangesBytes that of their bytes. They are the defaults of Changes and ChangesBytes. What a subscriber can
-	// subscribe to is less.
+	// PendingChangesBytes that of their bytes. They are the defaults of Changes and ChangesBytes. The changes of all
+	// that a client can subscribe to are fewer.
 	PendingChanges      = 1_024
 	PendingChangesBytes = 1 << 20
 )
@@ -52,7 +52,7 @@ const (
 const (
 	// ListPages is the maximum number of pages of a list that are requested.
 	ListPages = 1_024
-	// SearchPages is the maximum number in a search for one name.
+	// SearchPages is the maximum number of pages that a search for one name requests.
 	SearchPages = 64
 	// ServerRequests is the maximum number of pending requests of an MCP server. Together, they may have as many bytes
 	// as one message.
@@ -105,7 +105,7 @@ const (
 	HTTPConnectTimeout = 10 * time.Second
 	// AbsentTimeout is the time for a dialed backend to answer before clients are served without it.
 	AbsentTimeout = 2 * time.Second
-	// ReachTimeout is the time for it to answer before a command fails.
+	// ReachTimeout is the time for a backend that is not launched to answer before a client command fails.
 	ReachTimeout = 10 * time.Second
 	// FindTimeout is the time that a call waits for the list with its tool.
 	FindTimeout = 10 * time.Second

@@ -60,7 +60,7 @@ type Limits struct {
 	AnswerTime        time.Duration `koanf:"answerTime"`
 }
 
-// Machine is how much of the machine a program may take, with all that it starts.
+// Machine limits the resources of a program and its child processes.
 type Machine struct {
 	Memory    int `koanf:"memory"`
 	Processes int `koanf:"processes"`

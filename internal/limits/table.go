@@ -17,7 +17,7 @@ type Row struct {
 	Computed string
 	// Bounds are those of a configured value.
 	Bounds
-	// Doc says what is limited. It is a comment of docs/configuration.md.
+	// Doc describes what is limited. It is a comment of docs/configuration.md.
 	Doc string
 
 	// Key is the last part of the key in the configuration: the tag of Field.
@@ -25,10 +25,10 @@ type Row struct {
 	typ reflect.Type
 }
 
-// Bounds are the least and the most that a limit can be.
+// Bounds are the minimum and the maximum of a configured limit.
 type Bounds struct {
-	// Min is what a well-behaved client or backend needs; 0 is no bound. Max is what the bridge can bear of a hostile
-	// one; 0 is no bound, where only the operator's machine is the limit.
+	// Min is what a well-behaved client or backend needs; 0 is no bound. Max is what the bridge tolerates from a
+	// hostile one; 0 is no bound: only the operator's machine is the limit.
 	Min, Max int64
 	// TooLow and TooHigh complete "cannot be 5: ...".
 	TooLow, TooHigh string
@@ -197,7 +197,7 @@ var tables = complete(map[reflect.Type][]Row{
 // Table returns the rows of a struct, in the order of its documentation.
 func Table[T Any]() []Row { return tables[reflect.TypeFor[T]()] }
 
-// complete adds to rows what the tags and types of their fields say.
+// complete sets Key and typ of each row from the tag and type of its field.
 func complete(tables map[reflect.Type][]Row) map[reflect.Type][]Row {
 	for t, rows := range tables {
 		for i := range rows {

@@ -35,7 +35,7 @@ type Attempt struct {
 	Err error
 	// Emitted means that events were emitted.
 	Emitted bool
-	// Fail returns the error of a call that was Refused or Lost and is not sent again. Sent reports whether the backend
+	// Fail returns the error of a call that was Refused or Lost and is not sent again. sent reports whether the backend
 	// may have executed it.
 	Fail func(sent bool) error
 	// Prepare, if not nil, is called before a Refused call is sent again. It reports whether to send it.
@@ -161,7 +161,7 @@ func (st *State[C]) isStarting(o *Options, now time.Time) bool {
 	return st.starting && !st.Ended && !st.CrashLoop && st.next.Sub(now) <= o.Hopeless
 }
 
-// Ready waits until there is a connection. It returns an error if Run has returned, or ctx ends, before.
+// Ready waits until there is a connection. It returns an error if Run returns or ctx ends first.
 func (s *Supervisor[C]) Ready(ctx context.Context) error {
 	var none C
 	for {
@@ -186,7 +186,7 @@ func (s *Supervisor[C]) Ready(ctx context.Context) error {
 }
 
 // Started waits while a program starts, and returns nil when it is ready or its start has failed. It returns an error
-// if ctx ends before.
+// if ctx ends first.
 func (s *Supervisor[C]) Started(ctx context.Context) error {
 	var none C
 	for {

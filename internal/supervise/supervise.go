@@ -27,11 +27,11 @@ type Connection interface {
 type Backend[C Connection] interface {
 	// Connect returns a connection on which the backend has responded, or an error.
 	Connect(ctx context.Context) (C, error)
-	// Watch returns when the connection is lost, or ctx ends. Unreachable reports that calls need not wait for the next
-	// one.
+	// Watch returns when the connection is lost, or ctx ends. unreachable means that calls do not wait for the next
+	// connection.
 	Watch(ctx context.Context, c C) (unreachable bool)
 	// Release frees the resources of the connection, which gets no new calls. It reports whether Run reconnects without
-	// a pause: the connection had been of use, or its loss is not a failure of the backend.
+	// a pause: the connection was useful, or its loss is not a failure of the backend.
 	Release(ctx context.Context, c C) (again bool)
 	// IsFinal reports whether Run returns an error of Connect; first reports that it is of the first attempt.
 	IsFinal(err error, first bool) bool
@@ -62,7 +62,7 @@ type Options struct {
 	// IsProgram means that Connect starts a program.
 	IsProgram bool
 	Log       zerolog.Logger
-	Panics    *contain.Panics // of the whole process; if nil, those of the Supervisor are counted alone
+	Panics    *contain.Panics // of the whole process; if nil, this Supervisor has a count of its own
 	*Intervals
 }
 
@@ -169,7 +169,7 @@ func (s *Supervisor[C]) run(ctx context.Context) error {
 			continue
 		default:
 			if !s.o.IsProgram {
-				failed = nil // What has just answered need not be spared.
+				failed = nil // The backend has just responded, and needs no growing pauses.
 			}
 			s.change(func(st *State[C]) { *st = State[C]{Connection: c, Connected: true, Changed: st.Changed} })
 			unreachable := s.watch(ctx, c)
