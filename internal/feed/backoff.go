@@ -24,7 +24,7 @@ func (b *Backoff) Next() time.Duration { return max(b.next, backoffMin) }
 // Reset sets the next pause to the first one.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Wait waits for the pause. It reports false if ctx ends before.
+// Wait waits for the pause. It returns false if ctx ends first.
 func (b *Backoff) Wait(ctx context.Context) bool {
 	t := time.NewTimer(b.Next())
 	defer t.Stop()
@@ -38,7 +38,7 @@ func (b *Backoff) Wait(ctx context.Context) bool {
 }
 
 // Follow calls listen, which makes one Listen call, until ctx ends or isFinal returns true, and returns the last error.
-// Listen calls reset to set the next pause to the first one. IsFinal is called with the error of listen and the
+// listen calls reset to set the next pause to the first one. isFinal is called with the error of listen and the
 // following pause.
 func Follow(ctx context.Context, listen func(reset func()) error,
 	isFinal func(err error, again time.Duration) bool,
@@ -58,7 +58,7 @@ func Follow(ctx context.Context, listen func(reset func()) error,
 	}
 }
 
-// isUnimplemented reports whether err says that Listen is not implemented.
+// isUnimplemented reports whether err means that Listen is not implemented.
 func isUnimplemented(err error) bool {
 	return err != nil && bridge.AsError(err).Code == codes.Unimplemented
 }

@@ -41,7 +41,7 @@ type Hub struct {
 	wanted demand // the union of the subscribers' filters
 
 	next, current, old *listening
-	missed             bool // since a listening that was current was lost, changes may have been missed
+	missed             bool // changes may have been missed, because the current listening was lost
 	closed             bool
 	wg                 sync.WaitGroup
 }
@@ -63,8 +63,9 @@ type listening struct {
 	keys   []key // the keys of filter, sorted
 	filter *pb.SubscriptionFilter
 	cancel context.CancelFunc
-	// settled ends when the handler has acknowledged, has failed for the first time, or its time for either is over. No
-	// other listening begins before, so that at most one waits for its acknowledgment, however often filters change.
+	// settled ends when the handler has acknowledged, has failed for the first time, or has used up its time for
+	// either. No other listening begins before, so that at most one waits for its acknowledgment, however often filters
+	// change.
 	settled context.Context //nolint:containedctx // a state to wait for
 	settle  context.CancelFunc
 
@@ -85,7 +86,7 @@ const (
 	settledWithin = 2 * readyWithin
 )
 
-// NewHub returns a Hub for the changes of a handler. Declares reports whether the handler declares any of a filter's
+// NewHub returns a Hub for the changes of a handler. declares reports whether the handler declares any of a filter's
 // changes.
 func NewHub(h bridge.Handler, declares func(*pb.SubscriptionFilter) bool, log zerolog.Logger) *Hub {
 	return &Hub{
@@ -253,14 +254,14 @@ func (h *Hub) run(ctx context.Context, l *listening) {
 		h.log.Debug().Err(err).Dur("again_in", again).Msg("the backend ended its Listen call")
 		return isUnimplemented(err)
 	})
-	if isUnimplemented(err) && h.declares(l.filter) { // else it only was declared before the backend had started
+	if isUnimplemented(err) && h.declares(l.filter) { // otherwise it was declared only until the backend started
 		h.log.Warn().Msg("the backend declares change notifications, but Listen is unimplemented: clients are not " +
 			"notified of changes")
 	}
 }
 
-// do calls f with the Hub's lock held, and then reports the changes that f returns. f may change which listenings there
-// are.
+// do calls f with the Hub's lock held, and then reports the changes that f returns. f may start, replace and end
+// listenings.
 func (h *Hub) do(f func() []*pb.ListenResponse) {
 	h.reporting.Lock()
 	defer h.reporting.Unlock()
@@ -367,7 +368,7 @@ func (h *Hub) receive(ctx context.Context, l *listening, change *pb.ListenRespon
 		_, known := h.old.held[k]
 		switch {
 		case !known && (len(h.old.held) >= limits.PendingChanges || proto.Size(change) > limits.URIs):
-			return now // twice is allowed, never is not
+			return now // a change may be reported twice, and must not be lost
 		case l == h.current:
 			h.old.held[k] = nil
 		case l == h.old && !known:

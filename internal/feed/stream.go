@@ -63,7 +63,7 @@ func (src *Source) Acknowledge(f *pb.SubscriptionFilter) {
 // Report adds a change from the source.
 func (src *Source) Report(change *pb.ListenResponse) { src.s.Add(change) }
 
-// Omit marks the source as absent: the Stream does not wait for it, and nothing is missed until it comes back.
+// Omit marks the source as absent: the Stream does not wait for it, and its first acknowledgment reports no changes.
 func (src *Source) Omit() {
 	src.s.mu.Lock()
 	defer src.s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Stream) signal() {
 }
 
 // Begin waits until every source has acknowledged or is omitted, or late has an element, and returns the union of the
-// acknowledgments, with the assumed ones of the others. It returns nil if ctx ends before.
+// acknowledgments, with the assumed ones of the others. It returns nil if ctx ends first.
 func (s *Stream) Begin(ctx context.Context, late <-chan time.Time) *pb.SubscriptionFilter {
 	for {
 		if acked := s.begin(false); acked != nil {
@@ -137,9 +137,9 @@ func (s *Stream) Run(ctx context.Context, emit func(*pb.ListenResponse) error) e
 	}
 }
 
-// Answer answers a Listen call while listen, which the sources report from, runs: it emits what acknowledgment returns
-// of what Begin does, and then the changes. It returns the result of listen after all changes that were reported. Emit
-// is not called concurrently.
+// Answer handles a Listen call while listen runs, from which the sources report. It calls acknowledgment with the
+// result of Begin, and emits what it returns, and then the changes. It returns the result of listen after all reported
+// changes. emit is not called concurrently.
 func (s *Stream) Answer(ctx context.Context, late <-chan time.Time, emit bridge.Emit,
 	acknowledgment func(*pb.SubscriptionFilter) *pb.ListenResponse,
 	listen func(context.Context) (*bridge.Result, error),
@@ -165,7 +165,7 @@ func (s *Stream) Answer(ctx context.Context, late <-chan time.Time, emit bridge.
 	if failed != nil && !ended {
 		return nil, failed
 	}
-	for _, change := range s.Take() { // a Listen that ended normally reported these before
+	for _, change := range s.Take() { // listen reported these before it returned
 		if err == nil {
 			err = report(change)
 		}

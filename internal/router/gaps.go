@@ -35,7 +35,7 @@ type gaps struct {
 
 	mu        sync.Mutex
 	open      map[gap]*bridge.Call                     // the calls that request the missing part
-	listeners map[*feed.Pending]*pb.SubscriptionFilter // by their filters
+	listeners map[*feed.Pending]*pb.SubscriptionFilter // with their filters
 	ctx       context.Context                          //nolint:containedctx // it ends when the last listener leaves; nil without one
 	cancel    context.CancelFunc
 	filling   *sync.WaitGroup // the requests with ctx

@@ -49,7 +49,8 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	})
 }
 
-// listenTo listens to routes until ctx ends. If none of them reports changes, and nothing else does, it returns why.
+// listenTo listens to routes until ctx ends. If none of them reports changes, and alone is set because nothing else
+// does, it returns the error of the last one.
 func (r *Router) listenTo(ctx context.Context, parts []*part, alone bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

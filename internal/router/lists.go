@@ -188,8 +188,8 @@ func (b *binder) add(a answer) {
 	*b.NextCursor = rt.cursor(**p.NextCursor)
 }
 
-// fresh reports whether no earlier route has this URI or template on the page. Clients use one of two equal ones, which
-// must be the one of a known route.
+// fresh reports whether no earlier route has this URI or template on the page. A client may use either of two entries
+// with the same URI, so that only the first can be listed.
 func (b *binder) fresh(rt *route, uri string) bool {
 	if b.seen[uri] {
 		b.r.warn(rt, "resource dropped", uri, "a server before it has one with the same URI")

@@ -24,7 +24,7 @@ const (
 	seekAgain = 5 * time.Second
 )
 
-// own records that a route has a resource. If several have it, the first one counts.
+// own records that a route has a resource. If several have it, the first one is recorded.
 func (r *Router) own(rt *route, uri string) {
 	if i, ok := r.uris.get(uri); !ok || rt.index < i {
 		r.uris.put(uri, rt.index)
@@ -73,7 +73,7 @@ func (r *Router) holders(uri string) (routes []*route, known bool) {
 	return routes, known
 }
 
-// find is holders, but searches the lists of the routes if it is unknown which one has the resource.
+// find is like holders, but searches the lists of the routes if it is unknown which one has the resource.
 func (r *Router) find(ctx context.Context, call *bridge.Call, uri string) (routes []*route, known bool) {
 	if routes, known = r.holders(uri); known {
 		return routes, known

@@ -38,7 +38,7 @@ type Route struct {
 	// Handler is the server.
 	Handler bridge.Handler
 	// Started waits while the server for clients of an era starts, and returns nil when it responds or is down. It
-	// returns an error if ctx ends before. Nil means that the server does not start.
+	// returns an error if ctx ends first. Nil means that the server does not start.
 	Started func(ctx context.Context, era bridge.Era) error
 }
 
@@ -59,8 +59,8 @@ type Options struct {
 }
 
 const (
-	// absentFor is how long calls do not wait for an unresponsive route, and retryFor how long they wait after that:
-	// short, because the results of the others are waiting.
+	// absentFor is how long calls do not wait for an unresponsive route, and retryFor how long they wait after that: a
+	// short time, because the others have responded by then.
 	absentFor = time.Second
 	retryFor  = 500 * time.Millisecond
 )
@@ -265,7 +265,7 @@ func withoutCapabilities(call *bridge.Call) *bridge.Call {
 	return call.With(call.Method, req)
 }
 
-// a call without events drops them
+// nobody drops the events of a call.
 func nobody(context.Context, bridge.Event) error { return nil }
 
 // once sends a call without events to a route.
@@ -346,7 +346,8 @@ func down(err error) bool {
 		e.Outcome == bridge.OutcomeNotExecuted
 }
 
-// refused reports whether a call was above a limit, which may be the caller's alone and means nothing for the server.
+// refused reports whether a call was above a limit, which may be the limit of one caller, and does not mean that the
+// server is down.
 func refused(err error) bool {
 	return bridge.AsError(err).Reason == bridge.ReasonOverloaded
 }
