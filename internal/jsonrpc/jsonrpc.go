@@ -258,14 +258,14 @@ func ParseBatch(data []byte, l *limits.Limits) ([][]byte, error) {
 	return texts, nil
 }
 
-// AppendRequest appends a request. Params is a JSON object or nil.
+// AppendRequest appends a request. params is a JSON object or nil.
 func AppendRequest(dst, id []byte, method string, params []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	return appendCall(append(dst, ','), method, params)
 }
 
-// AppendNotification appends a notification. Params is a JSON object or nil.
+// AppendNotification appends a notification. params is a JSON object or nil.
 func AppendNotification(dst []byte, method string, params []byte) []byte {
 	return appendCall(append(dst, `{"jsonrpc":"2.0",`...), method, params)
 }
@@ -278,7 +278,7 @@ func appendCall(dst []byte, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendResult appends a successful response. Result is a JSON object; nil means an empty one.
+// AppendResult appends a successful response. result is a JSON object; nil means an empty one.
 func AppendResult(dst, id, result []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(append(dst, id...), `,"result":`...)

@@ -331,7 +331,7 @@ func readInt(data []byte) (int64, error) {
 	}
 	exponent := 0
 	if i := strings.IndexAny(digits, "eE"); i >= 0 {
-		exponent, _ = strconv.Atoi(digits[i+1:]) // which is the largest int if it does not fit
+		exponent, _ = strconv.Atoi(digits[i+1:]) // the largest int if it does not fit
 		digits = digits[:i]
 	}
 	exponent = min(max(exponent, -1<<30), 1<<30)

@@ -17,7 +17,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// The table has the members that a revision lacks. This file converts what an older revision expresses differently,
+// The table lists the members that a revision lacks. This file converts what an older revision expresses differently,
 // and rejects what it cannot express.
 
 // A downFunc converts a message to a revision. It returns the message itself if there is nothing to convert, and does

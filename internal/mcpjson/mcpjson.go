@@ -1,6 +1,6 @@
-// Package mcpjson converts between the JSON of MCP's revisions and the messages of the contract. A table defines
-// the mapping, from which each message gets a plan. Only down.go depends on particular messages besides: it converts
-// what an older revision cannot express.
+// Package mcpjson converts between the JSON of MCP's revisions and the messages of the contract. A table defines the
+// mapping, from which each message gets a plan. Besides the table, only down.go depends on particular messages: it
+// converts what an older revision expresses differently.
 package mcpjson
 
 import (
@@ -57,8 +57,8 @@ func Unmarshal(data []byte, m proto.Message, rev bridge.Revision) error {
 	return d.message(data, m.ProtoReflect(), p, "")
 }
 
-// Clone returns a deep copy of a message that keeps no text alive which the message was read from. With proto.Clone,
-// the copy has the same strings.
+// Clone returns a deep copy of a message, which does not refer to the text that the message was read from. A copy by
+// proto.Clone shares the message's strings.
 func Clone[M proto.Message](m M) M {
 	if !m.ProtoReflect().IsValid() {
 		return m // nil

@@ -76,8 +76,8 @@ type field struct {
 	// oneof is the oneof of which at most one field may be set.
 	oneof protoreflect.OneofDescriptor
 	bit   uint64
-	// fieldRow has the name, and whether the field is required and always written by the rules for fields without a
-	// row.
+	// fieldRow is the row of the table, in which name, required and always are completed by the rules for fields
+	// without a row.
 	fieldRow
 }
 
@@ -291,7 +291,7 @@ func newField(fd protoreflect.FieldDescriptor, r fieldRow, all plansByMessage) *
 		f.kind = kindMessage
 		f.message = newPlan(value.Message(), all)
 	default:
-		// Only messages that never are JSON have such fields. A field that could not be read would panic there.
+		// Only messages that are never converted to JSON have such fields.
 	}
 	if f.kind != kindRaw && fd.Cardinality() == protoreflect.Optional && !fd.HasPresence() && f.fallback == "" {
 		f.required, f.always = true, true

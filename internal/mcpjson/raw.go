@@ -13,8 +13,8 @@ import (
 )
 
 // ReadRaw replaces the raw JSON objects in the unions of m that are of a known type by the fields of that type, so that
-// they are converted to older revisions like those. Afterwards, raw contains only objects of unknown types. The JSON
-// text is validated within the limits, because it comes from backends and gRPC clients.
+// they are converted to older revisions like other values of that type. Afterwards, raw contains only objects of
+// unknown types. The JSON text is validated within the limits, because it comes from backends and gRPC clients.
 func ReadRaw(m proto.Message, l *limits.Limits) error {
 	p := planOf(m)
 	if p == nil || !p.open {

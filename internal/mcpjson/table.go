@@ -16,13 +16,13 @@ import (
 // A row describes the JSON of a message.
 type row struct {
 	// tag, if not empty, makes the message a union: this member of the JSON object selects the field of the only oneof.
-	// The members of the field's message are beside it.
+	// The members of the field's message are beside the tag.
 	tag string
 	// key is the field for the member name in lists of the message, which are objects in JSON.
 	key protoreflect.Name
 	// content is the member of a union that contains the field's message instead.
 	content string
-	// tagDefault is the field that is meant if there is no tag.
+	// tagDefault is the field that is selected if there is no tag.
 	tagDefault protoreflect.Name
 	// tagSince is the first revision that writes the tag. Older ones have only tagDefault.
 	tagSince bridge.Revision

@@ -19,7 +19,7 @@ import (
 type scanner struct {
 	data       []byte
 	limits     *limits.Limits
-	limitError *Error // the limit that data is over
+	limitError *Error // set if data exceeds a limit
 	// names are the first n names of the enclosing objects, which are compared one by one. The array is on the stack,
 	// so that reading a small text does not allocate.
 	names [4 * fewNames]span
@@ -44,7 +44,7 @@ func (s *scanner) exceeds(at int, format string, limit int) int {
 	return bad
 }
 
-// levels is the remaining nesting depth.
+// value reads any value. levels is the remaining nesting depth.
 func (s *scanner) value(i, levels int) int {
 	if i == len(s.data) {
 		return bad
