@@ -17,16 +17,16 @@ import (
 const (
 	ExitOK          = 0
 	ExitUnexpected  = 1
-	ExitUsage       = 1 // the command line is wrong: what is to be done, to what, or with which arguments
+	ExitUsage       = 1 // the command line is wrong
 	ExitFindings    = 2 // verify found something wrong
 	ExitAuth        = 3 // the server requires authentication
 	ExitUnreachable = 4 // nothing answers there
 	ExitTool        = 5 // the tool failed, or there is none of that name
-	// the configuration is wrong, be it in a file, in the environment or in the flags that stand for it
+	// the configuration is wrong, in a file, in the environment or in the flags for it
 	ExitConfig      = 6
 	ExitPlugin      = 7   // the backend did not start
 	ExitCrashed     = 8   // the backend was lost during the call
-	ExitTimeout     = 9   // there was not enough time for the call
+	ExitTimeout     = 9   // the call timed out
 	ExitInterrupted = 130 // a call was cancelled, or a second signal ended the process before it had drained
 )
 
@@ -59,8 +59,7 @@ func (p *Error) Error() string { return p.What }
 // Unwrap returns Cause.
 func (p *Error) Unwrap() error { return p.Cause }
 
-// Join returns errors as one, without those that are nil: nil if there are none, and otherwise the first as a problem
-// with the others.
+// Join returns the first error that is not nil as a problem with the others. If all are nil, it returns nil.
 func Join(errs ...error) error {
 	var all []*Error
 	for _, err := range errs {
@@ -100,7 +99,8 @@ func Config(where, fix, format string, args ...any) *Error {
 // A section is a part of a problem, with the name that it has in JSON and in text.
 type section struct{ member, label, text string }
 
-// sections returns the parts of a problem that there are, in their order. Parts of them may be what a server sent.
+// sections returns the parts of a problem that are not empty, in order. They are escaped, because they may contain text
+// of a server.
 func (p *Error) sections() []section {
 	all := []section{
 		{"where", "where: ", p.Where},
@@ -145,7 +145,7 @@ func (p *Error) Write(w io.Writer, log zerolog.Logger, asJSON bool) {
 			fmt.Fprintf(&b, "  %s%s\n", s.label, strings.ReplaceAll(s.text, "\n", "\n         "))
 		}
 	}
-	io.WriteString(w, b.String()) //nolint:errcheck // when stderr is gone there is nobody left to tell
+	io.WriteString(w, b.String()) //nolint:errcheck // if stderr is closed, nothing can be reported
 }
 
 // Cause returns the innermost error of err.

@@ -1,4 +1,4 @@
-// Package signature shows JSON Schemas as types, and tools as functions, in the text that people and models read.
+// Package signature describes JSON Schemas as types and tools as functions, in text for people and models.
 package signature
 
 import (
@@ -13,7 +13,8 @@ import (
 )
 
 // A Schema is a part of a JSON Schema that a server has published, for display and for reading typed arguments. It does
-// not validate: package catalog does. The text is not trusted: what is nested too deep or refers to itself is cut.
+// not validate: package catalog does. The text is not trusted: parts that are nested too deeply or refer to themselves
+// are cut off.
 type Schema struct {
 	// Raw is the text of the part. References are resolved.
 	Raw []byte
@@ -26,7 +27,7 @@ type Schema struct {
 // A document is the text that a Schema is part of.
 type document struct {
 	raw   []byte
-	at    map[string][]byte // what references lead to
+	at    map[string][]byte // the parts by reference
 	named map[string][]byte // the parts that have an $id or an $anchor; nil until a reference needs one
 }
 
@@ -56,7 +57,7 @@ func (s Schema) part(raw []byte) Schema {
 
 func (s Schema) exists() bool { return len(s.Raw) > 0 && s.depth <= maxDepth }
 
-// follow returns what a reference leads to. Other documents are never fetched, and accept every value.
+// follow returns the part that a reference refers to. Other documents are never fetched, and accept every value.
 func (d *document) follow(ref string) []byte {
 	if at, ok := d.at[ref]; ok {
 		return at
@@ -130,7 +131,7 @@ func child(raw []byte, step string) []byte {
 	return nil
 }
 
-// resolve follows references. Of the schemas beside them it keeps those that constrain members.
+// resolve follows references. It keeps the schemas beside them that constrain members.
 func (s Schema) resolve() Schema {
 	for s.depth <= maxDepth {
 		ref, ok := rawjson.String(rawjson.Get(s.Raw, "$ref"))
@@ -158,7 +159,7 @@ func has(raw []byte, keywords ...string) bool {
 	return slices.ContainsFunc(keywords, func(key string) bool { return rawjson.Get(raw, key) != nil })
 }
 
-// leaving returns the schemas beside the references so far, with s if it constrains members by another keyword.
+// leaving returns the schemas beside the references so far, with s if it constrains members by a keyword other than by.
 func (s Schema) leaving(by string) [][]byte {
 	if has(s.Raw, slices.DeleteFunc(slices.Concat(naming, composing), func(key string) bool { return key == by })...) {
 		return append(s.beside, s.Raw)
@@ -209,7 +210,7 @@ type Property struct {
 	Required bool
 }
 
-// Properties returns the members of an object in the order of their author.
+// Properties returns the members of an object in the order of the text.
 func (s Schema) Properties() []Property {
 	list := slices.Collect(s.declared())
 	for i := range list {
@@ -218,10 +219,10 @@ func (s Schema) Properties() []Property {
 	return list
 }
 
-// declared returns the members of an object in the order of their author, with references that are not resolved.
+// declared returns the members of an object in the order of the text, with references that are not resolved.
 func (s Schema) declared() iter.Seq[Property] {
 	return func(yield func(Property) bool) {
-		required := map[string]bool{} // false: it is among properties
+		required := map[string]bool{} // false if it was found in properties
 		for name := range rawjson.Elements(rawjson.Get(s.Raw, "required")) {
 			if text, ok := rawjson.String(name); ok {
 				required[text] = true
@@ -269,7 +270,7 @@ func (s Schema) Property(name string) (Schema, bool) {
 	}
 	left := maxAlternatives
 	if parts := s.inParts(name, &left); len(parts) > 0 {
-		// The parts that do not name it may leave it open.
+		// Parts that do not name the member may allow any value.
 		return s.part(slices.Concat([]byte(`{"anyOf":[`), bytes.Join(parts, []byte{','}), []byte(`,{}]}`))), true
 	}
 	further = rawjson.Get(s.Raw, "unevaluatedProperties")
@@ -279,7 +280,7 @@ func (s Schema) Property(name string) (Schema, bool) {
 	case string(bytes.TrimSpace(further)) == "true", len(s.beside) > 0, has(s.Raw, composing...):
 		return open, true
 	}
-	// A schema without properties leaves them open. One with some is taken to list all of them, although JSON Schema
+	// A schema without properties allows any. One with properties is assumed to list all of them, although JSON Schema
 	// allows further ones: another name is far more often a mistake.
 	return open, !declares && len(further) == 0
 }
@@ -349,7 +350,7 @@ func (s Schema) Object() Schema {
 	return s
 }
 
-// Types returns the types that a schema names or implies. None: every type.
+// Types returns the types that a schema names or implies. If there are none, every type is allowed.
 func (s Schema) Types() []string {
 	named := rawjson.Get(s.Raw, "type")
 	if text, ok := rawjson.String(named); ok {

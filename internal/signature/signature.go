@@ -19,7 +19,7 @@ const (
 // MaxDefault is the maximum size of a default that is shown, in bytes.
 const MaxDefault = 40
 
-// Tool returns a tool as a function: greet(name: string, times?: integer = 1) -> string. Output may be empty.
+// Tool returns a tool as a function: greet(name: string, times?: integer = 1) -> string. output may be empty.
 func Tool(name, input, output string) string {
 	left := maxParts
 	text := name + "(" + strings.Join(Of(input).members(0, &left), ", ") + ")"
@@ -117,7 +117,7 @@ func (s Schema) stringType() string {
 // maxPattern is the maximum size of a regular expression that is shown, in bytes.
 const maxPattern = 40
 
-// formatName matches what can be the name of a format.
+// formatName matches possible names of formats.
 var formatName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
 // maxBound is the maximum size of a bound that is shown, in bytes, and plainNumber matches such a bound.
@@ -125,7 +125,7 @@ const maxBound = 64
 
 var plainNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
 
-// bounds returns the bounds that two members set, as " 1..9". A bound that is not itself allowed is marked: " >0..9".
+// bounds returns the bounds that two members set, as " 1..9". An exclusive bound is marked: " >0..9".
 func (s Schema) bounds(least, most, of string) string {
 	number := func(name, exclusive, mark string) string {
 		for _, m := range []struct{ name, mark string }{{name, ""}, {exclusive, mark}} {

@@ -21,7 +21,7 @@ func Escape(text string) string {
 		switch _, size := utf8.DecodeRuneInString(text[i:]); {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\u%04x`, text[i])
-		case IsUnsafe(r) && r > 0xFFFF: // as JSON has it
+		case IsUnsafe(r) && r > 0xFFFF: // as in JSON
 			high, low := utf16.EncodeRune(r)
 			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
 		case IsUnsafe(r):
@@ -34,14 +34,14 @@ func Escape(text string) string {
 }
 
 // IsUnsafe reports whether r must be escaped for a terminal: control characters, characters that format text
-// (bidirectional overrides, tags, zero width), and the two separators that some terminals take for line breaks.
+// (bidirectional overrides, tags, zero width), and the two separators that some terminals display as line breaks.
 func IsUnsafe(r rune) bool {
 	switch {
 	case ' ' <= r && r <= '~', r == '\n', r == '\t':
 		return false
 	case r == '\u2028', r == '\u2029':
 		return true
-	case r == '\u200c', r == '\u200d': // joiners, which words of some languages and emoji are written with
+	case r == '\u200c', r == '\u200d': // joiners, which some languages and emoji need
 		return false
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf)

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// A Prompter asks the user at a terminal.
+// A Prompter prompts the user at a terminal.
 type Prompter struct {
 	in    io.Reader // nil: there is no terminal
 	out   io.Writer
-	lines chan string // what the user types; nil until the first readLine
+	lines chan string // what the user types; nil until the first ReadLine
 }
 
 // NewPrompter returns a prompter that reads from in and writes to out, if both are terminals.
@@ -26,7 +26,7 @@ func NewPrompter(in io.Reader, out io.Writer) *Prompter {
 // Interactive reports whether there is a terminal.
 func (p *Prompter) Interactive() bool { return p.in != nil }
 
-// Printf writes to the terminal. If it was closed, the next readLine fails.
+// Printf writes to the terminal. If the terminal was closed, the next ReadLine fails.
 func (p *Prompter) Printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
 // ReadLine shows a prompt and returns the line that the user types, without white space around it. It returns io.EOF if

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// maxQueued is how many writes to stderr may wait to be read, each of a line or a few. Then the oldest are dropped.
+	// maxQueued is the maximum number of waiting writes, each of which has a line or a few. Above it, the oldest are
+	// dropped.
 	maxQueued = 1024
-	// flushTime is how long close waits until everything is written.
+	// flushTime is how long Close waits until everything is written.
 	flushTime = time.Second
 )
 
@@ -23,14 +24,14 @@ const (
 // zerolog's diode may lose the last write before it is closed, which is the line with the reason why the program exits.
 type Queue struct {
 	to  io.Writer
-	log atomic.Pointer[zerolog.Logger] // to to itself; nil until the first line
+	log atomic.Pointer[zerolog.Logger] // writes to the destination; nil until ReportTo is called
 
 	mu      sync.Mutex // guards the fields below, and writes to lines
 	lines   chan []byte
 	dropped int
 	closed  bool
 
-	done chan struct{} // closed when all has been passed on after close
+	done chan struct{} // closed when everything was written after Close
 }
 
 // NewQueue returns a queue that writes to to. The caller must close it.
@@ -43,7 +44,7 @@ func NewQueue(to io.Writer) *Queue {
 // Direct returns the writer that q writes to.
 func (q *Queue) Direct() io.Writer { return q.to }
 
-// ReportTo has q log how many writes it has dropped. Log writes to direct.
+// ReportTo makes q log the number of dropped writes. log must write to Direct.
 func (q *Queue) ReportTo(log zerolog.Logger) { q.log.Store(&log) }
 
 // Write implements io.Writer. It never fails.
@@ -60,7 +61,7 @@ func (q *Queue) Write(p []byte) (int, error) {
 		select {
 		case <-q.lines:
 			q.dropped++
-		default: // it has been passed on meanwhile
+		default: // pass has taken it meanwhile
 		}
 	}
 	return len(p), nil
