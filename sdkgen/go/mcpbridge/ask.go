@@ -32,7 +32,7 @@ import (
 //
 // or use an errgroup: all functions may be called concurrently.
 
-// maxState is the maximum size of the state of a call. The bridge refuses more.
+// maxState is the maximum size of the state of a call. The bridge rejects a larger one.
 const maxState = 32 << 10
 
 // An AskOption is an option of a question: Key, OneOf, Titles, FormSchema.
@@ -51,10 +51,10 @@ func Key(key string) AskOption { return func(a *ask) { a.key = key } }
 // OneOf lets the user choose one value, with Elicit[string], or several, with Elicit[[]string].
 func OneOf(choices ...string) AskOption { return func(a *ask) { a.oneOf = choices } }
 
-// Titles are the displayed titles of the choices of OneOf, in the same order.
+// Titles sets the displayed titles of the choices of OneOf, in the same order.
 func Titles(titles ...string) AskOption { return func(a *ask) { a.titles = titles } }
 
-// FormSchema is the JSON Schema of the form, for types such as Elicit[map[string]any].
+// FormSchema sets the JSON Schema of the form, for types such as Elicit[map[string]any].
 func FormSchema(schema string) AskOption { return func(a *ask) { a.schema = schema } }
 
 func options(opts []AskOption) ask {
@@ -318,7 +318,7 @@ type inputRound struct {
 
 // A step is a result of Once.
 type step struct {
-	mu    sync.Mutex // guards value, and is held while it is made
+	mu    sync.Mutex // guards value, and is held while fn runs
 	value stdjson.RawMessage
 }
 
@@ -329,7 +329,7 @@ type remembered struct {
 	Once    map[string]stdjson.RawMessage `json:"once"`
 }
 
-// load returns the asks of the call. The caller holds mu.
+// load returns the questions of the call, and reads those of earlier rounds from its state. The caller holds mu.
 func (c *call) load() *inputRound {
 	if c.inputs != nil && c.inputs.open != nil {
 		return c.inputs
@@ -457,7 +457,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 	a := c.inputs
 	switch {
 	case a == nil:
-		return nil, nil //nolint:nilnil // There is nothing to ask, and nothing is wrong.
+		return nil, nil //nolint:nilnil // no input is required
 	case len(a.open) == 0:
 		return a.own, nil
 	}
@@ -503,5 +503,3 @@ func (c *call) required() (*pb.InputRequired, error) {
 	}
 	return &pb.InputRequired{InputRequests: a.questions(), RequestState: state}, nil
 }
-
-// Forms.

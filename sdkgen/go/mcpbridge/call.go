@@ -12,7 +12,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A call is one round of a call, stored in the context of the handler.
+// A call is one round of a request, stored in the context of the handler.
 type call struct {
 	request   proto.Message // unmodified
 	info      *pb.CallContext

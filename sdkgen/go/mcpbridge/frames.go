@@ -51,13 +51,13 @@ type frames struct {
 	writing bool        // a goroutine is writing out
 }
 
-// A framed is a call received as a frame. The service uses it as a stream.
+// A framed call was received as a frame. The service uses it as a stream.
 type framed struct {
 	grpc.ServerStream // not used
 
 	of     *frames
 	id     uint32
-	ctx    context.Context //nolint:containedctx // it is a stream's, which has one
+	ctx    context.Context //nolint:containedctx // the context of a stream
 	cancel context.CancelFunc
 	ahead  chan struct{} // has an entry for every unread event; nil before the first
 	once   sync.Once
@@ -142,7 +142,7 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 		if c != nil && c.ahead != nil {
 			select {
 			case <-c.ahead:
-			default: // nothing is unread
+			default: // there is no unread event
 			}
 		}
 	}

@@ -147,7 +147,7 @@ func (t *table[T]) values(f func(*T)) {
 	}
 }
 
-// A definition is the place of a definition, for messages: `main.go:12: tool "add"`.
+// A definition identifies a tool, a resource or a prompt in messages: `main.go:12: tool "add"`.
 type definition struct {
 	app    *App
 	at     string // main.go:12
@@ -303,8 +303,8 @@ func WebsiteURL(url string) AppOption { return appOption(func(a *App) { a.info.W
 // MaxCalls sets the maximum number of concurrent calls. Further calls wait in the bridge.
 func MaxCalls(n uint32) AppOption { return appOption(func(a *App) { a.maxCalls = n }) }
 
-// CacheFor sets how long clients may cache the lists, or the content of a resource, and with public that they are the
-// same for every caller. By default, lists are cached for five seconds and content is not cached.
+// CacheFor sets how long clients may cache the lists, or the content of a resource. If public is set, they are the same
+// for every caller. By default, lists are cached for five seconds and content is not cached.
 func CacheFor(ttl time.Duration, public bool) interface {
 	AppOption
 	ResourceOption
@@ -316,7 +316,7 @@ func CacheFor(ttl time.Duration, public bool) interface {
 	return c
 }
 
-// A cache has the cache hints. It is nil if there are none.
+// A cache has the cache hints. Its ttl is nil if there are none.
 type cache struct {
 	ttl   *int64
 	scope string

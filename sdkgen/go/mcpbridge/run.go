@@ -120,7 +120,7 @@ func (a *App) RunContext(ctx context.Context) int {
 	return 0
 }
 
-// startedByHand prints usage.
+// startedByHand returns the usage.
 func startedByHand() error {
 	name := filepath.Base(os.Args[0])
 	program := "./" + name
@@ -180,11 +180,11 @@ func (a *App) attached(ctx context.Context, listen string) error {
 
 // removeDead removes a socket without a listener.
 func removeDead(path string) {
-	info, err := os.Lstat(path) //nolint:gosec // Whoever starts this program says where.
+	info, err := os.Lstat(path) //nolint:gosec // The user names it on the command line.
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil { //nolint:noctx,gosec // It takes a second at most, at the address that we are told to listen at.
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil { //nolint:noctx,gosec // at most a second, at the configured address
 		_ = c.Close()
 		return
 	}
@@ -301,7 +301,7 @@ func mutualTLS() (*tls.Config, string, error) {
 // keyPair returns the key pair from the bridge, or generates one for a standard go-plugin host.
 func keyPair() (tls.Certificate, error) {
 	if path := os.Getenv("MCPBRIDGE_KEY_PAIR"); path != "" {
-		text, err := os.ReadFile(path) //nolint:gosec // The bridge says which.
+		text, err := os.ReadFile(path) //nolint:gosec // The bridge names it.
 		if err != nil {
 			return tls.Certificate{},
 				fmt.Errorf("cannot read the key pair that the bridge made for this plugin: %w", err)
@@ -413,7 +413,7 @@ func ballast() []byte {
 
 // shutdown implements go-plugin's GRPCController. It responds first: the shutdown waits for it.
 //
-//nolint:revive // gRPC says what comes first.
+//nolint:revive // gRPC defines the order of the parameters
 func (s *server) shutdown(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	m := &emptypb.Empty{}
 	if err := read(m); err != nil {

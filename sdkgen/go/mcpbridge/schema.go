@@ -27,7 +27,7 @@ import (
 //	Units string   `json:"units" schema:"enum=metric|imperial"`
 //	Tags  []string `json:"tags" schema:"maxItems=5,pattern=^[a-z]+$"` // a pattern is the last: it may have commas
 
-// Values become JSON as with encoding/json, but nil slices and maps are [] and {}, as their schemas say.
+// Values become JSON as with encoding/json, but nil slices and maps are [] and {}, which their schemas require.
 var dumping = json.JoinOptions(
 	jsonv1.OmitEmptyWithLegacySemantics(true),
 	jsonv1.FormatDurationAsNano(true),
@@ -375,5 +375,3 @@ func checkDefault(s *jsonschema.Schema) error {
 	}
 	return nil
 }
-
-// Inputs.

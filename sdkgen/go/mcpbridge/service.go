@@ -27,7 +27,7 @@ func (s *service) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRe
 	return s.app.discovered(), nil
 }
 
-// There is one page, and therefore no cursor.
+// firstPage returns an error if there is a cursor: a list has one page.
 func firstPage(cursor *string) error {
 	if cursor == nil {
 		return nil
@@ -177,7 +177,7 @@ func (s *service) Complete(ctx context.Context, req *pb.CompleteRequest) (*pb.Co
 	return s.app.complete(ctx, req)
 }
 
-// missing returns the status for an unknown name. names belongs to the app.
+// missing returns the status for an unknown name. names is guarded by the app's lock.
 func (s *service) missing(kind, name string, names *[]string) error {
 	s.app.mu.RLock()
 	defer s.app.mu.RUnlock()

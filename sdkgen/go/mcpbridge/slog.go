@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A LogHandler sends log records during a call to its caller, like Log.
+// A logHandler sends log records during a call to its caller, like Log.
 type logHandler struct {
 	next slog.Handler // may be nil
 	json slog.Handler // writes to line

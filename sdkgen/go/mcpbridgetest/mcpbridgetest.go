@@ -22,7 +22,7 @@ import (
 // maxRounds is the maximum number of rounds of the bridge.
 const maxRounds = 10
 
-// Everything is a caller that supports all questions, and requests progress and all logs.
+// Everything returns a caller that supports all questions, and requests progress and all logs.
 func Everything() *pb.CallContext {
 	return &pb.CallContext{
 		Verified:   &pb.VerifiedCaller{ContractVersion: 2, ProtocolVersion: "2026-07-28"},
@@ -49,7 +49,7 @@ type Called struct {
 	Rounds   int
 }
 
-// Text is the text of the result.
+// Text returns the text of the result.
 func (c *Called) Text() string {
 	var texts []string
 	for _, block := range c.Result.GetContent() {
@@ -268,7 +268,7 @@ func response(tb testing.TB, question *pb.InputRequest, given any) *pb.InputResp
 // A stream is a gRPC stream in memory. Messages are copied, as in gRPC.
 type stream[T any] struct {
 	grpc.ServerStream
-	ctx  context.Context //nolint:containedctx // That is what a stream has.
+	ctx  context.Context //nolint:containedctx // The context of a stream.
 	sent []*T
 }
 

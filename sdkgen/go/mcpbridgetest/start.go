@@ -34,7 +34,7 @@ type Client struct {
 	id       int
 	// Notifications are the notifications received so far.
 	Notifications []Message
-	// Answer answers requests of the server, such as "elicitation/create". If nil, they fail.
+	// Answer returns the result of a request of the server, such as "elicitation/create". If nil, requests fail.
 	Answer func(method string, params json.RawMessage) (result any)
 }
 
