@@ -50,7 +50,8 @@ type aside struct{ log zerolog.Logger }
 
 // Write implements io.Writer.
 func (a aside) Write(said []byte) (int, error) {
-	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(said), 300)).Msg("a library has something to say")
+	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(said), 300)).
+		Msg("a library printed to the standard logger")
 	return len(said), nil
 }
 

@@ -86,7 +86,7 @@ func (d declaration) read() *pb.DiscoverResponse {
 // write stores the declarations.
 func (d declaration) write(said *pb.DiscoverResponse) {
 	if err := d.replace(bridge.ShallowCopy(said)); err != nil {
-		d.log.Debug().Err(err).Msg("what the backends declare is not remembered")
+		d.log.Debug().Err(err).Msg("cannot store the declarations of the backends")
 	}
 }
 

@@ -225,7 +225,7 @@ func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// have interpreted differently.
 	mcp := f.servers[r.URL.Path]
 	if mcp == nil || strings.Contains(strings.ToLower(r.URL.RawPath), "%2f") {
-		mcphttp.Refuse(w, http.StatusNotFound, "there is nothing here: the MCP endpoint is at "+f.path)
+		mcphttp.Refuse(w, http.StatusNotFound, "no endpoint at this path: the MCP endpoint is at "+f.path)
 		return
 	}
 	if f.life.Phase() >= lifecycle.LameDuck {

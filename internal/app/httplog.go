@@ -36,7 +36,7 @@ func (h *handshakeLog) Write(line []byte) (int, error) {
 	remote, why, _ := bytes.Cut(refused, []byte(": "))
 	h.pace.Do(func() {
 		h.debug.log.Warn().Bytes("remote", remote).Bytes("error", why).
-			Msg("refused an HTTP client: its TLS handshake failed; serve.http.tls says which certificates are accepted")
+			Msg("refused an HTTP client: its TLS handshake failed; serve.http.tls configures the accepted certificates")
 	})
 	return len(line), nil
 }

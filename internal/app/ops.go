@@ -61,7 +61,7 @@ func (o *ops) run(ctx context.Context) {
 	}
 	defer context.AfterFunc(ctx, func() { o.srv.Close() })() // a probe in progress receives the final state
 	if err := o.srv.Serve(o.port.Listener(o.app.ops)); ctx.Err() == nil {
-		o.app.Log.Error().Err(err).Msg("probes are answered no longer")
+		o.app.Log.Error().Err(err).Msg("serving probes ended")
 	}
 }
 

@@ -100,7 +100,7 @@ func (b *backend) authFix() string {
 	case b.Command() != nil:
 		return "give it its credentials: --pass-env NAME, or --env NAME=VALUE"
 	case m == nil:
-		return "ask whoever runs the backend"
+		return "request access from the operator of the backend"
 	case config.HasHeader(m.Headers, "Authorization"), m.Auth != nil && m.Auth.Bearer != "":
 		fix := "the Authorization that was passed was refused: it may be mistyped, expired, for another server, or " +
 			"not enough"

@@ -67,7 +67,7 @@ func (a *App) Run(ctx, now context.Context) error {
 		e.mcp.Close()
 	}
 	if stopped, ok := <-backendsDone; ok && stopped != nil && err == nil && !errors.Is(stopped, context.Canceled) {
-		a.Log.Warn().Err(stopped).Msg("the backend did not stop as it should")
+		a.Log.Warn().Err(stopped).Msg("the backend did not stop cleanly")
 	}
 	return err
 }
@@ -115,14 +115,14 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 	case err := <-backendsDone:
 		close(backendsDone)
 		if frontErr := endAll(len(fronts)); frontErr != nil {
-			a.Log.Warn().Err(frontErr).Msg("serving clients ended badly")
+			a.Log.Warn().Err(frontErr).Msg("serving clients failed")
 		}
 		if err != nil { // the only backend has not started
 			return a.backends[0].startProblem(err)
 		}
 		return &problem.Error{
 			Exit: problem.ExitUnexpected, Code: "backend_gone",
-			What: fmt.Sprintf("backend %q is gone for good", a.backends[0].Name),
+			What: fmt.Sprintf("backend %q ended and is not restarted", a.backends[0].Name),
 			Why:  errText(err), Fix: "see the log above; start mcpbridge again", Cause: err,
 		}
 	case <-ctx.Done():
@@ -159,7 +159,7 @@ func (a *App) drain(now context.Context, fronts []front) {
 		a.life.Advance(lifecycle.Finishing)
 		a.Log.Info().Msg("refusing new calls")
 		if left := a.life.AwaitIdle(ctx); left > 0 {
-			a.Log.Warn().Int("calls", left).Msg("cutting the calls that have not ended in time")
+			a.Log.Warn().Int("calls", left).Msg("canceling the calls that have not ended in time")
 		}
 		for _, f := range fronts {
 			f.flush(ctx)

@@ -22,7 +22,7 @@ func ComparePart(t *testing.T, page, name, want string) {
 		return
 	}
 	if os.Getenv("UPDATE_DOCS") == "" {
-		t.Fatalf("%s: the part %q is not true any more. It should be, and UPDATE_DOCS=1 writes:\n%s", page, name, want)
+		t.Fatalf("%s: the part %q is outdated; UPDATE_DOCS=1 replaces it with:\n%s", page, name, want)
 	}
 	updated := string(text[:m[4]]) + want + string(text[m[5]:])
 	if err := os.WriteFile(page, []byte(updated), 0o600); err != nil { //nolint:gosec // it keeps its mode

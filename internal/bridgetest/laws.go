@@ -164,7 +164,7 @@ func expectText(t *testing.T, h bridge.Handler, tool, args, want string) {
 		t.Fatalf("%s %s: %v", tool, args, err)
 	}
 	if got := resultText(res); got != want {
-		t.Errorf("%s %s says %q, want %q", tool, args, got, want)
+		t.Errorf("%s %s returns %q, want %q", tool, args, got, want)
 	}
 }
 

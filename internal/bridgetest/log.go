@@ -53,7 +53,7 @@ func (l *Log) Wait(t *testing.T, limit time.Duration, want string) {
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("the log never says %q:\n%s", want, text)
+			t.Fatalf("the log does not contain %q:\n%s", want, text)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (m *meter) validate(ctx context.Context, s *jsonschema.Schema, v any) (err 
 		case interruption:
 			err = r.error
 		default:
-			err = errors.New("the library that compares it with the schema gives up on it")
+			err = errors.New("the JSON Schema library failed on it")
 		}
 		m.ctx = nil
 		<-m.turn

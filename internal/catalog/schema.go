@@ -142,7 +142,7 @@ func (outside) Load(string) (any, error) { return nil, errExternal }
 func (s *schema) compile() {
 	defer func() {
 		if r := recover(); r != nil {
-			s.err = fmt.Errorf("the library gives up on it: %v", r)
+			s.err = fmt.Errorf("the JSON Schema library failed on it: %v", r)
 		}
 	}()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s.text))

@@ -73,11 +73,11 @@ func (l *Config) ServerTLS() (*tls.Config, error) {
 	}
 	pem, err := os.ReadFile(t.ClientCA)
 	if err != nil {
-		return nil, bad("the certificates that vouch for clients", err)
+		return nil, bad("the certificate authorities of clients", err)
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, bad("the certificates that vouch for clients", errors.New(t.ClientCA+" has no certificate in it"))
+		return nil, bad("the certificate authorities of clients", errors.New(t.ClientCA+" has no certificate in it"))
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
 	if l.Serve.HTTP.Auth.Enabled() {

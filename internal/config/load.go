@@ -46,7 +46,7 @@ func Load(fileName string, environ []string, flags map[string]any, flagNames map
 	}
 	for _, layer := range layers {
 		if err := k.Load(layer, nil); err != nil {
-			return nil, fmt.Errorf("put the configuration together: %w", err)
+			return nil, fmt.Errorf("merge the configuration: %w", err)
 		}
 	}
 	if err := problem.Join(inFile, loadEnviron(k, environ)); err != nil {

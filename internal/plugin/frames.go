@@ -174,7 +174,7 @@ func (f *frames) accept(pgid func() int) net.Conn {
 			return nil
 		}
 		if err := checkPeer(conn, pgid()); err != nil {
-			f.log.Warn().Err(err).Msg("somebody else came to the socket for frames")
+			f.log.Warn().Err(err).Msg("rejected another process on the socket for frames")
 			conn.Close()
 			continue
 		}

@@ -92,10 +92,10 @@ func sweep(log *zerolog.Logger) {
 				continue // it is in use, or another bridge removes it
 			}
 			if err := d.remove(); err != nil {
-				log.Debug().Err(err).Str("dir", dir).Msg("what a bridge has left cannot be removed")
+				log.Debug().Err(err).Str("dir", dir).Msg("cannot remove the directory of a killed bridge")
 				continue
 			}
-			log.Info().Str("dir", dir).Msg("removed what a bridge has left that was killed")
+			log.Info().Str("dir", dir).Msg("removed the directory of a killed bridge")
 		}
 	}
 }

@@ -251,7 +251,7 @@ func (e *unresponsive) Error() string {
 // readStdio logs the output of a plugin that go-plugin serves in Go: go-plugin redirects its standard output and error
 // once it runs, and blocks it if they are not read. Other plugins do not redirect them.
 func (m *managed) readStdio() {
-	defer m.panics.Recover("reading what the backend prints", func(*bridge.Error) { m.Signal(child.Kill) })
+	defer m.panics.Recover("reading the backend's output", func(*bridge.Error) { m.Signal(child.Kill) })
 	stream, err := m.conn.NewStream(m.Context(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
 	if err != nil || stream.SendMsg(&emptypb.Empty{}) != nil || stream.CloseSend() != nil {
 		return
@@ -359,7 +359,7 @@ func (m *managed) finish() {
 	m.process.Finish()
 	_ = m.shaking.Close()
 	if err := m.dir.remove(); err != nil {
-		m.log.Warn().Err(err).Msg("the backend's directory stays")
+		m.log.Warn().Err(err).Msg("cannot remove the backend's directory")
 	}
 }
 
@@ -480,7 +480,8 @@ func (p *Plugin) awaitCalls(ctx context.Context, l *instance) {
 		err := l.check(limited, "")
 		cancel()
 		if err != nil && !errors.Is(err, errNotServing) {
-			p.log.Warn().Err(err).Int("calls", l.calls.count()).Msg("the calls that the backend still has are given up")
+			p.log.Warn().Err(err).Int("calls", l.calls.count()).
+				Msg("the backend no longer responds; failing its calls in flight")
 			return
 		}
 		select {

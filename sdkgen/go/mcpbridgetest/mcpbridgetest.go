@@ -224,7 +224,7 @@ func rounds(
 			c.answers = c.answers[1:]
 		}
 	}
-	tb.Fatalf("%s asked in %d rounds; the bridge gives up then", name, maxRounds)
+	tb.Fatalf("%s required input in %d rounds, which is the maximum of the bridge", name, maxRounds)
 	return nil
 }
 

@@ -71,7 +71,7 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 	}
 	cmd.WaitDelay = patience
 	if err := cmd.Start(); err != nil {
-		tb.Fatalf("starting the bridge: %v: build it, or say where it is with MCPBRIDGE_BIN", err)
+		tb.Fatalf("starting the bridge: %v: build it, or set MCPBRIDGE_BIN to its path", err)
 	}
 	c := &Client{t: tb, in: in, messages: make(chan Message, 100)}
 	go func() {
@@ -105,7 +105,7 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 	}
 	c.Notify("notifications/initialized", nil)
 	if e := c.Request("tools/list", nil).Error; e != nil && e.Code != methodNotFound {
-		tb.Fatalf("the program does not serve; the bridge's log says why: tools/list: error %d: %s", e.Code, e.Message)
+		tb.Fatalf("the program does not serve; see the bridge's log: tools/list: error %d: %s", e.Code, e.Message)
 	}
 	return c
 }
@@ -209,7 +209,7 @@ func (c *Client) send(m any) {
 		c.t.Fatal(err)
 	}
 	if _, err := c.in.Write(append(text, '\n')); err != nil {
-		c.t.Fatalf("the bridge takes nothing: %v", err)
+		c.t.Fatalf("cannot write to the bridge: %v", err)
 	}
 }
 
