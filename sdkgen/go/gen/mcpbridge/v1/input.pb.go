@@ -273,8 +273,8 @@ type InputRequest_ListRoots struct {
 }
 
 type InputRequest_Raw struct {
-	// Another request, as a JSON object with `method` and `params`. The bridge reads the methods above as those.
-	// Clients before 2026-07-28 do not receive it: the response is an error with REASON_UNSUPPORTED.
+	// Another request, as a JSON object with `method` and `params`. The bridge reads one with a method above as that
+	// request. Clients before 2026-07-28 do not receive others: the response is an error with REASON_UNSUPPORTED.
 	Raw string `protobuf:"bytes,5,opt,name=raw,proto3,oneof"`
 }
 
@@ -591,7 +591,7 @@ type ElicitRequest_Url struct {
 }
 
 type ElicitRequest_Raw struct {
-	// A question in another mode, as a JSON object with `mode`. The bridge reads the modes above as those.
+	// Another question, as a JSON object with `mode`. The bridge reads one with a mode above as that question.
 	Raw string `protobuf:"bytes,3,opt,name=raw,proto3,oneof"`
 }
 

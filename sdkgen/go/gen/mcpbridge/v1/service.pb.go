@@ -41,7 +41,7 @@ const (
 type CallContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The MCP revision that the caller declares, such as "2026-07-28". Empty means the newest. The bridge rejects unknown
-	// ones; the revision that it serves is in `verified`.
+	// ones; the revision of the call is `verified.protocol_version`.
 	ProtocolVersion string `protobuf:"bytes,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
 	// The client program. MCP `clientInfo`.
 	ClientInfo *Implementation `protobuf:"bytes,2,opt,name=client_info,json=clientInfo,proto3" json:"client_info,omitempty"`

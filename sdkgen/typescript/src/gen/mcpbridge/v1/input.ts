@@ -50,8 +50,8 @@ export interface InputRequest {
     { $case: "listRoots"; value: ListRootsRequest }
     | //
     /**
-     * Another request, as a JSON object with `method` and `params`. The bridge reads the methods above as those.
-     * Clients before 2026-07-28 do not receive it: the response is an error with REASON_UNSUPPORTED.
+     * Another request, as a JSON object with `method` and `params`. The bridge reads one with a method above as that
+     * request. Clients before 2026-07-28 do not receive others: the response is an error with REASON_UNSUPPORTED.
      */
     { $case: "raw"; value: string }
     | undefined;
@@ -116,7 +116,7 @@ export interface ElicitRequest {
     /** A web page. Since 2025-11-25. */
     { $case: "url"; value: ElicitUrl }
     | //
-    /** A question in another mode, as a JSON object with `mode`. The bridge reads the modes above as those. */
+    /** Another question, as a JSON object with `mode`. The bridge reads one with a mode above as that question. */
     { $case: "raw"; value: string }
     | undefined;
 }

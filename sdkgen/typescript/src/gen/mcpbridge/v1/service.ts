@@ -42,7 +42,7 @@ import { CallToolResult, Tool } from "./tool.js";
 export interface CallContext {
   /**
    * The MCP revision that the caller declares, such as "2026-07-28". Empty means the newest. The bridge rejects unknown
-   * ones; the revision that it serves is in `verified`.
+   * ones; the revision of the call is `verified.protocol_version`.
    */
   protocolVersion: string;
   /** The client program. MCP `clientInfo`. */
