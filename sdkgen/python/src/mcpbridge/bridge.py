@@ -24,7 +24,7 @@ MAX_LINE = 64 << 20
 
 METHOD_NOT_FOUND = -32601
 
-# The capabilities of a client that supports all questions.
+# The capabilities of a client that supports all input requests.
 EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 
@@ -37,7 +37,7 @@ async def start(
     bridge: str | None = None,
     cwd: str | Path | None = None,
 ) -> "AsyncIterator[Client]":
-    """Runs a command behind the bridge and connects to it, as a client of 2025-11-25. Both end with the `async with`.
+    """Runs a command behind the bridge, and connects as a client of 2025-11-25, until the end of `async with`.
 
     If the command is a string, it is the address of a backend that is running, such as `unix:/run/tools.sock`.
 
@@ -89,7 +89,10 @@ class Client:
         self._id = 0
 
     async def _begin(self, capabilities: Mapping[str, Any]) -> None:
-        """Opens the session and waits for the backend: the bridge answers initialize while it starts, and lists after."""
+        """Opens the session and waits for the backend.
+
+        The bridge responds to initialize while the backend starts, and to the list request once it has started.
+        """
         info = {"name": "mcpbridge.testing", "version": "1"}
         await self.request(
             "initialize", {"protocolVersion": "2025-11-25", "clientInfo": info, "capabilities": dict(capabilities)}

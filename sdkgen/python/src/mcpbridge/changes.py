@@ -9,10 +9,11 @@ from mcpbridge import v1
 List = Literal["tools", "prompts", "resources"]
 LISTS: tuple[List, ...] = ("tools", "prompts", "resources")
 
-# A list, one of many resources by its URI, or a visit of a web page by its id.
+# A changed list, an updated resource by its URI, or a completed URL elicitation by its id.
 Change = tuple[Literal["list"], List] | tuple[Literal["resource", "visit"], str]
 
-# The maximum number of pending visits of a listener. Other changes are bounded by its subscriptions.
+# The maximum number of pending completed URL elicitations of a listener. Other changes are bounded by its
+# subscriptions.
 MAX_VISITS = 10_000
 
 
@@ -72,7 +73,7 @@ class Listener:
             self._woken.set()
 
     def close(self) -> None:
-        """Ends the events."""
+        """Makes events return."""
         self._closed = True
         self._woken.set()
 

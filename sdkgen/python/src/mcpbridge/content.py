@@ -231,7 +231,8 @@ def failure(message: str) -> v1.CallToolResponse:
 def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1.CallToolResponse:
     """Returns the result of a tool that returned value.
 
-    Its return type has the given dump, if it is one with a schema, or else is one of the given classes, if any.
+    `dump` serializes the return type if it has a schema. Otherwise value must be of one of the classes in `returns`,
+    if any.
     """
     response = v1.CallToolResponse()
     result = response.result
@@ -300,7 +301,7 @@ def resource_result(value: Any, uri: str, mime_type: str | None) -> v1.ReadResou
 
 
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> v1.ResourceContents:
-    """Text, bytes, or JSON of anything else."""
+    """Returns the contents for text or bytes, or for any other value its JSON."""
     contents = v1.ResourceContents()
     if isinstance(value, v1.ResourceContents):
         contents.CopyFrom(value)
@@ -341,7 +342,7 @@ def prompt_result(value: Any, description: str | None) -> v1.GetPromptResponse:
 
 
 def _prompt_messages(turn: Any) -> list[v1.PromptMessage]:
-    """Splits a turn: a message of a prompt has one block."""
+    """Splits a turn into messages of one block each, as the contract requires."""
     if isinstance(turn, v1.PromptMessage):
         return [turn]
     said = turn if isinstance(turn, Message) else user(turn)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from mcpbridge.app import App
 
 T = TypeVar("T")
-# All three differ only in the result: an event is progress, a log message, the result, or input_required.
+# The three requests and responses differ only in the result. A response is progress, a log message, the result, or
+# input_required.
 Request = v1.CallToolRequest | v1.ReadResourceRequest | v1.GetPromptRequest
 Response = v1.CallToolResponse | v1.ReadResourceResponse | v1.GetPromptResponse
 Write = Callable[[Any], Awaitable[Any]]
@@ -113,8 +114,8 @@ class Context:
         self._dropped: str | None = None  # A coroutine of the call that was not awaited.
         self._together = 0
         self._ended = False
-        self._emitted = False  # An event was created.
-        self._repeated = False  # An event was created before an answered question, and therefore in an earlier round too.
+        self._emitted = False  # Whether an event was sent.
+        self._repeated = False  # Whether an event before an answered question was sent again in this round.
 
     # The caller.
 
@@ -127,7 +128,8 @@ class Context:
     def request_state(self) -> bytes | None:
         """The request state of the InputRequired that the previous round of this call returned.
 
-        For functions that return InputRequired themselves. `elicit` and the others have a state of their own.
+        For functions that return InputRequired themselves. `elicit` and the other questions use the state too, so a
+        function cannot combine both.
         """
         return self._request.request_state if self._request.HasField("request_state") else None
 
@@ -143,7 +145,7 @@ class Context:
 
     @property
     def protocol_version(self) -> str:
-        """The MCP revision of the caller, such as "2026-07-28"."""
+        """The MCP revision of the call, such as "2026-07-28"."""
         return self._call.verified.protocol_version
 
     @property
@@ -230,9 +232,9 @@ class Context:
     ) -> "Sample":
         """Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead.
 
-        `model` is the names of those that are wanted, the best first. `tools` are those that it may call, by their names in
-        this app or as messages of the contract. Its tool calls are in the answer's `tool_calls`; a `tool_result` answers one
-        in the next turn.
+        `model` has the names of the preferred models, best first. `tools` are the tools that the model may call: names
+        of this app's tools, or messages of the contract. The answer's `tool_calls` has the model's calls; return the
+        result of each as a `tool_result` in the next turn.
         """
         self._check_sampling(tools)
         if not isinstance(model, v1.ModelPreferences):
@@ -254,7 +256,7 @@ class Context:
         return Sample(self, key, v1.InputRequest(create_message=request))
 
     def sample_raw(self, params: Mapping[str, Any], *, key: str | None = None) -> "Sample":
-        """Like `sample`, with the parameters of MCP in a dict: `{"messages": [...], "maxTokens": 9}`."""
+        """Like `sample`, with params in MCP's format, sent unchanged: `{"messages": [...], "maxTokens": 9}`."""
         self._check_sampling(params.get("tools"))
         raw = json_text({"method": "sampling/createMessage", "params": params})
         return Sample(self, key, v1.InputRequest(raw=raw))
@@ -549,7 +551,7 @@ Q = TypeVar("Q", bound="_Question")
 class _Question:
     """A question and its answer. Without an answer, awaiting or reading it ends the round.
 
-    Creating it only puts it on the list, so all the questions of an asyncio.gather are asked in one round.
+    Creating it only adds it to the round, so all questions of an asyncio.gather are asked in one round.
     """
 
     __slots__ = ("_ctx", "_response")
@@ -645,12 +647,12 @@ class Sample(_Question):
 
     @property
     def message(self) -> v1.CreateMessageResult:
-        """All of it."""
+        """The whole message."""
         return self._get().create_message
 
     @property
     def text(self) -> str:
-        """Its text."""
+        """The text of the message."""
         return "".join(block.text.text for block in self.message.content)
 
     @property

@@ -14,7 +14,7 @@ _excepthook = sys.excepthook
 
 
 def _show(kind: type[BaseException], e: BaseException, tb: TracebackType | None) -> None:
-    """Print only the message of a DefinitionError that ends the program, without a traceback."""
+    """Prints only the message of a DefinitionError that ends the program, without a traceback."""
     if isinstance(e, DefinitionError):
         sys.stderr.write(f"{e}\n")
     else:
@@ -48,8 +48,8 @@ class McpError(Exception):
 class VisitRequired(McpError):
     """The user must visit a web page first: `raise VisitRequired("Sign in", url)`. The client then calls again.
 
-    App.notify_visited, with the same id, notifies it that the user has completed the page. To ask and continue, there is
-    ctx.elicit_url.
+    App.notify_visited, with the same id, notifies the client that the user has completed the page. To ask and continue
+    the call, use ctx.elicit_url.
     """
 
     def __init__(self, message: str, url: str, id: str | None = None) -> None:  # noqa: A002

@@ -86,7 +86,7 @@ Check = Callable[[Any], dict[Location, str]]
 
 
 def check_of(schema: Object) -> Check | None:
-    """Returns a function that yields format violations of a value and their paths. None if the schema has no format."""
+    """Returns a function that returns the format violations of a value by path, or None if the schema has no format."""
     if not _has_formats(schema):
         return None
     return lambda value: dict(_wrong(schema, value, schema, ()))

@@ -1,6 +1,7 @@
 """Tool calls as frames on one connection with the bridge that launched this program, instead of CallTool over gRPC.
 
-proto/mcpbridge/v1/frames.md specifies it. Everything but CallTool stays gRPC, and without the connection CallTool does too.
+proto/mcpbridge/v1/frames.md specifies the protocol. Other methods use gRPC, and without the connection CallTool does
+too.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from mcpbridge.handlers import StatusError, check_contract, log, status
 if TYPE_CHECKING:
     from mcpbridge.app import App
 
-# From the bridge, and to it.
+# The kinds of frames: from the bridge, and to it.
 CALL, CANCEL, TAKEN = 1, 2, 3
 HELLO, EVENT, RESULT, ERROR, LAST = 16, 17, 18, 19, 20
 
 VERSION = b"\x01"
 HEADER = struct.Struct(">IIB")  # The payload's length, the call's id, the kind.
 MAX_UNTAKEN = 64  # The maximum number of unread events of a call.
-MAX_FRAME = 64 << 20  # Above its own limit, the bridge fails the call; above this, the connection fails.
+MAX_FRAME = 64 << 20  # The bridge fails a call above its own limit, and closes the connection above this.
 BUFFER = 256 << 10  # The size of the read buffer. A longer frame gets a temporary buffer.
 ENOUGH = 64 << 10  # Output of this size is written at once instead of being batched.
 SOON = 0.001  # The maximum delay of batched output in seconds.
@@ -67,7 +68,7 @@ class Frames(asyncio.BufferedProtocol):
         self._size = 0  # The size of out.
         self._flushed = 0.0
         self._flushing = False
-        self.full = False  # Whether so much output is unread that events must wait.
+        self.full = False  # Whether the write buffer is full, so that events must wait.
 
     def drain(self) -> None:
         """Refuses new calls. The bridge closes the connection when calls in flight have been answered."""
@@ -216,7 +217,7 @@ class _Call:
         frames.send(EVENT, self._number, payload)
 
     def taken(self) -> None:
-        """The bridge has read an event."""
+        """Handles a TAKEN frame: the bridge has read an event."""
         self._untaken = max(self._untaken - 1, 0)
         self.wake()
 
@@ -225,7 +226,7 @@ class _Call:
             self._room.set_result(None)
 
     def cancel(self) -> None:
-        """The call was canceled."""
+        """Cancels the call."""
         if self._gone:
             return
         self._gone = True

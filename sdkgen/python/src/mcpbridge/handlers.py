@@ -1,4 +1,4 @@
-"""The handlers of an App: tools, resources and prompts, and the calls of them."""
+"""The handlers of an App (tools, resources and prompts), and their calls in flight."""
 
 import asyncio
 import functools
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 log = logging.getLogger("mcpbridge")
 
-# sys.exit() in a tool must not end other calls, nor KeyboardInterrupt: Ctrl-C is handled as a signal.
+# SystemExit and KeyboardInterrupt in a tool must not end other calls. Ctrl-C is handled as a signal.
 EXITS = (SystemExit, KeyboardInterrupt)
 
 # The version of the contract, mcpbridge.v1, that the SDK was built with.
@@ -134,10 +134,10 @@ class Completable(Handler[P, R]):
         self._refuse = refuse
 
     def complete(self, argument: str) -> Callable[[F], F]:
-        """Proposes values for an argument: `@greet.complete("name")`.
+        """Registers a function that proposes values for an argument: `@greet.complete("name")`.
 
-        The first parameter of the function is the text typed so far. The others are other arguments of the same names;
-        without a default, they must be set for the function to be called. It returns the values, best first.
+        The first parameter of the function is the text typed so far. Its other parameters receive the other arguments
+        of the same names. It is called only if those without a default are known. It returns the values, best first.
         """
         names = sys._getframe(1).f_locals
 
@@ -155,7 +155,7 @@ class Completable(Handler[P, R]):
         return decorate
 
     def completes(self) -> bool:
-        """Whether any argument has completions."""
+        """Reports whether any argument has completions."""
         arguments = self.signature.schema.get("properties", {})
         return bool(self.completers) or any(choices(self.signature.schema, argument) for argument in arguments)
 
@@ -249,7 +249,7 @@ class Calls:
         self._threads: Threads | None = None
 
     async def answer(self, handler: Handler[..., Any], arguments: Object, request: Any, write: Write) -> Any:
-        """Writes the events and returns the last one. Raises StatusError and McpError only."""
+        """Runs one round: writes the events and returns the last one. Raises StatusError and McpError only."""
         ctx: Context | None = None
         response: Response | None = None
         raised: BaseException | None = None

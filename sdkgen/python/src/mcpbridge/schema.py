@@ -62,9 +62,9 @@ def signature(
     kind: Kind = "tool",
     input_schema: Object | None = None,
 ) -> Signature:
-    """Reads fn's signature. localns are the names that its hints may use beside the globals.
+    """Returns how to call fn. localns are the names that its type hints may use besides the globals.
 
-    Only a tool's return type matters. With an input_schema of its own a tool may have `**arguments`.
+    The return type is used for tools only. A tool with an input_schema may have `**arguments`.
     """
 
     def wrong(what: str, parameter: str | None = None) -> DefinitionError:
@@ -185,7 +185,7 @@ def choices(schema: Object, argument: str) -> list[str]:
 
 
 def _resolved(s: Object, root: Object) -> list[Object]:
-    """The alternatives of a schema, without references."""
+    """Returns the alternatives of a schema, without references."""
     if "$ref" in s:
         return _resolved(root.get("$defs", {}).get(s["$ref"].rpartition("/")[2], {}), root)
     return [r for one in s["anyOf"] for r in _resolved(one, root)] if "anyOf" in s else [s]
@@ -253,7 +253,7 @@ def _output(hint: Any) -> tuple[str | None, Dump | None]:
         return None, None
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
     schema = _schema_of(adapter, "serialization")
-    check = check_of(dict(schema))  # The definitions move.
+    check = check_of(dict(schema))  # A copy: the definitions are moved below.
     wrap = schema.get("type") != "object"
     if wrap:
         defs = schema.pop("$defs", None)

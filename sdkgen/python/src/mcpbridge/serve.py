@@ -256,7 +256,7 @@ def _on_signal(server: "_Server", *signals: signal.Signals) -> None:
 
 
 def _watch_parent(server: "_Server", tidy: Callable[[], None]) -> None:
-    """Ends the process when the bridge exits or is killed."""
+    """Makes the process exit when the bridge exits or is killed."""
     loop = asyncio.get_running_loop()
     parent = os.getppid()
     lifeline: int | None = None
@@ -335,7 +335,7 @@ class _Server:
         await self.health.enter_graceful_shutdown()
         began = time.monotonic()
         if self.frames:
-            # First, because the bridge then makes no new calls over gRPC either; stopping gRPC would cancel them.
+            # Before gRPC stops, which would cancel calls: after LAST, the bridge makes no new calls over gRPC either.
             self.frames.drain()
             while not self.frames.closed.done() and time.monotonic() - began < self._drain:
                 await asyncio.wait({self.frames.closed}, timeout=0.02)

@@ -30,8 +30,8 @@ class Threads:
         self._done: deque[_Done] = deque()
         self._workers = 0
         self._began = 0.0  # When a thread last started a function.
-        self._waiting = False  # Whether _more will be called.
-        self._waking = False  # Whether _finish will be called.
+        self._waiting = False  # Whether a call of _more is scheduled.
+        self._waking = False  # Whether a call of _finish is scheduled.
         self._lock = threading.Lock()  # Guards blocking, jobs, workers and began.
 
     async def run(self, fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
