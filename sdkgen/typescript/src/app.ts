@@ -88,11 +88,11 @@ export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> exte
   output?: O;
   /** The tool has no side effects. */
   readOnly?: boolean;
-  /** The tool may destroy something. The default of clients is true. */
+  /** The tool may destroy something. If not set, clients assume true. */
   destructive?: boolean;
   /** The tool is idempotent. */
   idempotent?: boolean;
-  /** The tool interacts with external systems. The default of clients is true. */
+  /** The tool interacts with external systems. If not set, clients assume true. */
   openWorld?: boolean;
 }
 
@@ -471,8 +471,8 @@ export class App {
   }
 
   /**
-   * Implements CallTool: returns the last event. Throws StatusError and McpError only; `started` gets the call, to
-   * cancel it.
+   * Implements CallTool: returns the last event. Throws StatusError and McpError only. `started` receives the call, so
+   * that it can be canceled.
    */
   async callTool(request: CallToolRequest, emit: Emit, started?: (caller: Caller) => void): Promise<CallToolResponse> {
     const tool = this.#tools.get(request.name);
@@ -636,8 +636,8 @@ export class App {
   // Serving.
 
   /**
-   * Also sends `console` output of handlers to their callers, if those requested that level. It stays in the bridge's
-   * log.
+   * Also sends `console` output of handlers to their callers, if those requested that level. The output is still sent
+   * to the bridge's log.
    */
   forwardConsole(): this {
     this.#current ??= forwardConsole();
@@ -659,8 +659,8 @@ export class App {
   }
 }
 
-// The response to a canceled call, which is not sent. Errors of its handler follow from the cancellation, and are not
-// logged.
+// The error of a canceled call, which is not sent. Errors of its handler are not logged, because the cancellation may
+// have caused them.
 const CANCELED = new StatusError(status.CANCELLED, "the caller canceled the call");
 
 const APP_OPTIONS = [
@@ -718,7 +718,7 @@ function iconsOf(icons: (string | Icon)[] = []): Icon[] {
   return icons.map((i) => (typeof i === "string" ? { src: i, sizes: [], extra: "" } : i));
 }
 
-/** MCP's structured content is an object. */
+/** Returns the schema of `{"result": value}`, because structured content is an object in MCP. */
 function wrapped(json: JsonObject): JsonObject {
   const { $defs, ...result } = json;
   return { type: "object", properties: { result }, required: ["result"], ...($defs ? { $defs } : {}) };
@@ -763,7 +763,7 @@ async function validated(output: Compiled, value: unknown, what: string): Promis
   return checked.value;
 }
 
-/** A resource or a prompt that failed. */
+/** Throws the error for the client of a resource or prompt that failed with e. */
 function refuse(what: string, e: unknown, at: string | undefined): never {
   if (e instanceof McpError) throw e;
   if (e instanceof NotFound) throw new StatusError(status.NOT_FOUND, e.message);
@@ -772,7 +772,7 @@ function refuse(what: string, e: unknown, at: string | undefined): never {
   throw new McpError(-32603, messageOf(e));
 }
 
-/** Returns the message for the model, and logs the line and the stack. */
+/** Logs the failure of a handler, with its line and its stack. */
 function logCrash(what: string, e: unknown, defined: string | undefined): void {
   const at = (e instanceof Error ? placeOf(e.stack) : undefined) ?? defined;
   report("error", `${what} failed${at ? ` at ${at}` : ""}: ${inspect(e)}`);

@@ -1,7 +1,7 @@
 /** Generates a key pair for a standard go-plugin host with AutoMTLS. Node can sign, but has no API for certificates. */
 import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
 
-/** A P-256 key and a self-signed certificate for `localhost`, in PEM. */
+/** Returns a P-256 key and a self-signed certificate for `localhost`, in PEM. */
 export function makeKeyPair(): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const ecdsaWithSha256 = seq(oid("2a8648ce3d040302"));

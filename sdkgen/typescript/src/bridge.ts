@@ -17,13 +17,13 @@ const METHOD_NOT_FOUND = -32601;
 export interface StartOptions {
   /** The program of the bridge. If empty, MCPBRIDGE_BIN, or `mcpbridge` in PATH. */
   bridge?: string;
-  /** Answers requests of the server, such as "elicitation/create". If not set, they fail. */
+  /** Returns the result of a server's request, such as "elicitation/create". If not set, such requests fail. */
   answer?: (method: string, params: JsonObject) => unknown;
   /** The working directory of the backend. */
   cwd?: string;
 }
 
-/** A message of JSON-RPC. */
+/** A JSON-RPC message. */
 export interface Message {
   id?: number | string;
   method?: string;
@@ -34,7 +34,7 @@ export interface Message {
 
 /**
  * Runs a command behind the bridge and connects to it as a client of 2025-11-25 with all capabilities. Waits for the
- * backend with a list request: the bridge answers initialize while it starts.
+ * backend with a list request, because the bridge responds to initialize while the backend starts.
  */
 export async function start(command: string[], options: StartOptions = {}): Promise<Client> {
   const client = new Client(command, options);

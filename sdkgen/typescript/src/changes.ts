@@ -7,7 +7,7 @@ export type List = "tools" | "prompts" | "resources";
 // subscriptions.
 const MAX_COMPLETED = 10_000;
 
-/** The listeners of an App. */
+/** The listeners for changes of an App. */
 export class Changes {
   readonly #listeners = new Set<Listener>();
 

@@ -44,7 +44,7 @@ export function audio(data: Uint8Array, mimeType = "audio/wav", hints?: Hints): 
 }
 audio.file = (path: string, hints?: Hints): Content => audio(readFileSync(path), typeOfFile(path) ?? "audio/wav", hints);
 
-/** An embedded resource: `embedded("file:///notes.txt", "the text")`, with text, bytes or anything JSON. */
+/** An embedded resource: `embedded("file:///notes.txt", "the text")`, with text, bytes or any JSON value. */
 export function embedded(uri: string, data: unknown, mimeType?: string, hints?: Hints): Content {
   return block({ $case: "resource", value: { resource: contents(data, uri, mimeType), ...fromHints(hints) } });
 }
@@ -65,7 +65,7 @@ export function link(
  */
 export interface ResultOptions {
   content?: string | Content | (string | Content)[] | undefined;
-  /** Without content, its text becomes the content, for clients without support for structured content. */
+  /** Any JSON value. Without `content`, its JSON is also the content, for clients that do not support it. */
   structured?: unknown;
   isError?: boolean | undefined;
   /** MCP `_meta`. */
@@ -171,7 +171,7 @@ export function failure(message: string): CallToolResult {
   return { content: [toBlock(message)], structuredContent: NOTHING, isError: true, meta: "", extra: "" };
 }
 
-/** Returns the result of a tool that returned value, with or without an output schema, whose values may be wrapped. */
+/** Returns the result of a tool that returned value. `schema` is the kind of its output schema, if it has one. */
 export function success(value: unknown, schema: "wrapped" | "object" | undefined): CallToolResult {
   const r: CallToolResult = { content: [], structuredContent: NOTHING, meta: "", extra: "" };
   if (value instanceof Result) {
@@ -228,7 +228,7 @@ export function readResult(value: unknown, uri: string, mimeType: string | undef
   return { contents: parts.map((p) => contents(p, uri, mimeType)), cacheScope: "", meta: "", extra: "" };
 }
 
-/** Text, bytes, or JSON of anything else. */
+/** Returns the contents for text or bytes, or for any other value its JSON. */
 function contents(value: unknown, uri: string, mimeType: string | undefined): ResourceContents {
   const rest = { uri, meta: "", extra: "" };
   if (value instanceof Part) return value.contents;

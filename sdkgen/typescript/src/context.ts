@@ -39,7 +39,7 @@ export interface Round {
   requestState?: Uint8Array | undefined;
 }
 
-/** The methods of App that a Context uses. */
+/** The methods of App that a Context calls. */
 export interface Owner {
   notifyUpdated(uri: string): void;
   toolMessage(name: string): Tool;
@@ -75,7 +75,7 @@ export class Caller {
     return this.call?.clientCapabilities;
   }
 
-  /** The MCP revision of the caller, such as "2026-07-28". */
+  /** The MCP revision of the call, such as "2026-07-28". */
   get protocolVersion(): string {
     return this.call?.verified?.protocolVersion ?? "";
   }
@@ -123,7 +123,7 @@ export interface SampleOptions extends AskOptions {
   stop?: string[];
   /** The preferred models, best first, or an object in MCP's format. */
   model?: string | readonly string[] | McpModelPreferences;
-  /** The tools that it may call, by their names in this app, or objects in MCP's format. See Sample.toolCalls. */
+  /** The tools that the model may call: names of this app's tools, or objects in MCP's format. See Sample.toolCalls. */
   tools?: readonly (string | McpTool)[];
   toolChoice?: "auto" | "required" | "none" | McpToolChoice;
   includeContext?: "none" | "thisServer" | "allServers";
@@ -164,7 +164,7 @@ export type Roots = { uri: string; name: string | undefined }[];
 export class Context<Request extends Round = Round> extends Caller {
   /** The message of the contract: `ctx.request.arguments` are the unmodified arguments of a tool. */
   readonly request: Request;
-  /** The URI of a resource that is read, otherwise empty. */
+  /** The requested URI of a resource. Empty for tools and prompts. */
   readonly uri: string;
   readonly #owner: Owner;
   readonly #emit: Emit;
@@ -188,7 +188,10 @@ export class Context<Request extends Round = Round> extends Caller {
     return (this.#log ??= new Log(this));
   }
 
-  /** The state in the `inputRequired` of the previous round. The questions below have a state of their own. */
+  /**
+   * The state in the `inputRequired` of the previous round. `elicit` and the other questions use the state too, so a
+   * handler cannot combine both.
+   */
   get requestState(): Uint8Array | undefined {
     return this.request.requestState;
   }
@@ -273,7 +276,7 @@ export class Context<Request extends Round = Round> extends Caller {
 
   /** Asks several questions in one round, and waits for all answers: `const [name, roots] = await ctx.all([...])`. */
   async all<const T extends readonly unknown[]>(questions: T): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
-    // Run all to their end, so that their further questions belong to the same round.
+    // Await all of them, even after one has ended the round, so that questions that follow belong to the same round.
     const settled = await Promise.allSettled(questions);
     const failed = settled.filter((s) => s.status === "rejected").map((s): unknown => s.reason);
      
@@ -302,7 +305,7 @@ export class Context<Request extends Round = Round> extends Caller {
 
   // Internal methods.
 
-  /** The state of earlier rounds and the answers of the last one. */
+  /** Loads the state of earlier rounds and the answers of the last one. */
   #load(): Asking {
     if (this.#asking) return this.#asking;
     const asking = (this.#asking = new Asking());
@@ -331,7 +334,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return question;
   }
 
-  /** The answer to a question, if there is one. */
+  /** Returns the answer to a question, if there is one. */
   #ask(request: Asked, key: string | undefined): InputResponse | undefined {
     const { answers, asked, counts, questions } = this.#load();
     const kind = request.$case;
@@ -404,7 +407,7 @@ export class Context<Request extends Round = Round> extends Caller {
     return { inputRequests: [...asking.questions.values()], requestState: state, meta: "", extra: "" };
   }
 
-  /** Stops sending events, because the result is the last one. */
+  /** Stops sending events: the result is the last event. */
   close(): void {
     this.#closed = true;
   }
@@ -415,7 +418,7 @@ export class Context<Request extends Round = Round> extends Caller {
   }
 }
 
-/** The questions and answers of a call, created by its first question: most calls have none. */
+/** The questions and answers of a call. Created for the first question, because most calls have none. */
 class Asking {
   readonly answers = new Map<string, InputResponse>();
   readonly asked = new Set<string>();

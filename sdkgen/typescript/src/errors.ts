@@ -43,8 +43,8 @@ export class McpError extends Error {
 /**
  * The user must visit a web page first: `throw new VisitRequired("Sign in", url)`. The client then calls again.
  *
- * App.notifyVisited, with the same id, notifies it that the user has completed the page. To ask and continue, use
- * ctx.elicitUrl.
+ * App.notifyVisited, with the same id, notifies the client that the user has completed the page. To ask and continue
+ * the call, use ctx.elicitUrl.
  */
 export class VisitRequired extends McpError {
   override name = "VisitRequired";

@@ -53,7 +53,7 @@ export class Frames {
   #size = 0; // The size of out.
   #encoder = new BinaryWriter();
 
-  /** Accepts calls at an address, `unix:` and a path. The maximum size of a payload is most. */
+  /** Connects to the bridge at an address, `unix:` and a path. `most` is the maximum size of a payload. */
   constructor(app: App, address: string, most: number) {
     this.app = app;
     this.#maxPayload = most;
@@ -166,14 +166,14 @@ export class Frames {
     if (this.#out.push(frame) === 1) process.nextTick(() => { this.#flush(); }); // After all immediate work.
   }
 
-  /** For Call: reports whether the bridge is reading. If not, go() is called when it does. */
+  /** For Call: reports whether the bridge is reading. If not, calls go() when the bridge reads again. */
   hasRoom(call: Call): boolean {
     if (!this.#socket.writableNeedDrain) return true;
     this.#blocked.add(call);
     return false;
   }
 
-  /** For Call: removes it. */
+  /** For Call: removes a call that has ended. */
   ended(id: number): void {
     this.#calls.delete(id);
   }
@@ -205,7 +205,7 @@ class Call {
     this.#id = id;
   }
 
-  /** Makes the call, and always sends exactly one final frame. */
+  /** Calls the tool, and always sends exactly one final frame. */
   async answer(request: Uint8Array): Promise<void> {
     try {
       const last = await this.#frames.app.callTool(checkContract(this.#read(request)), this.emit, this.started);
@@ -258,13 +258,13 @@ class Call {
     }
   }
 
-  /** The bridge has read an event. */
+  /** Handles a TAKEN frame: the bridge has read an event. */
   taken(): void {
     if (this.#unread > 0) this.#unread--;
     this.go();
   }
 
-  /** More events may be sent. */
+  /** Sends events that had to wait, and resumes their senders. */
   go(): void {
     this.#sendEvents();
     if (!this.#hasRoom()) return;
@@ -273,13 +273,13 @@ class Call {
     for (const go of waiting) go();
   }
 
-  /** The call was canceled. */
+  /** Handles a CANCEL frame: ends the call with CANCELLED. */
   canceledByCaller(): void {
     this.#fail(new StatusError(status.CANCELLED, "the caller canceled the call"));
     this.cancel();
   }
 
-  /** The response is no longer needed. */
+  /** Cancels the handler; its response is not sent. */
   cancel(): void {
     this.#ended = true;
     this.#events = [];

@@ -38,7 +38,7 @@ export function checkJson(value: unknown): void {
   if (loss) throw new TypeError(`${loss.path.reverse().join(".") || "the value"} is ${loss.what}, which JSON cannot represent${loss.fix}`);
 }
 
-/** Returns the first value that JSON cannot represent, and its path in reverse. */
+/** A value that JSON cannot represent, and its path in reverse. */
 interface Loss {
   readonly what: string;
   readonly fix: string;
@@ -49,6 +49,7 @@ function loss(what: string, fix = ""): Loss {
   return { what, fix, path: [] };
 }
 
+/** Returns the first value that JSON cannot represent, if any. */
 function lossIn(value: unknown, around: object[]): Loss | undefined {
   if (typeof value === "number") return Number.isFinite(value) ? undefined : loss(String(value));
   if (value === undefined) return loss("undefined");
@@ -91,7 +92,7 @@ function nameOf(value: object): string {
   return (value.constructor as { name: string } | undefined)?.name ?? "object";
 }
 
-// TypeScript assumes that it is always a string.
+// TypeScript declares that JSON.stringify always returns a string; for some values it returns undefined.
 const stringify = JSON.stringify as (value: unknown, replace?: (key: string, value: unknown) => unknown) => string | undefined;
 
 /** Returns the JSON of an object, empty for undefined. */

@@ -115,13 +115,13 @@ function isOptional(schema: Schema): boolean {
     if (!(checked instanceof Promise)) return !checked.issues;
     checked.catch(() => undefined);
   } catch {
-    // It cannot process it.
+    // The schema does not accept undefined.
   }
   return false;
 }
 
 function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
-  // The compiler does not detect a library without JSON Schema in untyped code.
+  // Untyped code may pass a schema of a library that does not generate JSON Schema.
   const standard: Partial<Schema["~standard"]> = schema["~standard"];
   if (!standard.jsonSchema) {
     const hint = new Map([
@@ -164,7 +164,7 @@ function partsOf(json: JsonObject): JsonObject[] {
   return [...named, ...[prefixItems, anyOf, oneOf, allOf].flat(), items, additionalProperties].filter(isObject);
 }
 
-/** Also validates formats, which some libraries do not. */
+/** Returns a schema that also validates formats, because some libraries do not. */
 function withFormats(c: Compiled, side: "input" | "output"): Compiled {
   if (!hasFormats(c.json)) return c;
   const join = (value: unknown, r: Checked): Checked => {
@@ -208,7 +208,7 @@ function generate(convert: Generate, vendor: string | undefined): JsonObject {
       const { def } = zodSchema._zod;
       const isBig = def.type === "bigint" || (def.type === "literal" && def.values?.every((v) => typeof v === "bigint"));
       if (!isBig) {
-        // Other types without JSON Schema.
+        // Other types that JSON Schema cannot represent are errors.
         if (WITHOUT_JSON_SCHEMA.includes(def.type) || def.values?.some((v) => typeof v === "bigint" || v === undefined)) throw e;
         return;
       }
@@ -239,7 +239,7 @@ const WITHOUT_JSON_SCHEMA = ["custom", "date", "function", "map", "nan", "promis
 // Marks bigints in a JSON Schema, internally.
 const BIGINT = "x-mcpbridge-bigint";
 
-/** Wraps a schema with bigints, whose values are parsed with every digit. */
+/** Returns a compiled schema. If it has bigints, values are parsed with every digit. */
 function exact(marked: JsonObject, validate: Compiled["validate"]): Compiled {
   const text = toJson(marked);
   if (!text.includes(`"${BIGINT}":true`)) return { json: marked, read: toObject, validate };

@@ -31,7 +31,7 @@ import { Frames, FRAMES } from "./frames.js";
 import { checkContract, statusOf } from "./status.js";
 import { MANAGED, report, writeHandshake } from "./stdout.js";
 
-const PROTOCOL = "1"; // The contract's major version, the second field of the handshake.
+const PROTOCOL = "1"; // The version of the plugin protocol, the second field of the handshake.
 const DRAIN = 5_000; // The time in milliseconds for calls in flight to complete at shutdown.
 const MAX_MESSAGE = 64 << 20;
 // HTTP/2 flow-control windows: with the default of 64 KiB, larger requests wait for window updates.
@@ -58,7 +58,7 @@ export async function run(app: App, listen = listenArgument(process.argv.slice(2
         `    ${node} ${program} --listen 127.0.0.1:50051`,
     );
   }
-  // Code after run() gets a moment; open timers and watchers do not keep the process alive.
+  // Code after run() has half a second. Open timers and watchers must not keep the process alive.
   setTimeout(() => process.exit(), 500).unref();
 }
 
@@ -318,7 +318,7 @@ class Host {
       this.#resolve();
     };
     clearTimeout(this.#deadline);
-    this.#deadline = setTimeout(force, drain + 200); // Responses in transit get a moment more.
+    this.#deadline = setTimeout(force, drain + 200); // 200 ms more for responses in transit.
     if (this.#stopping) return;
     this.#stopping = true;
     for (const end of this.#atStop) end();
@@ -331,7 +331,7 @@ class Host {
       this.#deadline = setTimeout(force, 200);
     }, 20);
     this.#frames?.drain();
-    // Only then, because the bridge makes no new calls over gRPC after that either.
+    // gRPC stops only after frames, because the bridge makes no new calls over gRPC after LAST.
     const served = Promise.resolve(this.#frames?.over).then(() => {
       framed = false;
       return new Promise((resolve) => { this.#server.tryShutdown(resolve); });

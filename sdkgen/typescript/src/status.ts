@@ -20,7 +20,7 @@ export class StatusError extends Error {
   }
 }
 
-/** The version of the contract. */
+/** The version of the contract, mcpbridge.v1, that the SDK was built with. */
 export const CONTRACT_VERSION = 2;
 
 /** Returns the request. Throws if the bridge has another version of the contract; version 1 did not have the field. */
