@@ -26,27 +26,30 @@ public final class Answer<T> extends Question {
     this.form = form;
   }
 
-  /** The user filled in the form, or agreed to visit the page. */
+  /** Reports whether the user filled in the form, or agreed to visit the page. */
   public boolean accepted() {
     return result().getAction().equals("accept");
   }
 
-  /** The user declined. */
+  /** Reports whether the user declined. */
   public boolean declined() {
     return result().getAction().equals("decline");
   }
 
-  /** The user closed the question without an answer. */
+  /** Reports whether the user closed the question without an answer. */
   public boolean cancelled() {
     return !accepted() && !declined();
   }
 
-  /** The user accepted, and did not answer a yes-or-no question with no. */
+  /** Reports whether the user accepted, and did not answer a yes-or-no question with no. */
   public boolean yes() {
     return accepted() && !Boolean.FALSE.equals(data());
   }
 
-  /** The content of the form. Throws {@link NotAcceptedException}, which the model reads, if the user declined or canceled. */
+  /**
+   * Returns the content of the form. Throws {@link NotAcceptedException}, which the model reads, if the user declined
+   * or canceled.
+   */
   public T data() {
     if (accepted()) {
       return data;
@@ -55,7 +58,7 @@ public final class Answer<T> extends Question {
         "the user " + (declined() ? "declined" : "closed the question without an answer") + ": " + message);
   }
 
-  /** The content of the form, or nothing if the user declined or canceled. */
+  /** Returns the content of the form, or nothing if the user declined or canceled. */
   public Optional<T> optional() {
     return accepted() ? Optional.ofNullable(data) : Optional.empty();
   }

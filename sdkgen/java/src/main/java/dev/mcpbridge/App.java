@@ -82,7 +82,7 @@ public final class App {
   private record CompleterEntry(Completer completer, Supplier<String> where) implements Entry {}
 
   private interface Entry {
-    /** The line of the definition. */
+    /** Returns the line of the definition, which is determined only if it is used. */
     Supplier<String> where();
   }
 
@@ -103,7 +103,7 @@ public final class App {
   private volatile Map<String, PromptEntry> prompts = Map.of();
   private volatile Map<Completed, CompleterEntry> completers = Map.of();
 
-  private final Set<String> warned = ConcurrentHashMap.newKeySet(); // Warnings about handlers that repeat events.
+  private final Set<String> warned = ConcurrentHashMap.newKeySet(); // Definitions whose handlers repeat events.
 
   App(String name, String version) {
     this.name = name;
@@ -226,7 +226,7 @@ public final class App {
     changes.elicitationCompleted(elicitationId);
   }
 
-  /** Returns a tool as clients receive it. Throws IllegalArgumentException if there is no tool of this name. */
+  /** Returns the definition of a tool as clients receive it. Throws IllegalArgumentException if it does not exist. */
   dev.mcpbridge.v1.Tool listed(String name) {
     ToolEntry tool = tools.get(name);
     if (tool == null) {
@@ -270,7 +270,7 @@ public final class App {
     return this;
   }
 
-  /** Returns the line outside of the SDK that called it. */
+  /** Returns the line of the application that called the SDK. */
   static Supplier<String> here() {
     String where = Where.caller();
     return () -> where;
@@ -488,7 +488,7 @@ public final class App {
     MessageLite answer(Throwable e);
   }
 
-  /** Runs one round of a call: returns its result or its input requests, or throws. */
+  /** Runs one round of a call. Returns its result or its input requests. */
   private MessageLite round(Context ctx, String what, Supplier<String> where, Work work, OnFailure failure) {
     if (ctx.isCancelled()) { // Canceled while it waited for a thread: do not start.
       throw new CancellationException("the call was canceled");
@@ -552,7 +552,7 @@ public final class App {
     return (Exception) e;
   }
 
-  /** Converts the failure of a resource or prompt. */
+  /** Throws the error for the client of a resource or prompt that failed with e. */
   private static MessageLite refused(String what, String name, Throwable e, Supplier<String> where) {
     if (e instanceof CallStatus status) {
       throw status;
@@ -595,7 +595,7 @@ public final class App {
 
   // Serving.
 
-  /** Logs what is likely to be a mistake, with its line. */
+  /** Logs warnings about probable mistakes in definitions, with their lines. */
   void warn() {
     System.Logger log = System.getLogger("mcpbridge");
     if (tools.isEmpty() && resources.isEmpty() && templates.isEmpty() && prompts.isEmpty()) {

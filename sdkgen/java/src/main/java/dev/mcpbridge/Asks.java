@@ -45,8 +45,8 @@ public interface Asks {
   Roots roots();
 
   /**
-   * Asks by this key: {@code ctx.key("why").elicit("It is " + now + ". Why?", String.class)}. For questions whose
-   * text varies between rounds. Each question needs a different key.
+   * Identifies the next question by this key and not by its text, which may then vary between rounds: {@code
+   * ctx.key("why").elicit("It is " + now + ". Why?", String.class)}. Each question needs a different key.
    */
   Asks key(String key);
 }

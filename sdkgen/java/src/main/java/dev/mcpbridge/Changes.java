@@ -14,7 +14,7 @@ import java.util.concurrent.CopyOnWriteArraySet;
 
 /** The listeners for changes, and the pending changes of each. Changes may be reported from any thread. */
 final class Changes {
-  /** A list that changes. */
+  /** The lists whose changes are reported. */
   enum Lists {
     TOOLS,
     PROMPTS,
@@ -64,7 +64,7 @@ final class Changes {
   private static final class Listener {
     private final SubscriptionFilter wanted;
     private final ServerCallStreamObserver<ListenResponse> out;
-    private final Set<Object> pending = new LinkedHashSet<>(); // Lists, URIs and Visits. Guarded by this, and so is out.
+    private final Set<Object> pending = new LinkedHashSet<>(); // Lists, URIs and Visits. Guarded by this, as is out.
     private boolean closed;
 
     Listener(SubscriptionFilter wanted, ServerCallStreamObserver<ListenResponse> out) {

@@ -62,7 +62,7 @@ final class Constraints {
     }
   }
 
-  /** The constraints of elements: of {@code List<@NotBlank String>}. */
+  /** Adds the constraints of elements, as in {@code List<@NotBlank String>}. */
   static void addNested(ObjectNode schema, AnnotatedType type) {
     if (type instanceof AnnotatedParameterizedType p && p.getAnnotatedActualTypeArguments().length > 0) {
       AnnotatedType[] arguments = p.getAnnotatedActualTypeArguments();

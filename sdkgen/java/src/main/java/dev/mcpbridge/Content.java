@@ -70,7 +70,7 @@ final class Content {
     return CallToolResult.newBuilder().addContent(text(message)).setIsError(true).build();
   }
 
-  /** Returns the result of a tool that returned value, with the given output if the return type has a schema. */
+  /** Returns the result of a tool that returned value. {@code output} is null if its return type has no schema. */
   static MessageLite result(Object value, Schema.Output output, boolean mayBeNothing) {
     if (value instanceof CallToolResult || value instanceof InputRequired) {
       return (MessageLite) value;
@@ -112,7 +112,7 @@ final class Content {
     return ContentBlock.newBuilder().setText(TextContent.newBuilder().setText(text)).build();
   }
 
-  /** The elements of a list, or the value itself as the only one. */
+  /** Returns the elements of a list or an array, or the value itself as the only element. */
   private static Collection<?> list(Object value) {
     return value instanceof Collection<?> list
         ? list
@@ -173,7 +173,7 @@ final class Content {
     return result.build();
   }
 
-  /** Text, bytes, or JSON of anything else. */
+  /** Returns the contents for text or bytes, or for any other value its JSON. */
   static ResourceContents resource(Object value, String uri, String mimeType) {
     ResourceContents.Builder contents = ResourceContents.newBuilder();
     String type;

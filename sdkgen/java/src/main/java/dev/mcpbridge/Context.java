@@ -68,9 +68,9 @@ public final class Context implements Asks, Progress, Cancellation {
   private final Asks now = new Questions(null, true);
 
   private volatile boolean cancelled;
-  private volatile boolean ended; // The round has ended: a question has no answer yet.
-  private volatile boolean sent; // An event was sent.
-  private volatile boolean repeated; // An event was sent before an answered question, and therefore in an earlier round too.
+  private volatile boolean ended; // Whether the round has ended because a question has no answer yet.
+  private volatile boolean sent; // Whether an event was sent.
+  private volatile boolean repeated; // Whether an event before an answered question was sent again in this round.
   private final Object handling = new Object(); // Guards thread and whenCancelled.
   private final List<Runnable> whenCancelled = new ArrayList<>(0);
   private Thread thread; // The thread that runs the handler.
@@ -103,7 +103,7 @@ public final class Context implements Asks, Progress, Cancellation {
     return call.getClientCapabilities();
   }
 
-  /** The MCP revision of the caller, such as "2026-07-28". */
+  /** The MCP revision of the call, such as "2026-07-28". */
   public String protocolVersion() {
     return call.getVerified().getProtocolVersion();
   }
@@ -133,13 +133,13 @@ public final class Context implements Asks, Progress, Cancellation {
 
   /**
    * The request state of the InputRequired that the previous round of this call returned. For handlers that return InputRequired
-   * themselves; {@link #elicit} and the other questions use the state too.
+   * themselves; {@link #elicit} and the other questions use the state too, so a handler cannot combine both.
    */
   public Optional<ByteString> requestState() {
     return Optional.ofNullable(state);
   }
 
-  /** The answers to such an InputRequired, by its keys. */
+  /** The answers to the InputRequired of the previous round, by their keys. */
   public Map<String, InputResponse> inputResponses() {
     return responses;
   }
@@ -259,7 +259,7 @@ public final class Context implements Asks, Progress, Cancellation {
     return new Questions(null, false);
   }
 
-  /** Asks, by a key if there is one, and reads the answer at once or later. */
+  /** Asks questions, by the key if it is not null. {@code look} is whether to read each answer at once. */
   private final class Questions implements Asks {
     private final String key;
     private final boolean look;
@@ -410,7 +410,7 @@ public final class Context implements Asks, Progress, Cancellation {
     return "This client cannot " + cannot + ". Ask the user yourself: \"" + question + "\", and call the tool again with the answer.";
   }
 
-  /** The answer of a kind to a question, or null. */
+  /** Returns the answer to a question if it is of this kind or an error, or null. */
   private synchronized InputResponse ask(String given, ResponseCase kind, InputRequest request) {
     load();
     String key = given;
@@ -515,7 +515,7 @@ public final class Context implements Asks, Progress, Cancellation {
     events.log(message);
   }
 
-  /** The call that this thread handles, or null. */
+  /** Returns the call that this thread handles, or null. */
   static Context current() {
     return CURRENT.get();
   }

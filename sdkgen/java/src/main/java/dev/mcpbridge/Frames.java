@@ -46,7 +46,7 @@ final class Frames {
 
   static final int VERSION = 1;
 
-  /** Before a payload: its length, the call's id, the kind. */
+  /** The size of the header in bytes: the payload's length, the call's id, the kind. */
   static final int HEADER = 9;
 
   /** The maximum number of unread events of a call. */
@@ -62,13 +62,13 @@ final class Frames {
   private final Map<Integer, Call> calls = new ConcurrentHashMap<>();
   private final CountDownLatch closed = new CountDownLatch(1);
   private int last; // The id of the last call that was started. Guarded by this, like the next fields.
-  private boolean draining; // Refuses new calls.
+  private boolean draining; // Whether new calls are refused.
 
   // Input. Used by the reader only.
   private final ByteBuffer in = ByteBuffer.allocateDirect(BUFFER);
-  private byte[] request; // The request of a partial CALL frame, or null.
-  private int number; // Its id.
-  private int have; // Bytes of it.
+  private byte[] request; // The request of a CALL frame that has arrived in part, or null.
+  private int number; // The id of its call.
+  private int have; // The number of its bytes that have arrived.
   private int skip; // The number of bytes to discard.
 
   // Output. The thread that increments unwritten from 0 owns both buffers, and writes for all threads until it is 0 again.
@@ -123,7 +123,7 @@ final class Frames {
   void end() {
     try {
       channel.close();
-      selector.close(); // It ends run.
+      selector.close(); // Makes run return.
     } catch (IOException e) {
       LOG.log(System.Logger.Level.DEBUG, "the connection for frames did not end well", e);
     }
@@ -167,7 +167,7 @@ final class Frames {
     }
   }
 
-  /** Reads and handles all available input. Returns false at its end. */
+  /** Reads and handles all available input. Returns false if the connection is closed. */
   private boolean read() throws IOException, Breach {
     boolean full;
     do {
@@ -228,7 +228,7 @@ final class Frames {
       call.cancel();
     } else if (call != null && kind == TAKEN) {
       call.taken();
-    } // Other kinds belong to a later version.
+    } // Frames of other kinds, which a later version may have, are skipped.
   }
 
   private void begin(byte[] request) {
@@ -328,7 +328,7 @@ final class Frames {
     return out.position() > 0;
   }
 
-  /** A call received as a frame. Handlers see a gRPC call. */
+  /** A call received as a frame. It has the interface of a gRPC call. */
   private final class Call extends ServerCallStreamObserver<CallToolResponse> {
     private final int id;
     private final AtomicInteger untaken = new AtomicInteger();

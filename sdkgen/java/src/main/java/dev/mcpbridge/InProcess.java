@@ -89,7 +89,7 @@ public final class InProcess {
     return app.complete(request);
   }
 
-  /** The tools, as clients receive them. */
+  /** Returns the definitions of the tools as clients receive them. */
   public static List<dev.mcpbridge.v1.Tool> tools(App app) {
     return app.listTools(false).getToolsList();
   }

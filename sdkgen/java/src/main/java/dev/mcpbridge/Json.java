@@ -22,7 +22,7 @@ import tools.jackson.databind.module.SimpleModule;
 import tools.jackson.databind.node.JsonNodeFactory;
 import tools.jackson.databind.node.ObjectNode;
 
-/** The conversion of values to JSON. */
+/** Converts values to JSON and back. */
 final class Json {
   static final JsonMapper MAPPER =
       JsonMapper.builder()
@@ -128,12 +128,12 @@ final class Json {
     return e.getOriginalMessage();
   }
 
-  /** Returns the JSON object of MCP members such as _meta. Empty text is an empty object. */
+  /** Parses a JSON object, such as MCP _meta. Empty text is an empty object. */
   static ObjectNode object(String json) {
     return json.isEmpty() ? JsonNodeFactory.instance.objectNode() : object(parse(json));
   }
 
-  /** Returns the JSON object of arguments. No bytes are an empty object. */
+  /** Parses a JSON object, such as arguments. No bytes are an empty object. */
   static ObjectNode object(ByteString json) {
     return json.isEmpty() ? JsonNodeFactory.instance.objectNode() : object(read(() -> MAPPER.readTree(json.toByteArray())));
   }

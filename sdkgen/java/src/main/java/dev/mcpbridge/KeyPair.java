@@ -18,7 +18,7 @@ import java.util.Base64;
 record KeyPair(PrivateKey key, X509Certificate certificate, X509Certificate client) {
   private static final String CERTIFICATE = "-----BEGIN CERTIFICATE-----";
 
-  /** Reads it from the environment; null without TLS. */
+  /** Reads the key pair that the environment names. Returns null if the bridge does not use TLS. */
   static KeyPair given() throws IOException {
     String client = System.getenv("PLUGIN_CLIENT_CERT");
     if (client == null || client.isEmpty()) {
@@ -54,7 +54,7 @@ record KeyPair(PrivateKey key, X509Certificate certificate, X509Certificate clie
     return (X509Certificate) CertificateFactory.getInstance("X.509").generateCertificate(in);
   }
 
-  /** The certificate as in the handshake, without padding, which go-plugin requires. */
+  /** Returns the certificate as in the handshake. go-plugin expects no padding. */
   String handshake() {
     try {
       return Base64.getEncoder().withoutPadding().encodeToString(certificate.getEncoded());

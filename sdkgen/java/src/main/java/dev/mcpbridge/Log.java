@@ -21,7 +21,7 @@ public final class Log {
     this.logger = logger;
   }
 
-  /** Returns the same log with the name of a logger. */
+  /** Returns a log that sends the name of a logger with each message. */
   public Log named(String logger) {
     return new Log(ctx, logger);
   }

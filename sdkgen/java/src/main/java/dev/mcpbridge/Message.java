@@ -26,12 +26,12 @@ public final class Message {
     return new Message("assistant", content);
   }
 
-  /** Converts it to the contract for sampling. */
+  /** Converts the message to the contract's message for sampling. */
   public SamplingMessage sampling() {
     return SamplingMessage.newBuilder().setRole(role).addAllContent(blocks).build();
   }
 
-  /** Converts it to the contract for prompts, where a message has one block. */
+  /** Converts the message to the contract's messages of a prompt, each of which has one block. */
   List<PromptMessage> prompt() {
     return blocks.stream().map(block -> PromptMessage.newBuilder().setRole(role).setContent(block).build()).toList();
   }

@@ -89,7 +89,7 @@ final class Methods {
     }
   }
 
-  /** An error that names the method, and the parameter if it is about one. */
+  /** Returns an error that names the method, and the parameter if it is not null. */
   private DefinitionException wrong(Parameter parameter, String message) {
     String at = method.getDeclaringClass().getSimpleName() + "." + method.getName();
     if (parameter != null) {
@@ -148,7 +148,7 @@ final class Methods {
     }
   }
 
-  /** Returns the result of the method, possibly later. */
+  /** Returns the return type of the method, or if that is a CompletionStage the type of its value. */
   private Type returned() {
     Type type = method.getGenericReturnType();
     if (type instanceof ParameterizedType p && p.getRawType() instanceof Class<?> raw && CompletionStage.class.isAssignableFrom(raw)) {
@@ -228,7 +228,7 @@ final class Methods {
     }
   }
 
-  /** Returns the parameter without a schema. */
+  /** Returns the parameter for which no schema can be generated. */
   private static Parameter guilty(List<Schema.Parameter> parameters) {
     for (Schema.Parameter p : parameters) {
       try {

@@ -2,7 +2,7 @@ package dev.mcpbridge;
 
 import java.util.Collection;
 
-/** Similar names. */
+/** Finds the name that a misspelled name probably means. */
 final class Names {
   private Names() {}
 

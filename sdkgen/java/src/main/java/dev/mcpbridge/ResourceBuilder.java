@@ -79,12 +79,12 @@ public final class ResourceBuilder<A> {
     return this;
   }
 
-  /** Adds it, also while the app runs. The handler of a template receives the values of its variables. */
+  /** Adds the resource or template, also while the app runs. A template's handler receives the variables' values. */
   public App handle(Handler<? super A, ?> handler) {
     return handle(handler, Map.of(), App.here());
   }
 
-  @SuppressWarnings("unchecked") // A is Void of a resource, and the map of a template: see resource and template.
+  @SuppressWarnings("unchecked") // A is Void for a resource, and a map for a template: see resource and template.
   App handle(Handler<? super A, ?> handler, Map<String, List<String>> choices, Supplier<String> where) {
     String uri = resource != null ? resource.getUri() : template.getUriTemplate();
     if (!SCHEME.matcher(uri).lookingAt()) {

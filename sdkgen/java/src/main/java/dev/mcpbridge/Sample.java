@@ -17,12 +17,12 @@ public final class Sample extends Question {
     super(ctx, response);
   }
 
-  /** All of it. */
+  /** The whole message. */
   public CreateMessageResult message() {
     return response().getCreateMessage();
   }
 
-  /** Its text. */
+  /** The text of the message. */
   public String text() {
     return message().getContentList().stream().map(block -> block.getText().getText()).collect(Collectors.joining());
   }
@@ -32,12 +32,12 @@ public final class Sample extends Question {
     return SamplingMessage.newBuilder().setRole(message().getRole()).addAllContent(message().getContentList()).build();
   }
 
-  /** The tool calls of the model. {@link #input} parses their arguments, {@link #toolResult} answers them. */
+  /** The tool calls of the model. {@link #input} parses their arguments, {@link #toolResult} creates the replies. */
   public List<ToolUseContent> toolCalls() {
     return message().getContentList().stream().filter(ContentBlock::hasToolUse).map(ContentBlock::getToolUse).toList();
   }
 
-  /** Parses the arguments of a tool call. Throws IllegalArgumentException if they have another type. */
+  /** Parses the arguments of a tool call. Throws IllegalArgumentException if they cannot be converted to the type. */
   public static <T> T input(ToolUseContent call, Class<T> type) {
     try {
       return Json.MAPPER.treeToValue(Json.object(call.getInput()), type);

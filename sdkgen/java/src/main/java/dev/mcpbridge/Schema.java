@@ -78,7 +78,7 @@ final class Schema {
 
     private static final Map<Use, SchemaGenerator> GENERATORS = new ConcurrentHashMap<>();
 
-    /** Created when first used, which takes a tenth of a second. */
+    /** Returns the generator, which is created for the first use: that takes a tenth of a second. */
     SchemaGenerator generator() {
       return GENERATORS.computeIfAbsent(this, use -> new SchemaGenerator(use.config().build()));
     }
@@ -168,7 +168,7 @@ final class Schema {
     return type == Optional.class || type == OptionalInt.class || type == OptionalLong.class || type == OptionalDouble.class;
   }
 
-  /** Reports whether it has an annotation named Nullable, of any library. */
+  /** Reports whether e has an annotation named Nullable, of any library. */
   static boolean nullable(AnnotatedElement e) {
     return Arrays.stream(e.getAnnotations()).anyMatch(a -> a.annotationType().getSimpleName().equals("Nullable"));
   }
@@ -329,7 +329,7 @@ final class Schema {
       return arguments;
     }
 
-    /** Returns the error of the default value of an argument, or null. */
+    /** Returns the violation of its schema by the default value of an argument, or null. */
     String wrongDefault(String field) {
       ObjectNode alone = NODES.objectNode().put("type", "object");
       alone.putObject("properties").set(field, properties.get(field));

@@ -260,7 +260,7 @@ final class Serve {
     }
   }
 
-  /** Ends the program when the bridge exits or is killed. */
+  /** Makes the program exit when the bridge exits or is killed. */
   private static void watchParent(Service service, Runnable tidy) {
     InputStream lifeline = System.in;
     boolean stdin = "stdin".equals(System.getenv("MCP_PLUGIN_LIFELINE"));
@@ -281,14 +281,14 @@ final class Serve {
                   }
                 }
               } catch (IOException | InterruptedException e) {
-                // The end, too.
+                // Like the end of the input.
               }
               // No caller is left: do not drain, and exit even if a handler is blocked.
               service.stop(0);
               try {
                 Thread.sleep(2000);
               } catch (InterruptedException e) {
-                // The end, too.
+                // Exit at once.
               }
               tidy.run();
               Runtime.getRuntime().halt(0);

@@ -104,7 +104,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   private final ExecutorService handlers;
   private final Health health = new Health();
   private final AtomicInteger running = new AtomicInteger(); // Calls without a response.
-  private final Map<Thread, Consumer<String>> handling = new ConcurrentHashMap<>(); // Ends the call that a thread handles.
+  private final Map<Thread, Consumer<String>> handling = new ConcurrentHashMap<>(); // Functions that fail the calls.
   private final CountDownLatch stopping = new CountDownLatch(1);
   private final AtomicLong drain = new AtomicLong(Serve.DRAIN);
   private Server server;
@@ -231,7 +231,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     long began = System.nanoTime();
     Frames framed = frames;
     if (framed != null) {
-      framed.drain(); // First, because the bridge then makes no new calls over gRPC either.
+      framed.drain(); // Before gRPC stops: after LAST, the bridge makes no new calls over gRPC either.
       while (!framed.ended(5) && drains(began)) {}
       framed.end();
     }

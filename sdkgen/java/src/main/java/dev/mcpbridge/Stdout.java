@@ -17,10 +17,10 @@ final class Stdout {
 
   private Stdout() {}
 
-  /** Redirects System.out to standard error. Called first. */
+  /** Redirects System.out to standard error. Must be called before any output. */
   static synchronized void take() {
     if (System.getProperty("slf4j.internal.verbosity") == null) {
-      // SLF4J prints that there is no logger, which is not a problem here.
+      // SLF4J would print a warning that there is no logger, which is not a problem here.
       System.setProperty("slf4j.internal.verbosity", "ERROR");
     }
     if (MANAGED) {

@@ -24,7 +24,7 @@ final class Template {
   /** The maximum length of a URI. */
   private static final int MAX_URI = 4096;
 
-  /** Marks a position where a piece cannot start. */
+  /** The end of a piece at a position where it cannot start. */
   private static final int NOWHERE = -1;
 
   /**

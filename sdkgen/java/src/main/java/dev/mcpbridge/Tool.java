@@ -37,6 +37,6 @@ public @interface Tool {
   /** The tool interacts with external systems. */
   Hint openWorld() default Hint.UNKNOWN;
 
-  /** Pictures of it: {@code https:} or {@code data:} URIs. */
+  /** Icons: {@code https:} or {@code data:} URIs of images. */
   String[] icons() default {};
 }

@@ -40,31 +40,31 @@ public final class ToolBuilder<A, R> {
     return this;
   }
 
-  /** Whether the tool has no side effects. */
+  /** Sets the hint whether the tool has no side effects. */
   public ToolBuilder<A, R> readOnly(boolean hint) {
     annotations.setReadOnlyHint(hint);
     return this;
   }
 
-  /** Whether the tool may destroy something. */
+  /** Sets the hint whether the tool may destroy something. */
   public ToolBuilder<A, R> destructive(boolean hint) {
     annotations.setDestructiveHint(hint);
     return this;
   }
 
-  /** Whether the tool is idempotent. */
+  /** Sets the hint whether the tool is idempotent. */
   public ToolBuilder<A, R> idempotent(boolean hint) {
     annotations.setIdempotentHint(hint);
     return this;
   }
 
-  /** Whether the tool interacts with external systems. */
+  /** Sets the hint whether the tool interacts with external systems. */
   public ToolBuilder<A, R> openWorld(boolean hint) {
     annotations.setOpenWorldHint(hint);
     return this;
   }
 
-  /** A picture of it: an {@code https:} or {@code data:} URI. */
+  /** Adds an icon: the {@code https:} or {@code data:} URI of an image. */
   public ToolBuilder<A, R> icon(String src) {
     message.addIcons(Icon.newBuilder().setSrc(src));
     return this;
@@ -77,7 +77,7 @@ public final class ToolBuilder<A, R> {
   }
 
   /** The type of the arguments: a record or a class. */
-  @SuppressWarnings("unchecked") // Nothing of the type A is here yet.
+  @SuppressWarnings("unchecked") // No value of type A exists yet.
   public <B> ToolBuilder<B, R> input(Class<B> type) {
     var next = (ToolBuilder<B, R>) this;
     String why = Types.unreadable(type);
@@ -103,7 +103,7 @@ public final class ToolBuilder<A, R> {
   }
 
   /** The type of the result, whose schema is the tool's output schema. */
-  @SuppressWarnings("unchecked") // Nothing of the type R is here yet.
+  @SuppressWarnings("unchecked") // No value of type R exists yet.
   public <S> ToolBuilder<A, S> output(Class<S> type) {
     output = type;
     return (ToolBuilder<A, S>) this;

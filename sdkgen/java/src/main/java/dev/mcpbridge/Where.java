@@ -12,10 +12,10 @@ import java.util.regex.Pattern;
 
 /** Source lines of the application, such as `Tools.java:12`, for messages. */
 final class Where {
-  /** Classes of the SDK on the stack of a definition. */
+  /** Classes of the SDK that can be on the stack of a definition. */
   private static final Pattern DEFINING = Pattern.compile("dev\\.mcpbridge\\.(App|Bridge|Methods|Schema|Types|Where|DefinitionException|\\w+Builder)\\b.*");
 
-  /** Classes of the SDK and of the JDK on the stack of a call, outside of the application. */
+  /** Classes of the SDK and of the JDK that can be between the SDK and the application on the stack of a call. */
   private static final Pattern CALLING = Pattern.compile("dev\\.mcpbridge\\.(App|Context|Methods|Content|Schema|Json|Service|\\w+Builder)\\b.*|(java|jdk)\\..*");
 
   private Where() {}
@@ -53,7 +53,7 @@ final class Where {
         : at.getFileName() + ":" + at.getLineNumber();
   }
 
-  /** Returns the cause of the failed initialization of a class, which the JVM wraps. */
+  /** Returns the cause of e if the JVM has wrapped it because the initialization of a class failed, or else e. */
   static Throwable reason(Throwable e) {
     boolean wrapped = e instanceof ExceptionInInitializerError || e instanceof NoClassDefFoundError;
     return wrapped && e.getCause() != null ? reason(e.getCause()) : e;

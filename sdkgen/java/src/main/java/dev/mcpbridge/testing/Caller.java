@@ -93,12 +93,12 @@ public final class Caller {
       return texts.collect(Collectors.joining("\n"));
     }
 
-    /** Whether a tool failed. */
+    /** Reports whether the tool failed. */
     public boolean isError() {
       return ((CallToolResult) result).getIsError();
     }
 
-    /** A tool's structured result, as JSON. */
+    /** The structured content of a tool, as JSON. */
     public String structured() {
       return ((CallToolResult) result).getStructuredContent().toStringUtf8();
     }
@@ -173,7 +173,7 @@ public final class Caller {
     return InProcess.complete(app, request.build()).getCompletion().getValuesList();
   }
 
-  /** The tools, as clients receive them. */
+  /** Returns the definitions of the tools as clients receive them. */
   public List<Tool> tools() {
     return InProcess.tools(app);
   }

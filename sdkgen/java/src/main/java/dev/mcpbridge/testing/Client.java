@@ -60,12 +60,12 @@ public final class Client implements AutoCloseable {
       return json.path("content").valueStream().map(b -> b.path("text").asString("")).collect(Collectors.joining("\n"));
     }
 
-    /** Whether the tool failed. */
+    /** Reports whether the tool failed. */
     public boolean isError() {
       return json.path("isError").asBoolean(false);
     }
 
-    /** The structured result, as JSON. */
+    /** The structured content, as JSON. */
     public String structured() {
       return json.path("structuredContent").toString();
     }
@@ -134,7 +134,7 @@ public final class Client implements AutoCloseable {
     }
   }
 
-  /** Waits for the program: the bridge answers initialize while it starts, and lists afterwards. */
+  /** Waits for the program: the bridge responds to initialize while the program starts, and to lists afterwards. */
   private void awaitBackend() {
     try {
       request("tools/list", Map.of());
@@ -151,12 +151,12 @@ public final class Client implements AutoCloseable {
         lines.add(line);
       }
     } catch (IOException e) {
-      // The end.
+      // The bridge has exited.
     }
     lines.add(END);
   }
 
-  /** Sets the function that answers requests of the server, such as elicitation/create, by method and params. */
+  /** Sets the function that returns the result of a server's request, such as elicitation/create. */
   public Client answers(BiFunction<String, JsonNode, Object> answers) {
     this.answers = answers;
     return this;
@@ -263,7 +263,7 @@ public final class Client implements AutoCloseable {
   @Override
   public void close() {
     try {
-      in.close(); // It ends a server on stdio.
+      in.close(); // Closing stdin stops a stdio server.
     } catch (IOException e) {
       // The bridge has exited.
     }
