@@ -97,7 +97,8 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 }
 
 // offering returns the declaration of the handler, if it has the method. After an early declaration, which clients may
-// still have, every method is accepted: lists that the handler lacks are empty, and nothing of it is acknowledged.
+// still have, every method is accepted: lists that the handler lacks are empty, and its missing changes are not
+// acknowledged.
 func (s *Server) offering(ctx context.Context, m *bridge.Method) (*declaration, error) {
 	d, err := s.discover(ctx, bridge.ModernEra)
 	switch {
