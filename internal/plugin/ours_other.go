@@ -4,5 +4,5 @@ package plugin
 
 import "io/fs"
 
-// ours reports whether a file belongs to this user. The directory for temporary files is the user's own.
-func ours(fs.FileInfo) bool { return true }
+// ownedByUser reports whether a file belongs to this user. The directory for temporary files is the user's own.
+func ownedByUser(fs.FileInfo) bool { return true }
