@@ -149,7 +149,7 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case x.state.isAnswered() || x.state == abandoned || x.state == failed && !m.IsResponse():
+	case x.state.isAnswered() || x.state == abandoned || x.state == failed && m.IsRequest():
 		return !m.IsRequest() // another call must respond to it
 	case m.IsResponse():
 		x.state = then

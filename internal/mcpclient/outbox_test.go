@@ -1,6 +1,12 @@
 package mcpclient
 
-import "testing"
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+)
 
 // When the connection is lost, queued requests are not sent any more: their callers retry them, or were told that they
 // were not executed. Other queued messages are still sent.
@@ -22,5 +28,24 @@ func TestQueuedCallsAreNotSentAfterDisconnect(t *testing.T) {
 	o.run()
 	if len(sent) != 2 || sent[0] != "told" || sent[1] != "asked" {
 		t.Errorf("sent %q", sent)
+	}
+}
+
+// A program that has exited may have written progress and the response before. If the response counts, all progress
+// before it does.
+func TestProgressBeforeALateResponseIsDelivered(t *testing.T) {
+	var got []string
+	x := &exchange{each: func(m *jsonrpc.Message) error {
+		got = append(got, string(m.Params))
+		return nil
+	}}
+	x.state, x.ready, x.room = inFlight, make(chan struct{}, 1), make(chan struct{}, 1)
+	x.put(&jsonrpc.Message{Method: "notifications/progress", Params: []byte("1")})
+	x.fail(errors.New("the program exited"))
+	x.put(&jsonrpc.Message{Method: "notifications/progress", Params: []byte("2")})
+	x.put(&jsonrpc.Message{ID: []byte("7"), Result: []byte("{}")})
+	m, err := x.deliver()
+	if err != nil || m == nil || string(m.ID) != "7" || !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("got progress %q, response %v, %v", got, m, err)
 	}
 }
