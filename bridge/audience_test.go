@@ -8,8 +8,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// Whoever may see something else is of another audience, whatever else is known of the token, and of whatever length it
-// is.
+// Callers that may receive different content have different audiences, for tokens of any length.
 func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	of := func(change func(*pb.CallContext)) bridge.Audience {
 		cc := &pb.CallContext{
@@ -35,7 +34,7 @@ func TestAudiencesAreWhoSeesTheSame(t *testing.T) {
 	}
 	seen := map[bridge.Audience]string{one: "the first"}
 	for name, change := range map[string]func(*pb.CallContext){
-		"nobody":           func(cc *pb.CallContext) { cc.Verified.Principal = nil },
+		"no principal":     func(cc *pb.CallContext) { cc.Verified.Principal = nil },
 		"an empty one":     func(cc *pb.CallContext) { cc.Verified.Principal = &pb.Principal{} },
 		"another issuer":   func(cc *pb.CallContext) { cc.Verified.Principal.Issuer = "j" },
 		"another subject":  func(cc *pb.CallContext) { cc.Verified.Principal.Subject = "t" },

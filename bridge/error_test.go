@@ -156,8 +156,8 @@ func TestStockClientsAreToldWhatBecameOfACall(t *testing.T) {
 	}
 }
 
-// An error of an MCP server is told to a client of the bridge as the server told it, except that whether a resource
-// exists has a code of its own in each era, and that some codes there are not in some revisions.
+// Clients of the bridge receive the error of an MCP server unchanged, except that each era has its own code for an
+// unknown resource, and that some revisions lack some codes.
 func TestErrorSurvivesJSONRPC(t *testing.T) {
 	for _, c := range []struct {
 		code     int32

@@ -433,7 +433,7 @@ func TestNoTestIsSkipped(t *testing.T) {
 			sel, ok := call.Fun.(*ast.SelectorExpr)
 			if ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) &&
 				strings.HasSuffix(file.name, "_test.go") {
-				t.Errorf("%s: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up what "+
+				t.Errorf("%s: a test is skipped.\n  why not: it goes unnoticed\n  fix: set up what "+
 					"it needs, or take it out", file.at(n))
 			}
 			return true
@@ -443,7 +443,7 @@ func TestNoTestIsSkipped(t *testing.T) {
 	for _, name := range repositoryFiles(t, ".py", ".ts", ".mjs") {
 		eachLine(t, name, func(n int, line string) {
 			if skip.MatchString(line) {
-				t.Errorf("%s:%d: a test is skipped.\n  why not: nobody sees that it does not run\n  fix: set up "+
+				t.Errorf("%s:%d: a test is skipped.\n  why not: it goes unnoticed\n  fix: set up "+
 					"what it needs, or take it out", name, n)
 			}
 		})

@@ -1364,7 +1364,7 @@ func TestLogOfACall(t *testing.T) {
 	for _, c := range []struct {
 		level string
 		shown bool
-		told  pb.LogLevel
+		sent  pb.LogLevel
 	}{
 		{"info", true, pb.LogLevel_LOG_LEVEL_INFO},
 		{"debug", true, pb.LogLevel_LOG_LEVEL_DEBUG},
@@ -1375,8 +1375,8 @@ func TestLogOfACall(t *testing.T) {
 			t.Errorf("%s: got %+v", c.level, got)
 		}
 		s.mu.Lock()
-		if told := s.caller.GetLogLevel(); told != c.told {
-			t.Errorf("%s: the server received %s", c.level, told)
+		if got := s.caller.GetLogLevel(); got != c.sent {
+			t.Errorf("%s: the server received %s", c.level, got)
 		}
 		s.mu.Unlock()
 	}

@@ -165,13 +165,13 @@ func TestLoadBalancerLosesNoCall(t *testing.T) {
 
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	var told atomic.Bool // the process received SIGTERM
+	var stopping atomic.Bool // the process received SIGTERM
 	var calls, late atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				after := told.Load()
+				after := stopping.Load()
 				tool, arguments := "echo", `{}`
 				if i%2 == 0 {
 					tool, arguments = "slow", `{"ms":300}`
@@ -191,7 +191,7 @@ func TestLoadBalancerLosesNoCall(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	told.Store(true)
+	stopping.Store(true)
 	begin := time.Now()
 	for range time.Tick(200 * time.Millisecond) {
 		res, err := new(http.Client).Get(probes)
@@ -288,7 +288,7 @@ func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 		text, err := io.ReadAll(res.Body)
 		return string(text), err
 	}
-	const told = "the call was ended: the bridge is shutting down; whether it was executed is not known"
+	const ended = "the call was ended: the bridge is shutting down; whether it was executed is not known"
 	var wg sync.WaitGroup
 	for range 8 {
 		session := r.initialize(t).Header.Get("Mcp-Session-Id")
@@ -298,13 +298,13 @@ func TestSecondSignalFailsWaitingCalls(t *testing.T) {
 		wg.Go(func() {
 			text, err := post(session,
 				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`)
-			if err != nil || !strings.Contains(text, told) ||
+			if err != nil || !strings.Contains(text, ended) ||
 				!strings.Contains(text, `{"reason":"SHUTTING_DOWN","outcome":"unknown"}`) {
 				t.Errorf("call in a session: got %q, %v", text, err)
 			}
 		})
 		wg.Go(func() {
-			if _, err := r.call(t, "slow", `{"ms":60000}`); err == nil || err.Error() != told {
+			if _, err := r.call(t, "slow", `{"ms":60000}`); err == nil || err.Error() != ended {
 				t.Errorf("call without a session: got %v", err)
 			}
 		})

@@ -15,9 +15,9 @@ import (
 )
 
 const protoLong = `Writes the .proto files that a backend or a gRPC client in any language needs, in the version of
-this program: the contract (mcpbridge/v1), gRPC's health service, the controller of go-plugin, and google.rpc.Status,
-which has the details of errors. Beside them are templates of ` + "`buf generate`" + ` for languages without an SDK; their first lines name the
-tools to install.
+this program: the contract (mcpbridge/v1), gRPC's health service, the controller of go-plugin, and google.rpc.Status
+with its error details. Beside them are templates of ` + "`buf generate`" + ` for languages without an SDK;
+their first lines name the tools to install.
 
 Files that differ are overwritten, and no others are touched.`
 

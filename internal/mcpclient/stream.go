@@ -212,7 +212,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 		return nil, nil //nolint:nilnil // the caller tries again
 	case last != "" && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict},
 		res.StatusCode):
-		return nil, nil //nolint:nilnil // the event may exist: servers respond with 409 while they treat the old stream as open
+		return nil, nil //nolint:nilnil // the event may exist: 409 means that the old stream is still open
 	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
 		return nil, errEventForgotten // the session may still be known
 	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
@@ -221,7 +221,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 		w.p.expire()
 		return nil, errSessionEnded
 	case again && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
-		return nil, nil //nolint:nilnil // it may have one later: it has not noticed the end of the old one, or a proxy rejected the request
+		return nil, nil //nolint:nilnil // it may have one later: the old one is still open, or a proxy rejected this
 	case res.StatusCode != http.StatusOK || media != mcphttp.EventStream:
 		return nil, fmt.Errorf("GET: %s", res.Status)
 	}

@@ -184,7 +184,7 @@ func removeDead(path string) {
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil { //nolint:noctx,gosec // at most a second, at the configured address
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil { //nolint:noctx,gosec // at most 1 s
 		_ = c.Close()
 		return
 	}
