@@ -147,34 +147,34 @@ func (c *hopper) post(ctx context.Context, t *testing.T, message string) (body s
 	return string(text), res.Header
 }
 
-// stackOf returns the bridge's functions on the stack of the goroutine that runs a function, outermost first.
+// stackOf returns the bridge's functions on the stack of the goroutine that waits for a result below a function,
+// outermost first. The backend may run the call before that goroutine waits, so stackOf yields until it does.
 func stackOf(t *testing.T, function string) []string {
 	t.Helper()
-	all := make([]byte, 8<<20)
-	all = all[:runtime.Stack(all, true)]
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const module = "github.com/mcpbridge/mcpbridge/"
-	for goroutine := range strings.SplitSeq(string(all), "\n\n") {
-		if !strings.Contains(goroutine, function) {
-			continue
-		}
-		var stack []string
-		lines := strings.Split(goroutine, "\n")
-		for i := 1; i+1 < len(lines); i += 2 {
-			name, ours := strings.CutPrefix(lines[i], module)
-			if !ours || strings.HasPrefix(lines[i], "created by") {
+	all := make([]byte, 8<<20)
+	for ; ; runtime.Gosched() {
+		for goroutine := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+			lines := strings.Split(goroutine, "\n")
+			if !strings.Contains(lines[0], "[select") || !strings.Contains(goroutine, function) {
 				continue
 			}
-			_, name, _ = strings.Cut(name[strings.LastIndex(name[:strings.LastIndex(name, "(")], "/")+1:], ".")
-			file, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(lines[i+1]), root+"/"), ":")
-			stack = append(stack, file+" "+name[:strings.LastIndex(name, "(")])
+			var stack []string
+			for i := 1; i+1 < len(lines); i += 2 {
+				name, ours := strings.CutPrefix(lines[i], module)
+				if !ours || strings.HasPrefix(lines[i], "created by") {
+					continue
+				}
+				_, name, _ = strings.Cut(name[strings.LastIndex(name[:strings.LastIndex(name, "(")], "/")+1:], ".")
+				file, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(lines[i+1]), root+"/"), ":")
+				stack = append(stack, file+" "+name[:strings.LastIndex(name, "(")])
+			}
+			slices.Reverse(stack)
+			return stack
 		}
-		slices.Reverse(stack)
-		return stack
 	}
-	t.Fatalf("no goroutine runs the call:\n%s", all)
-	return nil
 }
