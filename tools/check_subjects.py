@@ -12,7 +12,7 @@ import sys
 LAST = 10
 LONGEST = 100  # characters
 SUBJECT = re.compile(r"(?P<packages>[\w./-]+(, [\w./-]+)*): (?P<change>\S.*)")
-# They begin a subject about a result, not about a change.
+# First words of subjects about a result, not about a change.
 NO_VERBS = re.compile(r"an?|all|and|as|each|every|has|is|its?|new|no|one|only|that|the|there|they|this|what|when|which")
 INFLECTED = re.compile(r".*([^s]s|[^e]ed|ing)")
 NOT_INFLECTED = re.compile(r"alias|bias|bring|embed|focus|ping|shed|shred|spring|string")

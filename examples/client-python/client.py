@@ -1,7 +1,7 @@
 """Drives any MCP server through mcpbridge, with generated stubs and nothing else: docs/clients.md.
 
-It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. It prints the questions of
-servers, and reads the answer from the next line: the content of a form in JSON, or the text of a model.
+It reads commands from stdin, one a line: list | call TOOL {ARGUMENTS} | read URI | listen [URI]. It prints the
+questions of servers, and reads the answer from the next line: the content of a form in JSON, or the text of a model.
 """
 
 import sys
@@ -47,7 +47,12 @@ def call(name: str, arguments: str = "", **answers: object) -> None:
             case "input_required":  # The call has ended. It is repeated with the answers and the state.
                 asked = event.input_required
                 state = asked.request_state if asked.HasField("request_state") else None
-                call(name, arguments, request_state=state, input_responses={q.key: answer(q) for q in asked.input_requests})
+                call(
+                    name,
+                    arguments,
+                    request_state=state,
+                    input_responses={q.key: answer(q) for q in asked.input_requests},
+                )
             case "result":
                 for block in event.result.content:
                     print(block.text.text)  # or image, audio, resource, resource_link
@@ -55,8 +60,8 @@ def call(name: str, arguments: str = "", **answers: object) -> None:
 
 def answer(question: input_pb2.InputRequest) -> input_pb2.InputResponse:
     if question.HasField("create_message"):
-        said = ask("model", question.create_message.messages[0].content[0].text.text)
-        message = {"role": "assistant", "model": "you", "content": [{"text": {"text": said}}]}
+        text = ask("model", question.create_message.messages[0].content[0].text.text)
+        message = {"role": "assistant", "model": "you", "content": [{"text": {"text": text}}]}
         return input_pb2.InputResponse(create_message=message)
     form = ask("question", question.elicit.form.message)
     return input_pb2.InputResponse(elicit={"action": "accept", "content": form})
@@ -75,8 +80,8 @@ def read(uri: str) -> None:
 
 def listen(uri: str = "") -> None:
     """Waits for one change, and cancels the call."""
-    wanted = {"tools_list_changed": True, "resource_subscriptions": uri.split()}
-    stream = mcp.Listen(service_pb2.ListenRequest(context=CALLER, notifications=wanted), **OPTIONS)
+    changes = {"tools_list_changed": True, "resource_subscriptions": uri.split()}
+    stream = mcp.Listen(service_pb2.ListenRequest(context=CALLER, notifications=changes), **OPTIONS)
     for event in stream:
         match event.WhichOneof("event"):
             case "acknowledged":

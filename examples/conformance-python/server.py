@@ -1,7 +1,7 @@
 """The backend that the official MCP conformance suite asks for: its tools, prompts and resources, by its names.
 
-It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed state,
-capability checks) is the bridge's business, and so is not here.
+It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed
+state, capability checks) is the bridge's business, and so is not here.
 
 Try it: mcpbridge run -- python3 server.py
 """
@@ -28,7 +28,9 @@ app = App(
 
 STEP = 0.05  # How many seconds the tools that take a while take for a part of it.
 
-RED_PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==")
+RED_PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+)
 
 
 def silence() -> bytes:
@@ -42,7 +44,7 @@ def silence() -> bytes:
     return file.getvalue()
 
 
-def said(answer: Answer[Any]) -> str:
+def outcome(answer: Answer[Any]) -> str:
     """Returns the action of the user and the content of the form."""
     content = answer.data if answer.action == "accept" else {}
     return f"action={answer.action}, content={json.dumps(content, separators=(',', ':'))}"
@@ -183,7 +185,7 @@ async def test_elicitation(message: str, ctx: Context) -> str:
     Args:
         message: What to ask the user
     """
-    return f"User response: <{said(await ctx.elicit(message, ADDRESS, key='user'))}>"
+    return f"User response: <{outcome(await ctx.elicit(message, ADDRESS, key='user'))}>"
 
 
 class Defaults(BaseModel):
@@ -233,7 +235,7 @@ ENUMS = {
 @app.tool
 async def test_elicitation_sep1330_enums(ctx: Context) -> str:
     """Asks the user with a form that has choices."""
-    return f"Elicitation completed: {said(await ctx.elicit('Please fill in this form', ENUMS, key='form'))}"
+    return f"Elicitation completed: {outcome(await ctx.elicit('Please fill in this form', ENUMS, key='form'))}"
 
 
 @dataclass

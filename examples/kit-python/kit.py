@@ -144,8 +144,8 @@ async def many(ctx: Context, **_: Any) -> str | v1.InputRequired:
             ]
         )
     content = answers["form"].elicit.content
-    said = answers["model"].create_message.content[0].text.text
-    return f"form={content} model={said} roots={len(answers['roots'].list_roots.roots)}"
+    text = answers["model"].create_message.content[0].text.text
+    return f"form={content} model={text} roots={len(answers['roots'].list_roots.roots)}"
 
 
 @tool
@@ -206,7 +206,7 @@ async def survey(ctx: Context, **_: Any) -> str:
 @tool
 async def tell(ctx: Context, **_: Any) -> str:
     try:
-        said = await ctx.elicit("Say something.", str)
+        answer = await ctx.elicit("Say something.", str)
     except Unsupported:
         return "unsupported"
     except NoAnswer:
@@ -215,9 +215,9 @@ async def tell(ctx: Context, **_: Any) -> str:
         return "refused"
     except InvalidAnswer:
         return "invalid"
-    if said.action == "accept":
-        return f"accepted: {said.data}"
-    return "declined" if said.action == "decline" else "cancelled"
+    if answer.action == "accept":
+        return f"accepted: {answer.data}"
+    return "declined" if answer.action == "decline" else "cancelled"
 
 
 @tool
@@ -227,7 +227,9 @@ async def unknown(ctx: Context, **_: Any) -> v1.CallToolResult | v1.InputRequire
         raw = '{"method":"acme/ask","params":{"n":9007199254740993}}'
         return v1.InputRequired(input_requests=[v1.InputRequest(key="new", raw=raw)])
     text = v1.TextContent(text=answers["new"].raw, annotations=v1.Annotations(audience=["judge"]))
-    return v1.CallToolResult(content=[v1.ContentBlock(raw='{"type":"acme","n":9007199254740993}'), v1.ContentBlock(text=text)])
+    return v1.CallToolResult(
+        content=[v1.ContentBlock(raw='{"type":"acme","n":9007199254740993}'), v1.ContentBlock(text=text)]
+    )
 
 
 @tool
@@ -259,7 +261,9 @@ async def who(ctx: Context, **_: Any) -> str:
 
 def form(key: str, message: str, name: str) -> v1.InputRequest:
     schema = f'{{"type":"object","properties":{{"{name}":{{"type":"string"}}}},"required":["{name}"]}}'
-    return v1.InputRequest(key=key, elicit=v1.ElicitRequest(form=v1.ElicitForm(message=message, requested_schema=schema)))
+    return v1.InputRequest(
+        key=key, elicit=v1.ElicitRequest(form=v1.ElicitForm(message=message, requested_schema=schema))
+    )
 
 
 # Resources and prompts.

@@ -1,4 +1,4 @@
-"""A backend without an SDK: grpcio and the generated stubs. The bridge starts it, or it listens at its first argument."""
+"""A backend without an SDK: grpcio and generated stubs. The bridge starts it, or it listens at its first argument."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Backend(service_pb2_grpc.McpServiceServicer):  # Other methods are UNIMPLE
     def CallTool(self, request, context):
         if request.name != "add":
             context.abort(grpc.StatusCode.NOT_FOUND, f"there is no tool {request.name!r}")
-        arguments = json.loads(request.arguments)  # The bridge has held them against the schema.
+        arguments = json.loads(request.arguments)  # The bridge has validated them against the schema.
         text = common_pb2.TextContent(text=str(arguments["a"] + arguments["b"]))
         yield service_pb2.CallToolResponse(result=tool_pb2.CallToolResult(content=[common_pb2.ContentBlock(text=text)]))
 
@@ -73,7 +73,8 @@ if launched:
     address = f"unix|{where}" if unix else f"tcp|127.0.0.1:{port}"
     multiplex = "|false" if env.get("PLUGIN_MULTIPLEX_GRPC") else ""
     os.write(handshake, f"1|1|{address}|grpc|{certificate}{multiplex}\n".encode())
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()  # stdin ends when the bridge does.
+    # stdin ends when the bridge does.
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 else:
     server.add_insecure_port(sys.argv[1])
 server.start()  # Earlier connections have waited.

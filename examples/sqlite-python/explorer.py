@@ -1,7 +1,7 @@
-"""Lets a model look into a SQLite database, and change it when its user agrees.
+"""Lets a model query a SQLite database, and change it if the user agrees.
 
-mcpbridge run -- python3 explorer.py shop.db           # it can look
-mcpbridge run -- python3 explorer.py shop.db --write   # and change, after asking
+mcpbridge run -- python3 explorer.py shop.db           # read-only
+mcpbridge run -- python3 explorer.py shop.db --write   # and changes, after asking the user
 """
 
 import argparse
@@ -20,13 +20,13 @@ from urllib.parse import quote
 
 from mcpbridge import App, Context, Field, NotFound, ToolError, Unsupported
 
-SECONDS = 5.0  # A statement may take.
+TIMEOUT = 5.0  # The maximum duration of a statement in seconds.
 MAX_ROWS = 1000
-MAX_TEXT = 1 << 20  # Characters of all the rows of an answer.
+MAX_TEXT = 1 << 20  # The maximum size of the rows of a result in characters.
 
 Value = str | int | float | None
-Parameters = Annotated[list[Value] | dict[str, Value], Field(description="What ? or :name in the statement stand for")]
-NONE: list[Value] = []
+Parameters = Annotated[list[Value] | dict[str, Value], Field(description="The values of ? or :name in the statement")]
+NO_PARAMETERS: list[Value] = []
 Limit = Annotated[int, Field(ge=1, le=MAX_ROWS)]
 
 
@@ -88,7 +88,7 @@ DESTRUCTIVE = {
 }
 
 
-class Watched:
+class Connection:
     """A connection for one statement of the model."""
 
     def __init__(self, path: Path, mode: Literal["ro", "rw"], ctx: Context | None = None) -> None:
@@ -100,8 +100,10 @@ class Watched:
         self.db.text_factory = lambda text: text.decode(errors="replace")
         if sys.version_info >= (3, 11):
             self.db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT)
-        began = time.monotonic()
-        self.db.set_progress_handler(lambda: time.monotonic() - began > SECONDS or (ctx is not None and ctx.cancelled), 1000)
+        start = time.monotonic()
+        self.db.set_progress_handler(
+            lambda: time.monotonic() - start > TIMEOUT or (ctx is not None and ctx.cancelled), 1000
+        )
         self.db.set_authorizer(self._authorize)
 
     def execute(self, sql: str, parameters: Any) -> sqlite3.Cursor:
@@ -130,24 +132,26 @@ class Explorer:
         self.path = path
         self.app = app
         self.write = write
-        self.listed: set[str] = set()
+        self.resources: set[str] = set()
         self.lock = threading.Lock()  # Guards listed.
 
     @contextmanager
-    def open(self, mode: Literal["ro", "rw"] = "ro", ctx: Context | None = None) -> Iterator[Watched]:
+    def open(self, mode: Literal["ro", "rw"] = "ro", ctx: Context | None = None) -> Iterator[Connection]:
         """Opens a connection. Errors of SQLite become messages for the model, with a fix."""
-        watched = Watched(self.path, mode, ctx)
-        with closing(watched.db):
+        connection = Connection(self.path, mode, ctx)
+        with closing(connection.db):
             try:
-                yield watched
+                yield connection
             except (sqlite3.Error, sqlite3.Warning, OverflowError) as e:
-                raise ToolError(self.explain(str(e), watched)) from e
+                raise ToolError(self.explain(str(e), connection)) from e
 
-    def explain(self, message: str, watched: Watched) -> str:
-        if watched.forbidden:
-            return f"{watched.forbidden} cannot be used: there is one database, and each statement is a transaction of its own."
+    def explain(self, message: str, connection: Connection) -> str:
+        if connection.forbidden:
+            reason = "there is one database, and each statement is a transaction of its own"
+            return f"{connection.forbidden} cannot be used: {reason}."
         if message == "interrupted":
-            return f"the statement took more than {SECONDS:g} seconds and was ended. Narrow it with WHERE, or add LIMIT."
+            fix = "Narrow it with WHERE, or add LIMIT."
+            return f"the statement took more than {TIMEOUT:g} seconds and was ended. {fix}"
         if "readonly" in message:
             how = "use the tool execute" if self.write else "the explorer was started without --write"
             return f"query only reads, and this statement writes: {how}."
@@ -155,80 +159,82 @@ class Explorer:
             return "one statement at a time: call the tool once for each."
         if found := re.fullmatch(r"no such (table|column): (?:.*\.)?(.+)", message):
             tables = self.tables()
-            known = [t.name for t in tables] if found[1] == "table" else sorted({c for t in tables for c in t.columns})
-            close = difflib.get_close_matches(found[2], known, 1)
+            names = [t.name for t in tables] if found[1] == "table" else sorted({c for t in tables for c in t.columns})
+            close = difflib.get_close_matches(found[2], names, 1)
             guess = f"Did you mean {close[0]}? " if close else ""
-            return f"{message}. {guess}There are: {', '.join(known[:50])}."
+            return f"{message}. {guess}There are: {', '.join(names[:50])}."
         if "binding" in message.lower():
             return f"{message}. Give a value in parameters for each ? or :name."
         return f"SQLite says: {message}."
 
     def tables(self) -> list[Table]:
-        with self.open() as watched:
-            found = watched.db.execute(
+        with self.open() as connection:
+            found = connection.db.execute(
                 "SELECT name, type FROM sqlite_master"
                 " WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
             )
-            return [Table(name, kind, [c[1] for c in _info(watched.db, name)]) for name, kind in found.fetchall()]
+            return [Table(name, kind, [c[1] for c in _info(connection.db, name)]) for name, kind in found.fetchall()]
 
     def describe(self, name: str) -> Description:
-        with self.open() as watched:
-            db = watched.db
-            found = db.execute("SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND name = ?", [name]).fetchone()
+        with self.open() as connection:
+            db = connection.db
+            found = db.execute(
+                "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND name = ?", [name]
+            ).fetchone()
             if found is None:
-                raise NotFound(self.explain(f"no such table: {name}", watched))
+                raise NotFound(self.explain(f"no such table: {name}", connection))
             keys = {k[3]: f"{k[2]}.{k[4]}" for k in db.execute("SELECT * FROM pragma_foreign_key_list(?)", [name])}
             columns = [Column(c[1], c[2], bool(c[3]), bool(c[5]), keys.get(c[1])) for c in _info(db, name)]
-            (rows,) = db.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchone()
+            (rows,) = db.execute(f"SELECT count(*) FROM {_quote(name)}").fetchone()
             return Description(name, rows, columns, found[0] or "")
 
     def query(self, sql: str, parameters: Any, limit: int, ctx: Context) -> Rows:
-        with self.open("ro", ctx) as watched:
-            cursor = watched.execute(sql, parameters)
+        with self.open("ro", ctx) as connection:
+            cursor = connection.execute(sql, parameters)
             rows: list[list[Value]] = []
-            room = MAX_TEXT
+            remaining = MAX_TEXT
             for row in cursor:
-                shown = [f"<{len(v)} bytes>" if isinstance(v, bytes) else v for v in row]
-                room -= sum(len(str(v)) + 3 for v in shown)
-                if len(rows) == limit or (room < 0 and rows):
+                values = [f"<{len(v)} bytes>" if isinstance(v, bytes) else v for v in row]
+                remaining -= sum(len(str(v)) + 3 for v in values)
+                if len(rows) == limit or (remaining < 0 and rows):
                     return Rows([c[0] for c in cursor.description], rows, True)
-                rows.append(shown)
+                rows.append(values)
             return Rows([c[0] for c in cursor.description or ()], rows, False)
 
     def execute(self, sql: str, parameters: Any, ctx: Context) -> Outcome:
         """Executes in a transaction, and commits it if the user accepts. The question describes its changes."""
-        with self.open("rw", ctx) as watched:
-            db = watched.db
+        with self.open("rw", ctx) as connection:
+            db = connection.db
             db.execute("BEGIN IMMEDIATE")
             try:
                 before = db.total_changes
-                watched.execute(sql, parameters).fetchall()
+                connection.execute(sql, parameters).fetchall()
                 rows = db.total_changes - before
-                if watched.destructive or re.search(r"\breplace\b", sql, re.IGNORECASE):
-                    outcome = self.confirmed(sql, rows, ctx)
+                if connection.destructive or re.search(r"\breplace\b", sql, re.IGNORECASE):
+                    outcome = self.confirm(sql, rows, ctx)
                     if outcome is not None:
                         return outcome
                 db.execute("COMMIT")
             finally:
-                # Also of a round that ends with the question: the next one does it all again.
+                # Also at the end of a round with the question: the next round executes it again.
                 if db.in_transaction:
                     db.execute("ROLLBACK")
         self.list()
-        for table in watched.changed:
+        for table in connection.changed:
             self.app.notify_updated(_uri(table))
         return Outcome("done", rows, f"{rows} rows were changed.")
 
     @staticmethod
-    def confirmed(sql: str, rows: int, ctx: Context) -> Outcome | None:
-        """None if the user agrees, or what became of it."""
+    def confirm(sql: str, rows: int, ctx: Context) -> Outcome | None:
+        """Asks the user. Returns None if they agree, or else the outcome."""
         try:
             answer = ctx.elicit(
                 f"This changes or deletes {rows} rows, or what a table looks like. Do it?\n\n{sql[:2000]}", bool
             )
         except Unsupported:
             raise ToolError(
-                f"Nothing was changed: the statement changes or deletes {rows} rows, and this client cannot ask its user. "
-                "Tell the user the statement, to execute it elsewhere."
+                f"Nothing was changed: the statement changes or deletes {rows} rows, and this client cannot ask its "
+                "user. Tell the user the statement, to execute it elsewhere."
             ) from None
         if answer:
             return None
@@ -240,11 +246,13 @@ class Explorer:
         """Adds a resource for each new table, and removes those of dropped tables."""
         with self.lock:
             names = {table.name for table in self.tables()}
-            for name in sorted(names - self.listed):
-                self.app.add_resource(_uri(name), self.reader(name), name=name, description=f"What the table {name} looks like")
-            for name in self.listed - names:
+            for name in sorted(names - self.resources):
+                self.app.add_resource(
+                    _uri(name), self.reader(name), name=name, description=f"What the table {name} looks like"
+                )
+            for name in self.resources - names:
                 self.app.remove_resource(_uri(name))
-            self.listed = names
+            self.resources = names
 
     def reader(self, name: str) -> Callable[[], Description]:
         return lambda: self.describe(name)
@@ -258,7 +266,7 @@ def _uri(table: str) -> str:
     return f"table://{quote(table, safe='')}"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -274,15 +282,15 @@ def explorer(path: Path, write: bool = False) -> App:
 
     @app.tool(read_only=True)
     def describe(table: str) -> Description:
-        """Say what a table looks like: its columns, what they refer to, how many rows there are.
+        """Describe a table: its columns, their references, and the number of rows.
 
         Args:
-            table: A table's name, as `tables` says it.
+            table: A table's name, as `tables` returns it.
         """
         return ex.describe(table)
 
     @app.tool(read_only=True)
-    def query(sql: str, parameters: Parameters = NONE, limit: Limit = 100, *, ctx: Context) -> Rows:
+    def query(sql: str, parameters: Parameters = NO_PARAMETERS, limit: Limit = 100, *, ctx: Context) -> Rows:
         """Read with one SELECT statement.
 
         Args:
@@ -295,7 +303,7 @@ def explorer(path: Path, write: bool = False) -> App:
     def rows(table: str, ctx: Context, limit: Limit = 100, offset: Annotated[int, Field(ge=0)] = 0) -> Rows:
         """Rows of a table."""
         name = ex.describe(table).name
-        return ex.query(f"SELECT * FROM {_quoted(name)} LIMIT -1 OFFSET ?", [offset], limit, ctx)
+        return ex.query(f"SELECT * FROM {_quote(name)} LIMIT -1 OFFSET ?", [offset], limit, ctx)
 
     @rows.complete("table")
     def table_names(value: str) -> list[str]:
@@ -304,7 +312,7 @@ def explorer(path: Path, write: bool = False) -> App:
     if write:
 
         @app.tool(destructive=True, idempotent=False, open_world=False)
-        def execute(sql: str, parameters: Parameters = NONE, *, ctx: Context) -> Outcome:
+        def execute(sql: str, parameters: Parameters = NO_PARAMETERS, *, ctx: Context) -> Outcome:
             """Change the database with one statement. The user is asked before anything is deleted or overwritten.
 
             Args:
@@ -317,10 +325,10 @@ def explorer(path: Path, write: bool = False) -> App:
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description="Lets a model look into a SQLite database.")
+    arguments = argparse.ArgumentParser(description="Lets a model query a SQLite database.")
     arguments.add_argument("database", type=Path)
-    arguments.add_argument("--write", action="store_true", help="let it change the database, too, after asking")
-    given, _ = arguments.parse_known_args()
-    if not given.database.is_file():
-        arguments.error(f"there is no file {given.database}")
-    explorer(given.database, given.write).run()
+    arguments.add_argument("--write", action="store_true", help="also permit changes, after asking the user")
+    options, _ = arguments.parse_known_args()
+    if not options.database.is_file():
+        arguments.error(f"there is no file {options.database}")
+    explorer(options.database, options.write).run()

@@ -85,11 +85,14 @@ async def test_it_looks_and_tells(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "says"),
+    ("sql", "message"),
     [
         ("SELECT * FROM ordes", "no such table: ordes. Did you mean orders? There are: customers,"),
         ("SELECT nme FROM customers", "no such column: nme. Did you mean name?"),
-        ("DELETE FROM orders", "query only reads, and this statement writes: the explorer was started without --write."),
+        (
+            "DELETE FROM orders",
+            "query only reads, and this statement writes: the explorer was started without --write.",
+        ),
         ("SELECT 1; DROP TABLE orders", "one statement at a time"),
         ("ATTACH '/etc/passwd' AS p", "ATTACH cannot be used"),
         ("PRAGMA writable_schema = 1", "PRAGMA cannot be used"),
@@ -101,8 +104,8 @@ async def test_it_looks_and_tells(client: Client) -> None:
         ),
     ],
 )
-async def test_what_is_wrong_is_said_with_what_to_do(client: Client, shop: Path, sql: str, says: str) -> None:
-    assert says in await failure(client, "query", sql=sql)
+async def test_errors_have_a_fix(client: Client, shop: Path, sql: str, message: str) -> None:
+    assert message in await failure(client, "query", sql=sql)
     assert orders(shop) == 3
 
 
@@ -116,7 +119,12 @@ async def test_large_answers_are_cut(client: Client) -> None:
 
 async def test_tables_are_resources(client: Client) -> None:
     listed = (await client.request("resources/list"))["resources"]
-    assert [r["uri"] for r in listed] == ["table://customers", "table://odd%20name%2F%25", "table://orders", "table://totals"]
+    assert [r["uri"] for r in listed] == [
+        "table://customers",
+        "table://odd%20name%2F%25",
+        "table://orders",
+        "table://totals",
+    ]
     odd = await client.request("resources/read", {"uri": "table://odd%20name%2F%25"})
     assert json.loads(odd["contents"][0]["text"])["name"] == "odd name/%"
     for uri, rows in {
@@ -126,7 +134,9 @@ async def test_tables_are_resources(client: Client) -> None:
         read = await client.request("resources/read", {"uri": uri})
         assert json.loads(read["contents"][0]["text"])["rows"] == rows
     template = {"type": "ref/resource", "uri": "table://{table}/rows{?limit,offset}"}
-    completed = await client.request("completion/complete", {"ref": template, "argument": {"name": "table", "value": "O"}})
+    completed = await client.request(
+        "completion/complete", {"ref": template, "argument": {"name": "table", "value": "O"}}
+    )
     assert completed["completion"]["values"] == ["odd name/%", "orders"]
 
 
@@ -166,7 +176,9 @@ async def test_who_cannot_be_asked_destroys_nothing(shop: Path) -> None:
             assert "Nothing was changed" in await failure(client, "execute", sql=sql)
         assert orders(shop) == 3
         # To add something destroys nothing.
-        assert (await structured(client, "execute", sql="INSERT INTO orders (total) VALUES (?)", parameters=[1]))["rows"] == 1
+        assert (await structured(client, "execute", sql="INSERT INTO orders (total) VALUES (?)", parameters=[1]))[
+            "rows"
+        ] == 1
     assert orders(shop) == 4
 
 

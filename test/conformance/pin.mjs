@@ -1,5 +1,5 @@
-// Makes the suite's client propose an old revision, and notes what the server makes of it. By itself the suite proposes
-// 2025-11-25 in nearly every handshake: --spec-version only says which scenarios are run and which schema they are held to.
+// Makes the suite's client propose an old revision, and logs the server's answer. By default the suite proposes
+// 2025-11-25 in nearly every handshake: --spec-version only selects the scenarios and their schema.
 //
 // Preloaded into the suite: PIN_VERSION=2024-11-05 PIN_LOG=file node --import ./pin.mjs ...
 import { appendFileSync } from 'node:fs';

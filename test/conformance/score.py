@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Says how many scenarios of the official MCP conformance suite a server or client has passed, from what the suite has written.
+"""Counts the scenarios of the official MCP conformance suite that a server or client passed, from the suite's output.
 
-The suite's console and exit code leave out warnings, and count what it finds by itself in every answer. Here a scenario
+The suite's console and exit code ignore warnings, and count its own checks of every response. Here a scenario
 counts if it has no failure and no warning, and at least one success of its own; one that did not run does not.
 """
 
@@ -11,21 +11,21 @@ import pathlib
 import re
 import sys
 
-# Checks that the suite adds to every scenario, whatever that has found.
+# Checks that the suite adds to every scenario.
 SYNTHETIC = {"wire-schema-valid", "wire-schema-harness-error"}
 
-# Scenarios that are in no leg, and why. Whatever else the suite has must be in one: see `uncovered`.
+# Scenarios that are in no leg, and why. All others must be in one: see `uncovered`.
 NOT_DUE = {
     r"tasks-.*": "the tasks extension (io.modelcontextprotocol/tasks) is not part of any revision",
     r"sep-2640-.*": "the skills extension (SEP-2640) is not part of any revision",
-    r"auth/(enterprise-managed-authorization|wif-jwt-bearer)": "extensions whose assertions the configuration has no key for",
+    r"auth/(enterprise-managed-authorization|wif-jwt-bearer)": "extensions without a key in the configuration",
 }
 
-# Checks without whose success a scenario says nothing about what it is for: what it is for has then not happened.
+# Checks that must succeed, because otherwise the scenario did not test its subject.
 ESSENTIAL = {"server-sse-polling": "server-sse-disconnect-resume"}
 
-# Scenarios that a pinned leg runs and that are about what its version does not have: how they must end instead, and why.
-# Peers of that version would not understand the answer that the suite expects.
+# Scenarios of pinned legs about features that their version does not have: how they must end instead, and why.
+# Peers of that version do not support the response that the suite expects.
 NO_AUDIO = (
     ["failure tools-call-audio: No audio content found"],
     "content of type audio came with 2025-03-26; it must come as an embedded resource",
@@ -39,7 +39,7 @@ NO_ELICITATION = (
             for kind in ["string", "integer", "number", "enum", "boolean"]
         ),
     ],
-    "elicitation came with 2025-06-18; a client of before must say that it does not have it",
+    "elicitation came with 2025-06-18; older clients must report that they do not support it",
 )
 BEYOND = {
     ("2024-11-05", "tools-call-audio"): NO_AUDIO,
@@ -47,7 +47,7 @@ BEYOND = {
     ("2025-03-26", "elicitation-sep1034-client-defaults"): NO_ELICITATION,
 }
 
-# Where the suite writes what a run has found. Names of scenarios may have slashes.
+# The directory of the results of a run. Names of scenarios may have slashes.
 RUN = re.compile(r"(?:server-)?(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
 
@@ -55,19 +55,19 @@ def faults(scenario, checks):
     """Returns why a scenario with these checks does not count: nothing if it does."""
     own = [c for c in checks if c["id"] not in SYNTHETIC]
     out = [
-        f"{c['status'].lower()} {c['id']}: {c.get('errorMessage') or c.get('description') or 'the suite does not say why'}"
+        f"{c['status'].lower()} {c['id']}: {c.get('errorMessage') or c.get('description') or 'no reason'}"
         for c in checks
         if c["status"] in ("FAILURE", "WARNING")
     ]
     if not out and not any(c["status"] == "SUCCESS" for c in own):
-        out.append("it has no success of its own, so it says nothing")
+        out.append("it has no success of its own")
     essential = ESSENTIAL.get(scenario)
     if essential and not any(c["status"] == "SUCCESS" and c["id"] == essential for c in checks):
-        out.append(f"{essential} has no success, so what the scenario is about did not happen")
+        out.append(f"{essential} has no success, so the scenario did not test its subject")
     return list(dict.fromkeys(out))
 
 
-def ran(results):
+def runs_in(results):
     """Returns the checks of every run that is below the directory, by scenario."""
     runs = {}
     for file in sorted(pathlib.Path(results).rglob("checks.json")):
@@ -78,12 +78,12 @@ def ran(results):
 
 def score(results, scenarios):
     """Returns what is wrong with each of the scenarios: nothing, if it counts."""
-    runs = ran(results)
+    runs = runs_in(results)
     return {s: faults(s, runs[s]) if s in runs else ["it did not run"] for s in scenarios}
 
 
 def without_beyond(verdicts, version):
-    """Returns the verdicts that a leg of a version is scored by, and why the others are not."""
+    """Returns the verdicts that count for a leg of a version, and why the others do not."""
     scored, beyond = dict(verdicts), []
     for (v, scenario), (end, why) in BEYOND.items():
         if v != version or scenario not in verdicts:
@@ -96,8 +96,8 @@ def without_beyond(verdicts, version):
     return scored, beyond
 
 
-def unforced(log, version, handshakes):
-    """Returns why a leg was not in the version it was to be in, or nothing."""
+def not_pinned(log, version, handshakes):
+    """Returns why a leg was not in its pinned version, or nothing."""
     try:
         answers = pathlib.Path(log).read_text(encoding="utf-8").split("\n")[:-1]
     except FileNotFoundError:
@@ -114,8 +114,8 @@ def uncovered(every, legs):
     return [s for s in every if s not in legs and not any(re.fullmatch(p, s) for p in NOT_DUE)]
 
 
-def tell(leg, verdicts, broken=None, notes=()):
-    """Prints a line for the leg, and below it what is wrong. Returns how many scenarios count, of how many."""
+def report(leg, verdicts, broken=None, notes=()):
+    """Prints a line for the leg, and its faults. Returns how many scenarios count, of how many."""
     passed = 0 if broken else sum(not v for v in verdicts.values())
     print(f"{leg:<28} {passed:>3}/{len(verdicts)}")
     for line in [broken, *notes] if broken else notes:
@@ -131,10 +131,10 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     leg = commands.add_parser("leg", help="score one leg; the names of its scenarios are read from stdin")
     leg.add_argument("name")
-    leg.add_argument("results", help="what the suite wrote, with -o")
+    leg.add_argument("results", help="the output directory of the suite")
     leg.add_argument("--scores", required=True, help="the file to add the score to")
     leg.add_argument("--pinned", metavar="VERSION", help="the version that was forced")
-    leg.add_argument("--pins", metavar="FILE", help="what pin.mjs or pinserver.mjs wrote")
+    leg.add_argument("--pins", metavar="FILE", help="the log of pin.mjs or pinserver.mjs")
     total = commands.add_parser("total", help="add up the legs; the names of all scenarios are read from stdin")
     total.add_argument("scores")
     args = parser.parse_args()
@@ -142,11 +142,11 @@ def main():
 
     if args.command == "leg":
         verdicts = score(args.results, names)
-        broken = unforced(args.pins, args.pinned, len(names)) if args.pinned else None
+        broken = not_pinned(args.pins, args.pinned, len(names)) if args.pinned else None
         if not names:
             broken = "the suite lists no scenarios for it"
         verdicts, notes = without_beyond(verdicts, args.pinned)
-        passed, of = tell(args.name, verdicts, broken, notes)
+        passed, of = report(args.name, verdicts, broken, notes)
         with pathlib.Path(args.scores).open("a", encoding="utf-8") as scores:
             scores.write(json.dumps({"passed": passed, "of": of, "scenarios": names, "broken": bool(broken)}) + "\n")
         return
@@ -154,10 +154,10 @@ def main():
     legs = [json.loads(line) for line in pathlib.Path(args.scores).read_text(encoding="utf-8").splitlines()]
     passed, of = sum(x["passed"] for x in legs), sum(x["of"] for x in legs)
     print(f"{'total':<28} {passed:>3}/{of}")
-    forgotten = uncovered(names, {s for x in legs for s in x["scenarios"]})
-    for scenario in forgotten:
-        print(f"    {scenario}: it is in no leg; add one, or say in score.py why not")
-    if passed < of or of == 0 or forgotten or any(x["broken"] for x in legs):
+    missing = uncovered(names, {s for x in legs for s in x["scenarios"]})
+    for scenario in missing:
+        print(f"    {scenario}: it is in no leg; add one, or a reason to NOT_DUE in score.py")
+    if passed < of or of == 0 or missing or any(x["broken"] for x in legs):
         sys.exit(1)
 
 

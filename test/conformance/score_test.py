@@ -1,4 +1,4 @@
-"""Tests of score.py, and through it of the suite: whether servers that answer nonsense fail."""
+"""Tests of score.py and of the suite: servers with invalid responses must fail."""
 
 import contextlib
 import http.server
@@ -42,16 +42,16 @@ class Faults(unittest.TestCase):
             ["failure wire-schema-valid: bad"],
         )
 
-    def test_what_says_nothing_does_not_count(self):
+    def test_a_scenario_without_a_success_does_not_count(self):
         for checks in [[], [check("SKIPPED")], [check("INFO")], [check("SUCCESS", "wire-schema-valid")]]:
-            self.assertEqual(score.faults("tools-list", checks), ["it has no success of its own, so it says nothing"])
+            self.assertEqual(score.faults("tools-list", checks), ["it has no success of its own"])
 
-    def test_what_is_about_something_that_did_not_happen_does_not_count(self):
+    def test_a_scenario_without_its_essential_check_does_not_count(self):
         other, essential = check("SUCCESS", "server-sse-retry-field"), "server-sse-disconnect-resume"
         self.assertEqual(score.faults("server-sse-polling", [other, check("SUCCESS", essential)]), [])
         self.assertEqual(
             score.faults("server-sse-polling", [other, check("INFO", essential)]),
-            ["server-sse-disconnect-resume has no success, so what the scenario is about did not happen"],
+            ["server-sse-disconnect-resume has no success, so the scenario did not test its subject"],
         )
 
 
@@ -94,12 +94,12 @@ class Leg(unittest.TestCase):
             "2024-11-05\n2024-11-05\n": None,
         }.items():
             log.write_text(answers)
-            self.assertEqual(score.unforced(log, "2024-11-05", 2), why)
-        self.assertIsNotNone(score.unforced(self.results / "missing", "2024-11-05", 1))
+            self.assertEqual(score.not_pinned(log, "2024-11-05", 2), why)
+        self.assertIsNotNone(score.not_pinned(self.results / "missing", "2024-11-05", 1))
         with contextlib.redirect_stdout(io.StringIO()):
-            self.assertEqual(score.tell("leg", {"ping": []}, "another version"), (0, 1))
+            self.assertEqual(score.report("leg", {"ping": []}, "another version"), (0, 1))
 
-    def test_what_a_version_does_not_have_is_not_scored_but_must_end_as_it_says(self):
+    def test_scenarios_beyond_a_version_are_not_scored_but_must_end_as_specified(self):
         end, _ = score.BEYOND["2024-11-05", "tools-call-audio"]
         for verdict, scored in [(end, False), ([], True), (["it did not run"], True)]:
             verdicts, notes = score.without_beyond({"ping": [], "tools-call-audio": verdict}, "2024-11-05")
@@ -110,8 +110,8 @@ class Leg(unittest.TestCase):
         self.assertEqual(score.uncovered(["ping", "tasks-lifecycle", "new"], {"ping"}), ["new"])
 
 
-class Nonsense(http.server.BaseHTTPRequestHandler):
-    """Answers every request with the same."""
+class FixedResponse(http.server.BaseHTTPRequestHandler):
+    """Returns the same response to every request."""
 
     protocol_version = "HTTP/1.1"
     status, answer = 200, {}
@@ -145,11 +145,11 @@ class Nonsense(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class EmptyResults(Nonsense):
+class EmptyResults(FixedResponse):
     answer = {"result": {}}
 
 
-class NotFound(Nonsense):
+class NotFound(FixedResponse):
     status, answer = 404, {"error": {"code": -32601, "message": "no"}}
 
 

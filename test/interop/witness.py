@@ -1,7 +1,7 @@
-"""The tools of examples/python-tools, and some that show what can be seen only at the backend.
+"""The tools of examples/python-tools, and some that show what only a backend can observe.
 
-The example's countdown can be cancelled, but keeps quiet about it: linger tells on stderr how its call ended, so not only its
-client says so. learn and forget change what tools there are, and offer has what old clients do not know.
+linger reports on stderr that its call was canceled, which the example's countdown does not. learn and forget change the
+tools, and offer returns content that old clients do not support.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def linger(ctx: Context) -> str:
     except asyncio.CancelledError:
         print("linger: cancelled", file=sys.stderr, flush=True)
         raise
-    return "Nobody gave up."
+    return "It was not canceled."
 
 
 @app.tool(read_only=True)

@@ -1,4 +1,5 @@
-"""CPU of the plugin per call: starts an app in its own process, calls a tool by frames and over gRPC, reads its CPU time.
+"""CPU of the plugin per call: starts an app in its own process, calls a tool by frames and over gRPC, reads its CPU
+time.
 
 python bench/calls.py [calls] [callers]
 """

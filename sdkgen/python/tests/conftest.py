@@ -1,4 +1,4 @@
-"""Tests with the real bridge take the one that `make build` has built, unless somebody says which."""
+"""Tests with the real bridge use the one that `make build` built, unless MCPBRIDGE_BIN is set."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an App says of itself, exact control, what comes and goes, and logging."""
+"""The description of an App, exact control, definitions that are added and removed, and logging."""
 
 import asyncio
 import json
@@ -127,7 +127,12 @@ def test_a_cursor_is_refused() -> None:
 
 async def test_a_schema_of_its_own_goes_out_as_it_is() -> None:
     app = App("test")
-    schema = {"type": "object", "$defs": {"a": {"$anchor": "x"}}, "allOf": [{"required": ["a"]}], "properties": {"a": {}}}
+    schema = {
+        "type": "object",
+        "$defs": {"a": {"$anchor": "x"}},
+        "allOf": [{"required": ["a"]}],
+        "properties": {"a": {}},
+    }
 
     @app.tool(input_schema=schema, output_schema={"type": "object", "x": 1})
     def anything(**arguments: Any) -> dict[str, Any]:
@@ -144,7 +149,7 @@ async def test_a_schema_of_its_own_goes_out_as_it_is() -> None:
     assert (await call(app, "anything", {"a": 1, "b": [2]})).structured == {"a": 1, "b": [2]}
     assert (await call(app, "some", {"a": 1, "b": 2})).text == "2 {'b': 2} 2026-07-28"
     app.add_tool(lambda **arguments: "", name="unnamed")
-    with pytest.raises(DefinitionError, match="has no name to give it by"):
+    with pytest.raises(DefinitionError, match="cannot be passed by name"):
         app.check()
 
 
@@ -199,8 +204,8 @@ async def test_results_are_exact() -> None:
 # Lists that change.
 
 
-async def listened(app: App, wanted: v1.SubscriptionFilter, do: Any) -> list[v1.ListenResponse]:
-    with app._changes.listen(wanted) as listener:
+async def events_of(app: App, requested: v1.SubscriptionFilter, do: Any) -> list[v1.ListenResponse]:
+    with app._changes.listen(requested) as listener:
         await asyncio.to_thread(do)  # From any thread.
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.01, listener.close)
@@ -237,12 +242,15 @@ async def test_changes_are_told_to_those_who_want_them() -> None:
         change()
 
     every = v1.SubscriptionFilter(
-        tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resource_subscriptions=["test://x"]
+        tools_list_changed=True,
+        prompts_list_changed=True,
+        resources_list_changed=True,
+        resource_subscriptions=["test://x"],
     )
-    assert await listened(app, every, change) == [tools, resources, prompts, updated]
-    assert await listened(app, v1.SubscriptionFilter(prompts_list_changed=True), again) == [prompts]
-    assert await listened(app, v1.SubscriptionFilter(resource_subscriptions=["test://x"]), again) == [updated]
-    assert await listened(app, v1.SubscriptionFilter(), again) == []
+    assert await events_of(app, every, change) == [tools, resources, prompts, updated]
+    assert await events_of(app, v1.SubscriptionFilter(prompts_list_changed=True), again) == [prompts]
+    assert await events_of(app, v1.SubscriptionFilter(resource_subscriptions=["test://x"]), again) == [updated]
+    assert await events_of(app, v1.SubscriptionFilter(), again) == []
     assert not app._changes._listeners
 
 
@@ -255,8 +263,8 @@ async def test_many_changes_are_few() -> None:
             app.add_tool(nothing)
             app.remove_tool("nothing")
 
-    wanted = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["test://x"])
-    events = await listened(app, wanted, change)
+    requested = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["test://x"])
+    events = await events_of(app, requested, change)
     assert [e.WhichOneof("event") for e in events] == ["resource_updated", "tools_list_changed"]
 
 
@@ -270,13 +278,15 @@ async def test_a_visit_is_told_of() -> None:
     with pytest.raises(McpError) as e:
         await call(app, "secret")
     assert (e.value.code, e.value.message) == (-32042, "Sign in")
-    assert e.value.data == {"elicitations": [{"mode": "url", "elicitationId": "7", "url": "https://x", "message": "Sign in"}]}
+    assert e.value.data == {
+        "elicitations": [{"mode": "url", "elicitationId": "7", "url": "https://x", "message": "Sign in"}]
+    }
     assert VisitRequired("a", "b").id != VisitRequired("a", "b").id
-    wanted = v1.SubscriptionFilter(elicitations_completed=True)
-    assert app.supported_changes(wanted) == wanted
-    told = await listened(app, wanted, lambda: app.notify_visited("7"))
-    assert told == [v1.ListenResponse(elicitation_completed=v1.ElicitationCompleted(elicitation_id="7"))]
-    assert await listened(app, v1.SubscriptionFilter(), lambda: app.notify_visited("7")) == []
+    requested = v1.SubscriptionFilter(elicitations_completed=True)
+    assert app.supported_changes(requested) == requested
+    events = await events_of(app, requested, lambda: app.notify_visited("7"))
+    assert events == [v1.ListenResponse(elicitation_completed=v1.ElicitationCompleted(elicitation_id="7"))]
+    assert await events_of(app, v1.SubscriptionFilter(), lambda: app.notify_visited("7")) == []
 
 
 def test_only_what_there_is_can_be_told() -> None:
@@ -362,7 +372,7 @@ async def test_logging_goes_to_the_caller(logger: logging.Logger) -> None:
     ]
     warnings = v1.CallContext(log_level=v1.LOG_LEVEL_WARNING)
     assert lines((await call(app, "works", context=warnings)).logs) == [(v1.LOG_LEVEL_WARNING, name, "careful")]
-    logger.info("Nobody calls.")
+    logger.info("No call is in flight.")
 
 
 async def test_calls_that_log_at_once_do_not_wait_for_each_other(logger: logging.Logger) -> None:

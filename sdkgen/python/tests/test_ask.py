@@ -26,7 +26,7 @@ from mcpbridge import (
     v1,
 )
 from mcpbridge.errors import RoundEnd
-from mcpbridge.schema import form, where
+from mcpbridge.schema import form, line_of
 from mcpbridge.testing import EVERYTHING, call
 
 
@@ -116,7 +116,9 @@ async def test_many_rounds_and_once() -> None:
         (["progress", "log"], 0),
     ],
 )
-async def test_repeated_events_are_logged_once(steps: list[str], warnings: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeated_events_are_logged_once(
+    steps: list[str], warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
     app = App("test")
 
     @app.tool
@@ -134,7 +136,7 @@ async def test_repeated_events_are_logged_once(steps: list[str], warnings: int, 
 
     for _ in range(2):
         assert (await call(app, "works", answers=[True] * steps.count("ask"))).text == "done"
-    message = f'{where(works)}: tool "works" sends progress or log messages before an answered question'
+    message = f'{line_of(works)}: tool "works" sends progress or log messages before an answered question'
     assert [r.getMessage().partition(",")[0] for r in caplog.records] == [message] * warnings
 
 
@@ -283,7 +285,9 @@ async def test_what_was_not_asked_is_not_remembered() -> None:
     first = (await app.call_tool(v1.CallToolRequest(name="asks", context=EVERYTHING), nothing)).input_required
     (key,) = (q.key for q in first.input_requests)
     answers = {key: accept('{"value":"a"}'), "other": accept(json.dumps("x" * 40_000))}
-    request = v1.CallToolRequest(name="asks", context=EVERYTHING, request_state=first.request_state, input_responses=answers)
+    request = v1.CallToolRequest(
+        name="asks", context=EVERYTHING, request_state=first.request_state, input_responses=answers
+    )
     second = (await app.call_tool(request, nothing)).input_required
     assert set(json.loads(second.request_state)["answers"]) == {key}
     assert second.request_state != first.request_state
@@ -296,7 +300,7 @@ async def test_all_that_a_model_can_be_asked() -> None:
 
     @app.tool
     async def asks(ctx: Context) -> list[str]:
-        said = await ctx.sample(
+        sample = await ctx.sample(
             [user("Look:", Image(b"i")), assistant("Nice."), v1.SamplingMessage(role="user")],
             max_tokens=7,
             system="S",
@@ -309,11 +313,11 @@ async def test_all_that_a_model_can_be_asked() -> None:
             metadata={"a": 1},
             meta={"b": 2},
         )
-        return [said.text, said.tool_calls[0].name, said.message.stop_reason]
+        return [sample.text, sample.tool_calls[0].name, sample.message.stop_reason]
 
     wish = v1.ContentBlock(tool_use=v1.ToolUseContent(id="1", name="helper"))
-    said = v1.ContentBlock(text=v1.TextContent(text="Hm."))
-    answer = v1.CreateMessageResult(role="assistant", content=[said, wish], model="m", stop_reason="toolUse")
+    content = v1.ContentBlock(text=v1.TextContent(text="Hm."))
+    answer = v1.CreateMessageResult(role="assistant", content=[content, wish], model="m", stop_reason="toolUse")
     got = await call(app, "asks", answers=[v1.InputResponse(create_message=answer)])
     assert got.structured == {"result": ["Hm.", "helper", "toolUse"]}
     text = [v1.ContentBlock(text=v1.TextContent(text=t)) for t in ("Look:", "Nice.")]
@@ -410,7 +414,8 @@ async def test_an_answer_that_does_not_fit_is_invalid() -> None:
             raise ToolError(f"invalid: {e}") from e
 
     got = await call(app, "paint", answers=[{"colour": "mauve"}])
-    assert got.text == "invalid: the answer does not fit the form:\n- colour: Input should be 'red' or 'green', got \"mauve\""
+    violation = "- colour: Input should be 'red' or 'green', got \"mauve\""
+    assert got.text == f"invalid: the answer violates the schema of the form:\n{violation}"
 
 
 async def test_an_answer_of_another_kind_is_none() -> None:
@@ -529,7 +534,7 @@ async def test_once_remembers_json_only() -> None:
     def remembers(ctx: Context) -> None:
         ctx.once("o", object)
 
-    assert "can remember only JSON" in (await call(app, "remembers")).text
+    assert "must return JSON" in (await call(app, "remembers")).text
 
 
 async def test_a_foreign_state_is_refused() -> None:
@@ -603,7 +608,12 @@ async def test_sampling_takes_a_dict_of_mcp() -> None:
     app = App("test")
     text = {"type": "text", "text": "Hi", "annotations": {"audience": ["user"], "priority": 0.5}}
     use = {"type": "tool_use", "id": "1", "name": "look", "input": {"at": 9007199254740993}, "x-more": True}
-    look = {"name": "look", "description": "Look.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    look = {
+        "name": "look",
+        "description": "Look.",
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    }
     params = {
         "messages": [{"role": "user", "content": text}, {"role": "assistant", "content": [use]}],
         "tools": [look],

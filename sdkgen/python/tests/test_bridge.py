@@ -47,7 +47,7 @@ async def test_a_client_starts_when_the_backend_has_started(program: list[str], 
     async with start(["sh", "-c", 'sleep 3; touch "$0"; exec "$@"', str(started), *program]) as client:
         assert started.exists()
         assert await client.call("add", {"a": 1, "b": 2}) == "3"
-    with pytest.raises(ConnectionError, match=r"(?s)it wrote:.*exit status 3"):
+    with pytest.raises(ConnectionError, match=r"(?s)its output:.*exit status 3"):
         async with start(["sh", "-c", "sleep 3; exit 3"]):
             pass
 

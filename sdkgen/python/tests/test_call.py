@@ -50,7 +50,10 @@ IMAGE = v1.ContentBlock(image=v1.ImageContent(data=b"i", mime_type="image/png"))
         (Point(1, 2), v1.CallToolResult(content=[text('{"x":1,"y":2}')], structured_content=b'{"x":1,"y":2}')),
         (Image(b"i"), v1.CallToolResult(content=[IMAGE])),
         (["see", Image(b"i")], v1.CallToolResult(content=[text("see"), IMAGE])),
-        (Audio(b"a"), v1.CallToolResult(content=[v1.ContentBlock(audio=v1.AudioContent(data=b"a", mime_type="audio/wav"))])),
+        (
+            Audio(b"a"),
+            v1.CallToolResult(content=[v1.ContentBlock(audio=v1.AudioContent(data=b"a", mime_type="audio/wav"))]),
+        ),
         (text("t"), v1.CallToolResult(content=[text("t")])),
         (v1.TextContent(text="t"), v1.CallToolResult(content=[text("t")])),
         (v1.CallToolResult(is_error=True), v1.CallToolResult(is_error=True)),
@@ -133,13 +136,14 @@ async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixt
 
     @app.tool
     def intends() -> None:
-        raise ToolError("meant")
+        raise ToolError("on purpose")
 
     with caplog.at_level(logging.ERROR):
         await call(app, "fails")
         await call(app, "intends")
     (record,) = caplog.records
-    assert record.getMessage() == f'tool "fails" failed at test_call.py:{fails.__code__.co_firstlineno + 2}: ValueError: bad'
+    line = fails.__code__.co_firstlineno + 2
+    assert record.getMessage() == f'tool "fails" failed at test_call.py:{line}: ValueError: bad'
     assert record.exc_info
 
 
@@ -156,10 +160,12 @@ async def test_a_traceback_is_logged_with_its_line(caplog: pytest.LogCaptureFixt
         (Image, None, "the tool returned None, and its return type is Image"),
         (list[Image], None, "the tool returned None, and its return type is list | tuple"),
         (int, "x", "the tool returned what its return type does not allow:\nInput should be a valid integer"),
-        (Any, object(), "the value is object, which JSON cannot hold"),
+        (Any, object(), "the value is object, which JSON cannot represent"),
     ],
 )
-async def test_what_a_tool_must_not_return(caplog: pytest.LogCaptureFixture, hint: Any, value: Any, message: str) -> None:
+async def test_what_a_tool_must_not_return(
+    caplog: pytest.LogCaptureFixture, hint: Any, value: Any, message: str
+) -> None:
     app = App("test")
 
     async def lies():  # type: ignore[no-untyped-def]
@@ -263,8 +269,10 @@ async def test_progress_and_logs_come_in_order_before_the_result() -> None:
         assert got.text == "done"
 
 
-@pytest.mark.parametrize(("level", "told"), [(v1.LOG_LEVEL_UNSPECIFIED, 0), (v1.LOG_LEVEL_ERROR, 1), (v1.LOG_LEVEL_DEBUG, 3)])
-async def test_only_what_was_asked_for_is_sent(level: v1.LogLevel, told: int) -> None:
+@pytest.mark.parametrize(
+    ("level", "count"), [(v1.LOG_LEVEL_UNSPECIFIED, 0), (v1.LOG_LEVEL_ERROR, 1), (v1.LOG_LEVEL_DEBUG, 3)]
+)
+async def test_only_what_was_asked_for_is_sent(level: v1.LogLevel, count: int) -> None:
     app = App("test")
 
     @app.tool
@@ -275,20 +283,20 @@ async def test_only_what_was_asked_for_is_sent(level: v1.LogLevel, told: int) ->
         ctx.log.error("e")
 
     got = await call(app, "works", context=v1.CallContext(log_level=level))
-    assert (len(got.logs), got.progress) == (told, [])
+    assert (len(got.logs), got.progress) == (count, [])
 
 
 async def test_nothing_comes_after_the_result() -> None:
     app = App("test")
-    kept: list[Context] = []
+    contexts: list[Context] = []
 
     @app.tool
     async def keeps(ctx: Context) -> None:
-        kept.append(ctx)
+        contexts.append(ctx)
 
     got = await call(app, "keeps")
-    await kept[0].progress(1)
-    await asyncio.to_thread(kept[0].progress, 2)
+    await contexts[0].progress(1)
+    await asyncio.to_thread(contexts[0].progress, 2)
     assert got.progress == []
 
 
@@ -296,7 +304,9 @@ async def test_the_caller_is_in_the_context() -> None:
     app = App("test")
     context = v1.CallContext(
         client_info=v1.Implementation(name="c", version="2"),
-        verified=v1.VerifiedCaller(protocol_version="2025-06-18", principal=v1.Principal(subject="ada"), headers={"x-a": "b"}),
+        verified=v1.VerifiedCaller(
+            protocol_version="2025-06-18", principal=v1.Principal(subject="ada"), headers={"x-a": "b"}
+        ),
         meta='{"k":1}',
     )
 
@@ -316,36 +326,39 @@ async def test_the_caller_is_in_the_context() -> None:
 
 
 async def test_text_that_is_not_ascii_stays_the_same() -> None:
-    said = 'Zoë: "東京\u2028" 😀'
-    meta = {said: [said]}
+    unicode = 'Zoë: "東京\u2028" 😀'
+    meta = {unicode: [unicode]}
     app = App("test")
 
-    @app.tool(description=said, meta=meta)
-    async def f(ctx: Context, text: Literal['Zoë: "東京\u2028" 😀'] = said) -> dict[str, Any]:  # type: ignore[assignment]
-        await ctx.log.info({said: text})
-        answer = await ctx.elicit(said, {"type": "object", "properties": {said: {"type": "string"}}})
+    @app.tool(description=unicode, meta=meta)
+    async def f(
+        ctx: Context,
+        text: Literal['Zoë: "東京\u2028" 😀'] = unicode,  # type: ignore[assignment]
+    ) -> dict[str, Any]:
+        await ctx.log.info({unicode: text})
+        answer = await ctx.elicit(unicode, {"type": "object", "properties": {unicode: {"type": "string"}}})
         return {"answer": answer.data, "meta": ctx.meta, "text": text}
 
     @app.tool
     async def fails() -> None:
-        raise McpError(-1, said, meta)
+        raise McpError(-1, unicode, meta)
 
     context = v1.CallContext()
     context.CopyFrom(EVERYTHING)
     context.meta = json.dumps(meta)
-    got = await call(app, "f", {"text": said}, answers=[{said: said}], context=context)
-    assert got.structured == {"answer": {said: said}, "meta": meta, "text": said}
+    got = await call(app, "f", {"text": unicode}, answers=[{unicode: unicode}], context=context)
+    assert got.structured == {"answer": {unicode: unicode}, "meta": meta, "text": unicode}
     assert json.loads(got.text) == got.structured
-    assert json.loads(got.logs[0].data) == {said: said}
-    assert json.loads(got.asked[0].elicit.form.requested_schema)["properties"] == {said: {"type": "string"}}
+    assert json.loads(got.logs[0].data) == {unicode: unicode}
+    assert json.loads(got.asked[0].elicit.form.requested_schema)["properties"] == {unicode: {"type": "string"}}
     listed = app.list_tools(v1.ListToolsRequest()).tools[0]
-    assert (listed.description, json.loads(listed.meta)) == (said, meta)
-    assert json.loads(listed.input_schema)["properties"]["text"]["default"] == said
+    assert (listed.description, json.loads(listed.meta)) == (unicode, meta)
+    assert json.loads(listed.input_schema)["properties"]["text"]["default"] == unicode
     with pytest.raises(McpError) as failed:
         await call(app, "fails")
     error = v1.JsonRpcError()
     assert status(failed.value).details[0].Unpack(error)
-    assert (error.message, json.loads(error.data)) == (said, meta)
+    assert (error.message, json.loads(error.data)) == (unicode, meta)
 
 
 async def start(app: App, name: str) -> "asyncio.Task[v1.CallToolResponse]":
@@ -375,7 +388,7 @@ async def test_an_async_tool_is_cancelled() -> None:
     assert ended.is_set()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="cannot tell")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cannot distinguish the cancellation of the call")
 async def test_a_cancellation_inside_a_tool_is_a_failure() -> None:
     app = App("test")
 
@@ -456,7 +469,7 @@ LOOP.append(LOOP)
 
 @pytest.mark.parametrize("typed", [True, False])
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         (Table([Row(price=1), Row(price=math.nan)]), "rows.1.price is NaN"),
         (Table([Row(price=1, owner={"pay": -math.inf})]), "rows.0.owner.pay is -Infinity"),
@@ -466,7 +479,7 @@ LOOP.append(LOOP)
     ],
 )
 async def test_what_json_cannot_hold_is_refused_with_its_place(
-    typed: bool, value: Any, says: str, caplog: pytest.LogCaptureFixture
+    typed: bool, value: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App("test")
 
@@ -478,9 +491,9 @@ async def test_what_json_cannot_hold_is_refused_with_its_place(
     app.add_tool(table)
     with caplog.at_level(logging.ERROR):
         got = await call(app, "table")
-    assert (got.is_error, got.text) == (True, f"{says}, which JSON cannot hold")
+    assert (got.is_error, got.text) == (True, f"{message}, which JSON cannot represent")
     assert f'tool "table" failed at test_call.py:{table.__code__.co_firstlineno}: TypeError' in caplog.text
-    assert says in caplog.text
+    assert message in caplog.text
 
 
 async def test_what_is_none_or_left_out_is_no_harm() -> None:
@@ -500,7 +513,7 @@ async def test_a_resource_refuses_what_json_cannot_hold() -> None:
     def it() -> Any:
         return {"a": [math.inf]}
 
-    with pytest.raises(McpError, match=r"a\.0 is Infinity, which JSON cannot hold"):
+    with pytest.raises(McpError, match=r"a\.0 is Infinity, which JSON cannot represent"):
         await read(app, "test://it")
 
 
@@ -511,4 +524,4 @@ async def test_a_coroutine_in_a_result_is_one_that_was_not_awaited() -> None:
     async def forgets() -> Any:
         return {"a": later()}
 
-    assert (await call(app, "forgets")).text == "a is a coroutine, which JSON cannot hold; write await later(...)"
+    assert (await call(app, "forgets")).text == "a is a coroutine, which JSON cannot represent; write await later(...)"

@@ -21,13 +21,15 @@ Email = Annotated[str, Field(json_schema_extra={"format": "email"})]
 
 
 def test_the_formats_are_those_of_the_shared_table() -> None:
-    assert {name: f.words for name, f in FORMATS.items()} == {name: f["is"] for name, f in TABLE["formats"].items()}
+    assert {name: f.description for name, f in FORMATS.items()} == {
+        name: f["is"] for name, f in TABLE["formats"].items()
+    }
     assert [p["pattern"] for p in TABLE["patterns"].values()] == [LOCAL_DATE_TIME, LOCAL_TIME]
 
 
 @pytest.mark.parametrize("name", TABLE["formats"])
 def test_a_format_accepts_what_the_shared_table_says(name: str) -> None:
-    of, fits = TABLE["formats"][name], FORMATS[name].fits
+    of, fits = TABLE["formats"][name], FORMATS[name].test
     assert [v for v in of["accepts"] if not fits(v)] == []
     assert [v for v in of["refuses"] if fits(v)] == []
 
@@ -50,10 +52,16 @@ async def test_formats_of_arguments_are_checked() -> None:
     app = App("test")
 
     @app.tool
-    def plan(event: Event, lasts: timedelta = timedelta(hours=1), where: AnyUrl | None = None, of: UUID | int = 1) -> str:
+    def plan(
+        event: Event, lasts: timedelta = timedelta(hours=1), where: AnyUrl | None = None, of: UUID | int = 1
+    ) -> str:
         return f"{event.day:%d.%m.%Y} {lasts} {where} {of}"
 
-    right = {"event": {"day": "2026-01-31", "at": "2026-01-31T14:30:00Z"}, "lasts": "PT2H", "where": "https://a.example/"}
+    right = {
+        "event": {"day": "2026-01-31", "at": "2026-01-31T14:30:00Z"},
+        "lasts": "PT2H",
+        "where": "https://a.example/",
+    }
     assert (await call(app, "plan", right)).text == "31.01.2026 2:00:00 https://a.example/ 1"
     # What pydantic reads, but no other validator of JSON Schema does.
     event = {"day": "2026-01-31T00:00:00", "at": "2026-01-31 14:30:00", "mails": ["ada@example.com", "ada"]}
@@ -70,7 +78,7 @@ async def test_formats_of_arguments_are_checked() -> None:
 
 
 async def test_formats_of_results_are_checked() -> None:
-    """Official clients refuse what is of another format than the tool's own schema says."""
+    """Official clients reject a value that violates a format in the tool's own schema."""
     app = App("test")
 
     @app.tool
@@ -116,7 +124,8 @@ async def test_types_without_an_offset_have_no_format() -> None:
     }
     assert json.loads(tool.output_schema)["properties"]["result"] == {"type": "string", "pattern": LOCAL_TIME}
     assert (await call(app, "at", {"day": "2026-01-31T14:30", "hour": "14:30:00"})).structured == {"result": "14:30:00"}
-    assert "hour: must be text that matches" in (await call(app, "at", {"day": "2026-01-31T14:30", "hour": "14:30:00Z"})).text
+    got = await call(app, "at", {"day": "2026-01-31T14:30", "hour": "14:30:00Z"})
+    assert "hour: must be text that matches" in got.text
 
 
 SEVEN: Any = "seven"
@@ -143,29 +152,31 @@ def naive(a: datetime = NAIVE) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("fn", "line", "says"),
+    ("fn", "line", "message"),
     [
-        (number, 0, 'parameter "a": the default "seven" does not fit: must be a valid integer'),
+        (number, 0, 'parameter "a": the default "seven" is invalid: must be a valid integer'),
         (
             nothing,
             2,
-            'parameter "a": the default null does not fit: must be a valid string; write a: str | None',
+            'parameter "a": the default null is invalid: must be a valid string; write a: str | None',
         ),
-        (bound, 0, 'parameter "a": the default 0 does not fit: must be greater than or equal to 1'),
-        (described, 0, 'parameter "a": the default "seven" does not fit: must be a valid integer'),
+        (bound, 0, 'parameter "a": the default 0 is invalid: must be greater than or equal to 1'),
+        (described, 0, 'parameter "a": the default "seven" is invalid: must be a valid integer'),
         (
             naive,
             0,
-            'parameter "a": the default "2026-01-31T00:00:00" does not fit: must be a date and time with an offset such as',
+            'parameter "a": the default "2026-01-31T00:00:00" is invalid: '
+            "must be a date and time with an offset such as",
         ),
     ],
 )
-def test_a_default_fits_its_type(fn: Any, line: int, says: str) -> None:
+def test_a_default_fits_its_type(fn: Any, line: int, message: str) -> None:
     app = App("test")
     app.tool(fn)
     with pytest.raises(DefinitionError) as e:
         app.check()
-    assert str(e.value).startswith(f'test_formats.py:{fn.__code__.co_firstlineno + line}: tool "{fn.__name__}": {says}')
+    at = f"test_formats.py:{fn.__code__.co_firstlineno + line}"
+    assert str(e.value).startswith(f'{at}: tool "{fn.__name__}": {message}')
 
 
 def extra(name: str) -> Any:
@@ -196,7 +207,7 @@ def unlike_any(a: Annotated[str, extra("telephone")]) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("fn", "line", "says"),
+    ("fn", "line", "message"),
     [
         (unknown, 2, 'parameter "day" has a format that does not exist, "dat"; did you mean date?'),
         (unknown_beside_a_default, 0, 'parameter "day" has a format that does not exist, "dat"; did you mean date?'),
@@ -205,12 +216,12 @@ def unlike_any(a: Annotated[str, extra("telephone")]) -> None: ...
         (unlike_any, 0, f'parameter "a" has a format that does not exist, "telephone"; there are {", ".join(FORMATS)}'),
     ],
 )
-def test_an_unknown_format_is_refused_where_it_is_written(fn: Any, line: int, says: str) -> None:
+def test_an_unknown_format_is_refused_where_it_is_written(fn: Any, line: int, message: str) -> None:
     app = App("test")
     app.tool(fn)
     with pytest.raises(DefinitionError) as e:
         app.check()
-    assert str(e.value) == f'test_formats.py:{fn.__code__.co_firstlineno + line}: tool "{fn.__name__}": {says}'
+    assert str(e.value) == f'test_formats.py:{fn.__code__.co_firstlineno + line}: tool "{fn.__name__}": {message}'
 
 
 def several(
@@ -229,7 +240,8 @@ def test_all_mistakes_of_a_function_are_reported() -> None:
     first, *others = str(e.value).splitlines()
     assert first.endswith(': tool "several": there is no option "readonly"; did you mean read_only?')
     assert others == [
-        f'test_formats.py:{line + 1}: tool "several": parameter "n": the default "seven" does not fit: must be a valid integer',
+        f'test_formats.py:{line + 1}: tool "several": parameter "n": the default "seven" is invalid: '
+        "must be a valid integer",
         f'test_formats.py:{line + 2}: tool "several": parameter "day" has a format that does not exist, "dat";'
         " did you mean date?",
     ]
@@ -249,7 +261,8 @@ def test_formats_of_pydantic_are_no_mistake() -> None:
     app = App("test")
 
     @app.tool
-    def f(path: Path, network: IPv4Network, day: Annotated[date, extra("date")]) -> dict[str, Path]: ...  # type: ignore[empty-body]
+    def f(path: Path, network: IPv4Network, day: Annotated[date, extra("date")]) -> dict[str, Path]:
+        return {"path": path}
 
     app.check()
 

@@ -1,4 +1,4 @@
-"""A real process that takes calls of tools as frames, from a socket such as the bridge's, and by gRPC beside them."""
+"""A real process that receives tool calls as frames from a socket such as the bridge's, and other calls over gRPC."""
 
 import asyncio
 import collections
@@ -23,9 +23,9 @@ from test_serve import COOKIE, Plugin, shutdown, started, stub_of, text, until
 from mcpbridge import v1
 from mcpbridge.testing import EVERYTHING
 
-# As proto/mcpbridge/v1/frames.md has them, and not as the SDK does.
+# As in proto/mcpbridge/v1/frames.md, independent of the SDK.
 CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR, LAST = 1, 2, 3, 16, 17, 18, 19, 20
-UNTAKEN = 64
+UNREAD = 64
 LIMIT = 64 << 20
 
 TOOLS = """
@@ -80,7 +80,7 @@ def slow_sync(seconds: float, file: str, ctx: Context) -> str:
 @app.tool
 async def stubborn(file: str, ctx: Context) -> str:
     for i in range(100):
-        ctx.progress(i)  # Nobody takes them.
+        ctx.progress(i)  # They are not read.
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
@@ -149,16 +149,16 @@ app.run()
 
 
 class Bridge:
-    """The bridge's end: what it says, and what each call is told."""
+    """The bridge's end of the connection: it sends frames, and keeps what each call receives."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
         self._reader = reader
         self._numbers = itertools.count(1)
-        self.told: dict[int, asyncio.Queue[tuple[int, bytes]]] = collections.defaultdict(asyncio.Queue)
+        self.received: dict[int, asyncio.Queue[tuple[int, bytes]]] = collections.defaultdict(asyncio.Queue)
         self.ended = asyncio.Event()
-        self.last: asyncio.Queue[int] = asyncio.Queue()  # The last call that a plugin has begun which begins no more.
-        self.reading = asyncio.create_task(self._read())
+        self.last: asyncio.Queue[int] = asyncio.Queue()  # The last call that a draining plugin started.
+        self.reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -168,10 +168,10 @@ class Bridge:
                 if kind == LAST:
                     self.last.put_nowait(number)
                 else:
-                    self.told[number].put_nowait((kind, payload))
+                    self.received[number].put_nowait((kind, payload))
         self.ended.set()
 
-    def say(self, kind: int, number: int, payload: bytes = b"") -> None:
+    def send_frame(self, kind: int, number: int, payload: bytes = b"") -> None:
         self.writer.write(struct.pack(">IIB", len(payload), number, kind) + payload)
 
     def call(self, name: str, /, **arguments: Any) -> int:
@@ -179,11 +179,11 @@ class Bridge:
 
     def ask(self, request: v1.CallToolRequest) -> int:
         number = next(self._numbers)
-        self.say(CALL, number, request.SerializeToString())
+        self.send_frame(CALL, number, request.SerializeToString())
         return number
 
     async def next(self, number: int) -> tuple[int, bytes]:
-        return await asyncio.wait_for(self.told[number].get(), 20)
+        return await asyncio.wait_for(self.received[number].get(), 20)
 
     async def event(self, number: int) -> v1.CallToolResponse:
         kind, payload = await self.next(number)
@@ -191,13 +191,13 @@ class Bridge:
         return v1.CallToolResponse.FromString(payload)
 
     async def end(self, number: int) -> tuple[list[v1.CallToolResponse], int, bytes]:
-        """What a call is told until it ends; all of it is taken."""
+        """Returns the events of a call and its response, and acknowledges each event."""
         events: list[v1.CallToolResponse] = []
         while True:
             kind, payload = await self.next(number)
             if kind != EVENT:
                 return events, kind, payload
-            self.say(TAKEN, number)
+            self.send_frame(TAKEN, number)
             events.append(v1.CallToolResponse.FromString(payload))
 
     async def result(self, number: int) -> v1.CallToolResponse:
@@ -214,7 +214,7 @@ class Bridge:
         return status_pb2.Status.FromString(payload)
 
 
-class Given:
+class BridgeSocket:
     """A socket where a plugin may connect."""
 
     def __init__(self, folder: Path) -> None:
@@ -232,10 +232,10 @@ class Given:
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> Iterator[Given]:
-    given = Given(tmp_path)
-    with given.listener:
-        yield given
+def bridge_socket(tmp_path: Path) -> Iterator[BridgeSocket]:
+    bridge_socket = BridgeSocket(tmp_path)
+    with bridge_socket.listener:
+        yield bridge_socket
 
 
 @asynccontextmanager
@@ -248,24 +248,24 @@ async def running(plugin: Plugin) -> AsyncIterator[Plugin]:
 
 
 @asynccontextmanager
-async def bridging(ours: socket.socket) -> AsyncIterator[Bridge]:
-    bridge = Bridge(*await asyncio.open_unix_connection(sock=ours))
+async def bridge_of(accepted: socket.socket) -> AsyncIterator[Bridge]:
+    bridge = Bridge(*await asyncio.open_unix_connection(sock=accepted))
     try:
         assert await bridge.next(0) == (HELLO, b"\x01")
         yield bridge
     finally:
         bridge.writer.close()
-        await bridge.reading
+        await bridge.reader
 
 
 @asynccontextmanager
-async def connected(given: Given, folder: Path) -> AsyncIterator[tuple[Plugin, Bridge]]:
-    async with running(given.start(folder)) as plugin, bridging(given.accept()) as bridge:
+async def start_and_connect(bridge_socket: BridgeSocket, folder: Path) -> AsyncIterator[tuple[Plugin, Bridge]]:
+    async with running(bridge_socket.start(folder)) as plugin, bridge_of(bridge_socket.accept()) as bridge:
         yield plugin, bridge
 
 
-async def test_calls_side_by_side_are_never_crossed(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_concurrent_calls_get_their_own_responses(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         shared = iter(range(10_000))
 
         async def caller() -> None:
@@ -273,11 +273,11 @@ async def test_calls_side_by_side_are_never_crossed(given: Given, tmp_path: Path
                 assert await bridge.text(("add", "add_later", "add_sync")[i % 3], a=i, b=1) == str(i + 1)
 
         await asyncio.gather(*(caller() for _ in range(64)))
-        assert not any(queue.qsize() for queue in bridge.told.values()), "nothing comes after the end of a call"
+        assert not any(queue.qsize() for queue in bridge.received.values()), "a frame followed the end of a call"
 
 
-async def test_frames_may_come_in_pieces(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_frames_may_be_split(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         request = v1.CallToolRequest(context=EVERYTHING, name="add", arguments=b'{"a":1,"b":2}').SerializeToString()
         frames = b"".join(struct.pack(">IIB", len(request), number, CALL) + request for number in (1001, 1002))
         for i in range(len(frames)):
@@ -288,16 +288,16 @@ async def test_frames_may_come_in_pieces(given: Given, tmp_path: Path) -> None:
             assert (await bridge.result(number)).result.content[0].text.text == "3"
 
 
-async def test_long_messages(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_long_messages(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         large = "x" * (20 << 20)
         numbers = [bridge.call("echo", text=text) for text in ("a", large, "b", large, "c")]
         texts = [(await bridge.result(number)).result.content[0].text.text for number in numbers]
         assert texts == ["a", large, "b", large, "c"]
 
 
-async def test_events_come_in_order_and_the_result_last(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_events_are_in_order_and_the_result_is_last(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         numbers = [bridge.call("steps", n=1000) for _ in range(3)]
         for number in numbers:
             events, kind, _ = await bridge.end(number)
@@ -306,104 +306,106 @@ async def test_events_come_in_order_and_the_result_last(given: Given, tmp_path: 
             assert [e.progress.progress for e in events[::2]] == list(range(1000))
 
 
-async def test_events_that_nobody_takes_make_only_their_call_wait(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
-        waits = bridge.call("steps", n=UNTAKEN)
-        for _ in range(UNTAKEN):
+async def test_unread_events_block_only_their_call(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
+        waits = bridge.call("steps", n=UNREAD)
+        for _ in range(UNREAD):
             await bridge.event(waits)
         for i in range(100):
             assert await bridge.text("add", a=i, b=1) == str(i + 1)
-        assert bridge.told[waits].empty()
+        assert bridge.received[waits].empty()
         for _ in range(3):
-            bridge.say(TAKEN, waits)
+            bridge.send_frame(TAKEN, waits)
             await bridge.event(waits)
             assert await bridge.text("add", a=1, b=2) == "3"
-            assert bridge.told[waits].empty()
-        for _ in range(UNTAKEN):
-            bridge.say(TAKEN, waits)
+            assert bridge.received[waits].empty()
+        for _ in range(UNREAD):
+            bridge.send_frame(TAKEN, waits)
         assert (await bridge.result(waits)).result.content[0].text.text == "done"
 
 
-async def test_events_wait_for_a_bridge_that_does_not_read(given: Given, tmp_path: Path) -> None:
-    async with running(given.start(tmp_path)) as plugin, plugin.channel() as channel:
+async def test_events_wait_for_a_bridge_that_does_not_read(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with running(bridge_socket.start(tmp_path)) as plugin, plugin.channel() as channel:
         stub = stub_of(channel)
         request = v1.CallToolRequest(context=EVERYTHING, name="shout", arguments=b'{"n":64,"size":1000000}')
         payload = request.SerializeToString()
-        ours = given.accept()
-        ours.sendall(struct.pack(">IIB", len(payload), 1, CALL) + payload)
+        accepted = bridge_socket.accept()
+        accepted.sendall(struct.pack(">IIB", len(payload), 1, CALL) + payload)
         while await text(stub, "has_shouted") == "0":
             pass
         # Each of these is a turn of its event loop, in which it could shout again.
         for _ in range(100):
-            shouted = await text(stub, "has_shouted")
-        assert int(shouted) < 5
-        async with bridging(ours) as bridge:
+            sent = await text(stub, "has_shouted")
+        assert int(sent) < 5
+        async with bridge_of(accepted) as bridge:
             events, kind, _ = await bridge.end(1)
             assert (len(events), kind) == (64, RESULT)
 
 
 @pytest.mark.parametrize("tool", ["slow", "slow_sync"])
-async def test_a_cancelled_call_stops_and_ends(given: Given, tmp_path: Path, tool: str) -> None:
-    file = tmp_path / "told"
-    async with connected(given, tmp_path) as (plugin, bridge):
+async def test_a_cancelled_call_stops_and_ends(bridge_socket: BridgeSocket, tmp_path: Path, tool: str) -> None:
+    file = tmp_path / "canceled"
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge):
         number = bridge.call(tool, seconds=60, file=str(file))
         await bridge.event(number)
-        bridge.say(CANCEL, number)
-        bridge.say(CANCEL, number)
+        bridge.send_frame(CANCEL, number)
+        bridge.send_frame(CANCEL, number)
         assert (await bridge.error(number)).code == code_pb2.CANCELLED
         await until(file.exists)
         # Its number is free.
-        bridge.say(
-            CALL, number, v1.CallToolRequest(context=EVERYTHING, name="add", arguments=b'{"a":1,"b":2}').SerializeToString()
+        bridge.send_frame(
+            CALL,
+            number,
+            v1.CallToolRequest(context=EVERYTHING, name="add", arguments=b'{"a":1,"b":2}').SerializeToString(),
         )
         assert (await bridge.result(number)).result.content[0].text.text == "3"
-        assert bridge.told[number].empty()
+        assert bridge.received[number].empty()
         assert "Traceback" not in plugin.log()
 
 
-async def test_a_call_that_is_cancelled_before_it_begins_ends(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_a_call_that_is_cancelled_before_it_begins_ends(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         numbers = []
         for _ in range(100):
             numbers.append(bridge.call("add_later", a=6, b=1))
-            bridge.say(CANCEL, numbers[-1])
+            bridge.send_frame(CANCEL, numbers[-1])
         for number in numbers:
             assert (await bridge.error(number)).code == code_pb2.CANCELLED
-        bridge.say(CANCEL, numbers[0])
-        bridge.say(TAKEN, numbers[0])
+        bridge.send_frame(CANCEL, numbers[0])
+        bridge.send_frame(TAKEN, numbers[0])
         assert await bridge.text("add", a=1, b=2) == "3"
 
 
-async def test_events_of_a_cancelled_call_hold_up_nothing(given: Given, tmp_path: Path) -> None:
-    file = tmp_path / "told"
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_unread_events_of_a_cancelled_call_block_nothing(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    file = tmp_path / "canceled"
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         number = bridge.call("stubborn", file=str(file))
-        for _ in range(UNTAKEN):
+        for _ in range(UNREAD):
             await bridge.event(number)
-        bridge.say(CANCEL, number)
+        bridge.send_frame(CANCEL, number)
         assert (await bridge.next(number))[0] in (RESULT, ERROR)
         assert file.exists()
 
 
-async def test_an_answer_does_not_wait_for_calls_that_compute(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_an_answer_does_not_wait_for_calls_that_compute(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         numbers = [bridge.call("computes", seconds=0.3) for _ in range(3)]
         await bridge.result(numbers[0])
-        began = asyncio.get_running_loop().time()
+        start = asyncio.get_running_loop().time()
         await bridge.result(numbers[-1])
-        assert asyncio.get_running_loop().time() - began > 0.4
+        assert asyncio.get_running_loop().time() - start > 0.4
 
 
-async def test_errors_are_the_statuses_of_grpc(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+async def test_errors_are_the_statuses_of_grpc(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge), plugin.channel() as channel:
         for name in ("exact", "ad"):
-            said = await bridge.error(bridge.call(name))
+            status = await bridge.error(bridge.call(name))
             with pytest.raises(grpc.aio.AioRpcError) as e:
                 await text(stub_of(channel), name)
-            assert (said.code, said.message) == (e.value.code().value[0], e.value.details())
+            assert (status.code, status.message) == (e.value.code().value[0], e.value.details())
             trailers = dict(e.value.trailing_metadata() or ())
-            if said.details:
-                assert status_pb2.Status.FromString(trailers["grpc-status-details-bin"]) == said
+            if status.details:
+                assert status_pb2.Status.FromString(trailers["grpc-status-details-bin"]) == status
         detail = v1.JsonRpcError()
         assert (await bridge.error(bridge.call("exact"))).details[0].Unpack(detail)
         assert detail == v1.JsonRpcError(code=-32042, message="exactly this", data='{"n":9007199254740993}')
@@ -412,23 +414,25 @@ async def test_errors_are_the_statuses_of_grpc(given: Given, tmp_path: Path) -> 
         assert "b: is required" in wrong.result.content[0].text.text
 
 
-async def test_whatever_is_raised_ends_its_call_only(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
-        said = await bridge.error(bridge.call("own"))
-        assert (said.code, said.message) == (code_pb2.UNKNOWN, "of its own")
+async def test_any_exception_ends_only_its_call(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
+        status = await bridge.error(bridge.call("own"))
+        assert (status.code, status.message) == (code_pb2.UNKNOWN, "of its own")
         await bridge.end(bridge.call("cancels_itself"))
-        bridge.say(CALL, 5000, b"\xff\xff\xff")
+        bridge.send_frame(CALL, 5000, b"\xff\xff\xff")
         assert (await bridge.error(5000)).code == code_pb2.UNKNOWN
         assert await bridge.text("add", a=1, b=2) == "3"
 
 
-async def test_questions_take_several_calls(given: Given, tmp_path: Path) -> None:
+async def test_questions_take_several_calls(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
     answers = {"Name?": '{"value":"Ada"}', "Colour?": '{"value":"red"}', "Size, Ada?": '{"value":3}'}
-    async with connected(given, tmp_path) as (_, bridge):
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         request = v1.CallToolRequest(context=EVERYTHING, name="survey")
         rounds = []
         while (response := await bridge.result(bridge.ask(request))).HasField("input_required"):
-            request = v1.CallToolRequest(context=EVERYTHING, name="survey", request_state=response.input_required.request_state)
+            request = v1.CallToolRequest(
+                context=EVERYTHING, name="survey", request_state=response.input_required.request_state
+            )
             rounds.append(len(response.input_required.input_requests))
             for asked in response.input_required.input_requests:
                 content = answers[asked.elicit.form.message]
@@ -438,25 +442,27 @@ async def test_questions_take_several_calls(given: Given, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("mistake", ["too long", "twice"])
-async def test_a_mistake_of_the_bridge_ends_the_connection_only(given: Given, tmp_path: Path, mistake: str) -> None:
-    file = tmp_path / "told"
-    async with connected(given, tmp_path) as (plugin, bridge):
+async def test_a_protocol_violation_of_the_bridge_closes_only_the_connection(
+    bridge_socket: BridgeSocket, tmp_path: Path, mistake: str
+) -> None:
+    file = tmp_path / "canceled"
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge):
         number = bridge.call("slow", seconds=60, file=str(file))
         await bridge.event(number)
         if mistake == "too long":
             bridge.writer.write(struct.pack(">IIB", LIMIT + 1, number, TAKEN))
         else:
-            bridge.say(CALL, number)
+            bridge.send_frame(CALL, number)
         await asyncio.wait_for(bridge.ended.wait(), 10)
         await until(file.exists)
         async with plugin.channel() as channel:
             assert await text(stub_of(channel), "add", a=1, b=2) == "3"
-        assert "gRPC goes on" in plugin.log()
+        assert "calls use gRPC" in plugin.log()
 
 
-async def test_the_end_of_the_connection_cancels_its_calls_only(given: Given, tmp_path: Path) -> None:
+async def test_the_end_of_the_connection_cancels_its_calls_only(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("slow", "slow_sync", "grpc")]
-    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge), plugin.channel() as channel:
         by_grpc = await started(stub_of(channel), "slow", seconds=1, file=str(files[2]))
         for file in files[:2]:
             await bridge.event(bridge.call(file.name, seconds=60, file=str(file)))
@@ -467,8 +473,8 @@ async def test_the_end_of_the_connection_cancels_its_calls_only(given: Given, tm
         assert await text(stub_of(channel), "add", a=1, b=2) == "3"
 
 
-async def test_shutdown_lets_calls_finish_and_takes_no_more(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+async def test_shutdown_waits_for_calls_and_accepts_no_more(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge), plugin.channel() as channel:
         number = bridge.call("slow", seconds=1, file="")
         await bridge.event(number)
         await shutdown(channel)
@@ -477,35 +483,35 @@ async def test_shutdown_lets_calls_finish_and_takes_no_more(given: Given, tmp_pa
         assert (await bridge.result(number)).result.content[0].text.text == "slept"
         bridge.writer.close()  # As the bridge does that has all answers.
         assert await asyncio.to_thread(plugin.process.wait, 5) == 0
-        assert bridge.told[late].empty()
+        assert bridge.received[late].empty()
 
 
-async def test_shutdown_waits_for_events_to_be_taken(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
-        number = bridge.call("burst", n=2 * UNTAKEN)
-        for _ in range(UNTAKEN):
+async def test_shutdown_waits_until_events_are_read(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+        number = bridge.call("burst", n=2 * UNREAD)
+        for _ in range(UNREAD):
             await bridge.event(number)
         await shutdown(channel)
         await asyncio.wait_for(bridge.last.get(), 20)
-        for _ in range(UNTAKEN):
-            bridge.say(TAKEN, number)
+        for _ in range(UNREAD):
+            bridge.send_frame(TAKEN, number)
         events, kind, _ = await bridge.end(number)
-        assert (len(events), kind) == (UNTAKEN, RESULT)
+        assert (len(events), kind) == (UNREAD, RESULT)
 
 
-async def test_shutdown_waits_no_longer_than_the_drain(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+async def test_shutdown_waits_no_longer_than_the_drain(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge), plugin.channel() as channel:
         number = bridge.call("stuck")
         await bridge.event(number)
-        began = asyncio.get_running_loop().time()
+        start = asyncio.get_running_loop().time()
         await shutdown(channel)
         await asyncio.wait_for(bridge.ended.wait(), 10)
-        assert 4.5 < asyncio.get_running_loop().time() - began < 8
+        assert 4.5 < asyncio.get_running_loop().time() - start < 8
         assert await asyncio.to_thread(plugin.process.wait, 5) == 0
 
 
-async def test_a_large_last_answer_is_written_to_its_end(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (plugin, bridge), plugin.channel() as channel:
+async def test_a_large_last_answer_is_written_to_its_end(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (plugin, bridge), plugin.channel() as channel:
         large = "x" * (20 << 20)
         number = bridge.call("echo", text=large)
         await bridge.writer.drain()
@@ -515,34 +521,34 @@ async def test_a_large_last_answer_is_written_to_its_end(given: Given, tmp_path:
         assert (kind, len(payload) > len(large)) == (RESULT, True)
 
 
-async def test_what_is_too_large_costs_its_call_only(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_a_message_that_is_too_large_fails_only_its_call(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         numbers = [bridge.call("large", size=LIMIT), bridge.call("shout", n=2, size=LIMIT)]
         for number in numbers:
-            said = await bridge.error(number)
-            assert said.code == code_pb2.RESOURCE_EXHAUSTED
-            assert said.message.startswith("the call was executed, and its answer has 6710")
+            status = await bridge.error(number)
+            assert status.code == code_pb2.RESOURCE_EXHAUSTED
+            assert status.message.startswith("the call was executed, but its response of 6710")
         assert await bridge.text("add", a=1, b=2) == "3"
         assert len(await bridge.text("large", size=LIMIT - 100)) == LIMIT - 100
-        assert not any(bridge.told[number].qsize() for number in numbers)
+        assert not any(bridge.received[number].qsize() for number in numbers)
 
 
-async def test_children_do_not_hear_of_it(given: Given, tmp_path: Path) -> None:
-    async with connected(given, tmp_path) as (_, bridge):
+async def test_child_processes_do_not_inherit_the_address(bridge_socket: BridgeSocket, tmp_path: Path) -> None:
+    async with start_and_connect(bridge_socket, tmp_path) as (_, bridge):
         assert "MCPBRIDGE_FRAMES" not in await bridge.text("children_have")
 
 
 @pytest.mark.parametrize("variable", ["unix:{}/none", "unix:{}/tools.py", "unix:", "tcp:127.0.0.1:1", "x"])
-async def test_without_a_connection_there_is_grpc(given: Given, tmp_path: Path, variable: str) -> None:
-    async with running(given.start(tmp_path, variable.format(tmp_path))) as plugin, plugin.channel() as channel:
+async def test_without_a_connection_calls_use_grpc(bridge_socket: BridgeSocket, tmp_path: Path, variable: str) -> None:
+    async with running(bridge_socket.start(tmp_path, variable.format(tmp_path))) as plugin, plugin.channel() as channel:
         assert await text(stub_of(channel), "add", a=1, b=2) == "3"
         await shutdown(channel)
         assert await asyncio.to_thread(plugin.process.wait, 5) == 0
 
 
-def test_it_is_taken_at_the_import(given: Given) -> None:
+def test_the_address_is_removed_at_import(bridge_socket: BridgeSocket) -> None:
     """A program may start others before it serves."""
     program = "import mcpbridge, os; print(os.environ.get('MCPBRIDGE_FRAMES'))"
-    env = {**os.environ, "MCPBRIDGE_FRAMES": f"unix:{given.path}"}
+    env = {**os.environ, "MCPBRIDGE_FRAMES": f"unix:{bridge_socket.path}"}
     run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
     assert run.stdout == "None\n"

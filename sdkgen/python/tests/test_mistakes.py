@@ -1,4 +1,4 @@
-"""What an author is told of a mistake, by the real bridge: the line to change."""
+"""Messages of the real bridge about mistakes of an author name the line to change."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def program(folder: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (
             APP + "@app.tool\ndef greet(\n    name,\n    times: int = 1,\n) -> str:\n    return name\n" + RUN,
@@ -29,7 +29,7 @@ def program(folder: Path, text: str) -> list[str]:
         ),
         (
             APP + "class Thing: pass\n@app.tool\ndef add(a: Thing) -> int:\n    return 1\n" + RUN,
-            'tools.py:6: tool "add": parameter "a" has a type that JSON cannot hold, Thing; use str,',
+            'tools.py:6: tool "add": parameter "a" has a type that JSON cannot represent, Thing; use str,',
         ),
         (
             APP + "limit = int('many')\n" + RUN,
@@ -41,11 +41,11 @@ def program(folder: Path, text: str) -> list[str]:
     ],
     ids=["missing hint", "wrong type", "crash at import", "syntax", "missing module", "no run"],
 )
-async def test_what_cannot_start_says_the_line(tmp_path: Path, text: str, says: str) -> None:
+async def test_a_failed_start_names_the_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises((McpError, ConnectionError)) as e:
         async with start(program(tmp_path, text)):
             pass
-    assert says.replace("{folder}", str(tmp_path)) in str(e.value).replace('\\"', '"')
+    assert message.replace("{folder}", str(tmp_path)) in str(e.value).replace('\\"', '"')
 
 
 async def logged(client: Client) -> list[str]:
@@ -53,7 +53,7 @@ async def logged(client: Client) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("body", "says", "model"),
+    ("body", "message", "model"),
     [
         (
             "    return 'many'",
@@ -73,11 +73,11 @@ async def logged(client: Client) -> list[str]:
     ],
     ids=["wrong result", "exception", "input"],
 )
-async def test_what_fails_says_the_line(tmp_path: Path, body: str, says: str, model: str) -> None:
+async def test_a_failed_call_names_the_line(tmp_path: Path, body: str, message: str, model: str) -> None:
     text = APP + f"@app.tool\ndef add(a: int) -> int:\n{body}\n" + RUN
     async with start(program(tmp_path, text)) as client:
         assert model in await client.call("add", {"a": 1})
-    assert says in "\n".join(await logged(client))
+    assert message in "\n".join(await logged(client))
 
 
 async def test_a_noisy_import_does_no_harm(tmp_path: Path) -> None:
@@ -101,8 +101,10 @@ async def test_what_tools_log_keeps_its_level(tmp_path: Path, forward: str) -> N
 
 
 async def test_a_tool_without_a_description_is_warned_of(tmp_path: Path) -> None:
-    with_one = "@app.tool\ndef said() -> None:\n    'Says nothing.'\n"
-    async with start(program(tmp_path, APP + with_one + "@app.tool\ndef add(a: int) -> int:\n    return a\n" + RUN)) as client:
+    with_one = "@app.tool\ndef documented() -> None:\n    'Does nothing.'\n"
+    async with start(
+        program(tmp_path, APP + with_one + "@app.tool\ndef add(a: int) -> int:\n    return a\n" + RUN)
+    ) as client:
         await client.call("add", {"a": 1})
     (line,) = [line for line in client.log.replace('\\"', '"').splitlines() if "has no description" in line]
     assert '"level":"warn"' in line

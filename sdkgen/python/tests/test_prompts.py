@@ -27,7 +27,7 @@ from mcpbridge.handlers import StatusError
 from mcpbridge.testing import EVERYTHING, complete, prompt
 
 
-def says(text: str, role: str = "user") -> v1.PromptMessage:
+def message_of(text: str, role: str = "user") -> v1.PromptMessage:
     return v1.PromptMessage(role=role, content=v1.ContentBlock(text=v1.TextContent(text=text)))
 
 
@@ -37,14 +37,14 @@ PIXEL = v1.PromptMessage(role="user", content=v1.ContentBlock(image=v1.ImageCont
 @pytest.mark.parametrize(
     ("value", "messages"),
     [
-        ("hello", [says("hello")]),
-        (["a", "b"], [says("a"), says("b")]),
+        ("hello", [message_of("hello")]),
+        (["a", "b"], [message_of("a"), message_of("b")]),
         (Image(b"i"), [PIXEL]),
-        (["see", Image(b"i")], [says("see"), PIXEL]),
-        ([user("a", Image(b"i")), assistant("b")], [says("a"), PIXEL, says("b", "assistant")]),
-        (assistant("b"), [says("b", "assistant")]),
-        ([says("raw"), "b"], [says("raw"), says("b")]),
-        (v1.TextContent(text="t"), [says("t")]),
+        (["see", Image(b"i")], [message_of("see"), PIXEL]),
+        ([user("a", Image(b"i")), assistant("b")], [message_of("a"), PIXEL, message_of("b", "assistant")]),
+        (assistant("b"), [message_of("b", "assistant")]),
+        ([message_of("raw"), "b"], [message_of("raw"), message_of("b")]),
+        (v1.TextContent(text="t"), [message_of("t")]),
         ([], []),
     ],
 )
@@ -91,7 +91,9 @@ async def test_content_has_annotations_and_meta() -> None:
     assert blob.resource == v1.EmbeddedResource(
         resource=v1.ResourceContents(uri="x:z", mime_type="image/png", blob=b"b"), meta='{"a":1}'
     )
-    assert link.resource_link == v1.Resource(uri="file:///a/b.txt", name="b.txt", title="B", size=3, annotations=annotations)
+    assert link.resource_link == v1.Resource(
+        uri="file:///a/b.txt", name="b.txt", title="B", size=3, annotations=annotations
+    )
 
 
 async def test_arguments() -> None:
@@ -104,7 +106,7 @@ async def test_arguments() -> None:
         tone: Literal["warm", "dry"] = "warm",
         loud: bool = False,
     ) -> str:
-        """Greet somebody.
+        """Greet a person.
 
         Args:
             name: Who to greet.
@@ -115,7 +117,7 @@ async def test_arguments() -> None:
         v1.Prompt(
             name="greet",
             title="Greeting",
-            description="Greet somebody.",
+            description="Greet a person.",
             arguments=[
                 v1.PromptArgument(name="name", description="Who to greet.", required=True),
                 v1.PromptArgument(name="times", title="How often", required=True),
@@ -131,7 +133,11 @@ async def test_arguments() -> None:
     with pytest.raises(StatusError) as e:
         await prompt(app, "greet", {"times": "0", "tonne": "dry"})
     assert e.value.code == grpc.StatusCode.INVALID_ARGUMENT
-    for line in ("- name: is required", "- times: Input should be greater", "- tonne: does not exist; did you mean tone?"):
+    for line in (
+        "- name: is required",
+        "- times: Input should be greater",
+        "- tonne: does not exist; did you mean tone?",
+    ):
         assert line in str(e.value)
     assert greet("Ada", 1) == "Ada 2 warm False"
 
@@ -226,7 +232,8 @@ def test_definitions_that_cannot_work() -> None:
         return ""
 
     app.add_prompt(greet)
-    with pytest.raises(DefinitionError, match='prompt "greet": parameter "names" has a type that text cannot hold'):
+    message = 'prompt "greet": parameter "names" has a type that text cannot represent'
+    with pytest.raises(DefinitionError, match=message):
         app.check()
 
     @app.prompt
@@ -234,7 +241,7 @@ def test_definitions_that_cannot_work() -> None:
         return ""
 
     app.add_prompt(fine)
-    with pytest.raises(DefinitionError, match='prompt "fine" is there already'):
+    with pytest.raises(DefinitionError, match='prompt "fine" is already defined'):
         app.check()
     fine.complete("nam")(lambda value: [])
     with pytest.raises(DefinitionError, match='prompt "fine": there is no argument "nam" to complete'):
@@ -268,7 +275,11 @@ async def test_completion() -> None:
         return (f"{value}{i}" for i in range(250))
 
     assert await complete(app, "paint", "what", "wall") == ["wall1", "nobody", "2026-07-28"]
-    assert await complete(app, "paint", "what", "wall", known={"by": "Ada", "colour": "red"}) == ["wall1", "Ada", "2026-07-28"]
+    assert await complete(app, "paint", "what", "wall", others={"by": "Ada", "colour": "red"}) == [
+        "wall1",
+        "Ada",
+        "2026-07-28",
+    ]
     assert await complete(app, "paint", "colour") == ["red", "green"]
     assert await complete(app, "paint", "colour", "G") == ["green"]
     assert await complete(app, "paint", "finish", "m") == ["matt"]

@@ -70,8 +70,8 @@ async def test_its_code_does_what_it_says(names: dict[str, Any]) -> None:
 
     wishes = [v1.ToolUseContent(id=city, name="degrees", input=json.dumps({"city": city})) for city in ("rome", "oslo")]
     blocks = [v1.ContentBlock(tool_use=wish) for wish in wishes]
-    said = v1.CreateMessageResult(role="assistant", content=blocks, stop_reason="toolUse")
-    got = await call(app, "advise", {"question": "Where?"}, answers=[v1.InputResponse(create_message=said), "Rome"])
+    sample = v1.CreateMessageResult(role="assistant", content=blocks, stop_reason="toolUse")
+    got = await call(app, "advise", {"question": "Where?"}, answers=[v1.InputResponse(create_message=sample), "Rome"])
     assert (got.text, got.rounds) == ("Rome", 3)
     question, *turns = got.asked[1].create_message.messages
     assert question.content[0].text.text == "Where?"

@@ -82,7 +82,12 @@ def test_types_with_names_are_definitions() -> None:
 
 
 def test_defaults() -> None:
-    def f(a: int = 3, b: list[int] = [], c: int = Field(5, ge=1), d: str = Field(description="needed")) -> None: ...  # noqa: B006
+    def f(
+        a: int = 3,
+        b: list[int] = [],  # noqa: B006
+        c: int = Field(5, ge=1),
+        d: str = Field(description="needed"),
+    ) -> None: ...
 
     schema = json.loads(tool_of(f).input_schema)
     assert schema["properties"] == {
@@ -174,7 +179,14 @@ def test_options() -> None:
     def f() -> None: ...
 
     tool = tool_of(
-        f, name="g", title="G", description="Gee.", read_only=True, destructive=False, icons=["https://x/i.png"], meta={"a": 1}
+        f,
+        name="g",
+        title="G",
+        description="Gee.",
+        read_only=True,
+        destructive=False,
+        icons=["https://x/i.png"],
+        meta={"a": 1},
     )
     assert tool == v1.Tool(
         name="g",
@@ -271,21 +283,26 @@ def line(fn: Callable[..., Any], plus: int = 0) -> str:
         (no_hint, f'{line(no_hint, 2)}: tool "no_hint": parameter "b" has no type hint; write b: str'),
         (
             context_without_hint,
-            f'{line(context_without_hint)}: tool "context_without_hint": parameter "ctx" has no type hint; write ctx: Context',
+            f'{line(context_without_hint)}: tool "context_without_hint": '
+            'parameter "ctx" has no type hint; write ctx: Context',
         ),
         (
             default_without_hint,
             f'{line(default_without_hint)}: tool "default_without_hint": parameter "a" has no type hint; write a: int',
         ),
-        (not_json, f'{line(not_json)}: tool "not_json": parameter "a" has a type that JSON cannot hold, NotJson; use str'),
+        (
+            not_json,
+            f'{line(not_json)}: tool "not_json": parameter "a" has a type that JSON cannot represent, NotJson; use str',
+        ),
         (
             not_json_out,
-            f'{line(not_json_out)}: tool "not_json_out": it returns a type that JSON cannot hold, NotJson; return str',
+            f'{line(not_json_out)}: tool "not_json_out": '
+            "it returns a type that JSON cannot represent, NotJson; return str",
         ),
-        (star, f'{line(star)}: tool "star": parameter *args: int has no name to give it by'),
+        (star, f'{line(star)}: tool "star": parameter *args: int cannot be passed by name'),
         (
             Method.method,
-            f'{line(Method.method)}: tool "method": there is no object yet to call a method of; when there is, use app.add',
+            f'{line(Method.method)}: tool "method": it is a method of a class; create an object, and use app.add',
         ),
         (yields, f'{line(yields)}: tool "yields": it yields, and a call has one result; return a list'),
         (undefined, f"{line(undefined)}: tool \"undefined\": a type hint is not defined here: name 'Nowhere'"),
@@ -307,7 +324,7 @@ def test_a_name_is_there_once() -> None:
     app.tool(name="not_twice")(star_not)
     with pytest.raises(DefinitionError) as e:
         app.check()
-    assert str(e.value) == f'{line(star_not)}: tool "not_twice" is there already, from {line(not_twice)}'
+    assert str(e.value) == f'{line(star_not)}: tool "not_twice" is already defined at {line(not_twice)}'
 
 
 def not_twice() -> None: ...
@@ -325,7 +342,8 @@ def test_a_name_is_given_by_name() -> None:
     with pytest.raises(DefinitionError) as e:
         app.check()
     assert str(e.value).splitlines() == [
-        f"{line(test_a_name_is_given_by_name, at)}: {kind} \"hello\": a name is given by name; write @app.{kind}(name='hello')"
+        f'{line(test_a_name_is_given_by_name, at)}: {kind} "hello": '
+        f"pass the name by keyword; write @app.{kind}(name='hello')"
         for at, kind in ((3, "tool"), (4, "prompt"))
     ]
 
@@ -386,12 +404,13 @@ async def test_validation_errors_name_each_field_and_the_signature() -> None:
     got = await call(app, "forecast", {"days": 15, "unit": "metric", "points": [{"x": "one"}]})
     assert got.is_error
     assert got.text == (
-        "forecast: the arguments are not valid.\n"
+        "forecast: the arguments are invalid.\n"
         "- city: is required\n"
         "- days: Input should be less than or equal to 14, got 15\n"
         '- points.0.x: Input should be a valid integer, unable to parse string as an integer, got "one"\n'
         "- unit: does not exist; did you mean units?\n"
-        'Usage: forecast(city: string, days: integer 1..14 = 3, units: "metric" | "imperial" = "metric", points: Point[] = [])'
+        'Usage: forecast(city: string, days: integer 1..14 = 3, units: "metric" | "imperial" = "metric", '
+        "points: Point[] = [])"
     )
 
 

@@ -230,7 +230,7 @@ async def get(stub: Any, name: str, /, **arguments: str) -> list[v1.GetPromptRes
 
 
 async def started(stub: Any, name: str, /, **arguments: Any) -> Any:
-    """A call of a tool that says when it has started, and has."""
+    """Starts a call of a tool that reports progress when it has started, and waits for it."""
     stream = stub.CallTool(v1.CallToolRequest(context=EVERYTHING, name=name, arguments=json.dumps(arguments).encode()))
     assert (await stream.read()).HasField("progress")
     return stream
@@ -354,23 +354,25 @@ def split(pem: str) -> tuple[bytes, bytes]:
     return key.encode(), (begin + certificate).encode()
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["MCPBRIDGE_KEY_PAIR", "AutoMTLS"])
-async def test_mutual_tls(start: StartPlugin, tmp_path: Path, given: bool) -> None:
+@pytest.mark.parametrize("key_pair_provided", [True, False], ids=["MCPBRIDGE_KEY_PAIR", "AutoMTLS"])
+async def test_mutual_tls(start: StartPlugin, tmp_path: Path, key_pair_provided: bool) -> None:
     key, certificate = split(make_key_pair())
     env = {"PLUGIN_CLIENT_CERT": certificate.decode()}
     pair = make_key_pair()
-    if given:
+    if key_pair_provided:
         (tmp_path / "pair.pem").write_text(pair)
         env["MCPBRIDGE_KEY_PAIR"] = str(tmp_path / "pair.pem")
     plugin = start(env)
     field = plugin.fields[5]
     assert "=" not in field
     server = ssl.DER_cert_to_PEM_cert(base64.b64decode(field + "=" * (-len(field) % 4)))
-    if given:
+    if key_pair_provided:
         assert ssl.PEM_cert_to_DER_cert(split(pair)[1].decode().strip()) == ssl.PEM_cert_to_DER_cert(server)
 
     async def add(credentials: grpc.ChannelCredentials | None) -> str:
-        secure = grpc.aio.secure_channel(plugin.target, credentials, options=OPTIONS) if credentials else plugin.channel()
+        secure = (
+            grpc.aio.secure_channel(plugin.target, credentials, options=OPTIONS) if credentials else plugin.channel()
+        )
         async with secure as channel:
             return await asyncio.wait_for(text(stub_of(channel), "add", a=1, b=2), 10)
 
@@ -442,7 +444,9 @@ async def test_everything_else_of_the_contract(start: StartPlugin) -> None:
         assert can.prompts.list_changed
         assert can.HasField("completions")
         assert not (await stub.ListResources(v1.ListResourcesRequest(context=EVERYTHING))).resources
-        (template,) = (await stub.ListResourceTemplates(v1.ListResourceTemplatesRequest(context=EVERYTHING))).resource_templates
+        (template,) = (
+            await stub.ListResourceTemplates(v1.ListResourceTemplatesRequest(context=EVERYTHING))
+        ).resource_templates
         assert template.uri_template == "item://{id}"
         (contents,) = (await read(stub, "item://7"))[0].result.contents
         assert (contents.uri, contents.text) == ("item://7", '{"id":7}')
@@ -488,7 +492,8 @@ async def test_errors_are_statuses(start: StartPlugin) -> None:
 
         assert await code(call(stub, "ad")) == grpc.StatusCode.NOT_FOUND
         assert (
-            await code(stub.ListTools(v1.ListToolsRequest(context=EVERYTHING, cursor="x"))) == grpc.StatusCode.INVALID_ARGUMENT
+            await code(stub.ListTools(v1.ListToolsRequest(context=EVERYTHING, cursor="x")))
+            == grpc.StatusCode.INVALID_ARGUMENT
         )
         assert await code(read(stub, "item://none")) == grpc.StatusCode.NOT_FOUND
         assert await code(get(stub, "start")) == grpc.StatusCode.INVALID_ARGUMENT
@@ -509,7 +514,7 @@ async def test_errors_are_statuses(start: StartPlugin) -> None:
 
 @pytest.mark.parametrize("tool", ["slow", "slow_sync"])
 async def test_a_cancelled_call_stops(start: StartPlugin, tmp_path: Path, tool: str) -> None:
-    file = tmp_path / "told"
+    file = tmp_path / "canceled"
     async with start().channel() as channel:
         stream = await started(stub_of(channel), tool, seconds=60, file=str(file))
         stream.cancel()
@@ -521,7 +526,7 @@ async def test_large_messages(start: StartPlugin) -> None:
         stub = stub_of(channel)
         large = "x" * (20 << 20)
         assert await text(stub, "echo", text=large) == large
-        # What it says of a wrong one is short all the same: a status has room for little.
+        # The error for an unknown name is short: the size of a status is limited.
         assert len(await text(stub, "add", a=large, b=large)) < 1000
         with pytest.raises(grpc.aio.AioRpcError) as e:
             await call(stub, large)
@@ -540,9 +545,9 @@ async def test_listening(start: StartPlugin) -> None:
     plugin = start()
     async with plugin.channel() as channel:
         stub = stub_of(channel)
-        wanted = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["item://1", "item://2"])
-        events = stub.Listen(v1.ListenRequest(context=EVERYTHING, notifications=wanted))
-        assert (await events.read()).acknowledged.notifications == wanted
+        requested = v1.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["item://1", "item://2"])
+        events = stub.Listen(v1.ListenRequest(context=EVERYTHING, notifications=requested))
+        assert (await events.read()).acknowledged.notifications == requested
         other = stub.Listen(
             v1.ListenRequest(context=EVERYTHING, notifications=v1.SubscriptionFilter(prompts_list_changed=True))
         )
@@ -550,7 +555,10 @@ async def test_listening(start: StartPlugin) -> None:
         for name in ("one", "two"):
             await call(stub, "grow", name=name)
             assert (await asyncio.wait_for(events.read(), 5)).HasField("tools_list_changed")
-        assert [t.name for t in (await stub.ListTools(v1.ListToolsRequest(context=EVERYTHING))).tools][-2:] == ["one", "two"]
+        assert [t.name for t in (await stub.ListTools(v1.ListToolsRequest(context=EVERYTHING))).tools][-2:] == [
+            "one",
+            "two",
+        ]
         await call(stub, "touch", uri="item://3", times=1)
         await call(stub, "touch", uri="item://2", times=10_000)
         updates = 0
@@ -559,20 +567,20 @@ async def test_listening(start: StartPlugin) -> None:
                 assert event == v1.ListenResponse(resource_updated=v1.ResourceUpdated(uri="item://2"))
                 updates += 1
         assert 1 <= updates < 5_000, "many changes of a thing are few"
-        began = time.monotonic()
+        start_time = time.monotonic()
         await shutdown(channel)
-        assert await other.read() is grpc.aio.EOF, "it was told nothing"
+        assert await other.read() is grpc.aio.EOF, "it received no changes"
     assert plugin.process.wait(30) == 0
-    assert time.monotonic() - began < 4.5, "it waited for the listeners"
+    assert time.monotonic() - start_time < 4.5, "it waited for the listeners"
 
 
 async def test_shutdown_lets_calls_finish(start: StartPlugin) -> None:
     plugin = start()
     async with plugin.channel() as channel:
         stream = await started(stub_of(channel), "slow", seconds=4, file="")
-        began = time.monotonic()
+        start_time = time.monotonic()
         await shutdown(channel)
-        assert time.monotonic() - began < 3.5, "the answer comes first"
+        assert time.monotonic() - start_time < 3.5, "the answer comes first"
         assert (await stream.read()).result.content[0].text.text == "slept"
     assert plugin.process.wait(30) == 0
 
@@ -581,12 +589,12 @@ async def test_shutdown_waits_no_longer_than_the_drain(start: StartPlugin) -> No
     plugin = start()
     async with plugin.channel() as channel:
         stream = await started(stub_of(channel), "stuck")
-        began = time.monotonic()
+        start_time = time.monotonic()
         await shutdown(channel)
         with pytest.raises(grpc.aio.AioRpcError):
             await stream.read()
     assert await asyncio.to_thread(plugin.process.wait, 30) == 0
-    assert 4.5 < time.monotonic() - began < 30
+    assert 4.5 < time.monotonic() - start_time < 30
 
 
 async def test_signals(start: StartPlugin) -> None:
@@ -604,7 +612,7 @@ async def test_the_end_of_the_lifeline_ends_the_process(start: StartPlugin, tmp_
     plugin = start()
     async with plugin.channel() as channel:
         if busy:
-            arguments = {"seconds": 60, "file": str(tmp_path / "told")} if busy == "slow" else {}
+            arguments = {"seconds": 60, "file": str(tmp_path / "canceled")} if busy == "slow" else {}
             stream = await started(stub_of(channel), busy, **arguments)
         assert plugin.process.stdin
         plugin.process.stdin.close()
@@ -635,7 +643,9 @@ def test_without_a_lifeline_the_death_of_the_parent_ends_the_process(tmp_path: P
     ).stdout
     pid = int(out)
     end = time.monotonic() + 5
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]:
+    while (
+        Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    ):
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -732,7 +742,8 @@ app.run()
     process = run(tmp_path, tools=tools)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert stderr.startswith('tools.py:5: tool "forecast": parameter "sky" has a type that JSON cannot hold, App; use str')
+    message = 'parameter "sky" has a type that JSON cannot represent, App; use str'
+    assert stderr.startswith(f'tools.py:5: tool "forecast": {message}')
     assert stderr.splitlines()[1:] == [
         'tools.py:8: tool "measure": there is no option "readonly"; did you mean read_only?',
         'tools.py:12: resource "stations://all": there is no option "mimetype"; did you mean mime_type?',

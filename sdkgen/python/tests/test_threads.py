@@ -1,4 +1,4 @@
-"""Plain functions run beside one another, as many as there are threads, whether they wait, compute or return at once."""
+"""Plain functions run concurrently, up to the number of threads, whether they wait, compute or return at once."""
 
 import asyncio
 import contextvars
@@ -14,30 +14,30 @@ from mcpbridge import App
 from mcpbridge.testing import call
 from mcpbridge.threads import Threads
 
-MOST = 4
+LIMIT = 4
 
 
 class Pool(ThreadPoolExecutor):
-    """A pool that counts what it is asked to do."""
+    """A pool that counts the submitted functions."""
 
-    asked = 0
+    submitted = 0
 
     def submit(self, *arguments: Any, **more: Any) -> Any:
-        self.asked += 1
+        self.submitted += 1
         return super().submit(*arguments, **more)
 
 
 @pytest.fixture
 def pool() -> Iterator[Pool]:
-    with Pool(MOST) as pool:
+    with Pool(LIMIT) as pool:
         yield pool
 
 
 def threads_of(pool: ThreadPoolExecutor) -> Threads:
-    return Threads(asyncio.get_running_loop(), pool, MOST)
+    return Threads(asyncio.get_running_loop(), pool, LIMIT)
 
 
-async def test_each_gets_its_own_result(pool: Pool) -> None:
+async def test_each_call_gets_its_own_result(pool: Pool) -> None:
     threads = threads_of(pool)
 
     def double(n: int) -> int:
@@ -58,34 +58,34 @@ async def test_each_gets_its_own_result(pool: Pool) -> None:
     assert threads.blocking == 0
 
 
-async def test_those_that_wait_for_one_another_run_together(pool: Pool) -> None:
+async def test_functions_that_wait_for_each_other_run_concurrently(pool: Pool) -> None:
     threads = threads_of(pool)
     for _ in range(20):
-        together = threading.Barrier(MOST, timeout=10)
-        await asyncio.gather(*(threads.run(together.wait, {}) for _ in range(MOST)))
+        barrier = threading.Barrier(LIMIT, timeout=10)
+        await asyncio.gather(*(threads.run(barrier.wait, {}) for _ in range(LIMIT)))
 
 
-async def test_one_that_is_stuck_holds_up_none(pool: Pool) -> None:
+async def test_a_blocked_function_blocks_no_other(pool: Pool) -> None:
     threads = threads_of(pool)
     go = threading.Event()
-    stuck = [asyncio.create_task(threads.run(go.wait, {"timeout": 10})) for _ in range(MOST - 1)]
+    stuck = [asyncio.create_task(threads.run(go.wait, {"timeout": 10})) for _ in range(LIMIT - 1)]
     for n in range(100):
         assert await threads.run(lambda n: n, {"n": n}) == n
     go.set()
-    assert await asyncio.gather(*stuck) == [True] * (MOST - 1)
+    assert await asyncio.gather(*stuck) == [True] * (LIMIT - 1)
 
 
-async def test_there_are_no_more_at_a_time_than_may_be(pool: Pool) -> None:
+async def test_the_limit_of_threads_is_kept(pool: Pool) -> None:
     threads = threads_of(pool)
-    lock, running, most = threading.Lock(), 0, 0
+    lock, running, highest = threading.Lock(), 0, 0
     queued = threading.Event()  # Otherwise a thread of a busy machine finds the queue empty in between, and ends.
 
     def work() -> None:
-        nonlocal running, most
+        nonlocal running, highest
         queued.wait()
         with lock:
             running += 1
-            most = max(most, running)
+            highest = max(highest, running)
         time.sleep(0.01)
         with lock:
             running -= 1
@@ -93,16 +93,16 @@ async def test_there_are_no_more_at_a_time_than_may_be(pool: Pool) -> None:
     async def release() -> None:
         queued.set()
 
-    await asyncio.gather(*(threads.run(work, {}) for _ in range(10 * MOST)), release())
-    assert (most, pool.asked) == (MOST, MOST), "none is left that finds nothing to do"
+    await asyncio.gather(*(threads.run(work, {}) for _ in range(10 * LIMIT)), release())
+    assert (highest, pool.submitted) == (LIMIT, LIMIT), "a thread was started without a function"
 
 
-async def test_a_cancelled_one_does_not_begin(pool: Pool) -> None:
+async def test_a_canceled_function_does_not_start(pool: Pool) -> None:
     threads = threads_of(pool)
-    go, begun = threading.Event(), threading.Event()
-    stuck = [asyncio.create_task(threads.run(go.wait, {"timeout": 10})) for _ in range(MOST)]
-    waits = asyncio.create_task(threads.run(begun.set, {}))
-    while threads.blocking < MOST:
+    go, started = threading.Event(), threading.Event()
+    stuck = [asyncio.create_task(threads.run(go.wait, {"timeout": 10})) for _ in range(LIMIT)]
+    waits = asyncio.create_task(threads.run(started.set, {}))
+    while threads.blocking < LIMIT:
         await asyncio.sleep(0)
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -110,10 +110,10 @@ async def test_a_cancelled_one_does_not_begin(pool: Pool) -> None:
     go.set()
     await asyncio.gather(*stuck)
     assert await threads.run(lambda: "goes on", {}) == "goes on"
-    assert not begun.is_set()
+    assert not started.is_set()
 
 
-async def test_one_whose_caller_has_gone_still_counts(pool: Pool) -> None:
+async def test_a_function_counts_after_its_caller_was_canceled(pool: Pool) -> None:
     threads = threads_of(pool)
     go = threading.Event()
     task = asyncio.create_task(threads.run(go.wait, {"timeout": 10}))
@@ -128,20 +128,20 @@ async def test_one_whose_caller_has_gone_still_counts(pool: Pool) -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_cannot_be_an_exception_of_a_future(pool: Pool) -> None:
+async def test_stop_iteration_is_converted(pool: Pool) -> None:
     with pytest.raises(RuntimeError, match="the function raised StopIteration"):
         await threads_of(pool).run(lambda: next(iter(())), {})
 
 
-async def test_each_has_the_context_of_its_caller(pool: Pool) -> None:
+async def test_each_function_has_the_context_of_its_caller(pool: Pool) -> None:
     threads = threads_of(pool)
-    who: contextvars.ContextVar[int] = contextvars.ContextVar("who")
+    caller: contextvars.ContextVar[int] = contextvars.ContextVar("who")
 
     async def run(n: int) -> int:
-        who.set(n)
-        got = await threads.run(who.get, {})
-        await threads.run(lambda: who.set(-1), {})
-        assert who.get() == n
+        caller.set(n)
+        got = await threads.run(caller.get, {})
+        await threads.run(lambda: caller.set(-1), {})
+        assert caller.get() == n
         return int(got)
 
     assert await asyncio.gather(*map(run, range(100))) == list(range(100))

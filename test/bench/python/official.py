@@ -20,7 +20,7 @@ async def echo(text: str) -> str:
 
 
 if __name__ == "__main__":
-    # asyncio turns Nagle's algorithm off only where the socket says that it is TCP: without that, each answer takes 40 ms.
+    # asyncio disables Nagle's algorithm only for sockets with the protocol TCP; otherwise each response takes 40 ms.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     listening.listen(1024)

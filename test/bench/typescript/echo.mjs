@@ -4,5 +4,9 @@ import { z } from "zod";
 
 const a = app("bench", "1");
 const input = { text: z.string() };
-a.tool("echo", { description: "Answers its arguments.", readOnly: true, input }, ({ text }) => JSON.stringify({ text }));
+a.tool(
+  "echo",
+  { description: "Answers its arguments.", readOnly: true, input },
+  ({ text }) => JSON.stringify({ text }),
+);
 await a.run();

@@ -1,5 +1,5 @@
-// The same tool, with the official SDK serving Streamable HTTP itself the fastest way it has: JSON answers, in the legacy era a
-// server and a transport for each session, and in the modern era, where it wants one server for each request, nothing else.
+// The same tool, served by the official SDK over Streamable HTTP in its fastest mode: JSON responses, in the legacy era
+// a server and a transport for each session, and in the modern era one server for each request, as it requires.
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 
@@ -11,9 +11,13 @@ const inputSchema = z.object({ text: z.string() });
 
 function server() {
   const s = new McpServer({ name: "bench", version: "1" });
-  s.registerTool("echo", { description: "Answers its arguments.", inputSchema, annotations: { readOnlyHint: true } }, ({ text }) => ({
-    content: [{ type: "text", text: JSON.stringify({ text }) }],
-  }));
+  s.registerTool(
+    "echo",
+    { description: "Answers its arguments.", inputSchema, annotations: { readOnlyHint: true } },
+    ({ text }) => ({
+      content: [{ type: "text", text: JSON.stringify({ text }) }],
+    }),
+  );
   return s;
 }
 

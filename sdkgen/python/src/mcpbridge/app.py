@@ -30,7 +30,7 @@ from mcpbridge.handlers import (
     Tool,
     completion,
 )
-from mcpbridge.schema import NOTHING, choices, definition_error, signature
+from mcpbridge.schema import INVALID_SIGNATURE, choices, definition_error, signature
 from mcpbridge.template import Template
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,16 +82,18 @@ class PromptOptions(TypedDict, total=False):
 
 
 # To stderr.
-PLAIN = logging.StreamHandler()
+DEFAULT_HANDLER = logging.StreamHandler()
 
 
 class App:
     """A set of tools, resources and prompts.
 
-    Plain `def` functions run in up to `threads` threads; `async def` functions run on the event loop and must not block it.
+    Plain `def` functions run in up to `threads` threads; `async def` functions run on the event loop, and must not
+    block it.
 
-    `cache_ttl` is the time in seconds for which clients may cache the lists, and `cache_scope` whether they may share them. The
-    lists are the same for all callers. `declares` names lists that are empty at startup and get entries later.
+    `cache_ttl` is the time in seconds for which clients may cache the lists, and `cache_scope` whether they may share
+    them. The lists are the same for all callers. `declares` names lists that are empty at startup and get entries
+    later.
     """
 
     def __init__(
@@ -123,10 +125,10 @@ class App:
         self._resources: dict[str, Resource[..., Any]] = {}
         self._templates: dict[str, Resource[..., Any]] = {}
         self._prompts: dict[str, Prompt[..., Any]] = {}
-        self._has: set[ListName] = set(declares)  # Capabilities that have been declared to clients.
+        self._capabilities: set[ListName] = set(declares)  # Capabilities that have been declared to clients.
         self._changes = Changes()
         self._calls = Calls(self, threads)
-        self._wrong: list[DefinitionError] = []
+        self._mistakes: list[DefinitionError] = []
         self._running = False
 
     def check(self) -> None:
@@ -134,35 +136,40 @@ class App:
 
         `run` calls it first. Invalid definitions that are added while the app runs raise immediately.
         """
-        if self._wrong:
-            raise DefinitionError("\n".join(map(str, self._wrong)))
+        if self._mistakes:
+            raise DefinitionError("\n".join(map(str, self._mistakes)))
 
-    def _refuse(self, e: DefinitionError) -> None:
+    def _report(self, e: DefinitionError) -> None:
         if self._running:
             raise e
-        self._wrong.append(e)
+        self._mistakes.append(e)
 
-    def _definer(self, kind: str, add: Callable[..., Any], options: Mapping[str, Any], *first: Any) -> Callable[[Any], Any]:
-        """Returns a function that adds a definition with the options, or records the mistake. For public methods only."""
+    def _definer(
+        self, kind: str, add: Callable[..., Any], options: Mapping[str, Any], *first: Any
+    ) -> Callable[[Any], Any]:
+        """Returns a function that adds a definition or records the mistake. For public methods only."""
         caller = sys._getframe(2)
         at = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
 
         def define(fn: Any) -> Any:
-            called = options.get("name") or (first[0] if first else getattr(fn, "__name__", fn))
+            label = options.get("name") or (first[0] if first else getattr(fn, "__name__", fn))
             try:
                 if not callable(fn):
-                    how = f"a name is given by name; write @app.{kind}(name={fn!r})"
+                    how = f"pass the name by keyword; write @app.{kind}(name={fn!r})"
                     raise DefinitionError(f'{at}: {kind} "{fn}": {how}')
-                known = [p.name for p in inspect.signature(add).parameters.values() if p.kind == p.KEYWORD_ONLY]
+                option_names = [p.name for p in inspect.signature(add).parameters.values() if p.kind == p.KEYWORD_ONLY]
                 for option in options:
-                    if option not in known:
-                        close = difflib.get_close_matches(option, known, 1)
-                        instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-                        self._refuse(DefinitionError(f'{at}: {kind} "{called}": there is no option "{option}"; {instead}'))
+                    if option not in option_names:
+                        close = difflib.get_close_matches(option, option_names, 1)
+                        instead = f"did you mean {close[0]}?" if close else f"there are {', '.join(option_names)}"
+                        what = f'there is no option "{option}"; {instead}'
+                        self._report(DefinitionError(f'{at}: {kind} "{label}": {what}'))
                 # A tool in a function may use that function's types.
-                return add(*first, fn, caller.f_locals, **{name: options[name] for name in known if name in options})
+                return add(
+                    *first, fn, caller.f_locals, **{name: options[name] for name in option_names if name in options}
+                )
             except DefinitionError as e:
-                self._refuse(e)
+                self._report(e)
                 return None
 
         return define
@@ -176,10 +183,10 @@ class App:
     def tool(self, fn: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
         """Registers a function as a tool: `@app.tool`, or with options `@app.tool(read_only=True)`.
 
-        The schema of the arguments is derived from the type hints, descriptions from the docstring. read_only, destructive,
-        idempotent and open_world are hints for clients; by default, clients assume a destructive tool in an open world. An
-        input_schema is sent unchanged, and the bridge validates the arguments against it; the function may then take them as
-        `**arguments`.
+        The schema of the arguments is derived from the type hints, descriptions from the docstring. read_only,
+        destructive, idempotent and open_world are hints for clients; by default, clients assume a destructive tool in
+        an open world. An input_schema is sent unchanged, and the bridge validates the arguments against it; the
+        function may then take them as `**arguments`.
         """
         define = self._definer("tool", self._add_tool, options)
 
@@ -199,7 +206,7 @@ class App:
     def remove_tool(self, name: str) -> None:
         """Removes a tool, also while the app runs; clients are notified."""
         del self._tools[name]
-        self._changes.tell(("list", "tools"))
+        self._changes.notify(("list", "tools"))
 
     def tool_message(self, name: str) -> v1.Tool:
         """Returns the definition of a tool as clients receive it."""
@@ -208,7 +215,7 @@ class App:
     def _add_tool(
         self,
         fn: Callable[..., Any],
-        names: Mapping[str, Any],
+        localns: Mapping[str, Any],
         *,
         name: str | None = None,
         title: str | None = None,
@@ -224,9 +231,10 @@ class App:
     ) -> None:
         name = name or str(getattr(fn, "__name__", ""))
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
-            raise DefinitionError(f"{_at(fn)}: tool {name!r}: a name is 1 to 128 letters, digits, '_', '-' and '.'")
-        _refuse_twice("tool", name, fn, self._tools)
-        s = signature(fn, name, Context, names, "tool", dict(input_schema) if input_schema is not None else None)
+            rule = "a name is 1 to 128 letters, digits, '_', '-' and '.'"
+            raise DefinitionError(f"{_location(fn)}: tool {name!r}: {rule}")
+        _check_unique("tool", name, fn, self._tools)
+        s = signature(fn, name, Context, localns, "tool", dict(input_schema) if input_schema is not None else None)
         message = v1.Tool(
             name=name,
             title=title,
@@ -253,33 +261,35 @@ class App:
     def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[Callable[P, R]], Resource[P, R]]:
         """Registers a function as a resource, `@app.resource("config://main")`, or as a template of resources.
 
-        The parameters of `@app.resource("weather://{city}")` are the template's variables, as in RFC 6570 up to level 3:
-        `{name}` matches no slash, `{+path}` also matches slashes, and those of `{?a,b}`, `{&a,b}` and `{;a,b}` are optional.
-        Variables of `{/a,b}`, `{.a}` and `{#a}` are optional if they have a default. Raise NotFound if it does not exist.
+        The parameters of `@app.resource("weather://{city}")` are the template's variables, as in RFC 6570 up to level
+        3: `{name}` matches no slash, `{+path}` also matches slashes, and those of `{?a,b}`, `{&a,b}` and `{;a,b}` are
+        optional. Variables of `{/a,b}`, `{.a}` and `{#a}` are optional if they have a default. Raise NotFound if it
+        does not exist.
 
-        The function returns text, bytes, or a value to convert to JSON. `cache_ttl` and `cache_scope` apply to its content.
+        The function returns text, bytes, or a value to convert to JSON. `cache_ttl` and `cache_scope` apply to its
+        content.
         """
         define = self._definer("resource", self._add_resource, options, uri)
-        return lambda fn: define(fn) or Resource(fn, uri, NOTHING, v1.Resource(), None, {}, self._refuse)
+        return lambda fn: define(fn) or Resource(fn, uri, INVALID_SIGNATURE, v1.Resource(), None, {}, self._report)
 
     def add_resource(self, uri: str, fn: Callable[..., Any], **options: Unpack[ResourceOptions]) -> None:
-        """Adds a resource or a template, also while the app runs; clients are notified. The options are those of `resource`."""
+        """Adds a resource or a template, with the options of `resource`. Clients are notified if the app runs."""
         self._definer("resource", self._add_resource, options, uri)(fn)
 
     def remove_resource(self, uri: str) -> None:
         """Removes a resource or a template, also while the app runs; clients are notified."""
         del (self._templates if uri in self._templates else self._resources)[uri]
-        self._changes.tell(("list", "resources"))
+        self._changes.notify(("list", "resources"))
 
     def notify_updated(self, uri: str) -> None:
         """Notifies subscribers of the resource with this URI that it has changed. May be called from any thread."""
-        self._changes.tell(("resource", uri))
+        self._changes.notify(("resource", uri))
 
     def _add_resource(
         self,
         uri: str,
         fn: Callable[P, R],
-        names: Mapping[str, Any],
+        localns: Mapping[str, Any],
         *,
         name: str | None = None,
         title: str | None = None,
@@ -298,9 +308,9 @@ class App:
             raise definition_error(fn, "resource", uri, str(e)) from None
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise definition_error(fn, "resource", uri, "a URI starts with a scheme, such as file: or weather:")
-        among = self._resources if template is None else self._templates
-        _refuse_twice("resource", uri, fn, among)
-        s = signature(fn, uri, Context, names, "resource")
+        entries = self._resources if template is None else self._templates
+        _check_unique("resource", uri, fn, entries)
+        s = signature(fn, uri, Context, localns, "resource")
         _check_variables(fn, uri, template, set(s.schema.get("properties", ())), s.schema.get("required", ()))
         options: dict[str, Any] = {
             "name": name or getattr(fn, "__name__", uri),
@@ -316,39 +326,41 @@ class App:
             message = v1.Resource(uri=uri, size=size, **options)
         else:
             message = v1.ResourceTemplate(uri_template=uri, **options)
-        resource = Resource(fn, uri, s, message, template, _cache(cache_ttl, cache_scope), self._refuse)
-        among[uri] = resource
+        resource = Resource(fn, uri, s, message, template, _cache(cache_ttl, cache_scope), self._report)
+        entries[uri] = resource
         self._changed("resources")
         return resource
 
     def notify_visited(self, id: str) -> None:  # noqa: A002
         """Notifies the client of a VisitRequired with this id that its user has completed the page."""
-        self._changes.tell(("visit", id))
+        self._changes.notify(("visit", id))
 
     # Prompts.
 
     @overload
     def prompt(self, fn: Callable[P, R], /) -> Prompt[P, R]: ...
     @overload
-    def prompt(self, fn: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
+    def prompt(
+        self, fn: None = None, /, **options: Unpack[PromptOptions]
+    ) -> Callable[[Callable[P, R]], Prompt[P, R]]: ...
     def prompt(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[PromptOptions]) -> Any:
         """Registers a function as a prompt: `@app.prompt`, or with options `@app.prompt(title="Greeting")`.
 
-        It returns a message of the user, as text or other content, or a list of messages: see `user` and `assistant`. Its
-        arguments are text in the protocol, and are converted according to the type hints.
+        It returns a message of the user, as text or other content, or a list of messages: see `user` and `assistant`.
+        Its arguments are text in the protocol, and are converted according to the type hints.
         """
         define = self._definer("prompt", self._add_prompt, options)
 
-        def wrong(fn: Callable[..., Any]) -> Any:
-            return Prompt(fn, "", NOTHING, v1.Prompt(), self._refuse)
+        def invalid(fn: Callable[..., Any]) -> Any:
+            return Prompt(fn, "", INVALID_SIGNATURE, v1.Prompt(), self._report)
 
         def decorate(fn: Callable[..., Any]) -> Any:
-            return define(fn) or wrong(fn)
+            return define(fn) or invalid(fn)
 
         if fn is None or callable(fn):
             return decorate if fn is None else decorate(fn)
         define(fn)
-        return wrong
+        return invalid
 
     def add_prompt(self, fn: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """Adds a prompt, also while the app runs; clients are notified. The options are those of `prompt`."""
@@ -357,12 +369,12 @@ class App:
     def remove_prompt(self, name: str) -> None:
         """Removes a prompt, also while the app runs; clients are notified."""
         del self._prompts[name]
-        self._changes.tell(("list", "prompts"))
+        self._changes.notify(("list", "prompts"))
 
     def _add_prompt(
         self,
         fn: Callable[P, R],
-        names: Mapping[str, Any],
+        localns: Mapping[str, Any],
         *,
         name: str | None = None,
         title: str | None = None,
@@ -371,8 +383,8 @@ class App:
         meta: Meta | None = None,
     ) -> Prompt[P, R]:
         name = name or str(getattr(fn, "__name__", ""))
-        _refuse_twice("prompt", name, fn, self._prompts)
-        s = signature(fn, name, Context, names, "prompt")
+        _check_unique("prompt", name, fn, self._prompts)
+        s = signature(fn, name, Context, localns, "prompt")
         required = s.schema.get("required", ())
         arguments = [
             v1.PromptArgument(name=a, title=of.get("title"), description=of.get("description"), required=a in required)
@@ -386,21 +398,22 @@ class App:
             icons=_icons(icons),
             meta=meta_json(meta),
         )
-        self._prompts[name] = prompt = Prompt(fn, name, s, message, self._refuse)
+        self._prompts[name] = prompt = Prompt(fn, name, s, message, self._report)
         self._changed("prompts")
         return prompt
 
     # Logs.
 
     def forward_logging(self, logger: logging.Logger | str | None = None) -> None:
-        """Also sends log records during a call to its caller, if it requested that level. Without a name, of all loggers.
+        """Also sends log records during a call to its caller, if it requested that level. Without a name, of all
+        loggers.
 
         The records must not contain secrets.
         """
         logger = logger if isinstance(logger, logging.Logger) else logging.getLogger(logger)
         if not logger.hasHandlers():
-            logger.addHandler(PLAIN)  # Keep the default output: our handler must not replace it.
-        logger.addHandler(_Forward())
+            logger.addHandler(DEFAULT_HANDLER)  # Keep the default output: our handler must not replace it.
+        logger.addHandler(_LogForwarder())
         self._calls.forwarding = True
 
     # Methods of the contract.
@@ -408,11 +421,11 @@ class App:
     def discover(self, request: v1.DiscoverRequest | None = None) -> v1.DiscoverResponse:
         """Implements Discover."""
         capabilities = v1.ServerCapabilities(logging=v1.Capability())
-        if "tools" in self._has:
+        if "tools" in self._capabilities:
             capabilities.tools.list_changed = True
-        if "resources" in self._has:
+        if "resources" in self._capabilities:
             capabilities.resources.list_changed = capabilities.resources.subscribe = True
-        if "prompts" in self._has:
+        if "prompts" in self._capabilities:
             capabilities.prompts.list_changed = True
         if any(c.completes() for c in (*self._prompts.values(), *self._templates.values())):
             capabilities.completions.SetInParent()
@@ -450,16 +463,16 @@ class App:
         """Implements CallTool: writes the events and returns the last one. Raises StatusError and McpError only."""
         tool = self._tools.get(request.name)
         if tool is None:
-            raise _missing("tool", request.name, self._tools)
+            raise _not_found("tool", request.name, self._tools)
         try:
             arguments = tool.signature.parse(request.arguments)
         except ToolError as e:
             return tool.failure(str(e))
-        answer: v1.CallToolResponse = await self._calls.answer(tool, arguments, request, write)
-        return answer
+        response: v1.CallToolResponse = await self._calls.run_round(tool, arguments, request, write)
+        return response
 
     async def read_resource(self, request: v1.ReadResourceRequest, write: Write) -> v1.ReadResourceResponse:
-        """Implements ReadResource, like call_tool. Resources precede templates; templates are in the order of definition."""
+        """Implements ReadResource, like call_tool. Resources precede templates, in the order of definition."""
         resource = self._resources.get(request.uri)
         candidates: list[tuple[Resource[..., Any], dict[str, str]]] = [(resource, {})] if resource else []
         for template in tuple(self._templates.values()):
@@ -470,35 +483,35 @@ class App:
                 arguments = handler.signature.parse_strings(values)
             except ToolError:
                 continue  # A value of another type than the variable does not match.
-            answer: v1.ReadResourceResponse = await self._calls.answer(handler, arguments, request, write)
-            return answer
-        raise _missing("resource", request.uri, self._resources)
+            response: v1.ReadResourceResponse = await self._calls.run_round(handler, arguments, request, write)
+            return response
+        raise _not_found("resource", request.uri, self._resources)
 
     async def get_prompt(self, request: v1.GetPromptRequest, write: Write) -> v1.GetPromptResponse:
         """Implements GetPrompt, like call_tool."""
         prompt = self._prompts.get(request.name)
         if prompt is None:
-            raise _missing("prompt", request.name, self._prompts)
+            raise _not_found("prompt", request.name, self._prompts)
         try:
             arguments = prompt.signature.parse_strings(request.arguments)
         except ToolError as e:
             raise StatusError(grpc.StatusCode.INVALID_ARGUMENT, str(e)) from e
-        answer: v1.GetPromptResponse = await self._calls.answer(prompt, arguments, request, write)
-        return answer
+        response: v1.GetPromptResponse = await self._calls.run_round(prompt, arguments, request, write)
+        return response
 
     async def complete(self, request: v1.CompleteRequest) -> v1.CompleteResponse:
         """Implements Complete. An argument without a completion function has no values."""
         of: Completable[..., Any] | None
         if request.reference.HasField("prompt"):
             if (of := self._prompts.get(request.reference.prompt.name)) is None:
-                raise _missing("prompt", request.reference.prompt.name, self._prompts)
+                raise _not_found("prompt", request.reference.prompt.name, self._prompts)
         elif not request.reference.HasField("resource"):
             message = "the reference is neither a prompt nor a resource template"
             raise StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
         elif (of := self._templates.get(request.reference.resource.uri)) is None:
             if request.reference.resource.uri in self._resources:
                 return completion(())
-            raise _missing("resource template", request.reference.resource.uri, self._templates)
+            raise _not_found("resource template", request.reference.resource.uri, self._templates)
         typed = request.argument.value
         completer = of.completers.get(request.argument.name)
         if completer is None:
@@ -525,27 +538,27 @@ class App:
         except (Exception, *EXITS) as e:
             raise McpError(-32603, self._calls.explain(completer, e)) from e
 
-    def supported_changes(self, wanted: v1.SubscriptionFilter) -> v1.SubscriptionFilter:
-        """Returns the part of the wanted changes that Listen reports."""
+    def supported_changes(self, requested: v1.SubscriptionFilter) -> v1.SubscriptionFilter:
+        """Returns the part of the requested changes that Listen reports."""
         supported = v1.SubscriptionFilter()
-        if wanted.elicitations_completed:
+        if requested.elicitations_completed:
             supported.elicitations_completed = True
-        if wanted.tools_list_changed and "tools" in self._has:
+        if requested.tools_list_changed and "tools" in self._capabilities:
             supported.tools_list_changed = True
-        if wanted.prompts_list_changed and "prompts" in self._has:
+        if requested.prompts_list_changed and "prompts" in self._capabilities:
             supported.prompts_list_changed = True
-        if "resources" in self._has:
-            if wanted.resources_list_changed:
+        if "resources" in self._capabilities:
+            if requested.resources_list_changed:
                 supported.resources_list_changed = True
-            supported.resource_subscriptions.extend(wanted.resource_subscriptions)
+            supported.resource_subscriptions.extend(requested.resource_subscriptions)
         return supported
 
     def _changed(self, which: ListName) -> None:
-        self._has.add(which)
-        self._changes.tell(("list", which))
+        self._capabilities.add(which)
+        self._changes.notify(("list", which))
 
     def _check_list(self, request: Any, which: ListName) -> None:
-        if which not in self._has:
+        if which not in self._capabilities:
             raise StatusError(grpc.StatusCode.UNIMPLEMENTED, f"{self.name} has no {which}")
         if request.HasField("cursor"):
             raise StatusError(grpc.StatusCode.INVALID_ARGUMENT, f"there is no page at cursor {request.cursor[:128]!r}")
@@ -555,15 +568,15 @@ class App:
     def run(self, *, listen: str | None = None) -> None:
         """Serves until shutdown: the bridge that launched this program, or clients at an address.
 
-        `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:/run/tools.sock`. There is
-        no TLS there, so keep it on this machine.
+        `listen`, or `--listen` on the command line, is the address: `127.0.0.1:50051` or `unix:/run/tools.sock`. There
+        is no TLS there, so keep it on this machine.
         """
         from mcpbridge import serve
 
         serve.run(self, listen)
 
 
-class _Forward(logging.Handler):
+class _LogForwarder(logging.Handler):
     """Sends records to the caller of the current call."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -585,7 +598,7 @@ def _level(number: int) -> Level:
         (logging.WARNING, "warning"),
         (logging.INFO, "info"),
     ]
-    return next((name for least, name in names if number >= least), "debug")
+    return next((name for minimum, name in names if number >= minimum), "debug")
 
 
 def _icons(icons: Icons) -> list[v1.Icon]:
@@ -597,9 +610,9 @@ def _cache(ttl: float | None, scope: Scope | None) -> dict[str, Any]:
     return {"ttl_ms": None if ttl is None else round(ttl * 1000), "cache_scope": scope}
 
 
-def _refuse_twice(kind: str, name: str, fn: Callable[..., Any], among: Mapping[str, Handler[..., Any]]) -> None:
-    if name in among:
-        raise DefinitionError(f'{_at(fn)}: {kind} "{name}" is there already, from {_at(among[name].fn)}')
+def _check_unique(kind: str, name: str, fn: Callable[..., Any], entries: Mapping[str, Handler[..., Any]]) -> None:
+    if name in entries:
+        raise DefinitionError(f'{_location(fn)}: {kind} "{name}" is already defined at {_location(entries[name].fn)}')
 
 
 def _check_variables(
@@ -610,18 +623,19 @@ def _check_variables(
         what = f'has no variable {{{extra[0]}}} for parameter "{extra[0]}"'
         raise definition_error(fn, "resource", uri, f"the URI {what}", extra[0])
     if missing := sorted(set(variables) - parameters):
-        raise definition_error(fn, "resource", uri, f"there is no parameter for {{{missing[0]}}}; write {missing[0]}: str")
+        what = f"there is no parameter for {{{missing[0]}}}; write {missing[0]}: str"
+        raise definition_error(fn, "resource", uri, what)
     if template and (needed := [v for v in template.optional if v in required]):
         raise definition_error(fn, "resource", uri, f'"{needed[0]}" may be missing; give it a default', needed[0])
 
 
-def _missing(kind: str, name: str, among: Iterable[str]) -> StatusError:
-    asked = name[:128]  # A status is sent in the trailers, which are limited.
-    close = difflib.get_close_matches(asked, tuple(among)[:500], 1)  # Comparing many is slow.
+def _not_found(kind: str, name: str, entries: Iterable[str]) -> StatusError:
+    queried = name[:128]  # A status is sent in the trailers, which are limited.
+    close = difflib.get_close_matches(queried, tuple(entries)[:500], 1)  # Comparing many is slow.
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return StatusError(grpc.StatusCode.NOT_FOUND, f"there is no {kind} {asked!r}{hint}")
+    return StatusError(grpc.StatusCode.NOT_FOUND, f"there is no {kind} {queried!r}{hint}")
 
 
-def _at(fn: Callable[..., Any]) -> str:
+def _location(fn: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(fn), "__code__", None)
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(fn)

@@ -18,7 +18,7 @@ from mcpbridge.errors import McpError
 Object = dict[str, Any]
 
 # The time in seconds that a test waits for one message.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 MAX_LINE = 64 << 20
 
@@ -41,8 +41,8 @@ async def start(
 
     If the command is a string, it is the address of a backend that is running, such as `unix:/run/tools.sock`.
 
-    `answer` answers requests of the server, such as "elicitation/create"; without it, they fail. The bridge is the program
-    `bridge`, or MCPBRIDGE_BIN, or `mcpbridge` in PATH.
+    `answer` answers requests of the server, such as "elicitation/create"; without it, they fail. The bridge is the
+    program `bridge`, or MCPBRIDGE_BIN, or `mcpbridge` in PATH.
     """
     program = bridge or os.environ.get("MCPBRIDGE_BIN") or "mcpbridge"
     try:
@@ -57,20 +57,20 @@ async def start(
     except FileNotFoundError as e:
         raise FileNotFoundError(f"there is no {program}: build it, or set MCPBRIDGE_BIN to its path") from e
     client = Client(process, answer)
-    reading = asyncio.gather(client._read(), client._read_log())
+    readers = asyncio.gather(client._read(), client._read_log())
     try:
         try:
-            await client._begin(capabilities)
+            await client._initialize(capabilities)
         except McpError as e:
             client._close()
-            await reading
+            await readers
             if await process.wait() == 0:
                 raise
-            raise ConnectionError(f"the bridge has ended; it wrote:\n{client.log}") from e
+            raise ConnectionError(f"the bridge has exited; its output:\n{client.log}") from e
         yield client
     finally:
         client._close()
-        await reading
+        await readers
         await process.wait()
 
 
@@ -84,11 +84,11 @@ class Client:
         """The output of the bridge and the backend on stderr."""
         self._process = process
         self._answer = answer
-        self._waiting: dict[int, asyncio.Future[Object]] = {}
-        self._woken = asyncio.Event()
+        self._pending: dict[int, asyncio.Future[Object]] = {}
+        self._notified = asyncio.Event()
         self._id = 0
 
-    async def _begin(self, capabilities: Mapping[str, Any]) -> None:
+    async def _initialize(self, capabilities: Mapping[str, Any]) -> None:
         """Opens the session and waits for the backend.
 
         The bridge responds to initialize while the backend starts, and to the list request once it has started.
@@ -112,12 +112,12 @@ class Client:
         """Sends a request and returns its result. A JSON-RPC error is raised, as McpError."""
         self._id += 1
         number = self._id
-        self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._pending[number] = asyncio.get_running_loop().create_future()
         self._send({"id": number, "method": method, "params": params or {}})
         try:
-            message = await asyncio.wait_for(self._waiting[number], PATIENCE)
+            message = await asyncio.wait_for(self._pending[number], TIMEOUT)
         finally:
-            del self._waiting[number]
+            del self._pending[number]
         if error := message.get("error"):
             raise McpError(error["code"], error["message"], error.get("data"))
         result: Object = message["result"]
@@ -136,8 +136,8 @@ class Client:
                 if message["method"] == method:
                     self.notifications.remove(message)
                     return message
-            self._woken.clear()
-            await asyncio.wait_for(self._woken.wait(), PATIENCE)
+            self._notified.clear()
+            await asyncio.wait_for(self._notified.wait(), TIMEOUT)
 
     def _send(self, message: Object) -> None:
         stdin = self._process.stdin
@@ -149,18 +149,18 @@ class Client:
         async for line in self._process.stdout:
             message = json.loads(line)
             if "method" not in message:
-                if (waiting := self._waiting.get(message["id"])) and not waiting.done():
-                    waiting.set_result(message)
+                if (pending := self._pending.get(message["id"])) and not pending.done():
+                    pending.set_result(message)
             elif "id" not in message:
                 self.notifications.append(message)
-                self._woken.set()
+                self._notified.set()
             else:
-                self._send({"id": message["id"], **self._answered(message)})
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ConnectionError(f"the bridge has ended; it wrote:\n{self.log}"))
+                self._send({"id": message["id"], **self._response_to(message)})
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(ConnectionError(f"the bridge has exited; its output:\n{self.log}"))
 
-    def _answered(self, message: Object) -> Object:
+    def _response_to(self, message: Object) -> Object:
         if self._answer is None:
             return {"error": {"code": -32601, "message": "the test has no answer"}}
         return {"result": self._answer(message["method"], message.get("params", {}))}

@@ -14,7 +14,7 @@ Change = tuple[Literal["list"], List] | tuple[Literal["resource", "visit"], str]
 
 # The maximum number of pending completed URL elicitations of a listener. Other changes are bounded by its
 # subscriptions.
-MAX_VISITS = 10_000
+MAX_COMPLETED = 10_000
 
 
 class Changes:
@@ -23,13 +23,13 @@ class Changes:
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         for listener in tuple(self._listeners):
-            listener.tell(change)
+            listener.notify(change)
 
-    def listen(self, wanted: v1.SubscriptionFilter) -> "Listener":
+    def listen(self, requested: v1.SubscriptionFilter) -> "Listener":
         """Returns a listener for these changes. It is removed at the end of `with`."""
-        return Listener(self._listeners, wanted)
+        return Listener(self._listeners, requested)
 
     def close(self) -> None:
         """Closes all listeners. Must run on their event loop."""
@@ -43,44 +43,44 @@ class Listener:
     It belongs to the event loop on which it was created.
     """
 
-    def __init__(self, among: "set[Listener]", wanted: v1.SubscriptionFilter) -> None:
-        self._among = among
-        self._wanted: set[tuple[str, str]] = {("resource", uri) for uri in wanted.resource_subscriptions}
-        self._wanted |= {("list", name) for name in LISTS if getattr(wanted, f"{name}_list_changed")}
-        self._visits = wanted.elicitations_completed
+    def __init__(self, listeners: "set[Listener]", requested: v1.SubscriptionFilter) -> None:
+        self._listeners = listeners
+        self._subscribed: set[tuple[str, str]] = {("resource", uri) for uri in requested.resource_subscriptions}
+        self._subscribed |= {("list", name) for name in LISTS if getattr(requested, f"{name}_list_changed")}
+        self._elicitations = requested.elicitations_completed
         self._pending: dict[Change, None] = {}
-        self._woken = asyncio.Event()
+        self._wake = asyncio.Event()
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
     def __enter__(self) -> "Listener":
-        self._among.add(self)
+        self._listeners.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._among.discard(self)
+        self._listeners.discard(self)
 
-    def tell(self, change: Change) -> None:
-        if self._visits if change[0] == "visit" else change in self._wanted:
+    def notify(self, change: Change) -> None:
+        if self._elicitations if change[0] == "visit" else change in self._subscribed:
             try:
-                self._loop.call_soon_threadsafe(self._put, change)
+                self._loop.call_soon_threadsafe(self._add, change)
             except RuntimeError:  # The loop is closed.
-                self._among.discard(self)
+                self._listeners.discard(self)
 
-    def _put(self, change: Change) -> None:
-        if change[0] != "visit" or len(self._pending) < MAX_VISITS:
+    def _add(self, change: Change) -> None:
+        if change[0] != "visit" or len(self._pending) < MAX_COMPLETED:
             self._pending[change] = None
-            self._woken.set()
+            self._wake.set()
 
     def close(self) -> None:
         """Makes events return."""
         self._closed = True
-        self._woken.set()
+        self._wake.set()
 
     async def events(self) -> AsyncIterator[v1.ListenResponse]:
         while True:
-            await self._woken.wait()
-            self._woken.clear()
+            await self._wake.wait()
+            self._wake.clear()
             while self._pending and not self._closed:
                 change = next(iter(self._pending))  # The oldest.
                 del self._pending[change]

@@ -134,8 +134,8 @@ _FIELDS: dict[type[ProtoMessage], str] = {
     v1.ToolUseContent: "tool_use",
     v1.ToolResultContent: "tool_result",
 }
-_OURS = (Image, Audio, Embedded, Link)
-_BLOCKS: tuple[type, ...] = (*_OURS, v1.ContentBlock, *_FIELDS)
+_SDK_TYPES = (Image, Audio, Embedded, Link)
+_BLOCKS: tuple[type, ...] = (*_SDK_TYPES, v1.ContentBlock, *_FIELDS)
 
 # Return types that determine the result. The messages are for exact control.
 CONTENT_TYPES: tuple[type, ...] = (*_BLOCKS, v1.CallToolResult, v1.InputRequired)
@@ -157,9 +157,9 @@ def to_json(value: Any, write: Callable[[Any], bytes] | None = None) -> bytes:
     try:
         text = write(value) if write else pydantic_core.to_json(value, inf_nan_mode="null")
     except Exception as e:
-        raise TypeError(_place(value, _is_opaque) or str(e)) from None
+        raise TypeError(_find_invalid(value, _is_opaque) or str(e)) from None
     # Only non-finite numbers are written as null without being None.
-    if b"null" in text and (at := _place(value, _is_not_finite)):
+    if b"null" in text and (at := _find_invalid(value, _is_not_finite)):
         raise TypeError(at)
     return text
 
@@ -176,29 +176,32 @@ def any_json(value: Any) -> str:
 
 def _is_not_finite(value: Any) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
-        return f"{'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'}, which JSON cannot hold"
+        name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return f"{name}, which JSON cannot represent"
     return None
 
 
 def _is_opaque(value: Any) -> str | None:
     if inspect.iscoroutine(value):
-        return f"a coroutine, which JSON cannot hold; write await {value.__name__}(...)"
+        return f"a coroutine, which JSON cannot represent; write await {value.__name__}(...)"
     try:
         pydantic_core.to_json(value)
     except Exception:
-        return f"{type(value).__name__}, which JSON cannot hold"
+        return f"{type(value).__name__}, which JSON cannot represent"
     return None
 
 
-def _place(value: Any, wrong: Callable[[Any], str | None], at: tuple[str, ...] = (), above: tuple[int, ...] = ()) -> str | None:
+def _find_invalid(
+    value: Any, check: Callable[[Any], str | None], at: tuple[str, ...] = (), ancestors: tuple[int, ...] = ()
+) -> str | None:
     """Returns the first invalid place in a value, and the reason: `rows.0.price is NaN`."""
     parts = _parts(value)
-    if id(value) in above:
-        what: str | None = "a value that contains itself, which JSON cannot hold"
+    if id(value) in ancestors:
+        what: str | None = "a value that contains itself, which JSON cannot represent"
     elif parts is None:
-        what = wrong(value)
+        what = check(value)
     else:
-        found = (_place(part, wrong, (*at, str(name)), (*above, id(value))) for name, part in parts)
+        found = (_find_invalid(part, check, (*at, str(name)), (*ancestors, id(value))) for name, part in parts)
         return next(filter(None, found), None)
     return f"{'.'.join(at) or 'the value'} is {what}" if what else None
 
@@ -210,8 +213,8 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return enumerate(value)
     if isinstance(value, BaseModel):
-        kept = [name for name, f in type(value).model_fields.items() if not f.exclude]
-        return [(name, getattr(value, name)) for name in (*kept, *(value.model_extra or ()))]
+        included = [name for name, f in type(value).model_fields.items() if not f.exclude]
+        return [(name, getattr(value, name)) for name in (*included, *(value.model_extra or ()))]
     if is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name)) for f in fields(value)]
     return None
@@ -242,9 +245,9 @@ def success(value: Any, dump: Dump | None, returns: tuple[type, ...] = ()) -> v1
         write, wrap = dump
         _structured(result, write(value), wrap)
     elif returns and not isinstance(value, (*returns, v1.InputRequired)):
-        wanted = " | ".join("None" if c is type(None) else c.__name__ for c in dict.fromkeys(returns))
+        expected = " | ".join("None" if c is type(None) else c.__name__ for c in dict.fromkeys(returns))
         got = "None" if value is None else type(value).__name__
-        raise TypeError(f"the tool returned {got}, and its return type is {wanted}")
+        raise TypeError(f"the tool returned {got}, and its return type is {expected}")
     elif isinstance(value, str):
         result.content.add().text.text = value
     elif value is None:
@@ -272,7 +275,7 @@ def _structured(result: v1.CallToolResult, json: bytes, wrap: bool) -> None:
 def _block(value: Any) -> v1.ContentBlock:
     if isinstance(value, str):
         return v1.ContentBlock(text=v1.TextContent(text=value))
-    if isinstance(value, _OURS):
+    if isinstance(value, _SDK_TYPES):
         return value.block()
     if isinstance(value, v1.ContentBlock):
         return value
@@ -294,7 +297,8 @@ def resource_result(value: Any, uri: str, mime_type: str | None) -> v1.ReadResou
         return v1.ReadResourceResponse(input_required=value)
     if isinstance(value, v1.ReadResourceResult):
         return v1.ReadResourceResponse(result=value)
-    parts = value if isinstance(value, (list, tuple)) and any(isinstance(v, v1.ResourceContents) for v in value) else [value]
+    several = isinstance(value, (list, tuple)) and any(isinstance(v, v1.ResourceContents) for v in value)
+    parts = value if several else [value]
     response = v1.ReadResourceResponse()
     response.result.contents.extend(resource_contents(part, uri, mime_type) for part in parts)
     return response
@@ -315,9 +319,9 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> v1.Resourc
         contents.blob = value.data
         mime_type = mime_type or value.mime_type
     elif value is None:
-        raise TypeError("a resource cannot hold None: raise NotFound if there is no such resource")
+        raise TypeError("a resource cannot return None: raise NotFound if there is no such resource")
     elif isinstance(value, ProtoMessage):
-        raise TypeError(f"a resource cannot hold {type(value).__name__}")
+        raise TypeError(f"a resource cannot return {type(value).__name__}")
     else:
         contents.text = json_text(value)
         mime_type = mime_type or "application/json"
@@ -345,8 +349,8 @@ def _prompt_messages(turn: Any) -> list[v1.PromptMessage]:
     """Splits a turn into messages of one block each, as the contract requires."""
     if isinstance(turn, v1.PromptMessage):
         return [turn]
-    said = turn if isinstance(turn, Message) else user(turn)
-    return [v1.PromptMessage(role=said.role, content=block) for block in said.blocks]
+    message = turn if isinstance(turn, Message) else user(turn)
+    return [v1.PromptMessage(role=message.role, content=block) for block in message.blocks]
 
 
 # Sampling.
@@ -359,12 +363,18 @@ def conversation(prompt: str | Turn | Sequence[Turn]) -> list[v1.SamplingMessage
     """Converts a prompt to messages for sampling."""
     if isinstance(prompt, (str, Message, v1.SamplingMessage)):
         prompt = [user(prompt) if isinstance(prompt, str) else prompt]
-    return [v1.SamplingMessage(role=turn.role, content=turn.blocks) if isinstance(turn, Message) else turn for turn in prompt]
+    return [
+        v1.SamplingMessage(role=turn.role, content=turn.blocks) if isinstance(turn, Message) else turn
+        for turn in prompt
+    ]
 
 
 def tool_result(call: v1.ToolUseContent, value: Any, *, is_error: bool = False) -> v1.ToolResultContent:
     """Returns the result of a tool call of the model, for the next turn: `user(tool_result(call, value))`."""
     result = success(value, None).result
     return v1.ToolResultContent(
-        tool_use_id=call.id, content=result.content, structured_content=result.structured_content.decode(), is_error=is_error
+        tool_use_id=call.id,
+        content=result.content,
+        structured_content=result.structured_content.decode(),
+        is_error=is_error,
     )

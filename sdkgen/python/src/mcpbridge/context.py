@@ -54,9 +54,9 @@ current: "contextvars.ContextVar[Context]" = contextvars.ContextVar("mcpbridge.c
 class Context:
     """One call of a tool, resource or prompt. A parameter with this annotation receives it, whatever its name.
 
-    A call can take several rounds. `elicit` and the other questions return their answer if it has arrived. Otherwise they end
-    the round, and the function runs again from the top when the client has answered. Work before a question is therefore
-    repeated in each round; put work that must happen only once into `once`.
+    A call can take several rounds. `elicit` and the other questions return their answer if it has arrived. Otherwise
+    they end the round, and the function runs again from the top when the client has answered. Work before a question is
+    therefore repeated in each round; put work that must happen only once into `once`.
 
     In a plain `def` everything works without `await`.
     """
@@ -64,25 +64,25 @@ class Context:
     __slots__ = (
         "_answers",
         "_app",
+        "_ask_all_depth",
         "_asked",
-        "_begun",
         "_call",
         "_closed",
         "_counts",
-        "_dropped",
-        "_emitted",
         "_ended",
         "_loop",
         "_meta",
         "_once",
-        "_pump",
+        "_question_lines",
         "_questions",
         "_queue",
         "_repeated",
         "_request",
         "_response",
+        "_sender",
+        "_sent",
         "_thread",
-        "_together",
+        "_unawaited",
         "_write",
         "cancelled",
         "log",
@@ -102,7 +102,7 @@ class Context:
         self._thread = threading.get_ident()
         self._closed = False
         self._queue: deque[Response] = deque()
-        self._pump: asyncio.Task[None] | None = None
+        self._sender: asyncio.Task[None] | None = None
         self._meta: Object | None = None
         # Loaded from the state by the first question.
         self._answers: dict[str, v1.InputResponse] | None = None
@@ -110,11 +110,11 @@ class Context:
         self._once: dict[str, tuple[Any, bool]] = {}
         self._counts: dict[str, int] = {}
         self._questions: dict[str, v1.InputRequest] = {}
-        self._begun: dict[str, tuple[str, str]] = {}  # The source lines of questions that were not awaited.
-        self._dropped: str | None = None  # A coroutine of the call that was not awaited.
-        self._together = 0
+        self._question_lines: dict[str, tuple[str, str]] = {}  # The source lines of questions that were not awaited.
+        self._unawaited: str | None = None  # A coroutine of the call that was not awaited.
+        self._ask_all_depth = 0
         self._ended = False
-        self._emitted = False  # Whether an event was sent.
+        self._sent = False  # Whether an event was sent.
         self._repeated = False  # Whether an event before an answered question was sent again in this round.
 
     # The caller.
@@ -173,7 +173,7 @@ class Context:
             self.check()
         if not self._call.progress_wanted:
             return _DONE
-        self._emitted = True
+        self._sent = True
         return self._emit(self._response(progress=v1.Progress(progress=done, total=total, message=message)))
 
     def check(self) -> None:
@@ -196,13 +196,15 @@ class Context:
     def elicit(self, message: str, schema: Any = None, *, key: str | None = None) -> "Answer[Any]":
         """Asks the user to fill in a form: a pydantic model, dataclass, TypedDict, simple type, or JSON Schema.
 
-        If the message or the schema changes between rounds, the question is asked again. Set `key` if the message varies
-        between rounds, for example with the time.
+        If the message or the schema changes between rounds, the question is asked again. Set `key` if the message
+        varies between rounds, for example with the time.
         """
         can = self._call.client_capabilities
         # No mode means form, as in 2025-06-18.
-        if not can.HasField("elicitation") or (can.elicitation.HasField("url") and not can.elicitation.HasField("form")):
-            raise Unsupported(_ask_yourself("show a form to its user", message))
+        if not can.HasField("elicitation") or (
+            can.elicitation.HasField("url") and not can.elicitation.HasField("form")
+        ):
+            raise Unsupported(_unsupported_message("show a form to its user", message))
         fields = form(schema)
         request = v1.ElicitForm(message=message, requested_schema=fields.schema)
         return Answer(self, key, message, v1.InputRequest(elicit=v1.ElicitRequest(form=request)), fields)
@@ -210,7 +212,7 @@ class Context:
     def elicit_url(self, message: str, url: str, *, key: str | None = None) -> "Answer[None]":
         """Asks the user to visit a web page. Accepted means that they agreed, not that they have completed it."""
         if not self._call.client_capabilities.elicitation.HasField("url"):
-            raise Unsupported(_ask_yourself("open a web page for its user", f"{message} {url}"))
+            raise Unsupported(_unsupported_message("open a web page for its user", f"{message} {url}"))
         request = v1.ElicitRequest(url=v1.ElicitUrl(message=message, url=url))
         return Answer(self, key, message, v1.InputRequest(elicit=request), None)
 
@@ -264,15 +266,16 @@ class Context:
     def _check_sampling(self, tools: Any) -> None:
         """Raises if the client does not support sampling, or not with tools."""
         can = self._call.client_capabilities
+        instead = "Answer this yourself and go on without the tool."
         if not can.HasField("sampling"):
-            raise Unsupported("This client does not let tools ask its model. Answer this yourself and go on without the tool.")
+            raise Unsupported(f"This client does not let tools ask its model. {instead}")
         if tools and not can.sampling.HasField("tools"):
-            raise Unsupported("This client does not give its model tools. Answer this yourself and go on without the tool.")
+            raise Unsupported(f"This client does not give its model tools. {instead}")
 
     def roots(self, *, key: str | None = None) -> "Roots":
         """Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead."""
         if not self._call.client_capabilities.HasField("roots"):
-            raise Unsupported(_ask_yourself("tell which folders it works in", "Which folder is meant?"))
+            raise Unsupported(_unsupported_message("list the folders that it works in", "Which folder is meant?"))
         return Roots(self, key, v1.InputRequest(list_roots=v1.ListRootsRequest()))
 
     @contextlib.contextmanager
@@ -285,12 +288,12 @@ class Context:
 
         In an `async def`, asyncio.gather does the same.
         """
-        self._together += 1
+        self._ask_all_depth += 1
         try:
             yield
         finally:
-            self._together -= 1
-        if self._questions and not self._together:
+            self._ask_all_depth -= 1
+        if self._questions and not self._ask_all_depth:
             self._end_round()
 
     @overload
@@ -305,7 +308,7 @@ class Context:
         self._load()
         if key in self._once:
             value, asynchronous = self._once[key]
-            return _later(value) if asynchronous else value
+            return _awaitable(value) if asynchronous else value
         value = fn()
         if not inspect.isawaitable(value):
             return self._remember(key, value, False)
@@ -321,7 +324,7 @@ class Context:
         try:
             value = json.loads(json.dumps(value))  # The same value in every round: a tuple becomes a list.
         except TypeError as e:
-            raise TypeError(f"ctx.once({key!r}) can remember only JSON (dict, list, str, number, bool, None): {e}") from e
+            raise TypeError(f"ctx.once({key!r}) must return JSON (dict, list, str, number, bool, None): {e}") from e
         self._once[key] = (value, asynchronous)
         return value
 
@@ -342,7 +345,7 @@ class Context:
         return self._answers
 
     def _ask(self, request: v1.InputRequest, key: str | None) -> v1.InputResponse | None:
-        """Returns the answer to a question by its key. Outside the event loop, a missing answer ends the round at once."""
+        """Returns the answer to a question, if any. Outside the event loop, a missing answer ends the round at once."""
         answers = self._load()
         kind = request.WhichOneof("request")
         if kind == "raw":
@@ -353,13 +356,13 @@ class Context:
             key = f"{kind}-{digest}" if count == 1 else f"{kind}-{digest}-{count}"
         self._asked.add(key)
         answer = answers.get(key)
-        self._repeated = self._repeated or (self._emitted and answer is not None)
+        self._repeated = self._repeated or (self._sent and answer is not None)
         # An answer of another kind is ignored: the question is asked again.
         if answer is None or answer.WhichOneof("response") not in (kind, "error"):
             request.key = key
             self._questions[key] = request
-            self._begun[key] = _caller()
-            if threading.get_ident() != self._thread and not self._together:
+            self._question_lines[key] = _line_of_caller()
+            if threading.get_ident() != self._thread and not self._ask_all_depth:
                 self._end_round()
             return None
         return answer
@@ -371,21 +374,22 @@ class Context:
     def _check_awaited(self, called: Callable[[str], str]) -> None:
         """Raises if the function returned without awaiting the answer to a question.
 
-        The returned value cannot contain the answer then. `called` returns the line where the function calls another one.
+        The returned value cannot contain the answer then. `called` returns the line where the function calls another
+        one.
         """
-        for at, name in self._begun.values():
+        for at, name in self._question_lines.values():
             raise RuntimeError(f"the question at {at} was not awaited; write: await ctx.{name}(...)")
-        if self._dropped is not None:
-            name = self._dropped.rpartition(".")[2]
+        if self._unawaited is not None:
+            name = self._unawaited.rpartition(".")[2]
             raise RuntimeError(f"{name}(...) at {called(name)} was not awaited; write: await {name}(...)")
 
     def _input_required(self) -> Any:
         """Returns the InputRequired of a round with unanswered questions."""
         # Do not keep answers to questions that were not asked.
-        kept = {key: a for key, a in self._load().items() if key in self._asked and key not in self._questions}
-        answers = {key: base64.b64encode(a.SerializeToString()).decode() for key, a in kept.items()}
-        remembered = {"answers": answers, "asked": [*self._questions], "once": self._once}
-        state = json.dumps(remembered, separators=(",", ":"), ensure_ascii=False).encode()
+        used = {key: a for key, a in self._load().items() if key in self._asked and key not in self._questions}
+        answers = {key: base64.b64encode(a.SerializeToString()).decode() for key, a in used.items()}
+        content = {"answers": answers, "asked": [*self._questions], "once": self._once}
+        state = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
         if len(state) > MAX_STATE:
             sizes = {f"ctx.once({k!r})": len(json.dumps(v)) for k, v in self._once.items()}
             sizes |= {f"the answer {k}": len(a) for k, a in answers.items()}
@@ -394,7 +398,8 @@ class Context:
                 f"the request state has {len(state)} bytes, more than the maximum of {MAX_STATE}; "
                 f"the largest part is {largest}, {sizes[largest]} bytes"
             )
-        return self._response(input_required=v1.InputRequired(input_requests=self._questions.values(), request_state=state))
+        required = v1.InputRequired(input_requests=self._questions.values(), request_state=state)
+        return self._response(input_required=required)
 
     def _emit(self, event: Response) -> Awaitable[None]:
         """Sends an event. Awaiting it waits until it has been sent; a thread always waits."""
@@ -404,8 +409,8 @@ class Context:
             return _DONE
         if not self._closed:
             self._queue.append(event)
-            if self._pump is None or self._pump.done():
-                self._pump = self._loop.create_task(self._send())
+            if self._sender is None or self._sender.done():
+                self._sender = self._loop.create_task(self._send())
         return _Sent(self)
 
     async def _emit_and_wait(self, event: Response) -> None:
@@ -420,23 +425,23 @@ class Context:
             self._closed = True
             self._queue.clear()
 
-    async def _sent(self) -> None:
-        if self._pump is not None:
-            await asyncio.shield(self._pump)
+    async def _wait_until_sent(self) -> None:
+        if self._sender is not None:
+            await asyncio.shield(self._sender)
 
     async def _close(self) -> None:
         """Stops sending events: the result comes last."""
-        if self._pump is not None:
-            await self._sent()
+        if self._sender is not None:
+            await self._wait_until_sent()
         self._closed = True
 
     def _cancel(self) -> None:
         self.cancelled = self._closed = True
-        if self._pump is not None:
-            self._pump.cancel()
+        if self._sender is not None:
+            self._sender.cancel()
 
 
-def _caller() -> tuple[str, str]:
+def _line_of_caller() -> tuple[str, str]:
     """Returns the line of the caller outside of the SDK, and the name of the method that it called."""
     frame, name = sys._getframe(1), ""
     while frame.f_back and frame.f_code.co_filename == __file__:
@@ -444,22 +449,22 @@ def _caller() -> tuple[str, str]:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}", name
 
 
-def _notice_dropped() -> None:
+def _detect_unawaited() -> None:
     """Makes a Context detect its coroutines that are not awaited. Python only warns about them."""
     warn = getattr(warnings, "_warn_unawaited_coroutine", None)
     if warn is None:
         return
 
-    def notice(coroutine: "CoroutineType[Any, Any, Any]") -> None:
+    def detect(coroutine: "CoroutineType[Any, Any, Any]") -> None:
         for value in coroutine.cr_frame.f_locals.values() if coroutine.cr_frame else ():
             if isinstance(value, Context) and not value._closed:
-                value._dropped = value._dropped or coroutine.__qualname__
+                value._unawaited = value._unawaited or coroutine.__qualname__
         warn(coroutine)
 
-    warnings._warn_unawaited_coroutine = notice  # type: ignore[attr-defined]
+    warnings._warn_unawaited_coroutine = detect  # type: ignore[attr-defined]
 
 
-_notice_dropped()
+_detect_unawaited()
 
 
 class _Done:
@@ -478,14 +483,14 @@ class _Sent:
         self._ctx = ctx
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._ctx._sent().__await__()
+        return self._ctx._wait_until_sent().__await__()
 
 
-async def _later(value: T) -> T:
+async def _awaitable(value: T) -> T:
     return value
 
 
-def _ask_yourself(cannot: str, question: str) -> str:
+def _unsupported_message(cannot: str, question: str) -> str:
     return f"This client cannot {cannot}. Ask the user yourself: {question!r}, and call the tool again with the answer."
 
 
@@ -514,10 +519,10 @@ class Log:
 
     def _event(self, level: Level, data: Any, logger: str | None) -> Response | None:
         severity = cast("v1.LogLevel", v1.LogLevel.Value(f"LOG_LEVEL_{level.upper()}"))
-        wanted = self._ctx._call.log_level
-        if wanted == v1.LOG_LEVEL_UNSPECIFIED or severity < wanted:
+        requested = self._ctx._call.log_level
+        if requested == v1.LOG_LEVEL_UNSPECIFIED or severity < requested:
             return None
-        self._ctx._emitted = True
+        self._ctx._sent = True
         return self._ctx._response(log=v1.LogMessage(level=severity, logger=logger, data=any_json(data)))
 
     def debug(self, data: Any, logger: str | None = None) -> Awaitable[None]:
@@ -561,7 +566,7 @@ class _Question:
         self._response = ctx._ask(request, key)
 
     def __await__(self: Q) -> Generator[Any, None, Q]:
-        if self._response is not None or not self._ctx._together:
+        if self._response is not None or not self._ctx._ask_all_depth:
             self._read()
         return self
         yield
@@ -574,11 +579,11 @@ class _Question:
             self._ctx._end_round()
         response = cast("v1.InputResponse", self._response)
         if response.HasField("error"):
-            raise _failed(response.error)
+            raise _error_of(response.error)
         return response
 
 
-def _failed(error: v1.InputError) -> ToolError:
+def _error_of(error: v1.InputError) -> ToolError:
     if error.reason == v1.InputError.REASON_UNSUPPORTED:
         return Unsupported(f"This client cannot be asked this: {error.message}. Ask the user yourself and call again.")
     if error.reason == v1.InputError.REASON_NO_ANSWER:
@@ -616,7 +621,7 @@ class Answer(_Question, Generic[T]):
         """The content of the form. Raises NotAccepted, which the model reads, if the user declined or canceled."""
         self._read()
         if self.action != "accept":
-            raise NotAccepted(f"the user {_ACTED[self.action]}: {self._message}")
+            raise NotAccepted(f"the user {_ACTION_TEXTS[self.action]}: {self._message}")
         return self._data
 
     def __bool__(self) -> bool:
@@ -637,7 +642,7 @@ class Answer(_Question, Generic[T]):
         self._parsed = True
 
 
-_ACTED = {"decline": "declined", "cancel": "closed the question without an answer"}
+_ACTION_TEXTS = {"decline": "declined", "cancel": "closed the question without an answer"}
 
 
 class Sample(_Question):

@@ -15,8 +15,8 @@ Location = tuple[str | int, ...]
 class Format:
     """A format: its description for messages, and its check."""
 
-    words: str  # "must be a date such as 2026-01-31"
-    fits: Callable[[str], object]
+    description: str  # "must be a date such as 2026-01-31"
+    test: Callable[[str], object]
 
 
 def _matches(pattern: str) -> Callable[[str], object]:
@@ -60,7 +60,9 @@ FORMATS = {
     "email": Format("an email address such as ada@example.com", _matches(rf"{_USER}(\.{_USER})*@({_NAME}\.)+{_NAME}")),
     "hostname": Format("a host name such as www.example.com", _matches(rf"(?!.{{254}}){_NAME}(\.{_NAME})*")),
     "ipv4": Format("an IPv4 address such as 192.0.2.1", _parses(ipaddress.IPv4Address)),
-    "ipv6": Format("an IPv6 address such as 2001:db8::1", _all(_matches("[0-9A-Fa-f:.]+"), _parses(ipaddress.IPv6Address))),
+    "ipv6": Format(
+        "an IPv6 address such as 2001:db8::1", _all(_matches("[0-9A-Fa-f:.]+"), _parses(ipaddress.IPv6Address))
+    ),
     "uri": Format(
         "a URI such as https://example.com/a",
         _matches(
@@ -80,7 +82,10 @@ FORMATS = {
 # The schemas of types without an offset, for which RFC 3339 has no format.
 LOCAL_DATE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
 LOCAL_TIME = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
-_KNOWN = {**FORMATS, **{p: Format(f"text that matches {p}", _matches(p)) for p in (LOCAL_DATE_TIME, LOCAL_TIME)}}
+_FORMATS_AND_PATTERNS = {
+    **FORMATS,
+    **{p: Format(f"text that matches {p}", _matches(p)) for p in (LOCAL_DATE_TIME, LOCAL_TIME)},
+}
 
 Check = Callable[[Any], dict[Location, str]]
 
@@ -89,7 +94,7 @@ def check_of(schema: Object) -> Check | None:
     """Returns a function that returns the format violations of a value by path, or None if the schema has no format."""
     if not _has_formats(schema):
         return None
-    return lambda value: dict(_wrong(schema, value, schema, ()))
+    return lambda value: dict(_violations(schema, value, schema, ()))
 
 
 def _has_formats(schema: Any) -> bool:
@@ -100,7 +105,7 @@ def _has_formats(schema: Any) -> bool:
 
 def _format_of(schema: Object) -> Format | None:
     by = schema.get("format", schema.get("pattern"))
-    return _KNOWN.get(by) if isinstance(by, str) else None
+    return _FORMATS_AND_PATTERNS.get(by) if isinstance(by, str) else None
 
 
 def _resolved(schema: Any, root: Object) -> Object:
@@ -109,24 +114,26 @@ def _resolved(schema: Any, root: Object) -> Object:
     return schema if isinstance(schema, dict) else {}
 
 
-def _wrong(schema: Any, value: Any, root: Object, at: Location) -> Iterator[tuple[Location, str]]:
+def _violations(schema: Any, value: Any, root: Object, at: Location) -> Iterator[tuple[Location, str]]:
     schema = _resolved(schema, root)
     for alternatives in (schema.get("anyOf"), schema.get("oneOf")):
-        each = [list(_wrong(s, value, root, at)) for s in alternatives or () if _is_type(_resolved(s, root), value)]
+        each = [
+            list(_violations(s, value, root, at)) for s in alternatives or () if _is_type(_resolved(s, root), value)
+        ]
         if each and all(each):
             yield from each[0]
     if isinstance(value, str):
-        known = _format_of(schema)
-        if known and not known.fits(value):
-            yield at, f"must be {known.words}"
+        expected = _format_of(schema)
+        if expected and not expected.test(value):
+            yield at, f"must be {expected.description}"
     elif isinstance(value, dict):
         properties = schema.get("properties", {})
         for name, v in value.items():
-            yield from _wrong(properties.get(name, schema.get("additionalProperties")), v, root, (*at, name))
+            yield from _violations(properties.get(name, schema.get("additionalProperties")), v, root, (*at, name))
     elif isinstance(value, list):
-        first = schema.get("prefixItems", ())
+        prefix = schema.get("prefixItems", ())
         for i, v in enumerate(value):
-            yield from _wrong(first[i] if i < len(first) else schema.get("items"), v, root, (*at, i))
+            yield from _violations(prefix[i] if i < len(prefix) else schema.get("items"), v, root, (*at, i))
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {

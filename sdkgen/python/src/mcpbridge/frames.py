@@ -25,11 +25,11 @@ HELLO, EVENT, RESULT, ERROR, LAST = 16, 17, 18, 19, 20
 
 VERSION = b"\x01"
 HEADER = struct.Struct(">IIB")  # The payload's length, the call's id, the kind.
-MAX_UNTAKEN = 64  # The maximum number of unread events of a call.
+MAX_UNREAD = 64  # The maximum number of unread events of a call.
 MAX_FRAME = 64 << 20  # The bridge fails a call above its own limit, and closes the connection above this.
 BUFFER = 256 << 10  # The size of the read buffer. A longer frame gets a temporary buffer.
-ENOUGH = 64 << 10  # Output of this size is written at once instead of being batched.
-SOON = 0.001  # The maximum delay of batched output in seconds.
+MAX_BATCH = 64 << 10  # Output of this size is written at once instead of being batched.
+MAX_DELAY = 0.001  # The maximum delay of batched output in seconds.
 
 
 # The address of the bridge. Removed from the environment at import, so that child processes do not inherit it.
@@ -45,7 +45,7 @@ async def connect(app: "App", max_message: int) -> "Frames | None":
     try:
         await asyncio.get_running_loop().create_unix_connection(lambda: frames, path)
     except (OSError, NotImplementedError) as e:
-        log.debug("no connection for frames at %s: %s", path, e)
+        log.debug("cannot connect for frames at %s, calls use gRPC: %s", path, e)
         return None
     return frames
 
@@ -58,7 +58,7 @@ class Frames(asyncio.BufferedProtocol):
         self.max_message = max_message
         self.loop = asyncio.get_running_loop()
         self.calls: dict[int, _Call] = {}  # Calls in flight, by id.
-        self._last = 0  # The id of the last call that was started.
+        self._last_id = 0  # The id of the last call that was started.
         self._draining = False
         self.closed = self.loop.create_future()
         self._transport: asyncio.Transport | None = None
@@ -73,7 +73,7 @@ class Frames(asyncio.BufferedProtocol):
     def drain(self) -> None:
         """Refuses new calls. The bridge closes the connection when calls in flight have been answered."""
         self._draining = True
-        self.send(LAST, self._last, b"")
+        self.send(LAST, self._last_id, b"")
 
     async def close(self) -> None:
         """Closes the connection after pending output has been written, or a short time."""
@@ -107,33 +107,33 @@ class Frames(asyncio.BufferedProtocol):
         return self._buffer[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        buffer, at, end, wanted = self._buffer, 0, self._end + nbytes, HEADER.size
+        buffer, at, end, size = self._buffer, 0, self._end + nbytes, HEADER.size
         self._flushed = time.monotonic()
         while end - at >= HEADER.size:
             length, number, kind = HEADER.unpack_from(buffer, at)
-            wanted = HEADER.size + length
+            size = HEADER.size + length
             if length > self.max_message:
-                self._abort(f"a frame of {length} bytes, more than the {self.max_message} of a message")
+                self._protocol_error(f"a frame of {length} bytes, more than the maximum of {self.max_message}")
                 return
-            if end - at < wanted:
+            if end - at < size:
                 break
             if kind == CALL:
                 if number in self.calls:
-                    self._abort(f"call {number} twice")
+                    self._protocol_error(f"a call with the id {number}, which is in flight")
                     return
                 if not self._draining:  # While draining, the LAST frame has informed the bridge.
-                    self._last = number
-                    self.calls[number] = _Call(self, number, bytes(buffer[at + HEADER.size : at + wanted]))
+                    self._last_id = number
+                    self.calls[number] = _Call(self, number, bytes(buffer[at + HEADER.size : at + size]))
             elif call := self.calls.get(number):
                 if kind == CANCEL:
                     call.cancel()
                 elif kind == TAKEN:
-                    call.taken()
-            at += wanted
-            wanted = HEADER.size
+                    call.handle_taken()
+            at += size
+            size = HEADER.size
         rest = buffer[at:end]
-        if wanted > len(buffer) or wanted <= BUFFER < len(buffer):
-            self._buffer = memoryview(bytearray(max(wanted, BUFFER)))
+        if size > len(buffer) or size <= BUFFER < len(buffer):
+            self._buffer = memoryview(bytearray(max(size, BUFFER)))
         if at or buffer is not self._buffer:
             self._buffer[: len(rest)] = rest
         self._end = len(rest)
@@ -147,7 +147,7 @@ class Frames(asyncio.BufferedProtocol):
     def send(self, kind: int, number: int, payload: bytes) -> None:
         self._out += (HEADER.pack(len(payload), number, kind), payload)
         self._size += len(payload)
-        if self._size > ENOUGH or time.monotonic() - self._flushed > SOON:
+        if self._size > MAX_BATCH or time.monotonic() - self._flushed > MAX_DELAY:
             self._write()
         elif not self._flushing:
             self._flushing = True
@@ -166,8 +166,10 @@ class Frames(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.write(frames)
 
-    def _abort(self, what: str) -> None:
-        log.error("the bridge sent %s: closing the connection for frames, gRPC goes on", what)
+    def _protocol_error(self, what: str) -> None:
+        log.error(
+            "protocol violation: the bridge sent %s; the connection for frames is closed, and calls use gRPC", what
+        )
         if self._transport is not None:
             self._transport.abort()
         self._transport = None
@@ -176,17 +178,17 @@ class Frames(asyncio.BufferedProtocol):
 class _Call:
     """A call received as a frame."""
 
-    __slots__ = ("_frames", "_gone", "_number", "_room", "_task", "_untaken")
+    __slots__ = ("_canceled", "_frames", "_number", "_task", "_unread", "_writable")
 
     def __init__(self, frames: Frames, number: int, request: bytes) -> None:
         self._frames = frames
         self._number = number
-        self._gone = False
-        self._untaken = 0
-        self._room: asyncio.Future[None] | None = None
-        self._task = frames.loop.create_task(self._answer(request))
+        self._canceled = False
+        self._unread = 0
+        self._writable: asyncio.Future[None] | None = None
+        self._task = frames.loop.create_task(self._respond(request))
 
-    async def _answer(self, request: bytes) -> None:
+    async def _respond(self, request: bytes) -> None:
         """Sends exactly one response, whatever happens: the bridge waits for it."""
         try:
             call = v1.CallToolRequest.FromString(request)
@@ -196,46 +198,46 @@ class _Call:
         except (StatusError, McpError) as e:
             self._fail(e)
         except asyncio.CancelledError:
-            self._cancelled()
+            self._fail_canceled()
         except BaseException as e:
             log.exception("a call failed outside its tool")
             self._fail(StatusError(grpc.StatusCode.UNKNOWN, str(e)))
 
     async def write(self, event: v1.CallToolResponse) -> None:
         frames = self._frames
-        while not self._gone and (self._untaken >= MAX_UNTAKEN or frames.full):
-            self._room = frames.loop.create_future()
-            await self._room
-        if self._gone:
+        while not self._canceled and (self._unread >= MAX_UNREAD or frames.full):
+            self._writable = frames.loop.create_future()
+            await self._writable
+        if self._canceled:
             raise ConnectionError("the call was canceled")
         payload = event.SerializeToString()
         if len(payload) > MAX_FRAME:
             self._finish(EVENT, payload)
             self.cancel()
             return
-        self._untaken += 1
+        self._unread += 1
         frames.send(EVENT, self._number, payload)
 
-    def taken(self) -> None:
+    def handle_taken(self) -> None:
         """Handles a TAKEN frame: the bridge has read an event."""
-        self._untaken = max(self._untaken - 1, 0)
+        self._unread = max(self._unread - 1, 0)
         self.wake()
 
     def wake(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
 
     def cancel(self) -> None:
         """Cancels the call."""
-        if self._gone:
+        if self._canceled:
             return
-        self._gone = True
+        self._canceled = True
         self.wake()
         self._task.cancel()
         # A task that is canceled before it starts never runs.
-        self._task.add_done_callback(lambda _: self._cancelled())
+        self._task.add_done_callback(lambda _: self._fail_canceled())
 
-    def _cancelled(self) -> None:
+    def _fail_canceled(self) -> None:
         self._fail(StatusError(grpc.StatusCode.CANCELLED, "the call was cancelled"))
 
     def _fail(self, e: StatusError | McpError) -> None:
@@ -243,7 +245,8 @@ class _Call:
 
     def _finish(self, kind: int, payload: bytes) -> None:
         if len(payload) > MAX_FRAME:
-            what = f"the call was executed, and its answer has {len(payload)} bytes, more than the maximum of {MAX_FRAME}"
+            size = f"its response of {len(payload)} bytes exceeds the maximum of {MAX_FRAME} bytes"
+            what = f"the call was executed, but {size}"
             kind, payload = ERROR, status(StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, what)).SerializeToString()
         if self._frames.calls.get(self._number) is self:
             del self._frames.calls[self._number]

@@ -20,7 +20,18 @@ from mcpbridge import v1
 from mcpbridge.content import any_json, failure, prompt_result, resource_result, success
 from mcpbridge.context import Context, Response, Write, current
 from mcpbridge.errors import DefinitionError, McpError, NotFound, ToolError
-from mcpbridge.schema import NOTHING, Kind, Object, Signature, choices, definition_error, signature, unwrap, where, where_called
+from mcpbridge.schema import (
+    INVALID_SIGNATURE,
+    Kind,
+    Object,
+    Signature,
+    choices,
+    definition_error,
+    line_of,
+    line_of_call,
+    signature,
+    unwrap,
+)
 from mcpbridge.template import Template
 from mcpbridge.threads import Threads
 
@@ -53,10 +64,10 @@ class StatusError(Exception):
 
 def check_contract(context: v1.CallContext) -> None:
     """Raises if the bridge that makes a call was built with another version of the contract."""
-    theirs = context.verified.contract_version or 1  # Version 1 had no such field.
-    if theirs != CONTRACT:
+    version = context.verified.contract_version or 1  # Version 1 had no such field.
+    if version != CONTRACT:
         message = (
-            f"the bridge has version {theirs} of the contract, and this SDK has version {CONTRACT}: "
+            f"the bridge has version {version} of the contract, and this SDK has version {CONTRACT}: "
             "install an mcpbridge and an SDK of the same release"
         )
         raise StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
@@ -87,12 +98,12 @@ class Handler(Generic[P, R]):
     kind: ClassVar[Kind]
     response: ClassVar[type[Response]]
 
-    def __init__(self, fn: Callable[P, R], name: str, of: Signature) -> None:
+    def __init__(self, fn: Callable[P, R], name: str, sig: Signature) -> None:
         self.fn: Callable[P, R] = fn.fn if isinstance(fn, Handler) else fn  # A function may have several roles.
         functools.update_wrapper(self, self.fn)
         self.name = name
-        self.signature = of
-        self.context = of.context
+        self.signature = sig
+        self.context = sig.context
         self.warned = False  # Whether it was logged that the function repeats events.
         self.is_async = inspect.iscoroutinefunction(self.fn) or inspect.iscoroutinefunction(type(self.fn).__call__)
 
@@ -114,8 +125,8 @@ class Tool(Handler[P, R]):
     kind = "tool"
     response = v1.CallToolResponse
 
-    def __init__(self, fn: Callable[P, R], name: str, of: Signature, message: v1.Tool) -> None:
-        super().__init__(fn, name, of)
+    def __init__(self, fn: Callable[P, R], name: str, sig: Signature, message: v1.Tool) -> None:
+        super().__init__(fn, name, sig)
         self.message = message
 
     def success(self, value: Any, request: v1.CallToolRequest) -> v1.CallToolResponse:
@@ -128,28 +139,30 @@ class Tool(Handler[P, R]):
 class Completable(Handler[P, R]):
     """A prompt or a resource template, whose arguments can be completed."""
 
-    def __init__(self, fn: Callable[P, R], name: str, of: Signature, refuse: Callable[[DefinitionError], None]) -> None:
-        super().__init__(fn, name, of)
+    def __init__(
+        self, fn: Callable[P, R], name: str, sig: Signature, report: Callable[[DefinitionError], None]
+    ) -> None:
+        super().__init__(fn, name, sig)
         self.completers: dict[str, Completer] = {}
-        self._refuse = refuse
+        self._report = report
 
     def complete(self, argument: str) -> Callable[[F], F]:
         """Registers a function that proposes values for an argument: `@greet.complete("name")`.
 
         The first parameter of the function is the text typed so far. Its other parameters receive the other arguments
-        of the same names. It is called only if those without a default are known. It returns the values, best first.
+        of the same names. It is called only if those without a default have a value. It returns the values, best first.
         """
-        names = sys._getframe(1).f_locals
+        localns = sys._getframe(1).f_locals
 
         def decorate(fn: F) -> F:
-            if self.signature is NOTHING:
+            if self.signature is INVALID_SIGNATURE:
                 return fn  # The mistake has been recorded.
             try:
                 if argument not in self.signature.schema.get("properties", {}):
                     raise definition_error(fn, self.kind, self.name, f'there is no argument "{argument}" to complete')
-                self.completers[argument] = Completer(fn, f"{self.name}.{argument}", names)
+                self.completers[argument] = Completer(fn, f"{self.name}.{argument}", localns)
             except DefinitionError as e:
-                self._refuse(e)
+                self._report(e)
             return fn
 
         return decorate
@@ -165,18 +178,20 @@ class Completer(Handler[..., Any]):
 
     kind = "completion"
 
-    def __init__(self, fn: Callable[..., Any], name: str, names: Mapping[str, Any]) -> None:
-        of = signature(fn, name, Context, names, "completion")
-        super().__init__(fn, name, of)
-        self.parameters = [p for p in inspect.signature(fn).parameters if p != of.context]
+    def __init__(self, fn: Callable[..., Any], name: str, localns: Mapping[str, Any]) -> None:
+        sig = signature(fn, name, Context, localns, "completion")
+        super().__init__(fn, name, sig)
+        self.parameters = [p for p in inspect.signature(fn).parameters if p != sig.context]
         if not self.parameters:
-            raise definition_error(fn, self.kind, name, "it has no parameter for what is typed so far; write value: str")
+            raise definition_error(
+                fn, self.kind, name, "it has no parameter for what is typed so far; write value: str"
+            )
 
-    def arguments(self, value: str, known: Mapping[str, str]) -> Object | None:
-        """Returns the arguments of the function, or None if required ones are unknown."""
-        others = {name: known[name] for name in self.parameters[1:] if name in known}
+    def arguments(self, value: str, others: Mapping[str, str]) -> Object | None:
+        """Returns the arguments of the function, or None if required ones have no value."""
+        arguments = {name: others[name] for name in self.parameters[1:] if name in others}
         try:
-            return self.signature.parse_strings({**others, self.parameters[0]: value})
+            return self.signature.parse_strings({**arguments, self.parameters[0]: value})
         except ToolError:
             return None
 
@@ -185,9 +200,11 @@ def completion(values: Iterable[Any] | v1.Completion) -> v1.CompleteResponse:
     """Returns the response with the proposed values."""
     if isinstance(values, v1.Completion):
         return v1.CompleteResponse(completion=values)
-    every = [str(v) for v in values]
-    few = every[:MAX_COMPLETIONS]
-    return v1.CompleteResponse(completion=v1.Completion(values=few, total=len(every), has_more=len(every) > len(few)))
+    texts = [str(v) for v in values]
+    first = texts[:MAX_COMPLETIONS]
+    return v1.CompleteResponse(
+        completion=v1.Completion(values=first, total=len(texts), has_more=len(texts) > len(first))
+    )
 
 
 class Resource(Completable[P, R]):
@@ -200,13 +217,13 @@ class Resource(Completable[P, R]):
         self,
         fn: Callable[P, R],
         uri: str,
-        of: Signature,
+        sig: Signature,
         message: v1.Resource | v1.ResourceTemplate,
         template: Template | None,
         hints: Mapping[str, Any],
-        refuse: Callable[[DefinitionError], None],
+        report: Callable[[DefinitionError], None],
     ) -> None:
-        super().__init__(fn, uri, of, refuse)
+        super().__init__(fn, uri, sig, report)
         self.message = message
         self.template = template
         self.hints = hints  # The cache hints of the content.
@@ -214,9 +231,9 @@ class Resource(Completable[P, R]):
     def success(self, value: Any, request: v1.ReadResourceRequest) -> v1.ReadResourceResponse:
         response = resource_result(value, request.uri, self.message.mime_type or None)
         if response.HasField("result"):
-            given = {field.name for field, _ in response.result.ListFields()}
+            present = {field.name for field, _ in response.result.ListFields()}
             for name, hint in self.hints.items():
-                if hint is not None and name not in given:
+                if hint is not None and name not in present:
                     setattr(response.result, name, hint)
         return response
 
@@ -228,9 +245,14 @@ class Prompt(Completable[P, R]):
     response = v1.GetPromptResponse
 
     def __init__(
-        self, fn: Callable[P, R], name: str, of: Signature, message: v1.Prompt, refuse: Callable[[DefinitionError], None]
+        self,
+        fn: Callable[P, R],
+        name: str,
+        sig: Signature,
+        message: v1.Prompt,
+        report: Callable[[DefinitionError], None],
     ) -> None:
-        super().__init__(fn, name, of, refuse)
+        super().__init__(fn, name, sig, report)
         self.message = message
 
     def success(self, value: Any, request: v1.GetPromptRequest) -> v1.GetPromptResponse:
@@ -245,14 +267,14 @@ class Calls:
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix=app.name)
         self.running = 0  # Calls without a response. Accessed on the event loop only.
         self.forwarding = False  # Whether logs are forwarded, which requires the current call.
-        self._most = threads
+        self._limit = threads
         self._threads: Threads | None = None
 
-    async def answer(self, handler: Handler[..., Any], arguments: Object, request: Any, write: Write) -> Any:
+    async def run_round(self, handler: Handler[..., Any], arguments: Object, request: Any, write: Write) -> Any:
         """Runs one round: writes the events and returns the last one. Raises StatusError and McpError only."""
         ctx: Context | None = None
         response: Response | None = None
-        raised: BaseException | None = None
+        error: BaseException | None = None
         self.running += 1
         try:
             if handler.context or self.forwarding:
@@ -266,16 +288,16 @@ class Calls:
             else:
                 value = await self._in_thread(handler.fn, arguments)
             if ctx is not None and not ctx._ended:
-                ctx._check_awaited(functools.partial(where_called, handler.fn))
+                ctx._check_awaited(functools.partial(line_of_call, handler.fn))
             response = handler.success(value, request)
         except asyncio.CancelledError as e:
             if _cancelling():
                 if ctx is not None:
                     ctx._cancel()
                 raise
-            raised = e  # Something that the function awaited was canceled, not the call.
+            error = e  # Something that the function awaited was canceled, not the call.
         except (Exception, *EXITS) as e:
-            raised = e
+            error = e
         except BaseException:
             # RoundEnd, or a BaseExceptionGroup of an asyncio.TaskGroup that holds it.
             if ctx is None or not ctx._ended:
@@ -287,9 +309,9 @@ class Calls:
             if ctx._repeated and not handler.warned:
                 handler.warned = True
                 log.warning(
-                    '%s: %s "%s" sends progress or log messages before an answered question, and so again in each round; '
-                    "send them after the question or in ctx.once",
-                    where(handler.fn),
+                    '%s: %s "%s" sends progress or log messages before an answered question, and so again in each '
+                    "round; send them after the question or in ctx.once",
+                    line_of(handler.fn),
                     handler.kind,
                     handler.name,
                 )
@@ -297,8 +319,8 @@ class Calls:
                 try:
                     return ctx._input_required()
                 except ValueError as e:
-                    raised = e
-        return response if raised is None else self._failed(handler, raised)
+                    error = e
+        return response if error is None else self._failed(handler, error)
 
     async def run(self, handler: Handler[..., Any], arguments: Object) -> Any:
         """Returns the result of the function, without events."""
@@ -307,7 +329,7 @@ class Calls:
     async def _in_thread(self, fn: Callable[..., Any], arguments: Object) -> Any:
         loop = asyncio.get_running_loop()
         if self._threads is None or self._threads.loop is not loop:
-            self._threads = Threads(loop, self.pool, self._most)
+            self._threads = Threads(loop, self.pool, self._limit)
         return await self._threads.run(fn, arguments)
 
     @property
@@ -325,15 +347,15 @@ class Calls:
 
     def explain(self, handler: Handler[..., Any], e: BaseException) -> str:
         """Returns the message of an exception for the caller. The line and the traceback are logged."""
-        tb, own = _frames(handler.fn, e.__traceback__)
-        at = f"{Path(tb.tb_frame.f_code.co_filename).name}:{tb.tb_lineno}" if tb and own else where(handler.fn)
+        tb, has_own = _own_frames(handler.fn, e.__traceback__)
+        at = f"{Path(tb.tb_frame.f_code.co_filename).name}:{tb.tb_lineno}" if tb and has_own else line_of(handler.fn)
         kind = type(e).__name__
         log.error('%s "%s" failed at %s: %s: %s', handler.kind, handler.name, at, kind, e, exc_info=(type(e), e, tb))
         # The message of a KeyError is only the key, and that of a SystemExit the code.
         return f"{kind}: {e}" if isinstance(e, (KeyError, SystemExit)) else str(e) or kind
 
 
-def _frames(fn: Callable[..., Any], tb: TracebackType | None) -> tuple[TracebackType | None, bool]:
+def _own_frames(fn: Callable[..., Any], tb: TracebackType | None) -> tuple[TracebackType | None, bool]:
     """Returns the traceback from fn's own frame on, and whether fn has a frame in it."""
     code = getattr(unwrap(fn), "__code__", None)
     own = tb

@@ -51,7 +51,7 @@ class Signature:
 
 
 # The signature of an invalid function.
-NOTHING = Signature("", {}, None, None, lambda _: {}, lambda _: {}, None)
+INVALID_SIGNATURE = Signature("", {}, None, None, lambda _: {}, lambda _: {}, None)
 
 
 def signature(
@@ -67,17 +67,17 @@ def signature(
     The return type is used for tools only. A tool with an input_schema may have `**arguments`.
     """
 
-    def wrong(what: str, parameter: str | None = None) -> DefinitionError:
+    def invalid(what: str, parameter: str | None = None) -> DefinitionError:
         return definition_error(fn, kind, name, what, parameter)
 
     try:
         hints = typing.get_type_hints(unwrap(fn), localns=dict(localns), include_extras=True)
     except NameError as e:
-        raise wrong(f"a type hint is not defined here: {e}") from None
+        raise invalid(f"a type hint is not defined here: {e}") from None
     if inspect.isasyncgenfunction(unwrap(fn)):
-        raise wrong("it yields, and a call has one result; return a list")
+        raise invalid("it yields, and a call has one result; return a list")
     doc = docstring_parser.parse(inspect.getdoc(fn) or "")
-    described = {p.arg_name: p.description for p in doc.params if p.description}
+    descriptions = {p.arg_name: p.description for p in doc.params if p.description}
 
     context: str | None = None
     has_rest = False
@@ -87,19 +87,19 @@ def signature(
             has_rest = True
             continue
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
-            raise wrong(f"parameter {p} has no name to give it by; write a plain parameter", p.name)
+            raise invalid(f"parameter {p} cannot be passed by name; write a plain parameter", p.name)
         if p.name not in hints and p.name == "self":
-            raise wrong(
-                f"there is no object yet to call a method of; when there is, use app.add_{kind} with its method", p.name
+            raise invalid(
+                f"it is a method of a class; create an object, and use app.add_{kind} with its method", p.name
             )
         if p.name not in hints:
-            raise wrong(f'parameter "{p.name}" has no type hint; write {p.name}: {_guess(p)}', p.name)
+            raise invalid(f'parameter "{p.name}" has no type hint; write {p.name}: {_suggest_hint(p)}', p.name)
         hint = hints[p.name]
         if any(isinstance(leaf, type) and issubclass(leaf, context_type) for leaf in _leaves(hint)):
             context = p.name
             continue
-        if p.name in described and not _has_description(hint, p.default):
-            hint = Annotated[hint, Field(description=described[p.name])]
+        if p.name in descriptions and not _has_description(hint, p.default):
+            hint = Annotated[hint, Field(description=descriptions[p.name])]
         if isinstance(p.default, FieldInfo):
             hint = Annotated[hint, p.default]
             arguments[p.name] = hint if p.default.is_required() else NotRequired[hint]
@@ -117,23 +117,23 @@ def signature(
             try:
                 _adapter_of(name, {parameter: hint})
             except PydanticUserError as why:
-                of = f"has a type that JSON cannot hold, {_name(hints[parameter])}; {use}"
-                bad[parameter] = wrong(f'parameter "{parameter}" {_specific(why) or of}', parameter)
+                of = f"has a type that JSON cannot represent, {_name(hints[parameter])}; {use}"
+                bad[parameter] = invalid(f'parameter "{parameter}" {_reason(why) or of}', parameter)
         if not bad:
-            raise wrong(str(e)) from None
+            raise invalid(str(e)) from None
         adapter, schema = _adapter_of(name, {p: hint for p, hint in arguments.items() if p not in bad}, has_rest)
     check = check_of(schema)
     for p in inspect.signature(fn).parameters.values():
-        if p.name in arguments and p.name not in bad and (why_not := _unfit_default(p, adapter, check)):
+        if p.name in arguments and p.name not in bad and (violation := _default_violation(p, adapter, check)):
             instead = f"; write {p.name}: {_name(hints[p.name])} | None = None" if p.default is None else ""
-            bad[p.name] = wrong(f'parameter "{p.name}": {why_not}{instead}', p.name)
+            bad[p.name] = invalid(f'parameter "{p.name}": {violation}{instead}', p.name)
     if bad:
         raise DefinitionError("\n".join(str(bad[p]) for p in arguments if p in bad))
     if kind != "tool":
         for parameter, of in schema.get("properties", {}).items():
             if any(s.get("type") in ("array", "object") for s in _resolved(of, schema)):
-                raise wrong(
-                    f'parameter "{parameter}" has a type that text cannot hold, {_name(hints[parameter])}; '
+                raise invalid(
+                    f'parameter "{parameter}" has a type that text cannot represent, {_name(hints[parameter])}; '
                     "use str, int, float, bool, Literal or an Enum",
                     parameter,
                 )
@@ -141,39 +141,42 @@ def signature(
         output_schema, dump = _output(hints.get("return", Any) if kind == "tool" else Any)
     except PydanticUserError as e:
         use = "return str, a dict, a list, a dataclass, a pydantic model, Image or Audio"
-        unfit = f"returns a type that JSON cannot hold, {_name(hints['return'])}; {use}"
-        raise wrong(f"it {_specific(e) or unfit}") from None
+        unsupported = f"returns a type that JSON cannot represent, {_name(hints['return'])}; {use}"
+        raise invalid(f"it {_reason(e) or unsupported}") from None
 
     usage = _usage(name, input_schema if input_schema is not None else schema)
     names = tuple(arguments)
 
-    def refused(wrong: str) -> ToolError:
-        return ToolError(f"{name}: the arguments are not valid.\n{wrong}\nUsage: {usage}")
+    def invalid_arguments(violations: str) -> ToolError:
+        return ToolError(f"{name}: the arguments are invalid.\n{violations}\nUsage: {usage}")
 
     return Signature(
         description="\n\n".join(filter(None, (doc.short_description, doc.long_description))),
         schema=schema,
         output_schema=output_schema,
         context=context,
-        parse=lambda given: _checked(adapter.validate_json, check, given or b"{}", refused, names),
-        parse_strings=lambda given: _checked(adapter.validate_strings, check, dict(given), refused, names),
+        parse=lambda value_json: _validate(adapter.validate_json, check, value_json or b"{}", invalid_arguments, names),
+        parse_strings=lambda texts: _validate(adapter.validate_strings, check, dict(texts), invalid_arguments, names),
         dump=dump,
         returns=_classes(hints["return"]) if kind == "tool" and dump is None and "return" in hints else (),
         has_rest=has_rest,
     )
 
 
-def definition_error(fn: Callable[..., Any], kind: str, name: str, what: str, parameter: str | None = None) -> DefinitionError:
+def definition_error(
+    fn: Callable[..., Any], kind: str, name: str, what: str, parameter: str | None = None
+) -> DefinitionError:
     """Returns an error that names the line to change."""
-    return DefinitionError(f'{where(fn, parameter)}: {kind} "{name}": {what}')
+    return DefinitionError(f'{line_of(fn, parameter)}: {kind} "{name}": {what}')
 
 
-def _specific(e: PydanticUserError) -> str | None:
+def _reason(e: PydanticUserError) -> str | None:
     """Returns a specific reason why a type cannot be used, if there is one."""
     if isinstance(e, _UnknownFormat):
         return e.message
     old = e.code == "typed-dict-version"
-    return 'has a TypedDict of typing before Python 3.12; write "from typing_extensions import TypedDict"' if old else None
+    fix = 'has a TypedDict of typing before Python 3.12; write "from typing_extensions import TypedDict"'
+    return fix if old else None
 
 
 def choices(schema: Object, argument: str) -> list[str]:
@@ -206,9 +209,9 @@ class _Schema(GenerateJsonSchema):
     def generate_inner(self, schema: Any) -> Object:
         # pydantic validates the formats that it generates, such as that of Path, but not those of json_schema_extra.
         extra = schema.get("metadata", {}).get("pydantic_js_extra")
-        named = extra.get("format") if isinstance(extra, dict) else None
-        if isinstance(named, str) and named not in FORMATS:
-            raise _UnknownFormat(named)
+        format_name = extra.get("format") if isinstance(extra, dict) else None
+        if isinstance(format_name, str) and format_name not in FORMATS:
+            raise _UnknownFormat(format_name)
         return super().generate_inner(schema)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -262,17 +265,17 @@ def _output(hint: Any) -> tuple[str | None, Dump | None]:
             schema["$defs"] = defs
 
     def write(value: Any) -> bytes:
-        wrong: list[str] = []
+        violations: list[str] = []
         try:
             text = to_json(adapter.validate_python(value), adapter.dump_json)
         except ValidationError as e:
-            wrong = _lines(e)
+            violations = _violations(e)
         else:
             if check is not None:
                 returned = pydantic_core.from_json(text)
-                wrong = _lines(None, check(returned), returned)
-        if wrong:  # A mistake of the author, not of the model.
-            raise TypeError("\n".join(("the tool returned what its return type does not allow:", *wrong)))
+                violations = _violations(None, check(returned), returned)
+        if violations:  # A mistake of the author, not of the model.
+            raise TypeError("\n".join(("the tool returned what its return type does not allow:", *violations)))
         return text
 
     return json_text(schema), (write, wrap)
@@ -302,31 +305,31 @@ def _leaves(hint: Any) -> set[Any]:
 # Arguments.
 
 
-def _checked(
+def _validate(
     validate: Callable[[Any], Any],
     check: Check | None,
-    given: Any,
-    refuse: Callable[[str], Exception],
+    value_json: Any,
+    error_for: Callable[[str], Exception],
     names: tuple[str, ...] = (),
 ) -> Any:
     """Validates JSON, or texts by their names, including formats."""
     error: ValidationError | None = None
     try:
-        value = validate(given)
+        value = validate(value_json)
     except ValidationError as e:
         error = e
     formats: dict[Location, str] = {}
     if check is not None:
         with contextlib.suppress(ValueError):  # Invalid JSON, which the other error describes.
-            given = given if isinstance(given, dict) else pydantic_core.from_json(given)
-            formats = check(given)
+            value_json = value_json if isinstance(value_json, dict) else pydantic_core.from_json(value_json)
+            formats = check(value_json)
     if error or formats:
-        raise refuse("\n".join(_lines(error, formats, given, names))) from None
+        raise error_for("\n".join(_violations(error, formats, value_json, names))) from None
     return value
 
 
-def _lines(
-    error: ValidationError | None, formats: Mapping[Location, str] = types.MappingProxyType({}), given: Any = None,
+def _violations(
+    error: ValidationError | None, formats: Mapping[Location, str] = types.MappingProxyType({}), value_json: Any = None,
     names: tuple[str, ...] = (),
 ) -> list[str]:  # fmt: skip
     """Returns a line for each violation, with the field, the expected value and the actual one.
@@ -344,40 +347,40 @@ def _lines(
             close = difflib.get_close_matches(field, names, 1)
             what = "does not exist" + (f"; did you mean {close[0]}?" if close else "")
         else:
-            what = f"{e['msg']}, got {_shown(e['input'])}"
+            what = f"{e['msg']}, got {_shorten(e['input'])}"
         lines.append(f"- {field}: {what}" if field else what)
     for at, what in formats.items():
-        came = functools.reduce(lambda value, key: value[key], at, given)
-        lines.append(f"- {'.'.join(map(str, at)) or '(all)'}: {what}, got {_shown(came)}")
+        actual = functools.reduce(lambda value, key: value[key], at, value_json)
+        lines.append(f"- {'.'.join(map(str, at)) or '(all)'}: {what}, got {_shorten(actual)}")
     return lines
 
 
-def _shown(came: Any) -> str:
-    if isinstance(came, bytes):  # Invalid JSON, and possibly invalid UTF-8.
-        came = came.decode(errors="replace")
-    got = pydantic_core.to_json(came, inf_nan_mode="constants", serialize_unknown=True).decode()
+def _shorten(actual: Any) -> str:
+    if isinstance(actual, bytes):  # Invalid JSON, and possibly invalid UTF-8.
+        actual = actual.decode(errors="replace")
+    got = pydantic_core.to_json(actual, inf_nan_mode="constants", serialize_unknown=True).decode()
     return got if len(got) <= 80 else got[:80] + " ..."
 
 
-def _unfit_default(p: inspect.Parameter, adapter: TypeAdapter[Any], check: Check | None) -> str | None:
+def _default_violation(p: inspect.Parameter, adapter: TypeAdapter[Any], check: Check | None) -> str | None:
     """Returns why the default of a parameter does not conform to its schema."""
     default = p.default.default if isinstance(p.default, FieldInfo) else p.default
     if any(default is none for none in (p.empty, ..., PydanticUndefined)):
         return None
     try:
-        given = pydantic_core.to_json({p.name: default}, inf_nan_mode="null")
+        value_json = pydantic_core.to_json({p.name: default}, inf_nan_mode="null")
     except pydantic_core.PydanticSerializationError:
         return None  # Clients do not see it.
-    formats = check(pydantic_core.from_json(given)) if check else {}
-    shown = f"the default {_shown(default)} does not fit"
+    formats = check(pydantic_core.from_json(value_json)) if check else {}
+    message = f"the default {_shorten(default)} is invalid"
     for what in formats.values():
-        return f"{shown}: {what}"
+        return f"{message}: {what}"
     try:
-        adapter.validate_json(given, strict=True)
+        adapter.validate_json(value_json, strict=True)
     except ValidationError as error:
         for e in error.errors(include_url=False, include_context=False):
             if e["loc"][0] == p.name and e["type"] != "missing":
-                return f"{shown}: {e['msg'].replace('Input should be', 'must be')}"
+                return f"{message}: {e['msg'].replace('Input should be', 'must be')}"
     return None
 
 
@@ -428,18 +431,18 @@ def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn if inspect.isroutine(fn) else type(fn).__call__
 
 
-def where(fn: Callable[..., Any], parameter: str | None = None) -> str:
+def line_of(fn: Callable[..., Any], parameter: str | None = None) -> str:
     """Returns the line of the parameter, or of the function if that is unknown: `tools.py:12`."""
 
     def of_parameter(node: _Function) -> int | None:
         a = node.args
-        named = (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg)
-        return next((arg.lineno for arg in named if arg and arg.arg == parameter), None)
+        parameters = (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg)
+        return next((arg.lineno for arg in parameters if arg and arg.arg == parameter), None)
 
     return _line(fn, of_parameter)
 
 
-def where_called(fn: Callable[..., Any], name: str) -> str:
+def line_of_call(fn: Callable[..., Any], name: str) -> str:
     """Returns the line where a function calls another one without await, or its own line if that is unknown."""
 
     def of_call(node: _Function) -> int | None:
@@ -465,7 +468,7 @@ def _line(fn: Callable[..., Any], find: Callable[[_Function], int | None]) -> st
     return f"{Path(code.co_filename).name}:{line}"
 
 
-def _guess(parameter: inspect.Parameter) -> str:
+def _suggest_hint(parameter: inspect.Parameter) -> str:
     """Returns the type hint to suggest."""
     if parameter.name in ("ctx", "context"):
         return "Context"
@@ -493,7 +496,7 @@ class Form(Generic[T]):
 
 
 def form(schema: Any) -> Form[Any]:
-    """Returns the form for a pydantic model, dataclass, TypedDict, simple type, or JSON Schema. If None, it has no fields."""
+    """Returns the form for a pydantic model, dataclass, TypedDict, simple type or JSON Schema. None has no fields."""
     if schema is None:
         schema = {"type": "object", "properties": {}}
     if isinstance(schema, dict):
@@ -509,18 +512,18 @@ def _typed_form(schema: Any) -> Form[Any]:
         adapter: TypeAdapter[Any] = TypeAdapter(schema if is_object else _typed_dict("form", {"value": schema}))
         fields = _schema_of(adapter, "validation")
     except PydanticUserError as e:
-        raise TypeError(f"the form {_specific(e) or f'is of a type that JSON cannot hold, {_name(schema)}'}") from None
+        raise TypeError(f"the form {_reason(e) or f'has a type that JSON cannot represent, {_name(schema)}'}") from None
 
     check = check_of(fields)
 
-    def refused(wrong: str) -> InvalidAnswer:
-        return InvalidAnswer(f"the answer does not fit the form:\n{wrong}")
+    def invalid_answer(violations: str) -> InvalidAnswer:
+        return InvalidAnswer(f"the answer violates the schema of the form:\n{violations}")
 
     def parse(content: str) -> Any:
-        value = _checked(adapter.validate_json, check, content or "{}", refused)
+        value = _validate(adapter.validate_json, check, content or "{}", invalid_answer)
         return value if is_object else value["value"]
 
-    return Form(json_text(_flat(fields, schema)), parse)
+    return Form(json_text(_flatten(fields, schema)), parse)
 
 
 def _read_object(content: str) -> Object:
@@ -549,7 +552,9 @@ def choice(titles: Mapping[str, str]) -> Any:
     """
     if not titles:
         raise ValueError("there is nothing to choose from")
-    return functools.reduce(operator.or_, (Annotated[Literal[value], Field(title=title)] for value, title in titles.items()))
+    return functools.reduce(
+        operator.or_, (Annotated[Literal[value], Field(title=title)] for value, title in titles.items())
+    )
 
 
 def choices_of(titles: Mapping[str, str]) -> Any:
@@ -561,7 +566,7 @@ def choices_of(titles: Mapping[str, str]) -> Any:
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 
 
-def _flat(schema: Object, of: Any) -> Object:
+def _flatten(schema: Object, of: Any) -> Object:
     """Converts pydantic's schema to the flat schema of MCP's forms: no references, no nulls, no nesting."""
     defs = schema.get("$defs", {})
 

@@ -25,7 +25,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from mcpbridge import frames, stdout, v1
 from mcpbridge.errors import McpError
 from mcpbridge.handlers import StatusError, check_contract, log, status
-from mcpbridge.schema import where
+from mcpbridge.schema import line_of
 
 if TYPE_CHECKING:
     from mcpbridge.app import App
@@ -43,9 +43,9 @@ def run(app: "App", listen: str | None) -> None:
     app.check()
     app._running = True
     if listen:
-        asyncio.run(_attached(app, listen))
+        asyncio.run(_serve_at(app, listen))
     elif stdout.MANAGED:
-        asyncio.run(_managed(app))
+        asyncio.run(_serve_bridge(app))
     else:
         program = Path(sys.argv[0]).name
         _exit(
@@ -76,10 +76,10 @@ def _exit(code: int, message: str) -> NoReturn:
     raise SystemExit(code)
 
 
-# The two modes.
+# Two modes: the bridge launched this program, or clients connect to an address.
 
 
-async def _attached(app: "App", listen: str) -> None:
+async def _serve_at(app: "App", listen: str) -> None:
     _warn(app)
     server = _Server(app)
     # The bridge's address format: tcp:host:port, unix:///path.
@@ -99,18 +99,19 @@ async def _attached(app: "App", listen: str) -> None:
         socket.unlink(missing_ok=True)
 
 
-async def _managed(app: "App") -> None:
+async def _serve_bridge(app: "App") -> None:
     _log_to_bridge()
     _warn(app)
     version = _version()
     credentials, certificate = _tls()
     server = _Server(app)
-    network, address, tidy = _bind(server.grpc, credentials)
+    network, address, cleanup = _bind(server.grpc, credentials)
     try:
         await server.grpc.start()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # The terminal also sends it to the bridge, which then stops this program.
+        # The terminal also sends it to the bridge, which then stops this program.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         _on_signal(server, signal.SIGTERM)
-        _watch_parent(server, tidy)
+        _watch_parent(server, cleanup)
         fields = ["1", str(version), network, address, "grpc", certificate]
         if os.environ.get("PLUGIN_MULTIPLEX_GRPC"):
             fields.append("false")
@@ -118,24 +119,26 @@ async def _managed(app: "App") -> None:
         stdout.write_handshake("|".join(fields))
         await server.wait()
     finally:
-        tidy()
+        cleanup()
 
 
 def _warn(app: "App") -> None:
     """Logs warnings about definitions."""
-    if not app._has:
+    if not app._capabilities:
         log.warning("the app has no tools, resources or prompts")
     for name, tool in app._tools.items():
         if not tool.message.description:
-            log.warning('%s: tool "%s" has no description, by which models choose; write a docstring', where(tool.fn), name)
+            log.warning(
+                '%s: tool "%s" has no description, by which models choose; write a docstring', line_of(tool.fn), name
+            )
 
 
 def _version() -> int:
-    offered = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", str(PROTOCOL))
-    if str(PROTOCOL) not in [v.strip() for v in offered.split(",")]:
+    versions = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", str(PROTOCOL))
+    if str(PROTOCOL) not in [v.strip() for v in versions.split(",")]:
         _exit(
             1,
-            f"the bridge supports version {offered} of the plugin protocol, and this SDK supports version {PROTOCOL}: "
+            f"the bridge supports version {versions} of the plugin protocol, and this SDK supports version {PROTOCOL}: "
             "update one of them",
         )
     return PROTOCOL
@@ -149,24 +152,24 @@ def _bind(server: grpc.aio.Server, credentials: grpc.ServerCredentials | None) -
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
 
-    given = os.environ.get("PLUGIN_UNIX_SOCKET_DIR")
+    directory = os.environ.get("PLUGIN_UNIX_SOCKET_DIR")
     no_unix = "unix" not in (os.environ.get("PLUGIN_TRANSPORTS") or "unix")
-    if no_unix or sys.platform == "win32" or len(os.fsencode(given or "")) > MAX_PATH - 20:
+    if no_unix or sys.platform == "win32" or len(os.fsencode(directory or "")) > MAX_PATH - 20:
         return "tcp", f"127.0.0.1:{add('127.0.0.1:0')}", lambda: None
-    folder = Path(given or tempfile.mkdtemp(prefix="mcpbridge"))
+    folder = Path(directory or tempfile.mkdtemp(prefix="mcpbridge"))
     path = folder / f"{os.getpid()}.sock"
     add(f"unix:{path}")
     if group := os.environ.get("PLUGIN_UNIX_SOCKET_GROUP"):
         os.chown(path, -1, _group(group))
         path.chmod(0o660)
 
-    def tidy() -> None:
+    def cleanup() -> None:
         path.unlink(missing_ok=True)
-        if not given:
+        if not directory:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    return "unix", str(path), tidy
+    return "unix", str(path), cleanup
 
 
 def _group(name: str) -> int:
@@ -211,7 +214,7 @@ def _make_key_pair() -> str:
 # Logging.
 
 
-class _Line(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     """Formats a record as one line of JSON, which the bridge logs with its level."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -228,14 +231,14 @@ class _Line(logging.Formatter):
 
 def _log_to_bridge() -> None:
     """Writes the logs of the SDK and of tools as JSON to stderr, unless the program configured handlers."""
-    from mcpbridge.app import PLAIN
+    from mcpbridge.app import DEFAULT_HANDLER
 
-    for handler in filter(None, (logging.lastResort, PLAIN)):
-        handler.setFormatter(_Line())
+    for handler in filter(None, (logging.lastResort, DEFAULT_HANDLER)):
+        handler.setFormatter(_JsonFormatter())
     if log.handlers:
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(_Line())
+    handler.setFormatter(_JsonFormatter())
     log.addHandler(handler)
     for other in logging.getLogger().handlers:
         # Do not write records to stderr twice.
@@ -255,7 +258,7 @@ def _on_signal(server: "_Server", *signals: signal.Signals) -> None:
             signal.signal(s, lambda *_: loop.call_soon_threadsafe(server.stop))
 
 
-def _watch_parent(server: "_Server", tidy: Callable[[], None]) -> None:
+def _watch_parent(server: "_Server", cleanup: Callable[[], None]) -> None:
     """Makes the process exit when the bridge exits or is killed."""
     loop = asyncio.get_running_loop()
     parent = os.getppid()
@@ -278,7 +281,7 @@ def _watch_parent(server: "_Server", tidy: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(server.stop, 0)
         time.sleep(2)
-        tidy()
+        cleanup()
         os._exit(0)
 
     threading.Thread(target=watch, name="mcpbridge-lifeline", daemon=True).start()
@@ -292,8 +295,8 @@ class _Server:
 
     def __init__(self, app: "App") -> None:
         self.app = app
-        # No limit on responses: the bridge reports a response that is too large, with the outcome executed. grpc-core would
-        # return RESOURCE_EXHAUSTED, which does not distinguish whether the tool was executed.
+        # No limit on responses: the bridge reports a response that is too large, with the outcome executed. grpc-core
+        # would return RESOURCE_EXHAUSTED, which does not distinguish whether the tool was executed.
         options = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", -1)]
         self.grpc = grpc.aio.server(options=options)
         self.health = health.aio.HealthServicer()
@@ -306,9 +309,9 @@ class _Server:
             if name == "listen":
                 methods[method.name] = grpc.unary_stream_rpc_method_handler(self._listen, read, write)
             elif method.server_streaming:
-                methods[method.name] = grpc.unary_stream_rpc_method_handler(_call(getattr(app, name)), read, write)
+                methods[method.name] = grpc.unary_stream_rpc_method_handler(_streaming(getattr(app, name)), read, write)
             else:
-                methods[method.name] = grpc.unary_unary_rpc_method_handler(_ask(getattr(app, name)), read, write)
+                methods[method.name] = grpc.unary_unary_rpc_method_handler(_unary(getattr(app, name)), read, write)
         services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {
             "mcpbridge.v1.McpService": methods,
             # The service of go-plugin, with empty messages.
@@ -333,15 +336,15 @@ class _Server:
         gc.freeze()  # Objects from startup are long-lived; exclude them from collection.
         await self._stopping.wait()
         await self.health.enter_graceful_shutdown()
-        began = time.monotonic()
+        start = time.monotonic()
         if self.frames:
             # Before gRPC stops, which would cancel calls: after LAST, the bridge makes no new calls over gRPC either.
             self.frames.drain()
-            while not self.frames.closed.done() and time.monotonic() - began < self._drain:
+            while not self.frames.closed.done() and time.monotonic() - start < self._drain:
                 await asyncio.wait({self.frames.closed}, timeout=0.02)
             await self.frames.close()
-        stopped = asyncio.create_task(self.grpc.stop(max(self._drain + began - time.monotonic(), 0)))
-        while self.app._calls.running and time.monotonic() - began < self._drain:
+        stopped = asyncio.create_task(self.grpc.stop(max(self._drain + start - time.monotonic(), 0)))
+        while self.app._calls.running and time.monotonic() - start < self._drain:
             await asyncio.wait({stopped}, timeout=0.02)
         # Only endless streams, such as a health watch, and responses in transit remain.
         await asyncio.wait({stopped}, timeout=0.2)
@@ -367,27 +370,27 @@ class _Server:
         return b""
 
 
-def _ask(answer: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
+def _unary(handle: Callable[[Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
     """Adapts a unary method of an App, which may be async."""
 
     async def method(request: Any, context: Any) -> Any:
         try:
             check_contract(request.context)
-            answered = answer(request)
-            return await answered if inspect.isawaitable(answered) else answered
+            response = handle(request)
+            return await response if inspect.isawaitable(response) else response
         except (StatusError, McpError) as e:
             return await _abort(context, e)
 
     return method
 
 
-def _call(answer: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[None]]:
+def _streaming(handle: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[None]]:
     """Adapts a streaming method of an App."""
 
     async def method(request: Any, context: Any) -> None:
         try:
             check_contract(request.context)
-            await context.write(await answer(request, context.write))
+            await context.write(await handle(request, context.write))
         except (StatusError, McpError) as e:
             await _abort(context, e)
 

@@ -16,25 +16,25 @@ def _no_input(*_: Any) -> NoReturn:
     raise RuntimeError('input() is not available; ask the user with ctx.elicit("...", str)')
 
 
-def _take() -> int | None:
+def _redirect() -> int | None:
     """Redirects fd 1 to stderr and returns the original."""
     if not MANAGED:
         return None
     builtins.input = _no_input
-    real = os.dup(1)
+    original = os.dup(1)
     sys.stdout.flush()
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # A pipe is block-buffered by default.
-    return real
+    return original
 
 
-_real = _take()
+_original = _redirect()
 
 
 def write_handshake(line: str) -> None:
     """Writes the handshake to the original stdout in one write, and closes it."""
-    if _real is None:
-        raise RuntimeError("there is no bridge to shake hands with")
-    os.write(_real, line.encode() + b"\n")
-    os.close(_real)
+    if _original is None:
+        raise RuntimeError("cannot write the handshake: the bridge did not launch this program")
+    os.write(_original, line.encode() + b"\n")
+    os.close(_original)

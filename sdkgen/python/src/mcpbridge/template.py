@@ -28,43 +28,43 @@ class _Piece:
     may_be_missing: bool = False
 
     @property
-    def least(self) -> int:
+    def min_length(self) -> int:
         return 0 if self.separator else 1
 
-    def run(self, uri: str, at: int) -> int:
+    def latest_end(self, uri: str, at: int) -> int:
         """Returns the latest end of a value that starts at a position."""
         found = _any_of(self.ends_at).search(uri, at) if self.ends_at else None
         return found.start() if found else len(uri)
 
-    def begins(self, uri: str, ends: list[int]) -> list[int]:
+    def starts(self, uri: str, ends: list[int]) -> list[int]:
         """Returns the positions where the piece can start, given where it can end. Both are in ascending order."""
-        begins = set(ends) if self.may_be_missing else set()
+        starts = set(ends) if self.may_be_missing else set()
         if self.ends_at is None:
-            begins.update(end - len(self.literal) for end in ends if uri.endswith(self.literal, 0, end))
-            return sorted(begins)
+            starts.update(end - len(self.literal) for end in ends if uri.endswith(self.literal, 0, end))
+            return sorted(starts)
         at = 0
         while at <= len(uri):
             # All values that start in a run can extend to its end, so its last end position suffices.
-            run = self.run(uri, at)
-            last = bisect_right(ends, run) - 1
+            limit = self.latest_end(uri, at)
+            last = bisect_right(ends, limit) - 1
             if last >= 0:
-                values = range(at, ends[last] - self.least + 1)
+                values = range(at, ends[last] - self.min_length + 1)
                 if self.literal:
-                    begins.update(v - len(self.literal) for v in values if uri.endswith(self.literal, 0, v))
+                    starts.update(v - len(self.literal) for v in values if uri.endswith(self.literal, 0, v))
                 else:
-                    begins.update(values)
-            at = run + 1
-        return sorted(begins)
+                    starts.update(values)
+            at = limit + 1
+        return sorted(starts)
 
     def values(self, value: str) -> dict[str, str]:
         if not self.separator:
             return {self.names[0]: unquote(value)}
         if self.separator == "&":
-            given = dict(parse_qsl(value, keep_blank_values=True))
+            values = dict(parse_qsl(value, keep_blank_values=True))
         else:
             pairs = [pair.partition("=") for pair in value.split(self.separator)]
-            given = {unquote(name): unquote(text) for name, _, text in pairs}
-        return {name: given[name] for name in self.names if name in given}
+            values = {unquote(name): unquote(text) for name, _, text in pairs}
+        return {name: values[name] for name in self.names if name in values}
 
 
 @functools.lru_cache
@@ -84,7 +84,7 @@ class Template:
             literal, text = template[end : expression.start()], expression[1]
             operator = text[:1] if text[:1] in tuple("+#./;?&") else ""
             if operator in ("", "+") and not literal and end:
-                raise ValueError(f"there is nothing between {{{text}}} and what is before it")
+                raise ValueError(f"{{{text}}} must be separated from the variable before it")
             end = expression.end()
             self._literal(literal)
             names = tuple(self._name(n, text) for n in text.removeprefix(operator).split(","))
@@ -117,55 +117,57 @@ class Template:
         if len(names) > 1:
             ends_at += between
         return [
-            _Piece(between if i else first, ends_at, (name,), may_be_missing=bool(i or first)) for i, name in enumerate(names)
+            _Piece(between if i else first, ends_at, (name,), may_be_missing=bool(i or first))
+            for i, name in enumerate(names)
         ]
 
     def _literal(self, literal: str) -> None:
         if "{" in literal or "}" in literal:
-            raise ValueError("a brace has no partner")
+            raise ValueError("unmatched brace")
         if literal:
             self._pieces.append(_Piece(literal))
 
     def _name(self, name: str, expression: str) -> str:
         if not _NAME.fullmatch(name):
-            instead = f"; {{+{name[:-1]}}} has slashes in it" if name.endswith("*") and _NAME.fullmatch(name[:-1]) else ""
+            exploded = name.endswith("*") and _NAME.fullmatch(name[:-1])
+            instead = f"; {{+{name[:-1]}}} has slashes in it" if exploded else ""
             raise ValueError(
                 f"{{{expression}}} cannot be matched{instead}; "
                 "there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and {&a,b}"
             )
         if name in self.variables:
-            raise ValueError(f"{{{name}}} is there twice")
+            raise ValueError(f"duplicate variable {{{name}}}")
         self.variables.append(name)
         return name
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Returns the percent-decoded values of the variables, or None if uri does not match.
 
-        Matching is greedy, from the first variable on. Values with `..` path segments, such as `../secret`, do not match. The
-        time is linear in the length of the URI.
+        Matching is greedy, from the first variable on. Values with `..` path segments, such as `../secret`, do not
+        match. The time is linear in the length of the URI.
         """
         if len(uri) > _MAX_URI or not uri.startswith(self._begin):
             return None
         # Backward: where each piece can start. Then forward: where each piece ends.
         ends = [[len(uri)]]
         for piece in reversed(self._pieces):
-            ends.append(piece.begins(uri, ends[-1]))
+            ends.append(piece.starts(uri, ends[-1]))
         if 0 not in ends.pop():
             return None
         values: dict[str, str] = {}
         at = 0
         for piece in self._pieces:
-            can = ends.pop()
+            possible_ends = ends.pop()
             after = at + len(piece.literal)
             if not uri.startswith(piece.literal, at):
                 continue  # It is optional.
             if piece.ends_at is None:
                 at = after
                 continue
-            i = bisect_right(can, piece.run(uri, after)) - 1
-            if i < 0 or can[i] < after + piece.least:
+            i = bisect_right(possible_ends, piece.latest_end(uri, after)) - 1
+            if i < 0 or possible_ends[i] < after + piece.min_length:
                 continue
-            at = can[i]
+            at = possible_ends[i]
             values |= piece.values(uri[after:at])
         for value in values.values():
             if "\0" in value or ".." in re.split(r"[/\\]", value):

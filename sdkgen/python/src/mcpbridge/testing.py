@@ -76,8 +76,8 @@ async def call(
 ) -> Called[v1.CallToolResult]:
     """Calls a tool, and answers its questions in their order, as the bridge does.
 
-    An answer is the content of a form as an object or a simple value, "decline", "cancel", the text of a model, a list of the
-    URIs of roots, or an InputResponse.
+    An answer is the content of a form as an object or a simple value, "decline", "cancel", the text of a model, a list
+    of the URIs of roots, or an InputResponse.
     """
     request = v1.CallToolRequest(context=context, name=name, arguments=to_json(arguments or {}))
     return await _rounds(app, name, app.call_tool, request, Called(v1.CallToolResult()), answers)
@@ -106,23 +106,23 @@ async def prompt(
 
 async def complete(
     app: App,
-    of: str,
+    name: str,
     argument: str,
     typed: str = "",
     *,
-    known: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
     context: v1.CallContext = EVERYTHING,
 ) -> list[str]:
     """Returns completions of an argument of a prompt, by its name, or of a resource template, by the template."""
     app.check()
-    reference = v1.CompletionReference(prompt=v1.PromptReference(name=of))
-    if ":" in of:
-        reference = v1.CompletionReference(resource=v1.ResourceReference(uri=of))
+    reference = v1.CompletionReference(prompt=v1.PromptReference(name=name))
+    if ":" in name:
+        reference = v1.CompletionReference(resource=v1.ResourceReference(uri=name))
     request = v1.CompleteRequest(
         context=context,
         reference=reference,
         argument=v1.CompletionArgument(name=argument, value=typed),
-        argument_context=v1.CompletionContext(arguments=known),
+        argument_context=v1.CompletionContext(arguments=others),
     )
     return list((await app.complete(request)).completion.values)
 
@@ -135,7 +135,7 @@ async def _rounds(
     called: Called[Result],
     answers: Sequence[Any],
 ) -> Called[Result]:
-    left = list(answers)
+    remaining = list(answers)
     app.check()
 
     async def write(event: Any) -> None:
@@ -154,17 +154,17 @@ async def _rounds(
         request.request_state = response.input_required.request_state
         for question in response.input_required.input_requests:
             called.asked.append(question)
-            if not left:
+            if not remaining:
                 raise AssertionError(f"{name} asked, and the test has no answer: {question}")
-            request.input_responses[question.key].CopyFrom(_response(left.pop(0), question))
+            request.input_responses[question.key].CopyFrom(_response(remaining.pop(0), question))
 
 
 def _response(answer: Any, question: v1.InputRequest) -> v1.InputResponse:
     if isinstance(answer, v1.InputResponse):
         return answer
     if question.HasField("create_message") or question.HasField("raw"):  # Only sampling is sent in MCP's format.
-        said = v1.ContentBlock(text=v1.TextContent(text=answer))
-        return v1.InputResponse(create_message=v1.CreateMessageResult(role="assistant", content=[said], model="test"))
+        block = v1.ContentBlock(text=v1.TextContent(text=answer))
+        return v1.InputResponse(create_message=v1.CreateMessageResult(role="assistant", content=[block], model="test"))
     if question.HasField("list_roots"):
         return v1.InputResponse(list_roots=v1.ListRootsResult(roots=[v1.Root(uri=uri) for uri in answer]))
     if answer in ("decline", "cancel"):

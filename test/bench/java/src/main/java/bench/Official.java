@@ -10,9 +10,9 @@ import org.apache.catalina.startup.Tomcat;
 import tools.jackson.databind.json.JsonMapper;
 
 /**
- * The same tool, with the official SDK serving Streamable HTTP itself: as it is, or with the argument "fast" in the thread of the
- * request, which must not wait then, and without a look at the arguments. It answers calls of a session as an event stream, and speaks
- * nothing newer than 2025-11-25.
+ * The same tool, with the official SDK serving Streamable HTTP itself: as it is, or with the argument "fast" in the
+ * thread of the request, which must not wait then, and without a look at the arguments. It answers calls of a session
+ * as an event stream, and speaks nothing newer than 2025-11-25.
  */
 public final class Official {
   private static final JsonMapper JSON = new JsonMapper();
@@ -21,7 +21,8 @@ public final class Official {
 
   public static void main(String[] args) throws Exception {
     var transport = HttpServletStreamableServerTransportProvider.builder().mcpEndpoint("/mcp").build();
-    Map<String, Object> schema = Map.of("type", "object", "properties", Map.of("text", Map.of("type", "string")), "required", List.of("text"));
+    Map<String, Object> schema =
+        Map.of("type", "object", "properties", Map.of("text", Map.of("type", "string")), "required", List.of("text"));
     boolean fast = args.length > 0 && args[0].equals("fast");
     McpServer.sync(transport)
         .serverInfo("bench", "1")
@@ -29,7 +30,8 @@ public final class Official {
         .validateToolInputs(!fast)
         .toolCall(
             Tool.builder().name("echo").description("Answers its arguments.").inputSchema(schema).build(),
-            (exchange, request) -> CallToolResult.builder().addTextContent(JSON.writeValueAsString(request.arguments())).build())
+            (exchange, request) ->
+                CallToolResult.builder().addTextContent(JSON.writeValueAsString(request.arguments())).build())
         .build();
 
     Tomcat tomcat = new Tomcat();
