@@ -43,6 +43,9 @@ type Call struct {
 	// Session identifies the session or connection of a front that the Call belongs to. All Calls of a session have
 	// the same caller, authenticated or not. If empty, only the principal identifies the caller.
 	Session string
+	// Background means that the Call is or may become a task, and can outlive the request of the client. It has its
+	// own limits.
+	Background bool
 	// Header is the header of the HTTP request that a tools/call came in, if it repeats arguments (since 2026-07-28:
 	// Mcp-Param-*). If nil, no header has to match them.
 	Header map[string][]string
@@ -51,7 +54,7 @@ type Call struct {
 // With returns a Call of m with request r for the same caller in the same session. Handlers use it for the Calls
 // that they make to answer c: a backend with sessions would start a new one for a Call without a session.
 func (c *Call) With(m *Method, r Request) *Call {
-	return &Call{Method: m, Request: r, Session: c.Session, Header: c.Header}
+	return &Call{Method: m, Request: r, Session: c.Session, Background: c.Background, Header: c.Header}
 }
 
 // Context returns the request's context. It is never nil.
@@ -62,11 +65,14 @@ func (c *Call) Context() *pb.CallContext {
 	return &pb.CallContext{}
 }
 
-// Era returns the era of the client.
-func (c *Call) Era() Era {
+// Revision returns the revision of the client.
+func (c *Call) Revision() Revision {
 	rev, _ := ParseRevision(c.Context().GetVerified().GetProtocolVersion())
-	return rev.Era()
+	return rev
 }
+
+// Era returns the era of the client.
+func (c *Call) Era() Era { return c.Revision().Era() }
 
 // A Request is a request message of the contract.
 type Request interface {
@@ -78,6 +84,8 @@ type Request interface {
 type Event struct {
 	Progress *pb.Progress
 	Log      *pb.LogMessage
+	// TaskStarted reports that a tool continues in the background.
+	TaskStarted *pb.TaskStarted
 	// Change is a notification of a Listen call.
 	Change *pb.ListenResponse
 }
@@ -88,6 +96,9 @@ type Result struct {
 	Complete proto.Message
 	// InputRequired lists the input that the Call needs. The caller may retry the Call with it.
 	InputRequired *pb.InputRequired
+	// Task is the task that the Call, a tools/call, continues as. It may only be returned to a caller that supports
+	// tasks.
+	Task *pb.Task
 }
 
 // ShallowCopy returns a copy of a message that shares its submessages and byte slices.

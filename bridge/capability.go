@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -72,8 +73,48 @@ func AllCapabilities() *pb.ServerCapabilities {
 	}
 }
 
-// TasksExtension identifies the tasks extension (2026-07-28). It needs a store, which the bridge does not have.
+// TasksExtension identifies the tasks extension (2026-07-28). In the contract, a server with tasks declares it to
+// clients of every revision.
 const TasksExtension = "io.modelcontextprotocol/tasks"
+
+// ServesTasks reports whether a server has tasks.
+func ServesTasks(c *pb.ServerCapabilities) bool {
+	return hasExtension(c.GetExtensions(), TasksExtension)
+}
+
+// WithTasks returns the capabilities of a server with tasks in addition to others.
+func WithTasks(c *pb.ServerCapabilities) *pb.ServerCapabilities {
+	c = proto.CloneOf(c)
+	if c == nil {
+		c = &pb.ServerCapabilities{}
+	}
+	extensions := []byte(`{"` + TasksExtension + `":{}`)
+	for id, settings := range rawjson.Members(rawjson.Without(rawjson.AsBytes(c.GetExtensions()), TasksExtension)) {
+		extensions = append(append(append(extensions, ','), rawjson.AppendString(nil, string(id))...), ':')
+		extensions = append(extensions, settings...)
+	}
+	c.Extensions = rawjson.AsString(append(extensions, '}'))
+	return c
+}
+
+// DeclaresTasks reports whether a client declares the extension for tasks.
+func DeclaresTasks(c *pb.ClientCapabilities) bool {
+	return hasExtension(c.GetExtensions(), TasksExtension)
+}
+
+// AcceptsTask reports whether the result of a tools/call may be a task: since 2026-07-28 if the client declares the
+// extension, in 2025-11-25 if the request has `task`.
+func AcceptsTask(r *pb.CallToolRequest, rev Revision) bool {
+	if rev.Modern() {
+		return DeclaresTasks(r.GetContext().GetClientCapabilities())
+	}
+	return r.GetTask() != nil && rev.HasTaskMetadata()
+}
+
+func hasExtension(extensions, id string) bool {
+	text := rawjson.AsBytes(extensions)
+	return len(text) > 0 && rawjson.Check(text) == nil && rawjson.Get(text, id) != nil
+}
 
 // EffectiveCapabilities returns c without the modes of elicitation and sampling that revision r does not define. A
 // capability that r does not define at all stays if the client declares it.

@@ -20,15 +20,15 @@ type Method struct {
 	MayRequireInput bool
 	// ReadOnly reports whether repeating the call is safe for every backend.
 	ReadOnly bool
-	// Since is the first revision that defines the method.
-	Since Revision
+	// Since is the first revision that defines the method, and Until the first that no longer does, or NoRevision.
+	Since, Until Revision
 	// NewRequest returns an empty request from the caller.
 	NewRequest func(caller *pb.CallContext) Request
 	NewResult  func() proto.Message
 	// NewEvent is nil unless Streams.
 	NewEvent func() proto.Message
-	// Target returns the name of the tool or prompt, or the URI of the resource, as in the header Mcp-Name
-	// (2026-07-28). It is nil for methods without a target.
+	// Target returns the name of the tool or prompt, the URI of the resource, or the id of the task, as in the header
+	// Mcp-Name (2026-07-28). It is nil for methods without a target.
 	Target func(Request) string
 	// SupportedBy reports whether a server with the capabilities has the method.
 	SupportedBy func(*pb.ServerCapabilities) bool
@@ -109,10 +109,40 @@ var (
 		NewEvent:   func() proto.Message { return new(pb.ListenResponse) },
 		SupportedBy: func(c *pb.ServerCapabilities) bool {
 			return c.GetTools().GetListChanged() || c.GetPrompts().GetListChanged() ||
-				c.GetResources().GetListChanged() || c.GetResources().GetSubscribe()
+				c.GetResources().GetListChanged() || c.GetResources().GetSubscribe() || ServesTasks(c)
 		},
 	}
+	GetTask = &Method{
+		Name: "tasks/get", GRPC: pb.McpService_GetTask_FullMethodName, ReadOnly: true, Since: Rev20251125,
+		NewRequest:  func(c *pb.CallContext) Request { return &pb.GetTaskRequest{Context: c} },
+		NewResult:   func() proto.Message { return new(pb.GetTaskResponse) },
+		Target:      taskID,
+		SupportedBy: ServesTasks,
+	}
+	ListTasks = &Method{
+		Name: "tasks/list", GRPC: pb.McpService_ListTasks_FullMethodName, ReadOnly: true, Since: Rev20251125,
+		Until:       Rev20260728,
+		NewRequest:  func(c *pb.CallContext) Request { return &pb.ListTasksRequest{Context: c} },
+		NewResult:   func() proto.Message { return new(pb.ListTasksResponse) },
+		SupportedBy: ServesTasks,
+	}
+	UpdateTask = &Method{
+		Name: "tasks/update", GRPC: pb.McpService_UpdateTask_FullMethodName, Since: Rev20260728,
+		NewRequest:  func(c *pb.CallContext) Request { return &pb.UpdateTaskRequest{Context: c} },
+		NewResult:   func() proto.Message { return new(pb.UpdateTaskResponse) },
+		Target:      taskID,
+		SupportedBy: ServesTasks,
+	}
+	CancelTask = &Method{
+		Name: "tasks/cancel", GRPC: pb.McpService_CancelTask_FullMethodName, Since: Rev20251125,
+		NewRequest:  func(c *pb.CallContext) Request { return &pb.CancelTaskRequest{Context: c} },
+		NewResult:   func() proto.Message { return new(pb.CancelTaskResponse) },
+		Target:      taskID,
+		SupportedBy: ServesTasks,
+	}
 )
+
+func taskID(r Request) string { return r.(interface{ GetTaskId() string }).GetTaskId() }
 
 func hasTools(c *pb.ServerCapabilities) bool     { return c.GetTools() != nil }
 func hasResources(c *pb.ServerCapabilities) bool { return c.GetResources() != nil }
@@ -122,8 +152,7 @@ func hasPrompts(c *pb.ServerCapabilities) bool   { return c.GetPrompts() != nil 
 func Methods() []*Method {
 	return []*Method{
 		Discover, ListTools, CallTool, ListResources, ListResourceTemplates, ReadResource, ListPrompts, GetPrompt,
-		Complete,
-		Listen,
+		Complete, Listen, GetTask, ListTasks, UpdateTask, CancelTask,
 	}
 }
 
@@ -143,8 +172,13 @@ func MethodByName(name string) *Method { return methodsByName[name] }
 func Split(event proto.Message) (Event, *Result, bool) {
 	switch m := event.(type) {
 	case *pb.CallToolResponse:
-		if r := m.GetResult(); r != nil {
-			return Event{}, &Result{Complete: r}, true
+		switch e := m.GetEvent().(type) {
+		case *pb.CallToolResponse_Result:
+			return Event{}, &Result{Complete: e.Result}, true
+		case *pb.CallToolResponse_Task:
+			return Event{}, &Result{Task: e.Task.GetTask()}, e.Task.GetTask() != nil
+		case *pb.CallToolResponse_TaskStarted:
+			return Event{TaskStarted: e.TaskStarted}, nil, true
 		}
 		return splitCommon(m)
 	case *pb.ReadResourceResponse:
@@ -196,8 +230,12 @@ func (m *Method) Join(e Event, r *Result) proto.Message {
 			out.Event = &pb.CallToolResponse_Progress{Progress: e.Progress}
 		case e.Log != nil:
 			out.Event = &pb.CallToolResponse_Log{Log: e.Log}
+		case e.TaskStarted != nil:
+			out.Event = &pb.CallToolResponse_TaskStarted{TaskStarted: e.TaskStarted}
 		case r != nil && r.InputRequired != nil:
 			out.Event = &pb.CallToolResponse_InputRequired{InputRequired: r.InputRequired}
+		case r != nil && r.Task != nil:
+			out.Event = &pb.CallToolResponse_Task{Task: &pb.CreateTaskResult{Task: r.Task}}
 		case r != nil:
 			out.Event = &pb.CallToolResponse_Result{Result: r.Complete.(*pb.CallToolResult)}
 		}

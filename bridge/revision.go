@@ -183,3 +183,13 @@ func (r Revision) HasSamplingLists() bool { return r >= Rev20251125 }
 
 // HasElicitationID reports whether a URL elicitation has an ID, which its completion refers to.
 func (r Revision) HasElicitationID() bool { return r == Rev20251125 }
+
+// HasTaskMetadata reports whether a request can have `task`, with which the client requests a task.
+func (r Revision) HasTaskMetadata() bool { return r == Rev20251125 }
+
+// FailsTaskOfFailedTool reports whether a task is "failed" if the result of its tool has isError. Since 2026-07-28 it
+// is "completed".
+func (r Revision) FailsTaskOfFailedTool() bool { return r == Rev20251125 }
+
+// CancelsEndedTasks reports whether tasks/cancel succeeds for a task that has ended.
+func (r Revision) CancelsEndedTasks() bool { return r.Modern() }

@@ -53,11 +53,7 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 		if f.json != anyValue && rawjson.IsNull(value) {
 			continue
 		}
-		to := m
-		if f.via != nil {
-			to = m.Mutable(f.via).Message()
-		}
-		if err := d.field(value, to, f); err != nil {
+		if err := d.field(value, f.mutableIn(m), f); err != nil {
 			if f.definedIn(d.rev) {
 				return at(err, f.name)
 			}
@@ -74,7 +70,8 @@ func (d *decoder) message(data []byte, m protoreflect.Message, p *plan, tag stri
 		}
 	}
 	if unknown != nil && p.extra != nil {
-		m.Set(p.extra, protoreflect.ValueOfString(rawjson.AsString(append(unknown, '}'))))
+		to := p.extra.mutableIn(m)
+		to.Set(p.extra.fd, protoreflect.ValueOfString(rawjson.AsString(append(unknown, '}'))))
 	}
 	return nil
 }
@@ -279,7 +276,13 @@ func (d *decoder) value(data []byte, f *field, empty func() protoreflect.Value) 
 		return protoreflect.Value{}, typeError("true or false", data)
 	case kindInt:
 		n, err := readInt(data)
-		return protoreflect.ValueOfInt64(n), err
+		switch {
+		case f.fd.Kind() != protoreflect.Int32Kind:
+			return protoreflect.ValueOfInt64(n), err
+		case err == nil && int64(int32(n)) != n:
+			err = fmt.Errorf("%s is out of range", rawjson.Shorten(data))
+		}
+		return protoreflect.ValueOfInt32(int32(n)), err
 	case kindDouble:
 		if !isNumber(data) {
 			return protoreflect.Value{}, typeError("a number", data)

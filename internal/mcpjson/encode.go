@@ -61,10 +61,7 @@ func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
 		if !f.definedIn(e.rev) {
 			continue
 		}
-		from := m
-		if f.via != nil {
-			from = m.Get(f.via).Message()
-		}
+		from := f.in(m)
 		if len(o.meta) > 0 && f.name == "_meta" {
 			if err := e.meta(rawjson.AsBytes(from.Get(f.fd).String()), o.meta); err != nil {
 				return at(err, f.name)
@@ -82,7 +79,7 @@ func (e *encoder) message(m protoreflect.Message, p *plan, o object) error {
 		}
 	}
 	if p.extra != nil {
-		if err := e.extra(rawjson.AsBytes(m.Get(p.extra).String()), p, o.tag); err != nil {
+		if err := e.extra(rawjson.AsBytes(p.extra.in(m).Get(p.extra.fd).String()), p, o.tag); err != nil {
 			return err
 		}
 	}
@@ -129,9 +126,13 @@ func (e *encoder) key(key string) {
 
 // field writes the member of a field, if it is set.
 func (e *encoder) field(m protoreflect.Message, f *field) error {
+	key := f.key
+	if !e.rev.Modern() {
+		key = f.legacyKey
+	}
 	if !m.Has(f.fd) && !f.always {
 		if f.fallback != "" {
-			e.key(f.key)
+			e.key(key)
 			e.dst = append(e.dst, f.fallback...)
 		}
 		return nil
@@ -139,13 +140,13 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 	v := m.Get(f.fd)
 	switch {
 	case f.fd.IsMap():
-		e.key(f.key)
+		e.key(key)
 		return e.entries(v.Map(), f)
 	case f.keyed() != nil:
-		e.key(f.key)
+		e.key(key)
 		return e.keyed(v.List(), f)
 	case f.fd.IsList():
-		e.key(f.key)
+		e.key(key)
 		return e.list(v.List(), f)
 	case f.kind == kindEnum && v.Enum() == 0:
 		// The enum value UNSPECIFIED, which is a mistake of the backend unless there is a default.
@@ -153,7 +154,7 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 			return errors.New("is not set")
 		}
 		if f.fallback != "" {
-			e.key(f.key)
+			e.key(key)
 			e.dst = append(e.dst, f.fallback...)
 		}
 		return nil
@@ -161,7 +162,7 @@ func (e *encoder) field(m protoreflect.Message, f *field) error {
 	if f.notEmpty && v.String() == "" {
 		return errors.New("is not set")
 	}
-	e.key(f.key)
+	e.key(key)
 	return e.value(v, f)
 }
 

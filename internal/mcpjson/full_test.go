@@ -15,7 +15,7 @@ func fill(m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if rowOf(fd).internal {
+		if rowOf(fd).role == internal {
 			continue
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() && m.WhichOneof(o) != nil {
@@ -65,7 +65,7 @@ func some(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
 		switch {
-		case r.extra:
+		case r.role == unknownMembers:
 			return protoreflect.ValueOfString("{\"x-unknown\":\n{\"n\":9007199254740993}}")
 		case r.fallback != "" && r.json == anObject:
 			return protoreflect.ValueOfString(`{"type":"object","properties":{"x":{"type":"string"}}}`)

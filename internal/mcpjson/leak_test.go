@@ -110,6 +110,7 @@ func (s *schema) leaks(definition, value any, path string) []string {
 		for name, member := range v {
 			at := path + "." + name
 			switch p, known := properties[name]; {
+			case name == "taskIds": // of the extension tasks
 			case known:
 				all = append(all, s.leaks(p, member, at)...)
 			case open:

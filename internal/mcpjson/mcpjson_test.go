@@ -644,9 +644,12 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			"a tool as a task", `{"name":"t","task":{"ttl":1},"a":1}`, bridge.Rev20251125,
-			&pb.CallToolRequest{Name: "t", Extra: `{"a":1}`},
+			&pb.CallToolRequest{Name: "t", Task: &pb.TaskMetadata{TtlMs: proto.Int64(1)}, Extra: `{"a":1}`},
 		},
-		{"a tool as a task, later", `{"name":"t","task":{"ttl":1}}`, latest, &pb.CallToolRequest{Name: "t"}},
+		{
+			"a tool as a task, where `task` is not an object", `{"name":"t","task":1}`, latest,
+			&pb.CallToolRequest{Name: "t", Extra: `{"task":1}`},
+		},
 		{
 			"a form as a task", `{"message":"m","requestedSchema":{},"task":{}}`, bridge.Rev20251125,
 			&pb.ElicitRequest{Mode: &pb.ElicitRequest_Form{Form: &pb.ElicitForm{Message: "m", RequestedSchema: `{}`}}},

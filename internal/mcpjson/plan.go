@@ -22,7 +22,7 @@ type plan struct {
 	// members are the fields by JSON name.
 	members map[string]*field
 	// extra is the field for unknown members, or nil.
-	extra protoreflect.FieldDescriptor
+	extra *field
 	// required is the bit set of the required fields.
 	required   uint64
 	resultType string
@@ -66,8 +66,8 @@ type field struct {
 	fd protoreflect.FieldDescriptor
 	// via is the field of the inlined message that contains the field, or nil.
 	via protoreflect.FieldDescriptor
-	// key is the encoded name with its colon.
-	key string
+	// key is the encoded name with its colon, and legacyKey that of revisions before 2026-07-28.
+	key, legacyKey string
 	// head is the encoded tag of a union.
 	head    string
 	kind    kind
@@ -87,6 +87,22 @@ func (f *field) keyed() protoreflect.FieldDescriptor {
 		return nil
 	}
 	return f.message.union.key
+}
+
+// in returns the message that contains the field: m, or the message that is inlined in it.
+func (f *field) in(m protoreflect.Message) protoreflect.Message {
+	if f.via != nil {
+		return m.Get(f.via).Message()
+	}
+	return m
+}
+
+// mutableIn is in for a message that is decoded.
+func (f *field) mutableIn(m protoreflect.Message) protoreflect.Message {
+	if f.via != nil {
+		return m.Mutable(f.via).Message()
+	}
+	return m
 }
 
 func (f *field) definedIn(rev bridge.Revision) bool { return rev.Within(f.since, f.until) }
@@ -156,6 +172,7 @@ var plans = sync.OnceValue(func() map[protoreflect.MessageDescriptor]*plan {
 	for _, file := range []protoreflect.FileDescriptor{
 		pb.File_mcpbridge_v1_service_proto, pb.File_mcpbridge_v1_common_proto, pb.File_mcpbridge_v1_tool_proto,
 		pb.File_mcpbridge_v1_input_proto, pb.File_mcpbridge_v1_capability_proto, pb.File_mcpbridge_v1_error_proto,
+		pb.File_mcpbridge_v1_task_proto,
 	} {
 		for i := range file.Messages().Len() {
 			newPlan(file.Messages().Get(i), all)
@@ -205,13 +222,13 @@ func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDesc
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		r := rowOf(fd)
-		switch {
-		case r.internal:
-		case r.extra:
-			p.extra = fd
-		case r.inline:
+		switch r.role {
+		case internal:
+		case unknownMembers:
+			p.extra = &field{fd: fd, via: via}
+		case inlined:
 			p.add(fd.Message(), fd, all)
-		default:
+		case aMember:
 			f := newField(fd, r, all)
 			f.via = via
 			f.bit = 1 << len(p.fields)
@@ -223,6 +240,9 @@ func (p *plan) add(md protoreflect.MessageDescriptor, via protoreflect.FieldDesc
 			}
 			p.fields = append(p.fields, f)
 			p.members[f.name] = f
+			if f.legacyName != "" {
+				p.members[f.legacyName] = f
+			}
 		}
 	}
 }
@@ -234,7 +254,7 @@ func newUnion(md protoreflect.MessageDescriptor, r row, all plansByMessage) *uni
 	}
 	for i := range u.oneof.Fields().Len() {
 		fd := u.oneof.Fields().Get(i)
-		if rowOf(fd).internal {
+		if rowOf(fd).role == internal {
 			continue
 		}
 		f := newField(fd, rowOf(fd), all)
@@ -259,6 +279,7 @@ func newField(fd protoreflect.FieldDescriptor, r fieldRow, all plansByMessage) *
 	f := &field{fd: fd, fieldRow: r}
 	f.name = cmp.Or(r.name, fd.JSONName())
 	f.key = quote(f.name) + ":"
+	f.legacyKey = quote(cmp.Or(r.legacyName, f.name)) + ":"
 	value := fd
 	if fd.IsMap() {
 		value = fd.MapValue()
@@ -280,7 +301,7 @@ func newField(fd protoreflect.FieldDescriptor, r fieldRow, all plansByMessage) *
 		}
 	case protoreflect.BoolKind:
 		f.kind = kindBool
-	case protoreflect.Int64Kind:
+	case protoreflect.Int64Kind, protoreflect.Int32Kind:
 		f.kind = kindInt
 	case protoreflect.DoubleKind:
 		f.kind = kindDouble

@@ -41,6 +41,8 @@ type fields map[protoreflect.Name]fieldRow
 type fieldRow struct {
 	// name is the name of the member, if it is not the field's name in lowerCamelCase.
 	name string
+	// legacyName is the name of the member before 2026-07-28, if it differs.
+	legacyName string
 	// tagValue is the value of the tag that selects the field of a union, if it is not the field's name.
 	tagValue string
 	// when is the member that selects the field of a union without a tag.
@@ -61,13 +63,19 @@ type fieldRow struct {
 	single bool
 	// since is the first revision that has the member, and until the first that no longer has it.
 	since, until bridge.Revision
-	// inline means that the members of the field's message are members of the message around it.
-	inline bool
-	// internal means that there is no member: the field is between the bridge and the backend.
-	internal bool
-	// extra means that the field is the JSON object of the members without a field.
-	extra bool
+	// role is that of a field that is not a member.
+	role role
 }
+
+// A role is what a field is in JSON.
+type role uint8
+
+const (
+	aMember        role = iota
+	inlined             // the members of its message are members of the message around it
+	internal            // none: it is between the bridge and the backend
+	unknownMembers      // the JSON object of the members without a field
+)
 
 // A jsonText is the JSON text that a field holds.
 type jsonText uint8
@@ -81,7 +89,7 @@ const (
 // everywhere are the rows of fields that are the same in every message.
 var everywhere = fields{
 	"meta":  metaSince(bridge.NoRevision),
-	"extra": {extra: true, json: anObject},
+	"extra": {role: unknownMembers, json: anObject},
 }
 
 func metaSince(rev bridge.Revision) fieldRow {
@@ -107,15 +115,16 @@ var table = map[protoreflect.Name]row{
 	"Annotations":  {fields: fields{"last_modified": {since: bridge.Rev20250618}}},
 	"AudioContent": {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
 	"CallContext": {fields: fields{
-		"protocol_version":    {internal: true},
-		"client_info":         {internal: true},
-		"client_capabilities": {internal: true},
-		"log_level":           {internal: true},
-		"progress_wanted":     {internal: true},
-		"verified":            {internal: true},
+		"protocol_version":    {role: internal},
+		"client_info":         {role: internal},
+		"client_capabilities": {role: internal},
+		"log_level":           {role: internal},
+		"progress_wanted":     {role: internal},
+		"verified":            {role: internal},
 	}},
-	"CallToolRequest": {hop: []string{"task"}, fields: fields{
-		"context":         {inline: true},
+	"CallToolRequest": {fields: fields{
+		"context":         {role: inlined},
+		"task":            {since: bridge.Rev20251125, until: bridge.Rev20260728},
 		"arguments":       {json: anObject},
 		"input_responses": {since: bridge.Rev20260728},
 		"request_state":   {text: true, since: bridge.Rev20260728},
@@ -124,6 +133,8 @@ var table = map[protoreflect.Name]row{
 		"content":            {always: true},
 		"structured_content": {json: anyValue, since: bridge.Rev20250618},
 	}},
+	"CancelTaskRequest":  {fields: fields{"context": {role: inlined}}},
+	"CancelTaskResponse": {resultType: "complete"},
 	"ClientCapabilities": {fields: fields{
 		"elicitation":  {since: bridge.Rev20250618},
 		"tasks":        {json: anObject, since: bridge.Rev20251125, until: bridge.Rev20260728},
@@ -131,7 +142,7 @@ var table = map[protoreflect.Name]row{
 		"experimental": {json: anObject},
 	}},
 	"CompleteRequest": {fields: fields{
-		"context":          {inline: true},
+		"context":          {role: inlined},
 		"reference":        {name: "ref", required: true, always: true},
 		"argument":         {required: true, always: true},
 		"argument_context": {name: "context", since: bridge.Rev20250618},
@@ -160,15 +171,16 @@ var table = map[protoreflect.Name]row{
 		"role":    {notEmpty: true},
 		"content": {always: true, single: true},
 	}},
-	"DiscoverRequest": {fields: fields{"context": {inline: true}}},
+	"CreateTaskResult": {resultType: "task", fields: fields{"task": {role: inlined}}},
+	"DiscoverRequest":  {fields: fields{"context": {role: inlined}}},
 	"DiscoverResponse": {resultType: "complete", hop: []string{"protocolVersion", "serverInfo"}, fields: fields{
-		"server_info":        {internal: true},
+		"server_info":        {role: internal},
 		"capabilities":       {required: true, always: true},
 		"supported_versions": {always: true, since: bridge.Rev20260728},
 		"ttl_ms":             {fallback: `0`, since: bridge.Rev20260728},
 		"cache_scope":        {fallback: `"private"`, since: bridge.Rev20260728},
-		"limits":             {internal: true},
-		"contract_version":   {internal: true},
+		"limits":             {role: internal},
+		"contract_version":   {role: internal},
 	}},
 	"ElicitForm": {hop: []string{"task"}, fields: fields{
 		"requested_schema": {json: anObject, fallback: `{"type":"object","properties":{}}`},
@@ -193,10 +205,15 @@ var table = map[protoreflect.Name]row{
 		"meta":     metaSince(bridge.Rev20250618),
 	}},
 	"GetPromptRequest": {fields: fields{
-		"context":         {inline: true},
+		"context":         {role: inlined},
 		"input_responses": {since: bridge.Rev20260728},
 		"request_state":   {text: true, since: bridge.Rev20260728},
 	}},
+	"GetTaskRequest": {fields: fields{
+		"context": {role: inlined},
+		"wait_ms": {role: internal},
+	}},
+	"GetTaskResponse": {resultType: "complete", fields: fields{"task": {role: inlined}}},
 	"GetPromptResult": {resultType: "complete", fields: fields{"messages": {always: true}}},
 	"ImageContent":    {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
 	"Implementation": {fields: fields{
@@ -207,7 +224,7 @@ var table = map[protoreflect.Name]row{
 	}},
 	"InputError": {fields: fields{"data": {json: anyValue}}},
 	"InputRequest": {tag: "method", key: "key", content: "params", fields: fields{
-		"key":            {internal: true},
+		"key":            {role: internal},
 		"elicit":         {tagValue: "elicitation/create"},
 		"create_message": {tagValue: "sampling/createMessage"},
 		"list_roots":     {tagValue: "roots/list"},
@@ -220,37 +237,39 @@ var table = map[protoreflect.Name]row{
 		"elicit":         {when: "action"},
 		"create_message": {when: "role"},
 		"list_roots":     {when: "roots"},
-		"error":          {internal: true},
+		"error":          {role: internal},
 		"raw":            {json: anObject},
 	}},
 	"JsonRpcError":       {fields: fields{"data": {json: anyValue}}},
-	"ListPromptsRequest": {fields: fields{"context": {inline: true}}},
+	"ListPromptsRequest": {fields: fields{"context": {role: inlined}}},
 	"ListPromptsResponse": {resultType: "complete", fields: fields{
 		"prompts":     {always: true},
 		"ttl_ms":      {fallback: `0`, since: bridge.Rev20260728},
 		"cache_scope": {fallback: `"private"`, since: bridge.Rev20260728},
 	}},
-	"ListResourceTemplatesRequest": {fields: fields{"context": {inline: true}}},
+	"ListResourceTemplatesRequest": {fields: fields{"context": {role: inlined}}},
 	"ListResourceTemplatesResponse": {resultType: "complete", fields: fields{
 		"resource_templates": {always: true},
 		"ttl_ms":             {fallback: `0`, since: bridge.Rev20260728},
 		"cache_scope":        {fallback: `"private"`, since: bridge.Rev20260728},
 	}},
-	"ListResourcesRequest": {fields: fields{"context": {inline: true}}},
+	"ListResourcesRequest": {fields: fields{"context": {role: inlined}}},
 	"ListResourcesResponse": {resultType: "complete", fields: fields{
 		"resources":   {always: true},
 		"ttl_ms":      {fallback: `0`, since: bridge.Rev20260728},
 		"cache_scope": {fallback: `"private"`, since: bridge.Rev20260728},
 	}},
-	"ListRootsResult":  {fields: fields{"roots": {always: true}}},
-	"ListToolsRequest": {fields: fields{"context": {inline: true}}},
+	"ListRootsResult":   {fields: fields{"roots": {always: true}}},
+	"ListTasksRequest":  {fields: fields{"context": {role: inlined}}},
+	"ListTasksResponse": {resultType: "complete", fields: fields{"tasks": {always: true}}},
+	"ListToolsRequest":  {fields: fields{"context": {role: inlined}}},
 	"ListToolsResponse": {resultType: "complete", fields: fields{
 		"tools":       {always: true},
 		"ttl_ms":      {fallback: `0`, since: bridge.Rev20260728},
 		"cache_scope": {fallback: `"private"`, since: bridge.Rev20260728},
 	}},
 	"ListenRequest": {fields: fields{
-		"context":       {inline: true},
+		"context":       {role: inlined},
 		"notifications": {required: true, always: true},
 	}},
 	"ListenResult": {resultType: "complete"},
@@ -269,7 +288,7 @@ var table = map[protoreflect.Name]row{
 	}},
 	"PromptReference": {fields: fields{"title": {since: bridge.Rev20250618}}},
 	"ReadResourceRequest": {fields: fields{
-		"context":         {inline: true},
+		"context":         {role: inlined},
 		"input_responses": {since: bridge.Rev20260728},
 		"request_state":   {text: true, since: bridge.Rev20260728},
 	}},
@@ -306,9 +325,17 @@ var table = map[protoreflect.Name]row{
 		"extensions":   {json: anObject},
 		"experimental": {json: anObject},
 	}},
-	"SubscriptionFilter":        {fields: fields{"elicitations_completed": {internal: true}}},
+	"SubscriptionFilter":        {fields: fields{"elicitations_completed": {role: internal}}},
 	"SubscriptionsAcknowledged": {fields: fields{"notifications": {required: true, always: true}}},
-	"TextContent":               {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
+	"Task": {fields: fields{
+		"ttl_ms":           {legacyName: "ttl", fallback: `null`},
+		"poll_interval_ms": {legacyName: "pollInterval"},
+		"input_requests":   {since: bridge.Rev20260728},
+		"result":           {since: bridge.Rev20260728},
+		"error":            {since: bridge.Rev20260728},
+	}},
+	"TaskMetadata": {fields: fields{"ttl_ms": {name: "ttl"}}},
+	"TextContent":  {fields: fields{"meta": metaSince(bridge.Rev20250618)}},
 	"Tool": {fields: fields{
 		"title":         {since: bridge.Rev20250618},
 		"input_schema":  {json: anObject, fallback: `{"type":"object"}`},
@@ -318,6 +345,15 @@ var table = map[protoreflect.Name]row{
 		"execution":     {since: bridge.Rev20251125, until: bridge.Rev20260728},
 		"meta":          metaSince(bridge.Rev20250618),
 	}},
+	"ToolExecution": {fields: fields{
+		"starts_later": {role: internal},
+		"retry":        {role: internal},
+	}},
+	"UpdateTaskRequest": {fields: fields{
+		"context":         {role: inlined},
+		"input_responses": {required: true, always: true},
+	}},
+	"UpdateTaskResponse": {resultType: "complete"},
 	"ToolResultContent": {fields: fields{
 		"content":            {always: true},
 		"structured_content": {json: anyValue},

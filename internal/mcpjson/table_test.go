@@ -41,7 +41,7 @@ func TestRowsDescribeFieldsThatExist(t *testing.T) {
 			t.Errorf("%s: no tag", name)
 		case r.tagDefault != "" && md.Fields().ByName(r.tagDefault) == nil:
 			t.Errorf("%s: no field %s", name, r.tagDefault)
-		case r.key != "" && (!union || md.Fields().ByName(r.key) == nil || !r.fields[r.key].internal):
+		case r.key != "" && (!union || md.Fields().ByName(r.key) == nil || r.fields[r.key].role != internal):
 			t.Errorf("%s: %s is no internal field of a union", name, r.key)
 		}
 		for field, f := range r.fields {
@@ -64,7 +64,7 @@ func wrongRow(fd protoreflect.FieldDescriptor, r row, f fieldRow) string {
 		return "the name of a field without one"
 	case f.tagValue != "" && (r.tag == "" || f.tagValue == string(fd.Name())):
 		return "no tag, or the value of a field without one"
-	case (f.when != "") != (r.untagged && f.json == notJSON && !f.internal):
+	case (f.when != "") != (r.untagged && f.json == notJSON && f.role != internal):
 		return "when is for the fields of a union without a tag"
 	case f.json != notJSON && !text, f.text && fd.Kind() != protoreflect.BytesKind, f.text && f.json != notJSON:
 		return "JSON text is a string or bytes, other text is bytes"
@@ -72,9 +72,9 @@ func wrongRow(fd protoreflect.FieldDescriptor, r row, f fieldRow) string {
 		return "only a string without optional can be empty"
 	case f.always && fd.Message() == nil && !fd.IsList(), f.single && !fd.IsList(), f.required && fd.Message() == nil:
 		return "required is for messages, always for messages and lists, single for lists"
-	case f.inline && fd.Message() == nil:
+	case f.role == inlined && fd.Message() == nil:
 		return "only a message is inline"
-	case f.internal && f != fieldRow{internal: true}:
+	case f.role == internal && f != fieldRow{role: internal}:
 		return "an internal field has no member"
 	case f.fallback != "" && (f.always || !json.Valid([]byte(f.fallback))):
 		return "the fallback is not JSON, or never used"

@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,7 +16,6 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
-	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -87,25 +85,13 @@ func (s *Sealer) Open(call *bridge.Call) (round byte, err error) {
 }
 
 // Seal returns the input requests with sealed state. It returns an error if the client lacks a capability that they
-// need (2026-07-28: basic/patterns/mrtr, server requirements).
+// need.
 func (s *Sealer) Seal(call *bridge.Call, needs *pb.InputRequired, round byte) (*pb.InputRequired, error) {
 	if err := Check(call, needs); err != nil {
 		return nil, err
 	}
-	for _, req := range needs.GetInputRequests() {
-		missing := bridge.MissingCapabilities(call.Context().GetClientCapabilities(), req)
-		if missing == nil {
-			continue
-		}
-		data, err := mcpjson.Append([]byte(`{"requiredCapabilities":`), missing, bridge.Rev20260728)
-		if err != nil {
-			return nil, err
-		}
-		return nil, &bridge.Error{
-			Code:    codes.FailedPrecondition,
-			Message: call.Method.Name + ": the client must be able to answer " + strconv.Quote(req.GetKey()),
-			RPC:     &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: rawjson.AsString(append(data, '}'))},
-		}
+	if err := CheckCapabilities(call, needs); err != nil {
+		return nil, err
 	}
 	if needs.RequestState == nil {
 		return needs, nil
@@ -131,6 +117,19 @@ func Check(call *bridge.Call, needs *pb.InputRequired) error {
 	if len(needs.GetInputRequests()) == 0 && needs.RequestState == nil {
 		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 			"%s: the backend requires input, but sent neither input requests nor a state", call.Method.Name)
+	}
+	return nil
+}
+
+// CheckCapabilities returns an error if the client lacks a capability that the input requests need (2026-07-28:
+// basic/patterns/mrtr, server requirements).
+func CheckCapabilities(call *bridge.Call, needs *pb.InputRequired) error {
+	for _, req := range needs.GetInputRequests() {
+		missing := bridge.MissingCapabilities(call.Context().GetClientCapabilities(), req)
+		if missing != nil {
+			return mcpjson.MissingCapability(missing, "%s: the client must be able to answer %q", call.Method.Name,
+				req.GetKey())
+		}
 	}
 	return nil
 }

@@ -689,6 +689,8 @@ type CallToolRequest struct {
 	// The `request_state` of the previous round. Absent in the first round. The bridge has verified that it is unchanged,
 	// unexpired, and of the same caller, method, name and arguments. MCP `requestState`, since 2026-07-28.
 	RequestState []byte `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3,oneof" json:"request_state,omitempty"`
+	// A request of the caller that the call becomes a task. The bridge does not send it to a backend. 2025-11-25 only.
+	Task *TaskMetadata `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
 	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -760,6 +762,13 @@ func (x *CallToolRequest) GetRequestState() []byte {
 	return nil
 }
 
+func (x *CallToolRequest) GetTask() *TaskMetadata {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 func (x *CallToolRequest) GetExtra() string {
 	if x != nil {
 		return x.Extra
@@ -767,8 +776,8 @@ func (x *CallToolRequest) GetExtra() string {
 	return ""
 }
 
-// CallToolResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one `result`
-// or one `input_required`, or with an error.
+// CallToolResponse is an event of a call. The stream has any number of `progress` and `log`, at most one
+// `task_started`, and ends with one `result`, `input_required` or `task`, or with an error.
 type CallToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event.
@@ -779,6 +788,8 @@ type CallToolResponse struct {
 	//	*CallToolResponse_Log
 	//	*CallToolResponse_Result
 	//	*CallToolResponse_InputRequired
+	//	*CallToolResponse_TaskStarted
+	//	*CallToolResponse_Task
 	Event         isCallToolResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -857,6 +868,24 @@ func (x *CallToolResponse) GetInputRequired() *InputRequired {
 	return nil
 }
 
+func (x *CallToolResponse) GetTaskStarted() *TaskStarted {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolResponse_TaskStarted); ok {
+			return x.TaskStarted
+		}
+	}
+	return nil
+}
+
+func (x *CallToolResponse) GetTask() *CreateTaskResult {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolResponse_Task); ok {
+			return x.Task
+		}
+	}
+	return nil
+}
+
 type isCallToolResponse_Event interface {
 	isCallToolResponse_Event()
 }
@@ -881,6 +910,17 @@ type CallToolResponse_InputRequired struct {
 	InputRequired *InputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
+type CallToolResponse_TaskStarted struct {
+	// The call continues in the background.
+	TaskStarted *TaskStarted `protobuf:"bytes,5,opt,name=task_started,json=taskStarted,proto3,oneof"`
+}
+
+type CallToolResponse_Task struct {
+	// The call continues as a task, which GetTask returns. It ends the stream. From a backend only if it keeps tasks
+	// itself, which it may do for any call; from the bridge only if the caller supports tasks.
+	Task *CreateTaskResult `protobuf:"bytes,6,opt,name=task,proto3,oneof"`
+}
+
 func (*CallToolResponse_Progress) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_Log) isCallToolResponse_Event() {}
@@ -888,6 +928,10 @@ func (*CallToolResponse_Log) isCallToolResponse_Event() {}
 func (*CallToolResponse_Result) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_InputRequired) isCallToolResponse_Event() {}
+
+func (*CallToolResponse_TaskStarted) isCallToolResponse_Event() {}
+
+func (*CallToolResponse_Task) isCallToolResponse_Event() {}
 
 // ListResourcesRequest requests a page of the resources. MCP `resources/list`, every revision.
 type ListResourcesRequest struct {
@@ -2943,6 +2987,8 @@ type SubscriptionFilter struct {
 	ResourceSubscriptions []string `protobuf:"bytes,4,rep,name=resource_subscriptions,json=resourceSubscriptions,proto3" json:"resource_subscriptions,omitempty"`
 	// Completed URL elicitations. The bridge requests them for clients of 2025-11-25.
 	ElicitationsCompleted *bool `protobuf:"varint,5,opt,name=elicitations_completed,json=elicitationsCompleted,proto3,oneof" json:"elicitations_completed,omitempty"`
+	// Changes of the tasks with these ids. MCP `taskIds` of the extension `io.modelcontextprotocol/tasks`.
+	TaskIds []string `protobuf:"bytes,6,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// Other members, as a JSON object. The bridge passes them on unchanged.
 	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3014,6 +3060,13 @@ func (x *SubscriptionFilter) GetElicitationsCompleted() bool {
 	return false
 }
 
+func (x *SubscriptionFilter) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
 func (x *SubscriptionFilter) GetExtra() string {
 	if x != nil {
 		return x.Extra
@@ -3035,6 +3088,7 @@ type ListenResponse struct {
 	//	*ListenResponse_ResourceUpdated
 	//	*ListenResponse_Result
 	//	*ListenResponse_ElicitationCompleted
+	//	*ListenResponse_TaskChanged
 	Event         isListenResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3140,6 +3194,15 @@ func (x *ListenResponse) GetElicitationCompleted() *ElicitationCompleted {
 	return nil
 }
 
+func (x *ListenResponse) GetTaskChanged() *Task {
+	if x != nil {
+		if x, ok := x.Event.(*ListenResponse_TaskChanged); ok {
+			return x.TaskChanged
+		}
+	}
+	return nil
+}
+
 type isListenResponse_Event interface {
 	isListenResponse_Event()
 }
@@ -3179,6 +3242,11 @@ type ListenResponse_ElicitationCompleted struct {
 	ElicitationCompleted *ElicitationCompleted `protobuf:"bytes,7,opt,name=elicitation_completed,json=elicitationCompleted,proto3,oneof"`
 }
 
+type ListenResponse_TaskChanged struct {
+	// A task has changed. MCP `notifications/tasks`, since 2026-07-28; `notifications/tasks/status` in 2025-11-25.
+	TaskChanged *Task `protobuf:"bytes,8,opt,name=task_changed,json=taskChanged,proto3,oneof"`
+}
+
 func (*ListenResponse_Acknowledged) isListenResponse_Event() {}
 
 func (*ListenResponse_ToolsListChanged) isListenResponse_Event() {}
@@ -3192,6 +3260,8 @@ func (*ListenResponse_ResourceUpdated) isListenResponse_Event() {}
 func (*ListenResponse_Result) isListenResponse_Event() {}
 
 func (*ListenResponse_ElicitationCompleted) isListenResponse_Event() {}
+
+func (*ListenResponse_TaskChanged) isListenResponse_Event() {}
 
 // ElicitationCompleted notifies that the user has completed the URL elicitation of an error -32042. Only the client
 // that received the error receives it. MCP `notifications/elicitation/complete`, 2025-11-25 only.
@@ -3497,11 +3567,517 @@ func (x *ResourceUpdated) GetExtra() string {
 	return ""
 }
 
+// GetTaskRequest requests a task. MCP `tasks/get`, since 2025-11-25.
+type GetTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context of the call.
+	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The id of the task. An unknown id, or one of another caller, is NOT_FOUND.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Other members, as a JSON object. The bridge passes them on unchanged.
+	Extra string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	// Return only when the task is not "working", or after this time in milliseconds. Absent means at once. At most 1
+	// minute.
+	WaitMs        *int64 `protobuf:"varint,100,opt,name=wait_ms,json=waitMs,proto3,oneof" json:"wait_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskRequest) Reset() {
+	*x = GetTaskRequest{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskRequest) ProtoMessage() {}
+
+func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
+func (*GetTaskRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *GetTaskRequest) GetContext() *CallContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *GetTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *GetTaskRequest) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+func (x *GetTaskRequest) GetWaitMs() int64 {
+	if x != nil && x.WaitMs != nil {
+		return *x.WaitMs
+	}
+	return 0
+}
+
+// GetTaskResponse is a task. MCP `GetTaskResult`, since 2025-11-25.
+type GetTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskResponse) Reset() {
+	*x = GetTaskResponse{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskResponse) ProtoMessage() {}
+
+func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
+func (*GetTaskResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *GetTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// ListTasksRequest requests a page of the tasks of the caller. MCP `tasks/list`, 2025-11-25 only.
+type ListTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context of the call.
+	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT.
+	Cursor *string `protobuf:"bytes,2,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	// Other members, as a JSON object. The bridge passes them on unchanged.
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksRequest) Reset() {
+	*x = ListTasksRequest{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksRequest) ProtoMessage() {}
+
+func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
+func (*ListTasksRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListTasksRequest) GetContext() *CallContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetCursor() string {
+	if x != nil && x.Cursor != nil {
+		return *x.Cursor
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+// ListTasksResponse is a page of tasks, the newest first. MCP `ListTasksResult`, 2025-11-25 only.
+type ListTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tasks on this page, without their input requests, results and errors.
+	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// The cursor of the next page. Absent on the last page. MCP `nextCursor`.
+	NextCursor *string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3,oneof" json:"next_cursor,omitempty"`
+	// MCP `_meta`, as a JSON object. Empty if absent.
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
+	// Other members, as a JSON object. The bridge passes them on unchanged.
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksResponse) Reset() {
+	*x = ListTasksResponse{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksResponse) ProtoMessage() {}
+
+func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
+func (*ListTasksResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListTasksResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ListTasksResponse) GetNextCursor() string {
+	if x != nil && x.NextCursor != nil {
+		return *x.NextCursor
+	}
+	return ""
+}
+
+func (x *ListTasksResponse) GetMeta() string {
+	if x != nil {
+		return x.Meta
+	}
+	return ""
+}
+
+func (x *ListTasksResponse) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+// UpdateTaskRequest sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28.
+type UpdateTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context of the call.
+	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The id of the task. An unknown id, or one of another caller, is NOT_FOUND.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The responses by the keys of their requests, all or some of them. Other keys are ignored. They are from the client:
+	// do not trust them. MCP `inputResponses`.
+	InputResponses map[string]*InputResponse `protobuf:"bytes,3,rep,name=input_responses,json=inputResponses,proto3" json:"input_responses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Other members, as a JSON object. The bridge passes them on unchanged.
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTaskRequest) Reset() {
+	*x = UpdateTaskRequest{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTaskRequest) ProtoMessage() {}
+
+func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
+func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *UpdateTaskRequest) GetContext() *CallContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *UpdateTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetInputResponses() map[string]*InputResponse {
+	if x != nil {
+		return x.InputResponses
+	}
+	return nil
+}
+
+func (x *UpdateTaskRequest) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+// UpdateTaskResponse acknowledges the responses. MCP `UpdateTaskResult`, since 2026-07-28.
+type UpdateTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MCP `_meta`, as a JSON object. Empty if absent.
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
+	// Other members, as a JSON object. The bridge passes them on unchanged.
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTaskResponse) Reset() {
+	*x = UpdateTaskResponse{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTaskResponse) ProtoMessage() {}
+
+func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTaskResponse.ProtoReflect.Descriptor instead.
+func (*UpdateTaskResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *UpdateTaskResponse) GetMeta() string {
+	if x != nil {
+		return x.Meta
+	}
+	return ""
+}
+
+func (x *UpdateTaskResponse) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+// CancelTaskRequest cancels a task. MCP `tasks/cancel`, since 2025-11-25.
+type CancelTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context of the call.
+	Context *CallContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The id of the task. An unknown id, or one of another caller, is NOT_FOUND.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Other members, as a JSON object. The bridge passes them on unchanged.
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTaskRequest) Reset() {
+	*x = CancelTaskRequest{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTaskRequest) ProtoMessage() {}
+
+func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
+func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *CancelTaskRequest) GetContext() *CallContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *CancelTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *CancelTaskRequest) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
+// CancelTaskResponse acknowledges the cancellation. The task is "cancelled", unless it has ended before. MCP
+// `CancelTaskResult`, since 2026-07-28; a task in 2025-11-25.
+type CancelTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MCP `_meta`, as a JSON object. Empty if absent.
+	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
+	// Other members, as a JSON object. The bridge passes them on unchanged.
+	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTaskResponse) Reset() {
+	*x = CancelTaskResponse{}
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTaskResponse) ProtoMessage() {}
+
+func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
+func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *CancelTaskResponse) GetMeta() string {
+	if x != nil {
+		return x.Meta
+	}
+	return ""
+}
+
+func (x *CancelTaskResponse) GetExtra() string {
+	if x != nil {
+		return x.Extra
+	}
+	return ""
+}
+
 var File_mcpbridge_v1_service_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/tool.proto\"\xf6\x02\n" +
+	"\x1amcpbridge/v1/service.proto\x12\fmcpbridge.v1\x1a\x1dmcpbridge/v1/capability.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x17mcpbridge/v1/task.proto\x1a\x17mcpbridge/v1/tool.proto\"\xf6\x02\n" +
 	"\vCallContext\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\tR\x0fprotocolVersion\x12=\n" +
 	"\vclient_info\x18\x02 \x01(\v2\x1c.mcpbridge.v1.ImplementationR\n" +
@@ -3559,23 +4135,26 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
 	"\f_next_cursorB\t\n" +
-	"\a_ttl_ms\"\x86\x03\n" +
+	"\a_ttl_ms\"\xb6\x03\n" +
 	"\x0fCallToolRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12Z\n" +
 	"\x0finput_responses\x18\x04 \x03(\v21.mcpbridge.v1.CallToolRequest.InputResponsesEntryR\x0einputResponses\x12(\n" +
-	"\rrequest_state\x18\x05 \x01(\fH\x00R\frequestState\x88\x01\x01\x12\x14\n" +
+	"\rrequest_state\x18\x05 \x01(\fH\x00R\frequestState\x88\x01\x01\x12.\n" +
+	"\x04task\x18\x06 \x01(\v2\x1a.mcpbridge.v1.TaskMetadataR\x04task\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a^\n" +
 	"\x13InputResponsesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01B\x10\n" +
-	"\x0e_request_state\"\xfd\x01\n" +
+	"\x0e_request_state\"\xf3\x02\n" +
 	"\x10CallToolResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.mcpbridge.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x126\n" +
 	"\x06result\x18\x03 \x01(\v2\x1c.mcpbridge.v1.CallToolResultH\x00R\x06result\x12D\n" +
-	"\x0einput_required\x18\x04 \x01(\v2\x1b.mcpbridge.v1.InputRequiredH\x00R\rinputRequiredB\a\n" +
+	"\x0einput_required\x18\x04 \x01(\v2\x1b.mcpbridge.v1.InputRequiredH\x00R\rinputRequired\x12>\n" +
+	"\ftask_started\x18\x05 \x01(\v2\x19.mcpbridge.v1.TaskStartedH\x00R\vtaskStarted\x124\n" +
+	"\x04task\x18\x06 \x01(\v2\x1e.mcpbridge.v1.CreateTaskResultH\x00R\x04taskB\a\n" +
 	"\x05event\"\x89\x01\n" +
 	"\x14ListResourcesRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x1b\n" +
@@ -3758,18 +4337,19 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\rListenRequest\x123\n" +
 	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12F\n" +
 	"\rnotifications\x18\x02 \x01(\v2 .mcpbridge.v1.SubscriptionFilterR\rnotifications\x12\x14\n" +
-	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xa8\x03\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\xc3\x03\n" +
 	"\x12SubscriptionFilter\x121\n" +
 	"\x12tools_list_changed\x18\x01 \x01(\bH\x00R\x10toolsListChanged\x88\x01\x01\x125\n" +
 	"\x14prompts_list_changed\x18\x02 \x01(\bH\x01R\x12promptsListChanged\x88\x01\x01\x129\n" +
 	"\x16resources_list_changed\x18\x03 \x01(\bH\x02R\x14resourcesListChanged\x88\x01\x01\x125\n" +
 	"\x16resource_subscriptions\x18\x04 \x03(\tR\x15resourceSubscriptions\x12:\n" +
-	"\x16elicitations_completed\x18\x05 \x01(\bH\x03R\x15elicitationsCompleted\x88\x01\x01\x12\x14\n" +
+	"\x16elicitations_completed\x18\x05 \x01(\bH\x03R\x15elicitationsCompleted\x88\x01\x01\x12\x19\n" +
+	"\btask_ids\x18\x06 \x03(\tR\ataskIds\x12\x14\n" +
 	"\x05extra\x18\x0f \x01(\tR\x05extraB\x15\n" +
 	"\x13_tools_list_changedB\x17\n" +
 	"\x15_prompts_list_changedB\x19\n" +
 	"\x17_resources_list_changedB\x19\n" +
-	"\x17_elicitations_completed\"\xb2\x04\n" +
+	"\x17_elicitations_completed\"\xeb\x04\n" +
 	"\x0eListenResponse\x12M\n" +
 	"\facknowledged\x18\x01 \x01(\v2'.mcpbridge.v1.SubscriptionsAcknowledgedH\x00R\facknowledged\x12I\n" +
 	"\x12tools_list_changed\x18\x02 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x10toolsListChanged\x12M\n" +
@@ -3777,7 +4357,8 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x16resources_list_changed\x18\x04 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\x14resourcesListChanged\x12J\n" +
 	"\x10resource_updated\x18\x05 \x01(\v2\x1d.mcpbridge.v1.ResourceUpdatedH\x00R\x0fresourceUpdated\x124\n" +
 	"\x06result\x18\x06 \x01(\v2\x1a.mcpbridge.v1.ListenResultH\x00R\x06result\x12Y\n" +
-	"\x15elicitation_completed\x18\a \x01(\v2\".mcpbridge.v1.ElicitationCompletedH\x00R\x14elicitationCompletedB\a\n" +
+	"\x15elicitation_completed\x18\a \x01(\v2\".mcpbridge.v1.ElicitationCompletedH\x00R\x14elicitationCompleted\x127\n" +
+	"\ftask_changed\x18\b \x01(\v2\x12.mcpbridge.v1.TaskH\x00R\vtaskChangedB\a\n" +
 	"\x05event\"g\n" +
 	"\x14ElicitationCompleted\x12%\n" +
 	"\x0eelicitation_id\x18\x01 \x01(\tR\relicitationId\x12\x12\n" +
@@ -3796,7 +4377,46 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\x0fResourceUpdated\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
-	"\x05extra\x18\x0f \x01(\tR\x05extra2\xcd\x06\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"\x9e\x01\n" +
+	"\x0eGetTaskRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x12\x1c\n" +
+	"\await_ms\x18d \x01(\x03H\x00R\x06waitMs\x88\x01\x01B\n" +
+	"\n" +
+	"\b_wait_ms\"9\n" +
+	"\x0fGetTaskResponse\x12&\n" +
+	"\x04task\x18\x01 \x01(\v2\x12.mcpbridge.v1.TaskR\x04task\"\x85\x01\n" +
+	"\x10ListTasksRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x1b\n" +
+	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\t\n" +
+	"\a_cursor\"\x9d\x01\n" +
+	"\x11ListTasksResponse\x12(\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x12.mcpbridge.v1.TaskR\x05tasks\x12$\n" +
+	"\vnext_cursor\x18\x02 \x01(\tH\x00R\n" +
+	"nextCursor\x88\x01\x01\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0e\n" +
+	"\f_next_cursor\"\xb5\x02\n" +
+	"\x11UpdateTaskRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\\\n" +
+	"\x0finput_responses\x18\x03 \x03(\v23.mcpbridge.v1.UpdateTaskRequest.InputResponsesEntryR\x0einputResponses\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x1a^\n" +
+	"\x13InputResponsesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseR\x05value:\x028\x01\">\n" +
+	"\x12UpdateTaskResponse\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\"w\n" +
+	"\x11CancelTaskRequest\x123\n" +
+	"\acontext\x18\x01 \x01(\v2\x19.mcpbridge.v1.CallContextR\acontext\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\">\n" +
+	"\x12CancelTaskResponse\x12\x12\n" +
+	"\x04meta\x18\x0e \x01(\tR\x04meta\x12\x14\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra2\x85\t\n" +
 	"\n" +
 	"McpService\x12I\n" +
 	"\bDiscover\x12\x1d.mcpbridge.v1.DiscoverRequest\x1a\x1e.mcpbridge.v1.DiscoverResponse\x12L\n" +
@@ -3808,7 +4428,13 @@ const file_mcpbridge_v1_service_proto_rawDesc = "" +
 	"\vListPrompts\x12 .mcpbridge.v1.ListPromptsRequest\x1a!.mcpbridge.v1.ListPromptsResponse\x12N\n" +
 	"\tGetPrompt\x12\x1e.mcpbridge.v1.GetPromptRequest\x1a\x1f.mcpbridge.v1.GetPromptResponse0\x01\x12I\n" +
 	"\bComplete\x12\x1d.mcpbridge.v1.CompleteRequest\x1a\x1e.mcpbridge.v1.CompleteResponse\x12E\n" +
-	"\x06Listen\x12\x1b.mcpbridge.v1.ListenRequest\x1a\x1c.mcpbridge.v1.ListenResponse0\x01B\xa9\x01\n" +
+	"\x06Listen\x12\x1b.mcpbridge.v1.ListenRequest\x1a\x1c.mcpbridge.v1.ListenResponse0\x01\x12F\n" +
+	"\aGetTask\x12\x1c.mcpbridge.v1.GetTaskRequest\x1a\x1d.mcpbridge.v1.GetTaskResponse\x12L\n" +
+	"\tListTasks\x12\x1e.mcpbridge.v1.ListTasksRequest\x1a\x1f.mcpbridge.v1.ListTasksResponse\x12O\n" +
+	"\n" +
+	"UpdateTask\x12\x1f.mcpbridge.v1.UpdateTaskRequest\x1a .mcpbridge.v1.UpdateTaskResponse\x12O\n" +
+	"\n" +
+	"CancelTask\x12\x1f.mcpbridge.v1.CancelTaskRequest\x1a .mcpbridge.v1.CancelTaskResponseB\xa9\x01\n" +
 	"\x10dev.mcpbridge.v1B\fServiceProtoP\x01ZEgithub.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1;mcpbridgev1\xa2\x02\x03MCB\xaa\x02\fMcpBridge.V1\xba\x02\tMCPBridge\xca\x02\fMcpBridge\\V1\xea\x02\rMcpBridge::V1b\x06proto3"
 
 var (
@@ -3823,7 +4449,7 @@ func file_mcpbridge_v1_service_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_service_proto_rawDescData
 }
 
-var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_mcpbridge_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*CallContext)(nil),                   // 0: mcpbridge.v1.CallContext
 	(*VerifiedCaller)(nil),                // 1: mcpbridge.v1.VerifiedCaller
@@ -3867,119 +4493,152 @@ var file_mcpbridge_v1_service_proto_goTypes = []any{
 	(*SubscriptionsAcknowledged)(nil),     // 39: mcpbridge.v1.SubscriptionsAcknowledged
 	(*ListChanged)(nil),                   // 40: mcpbridge.v1.ListChanged
 	(*ResourceUpdated)(nil),               // 41: mcpbridge.v1.ResourceUpdated
-	nil,                                   // 42: mcpbridge.v1.VerifiedCaller.HeadersEntry
-	nil,                                   // 43: mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	nil,                                   // 44: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	nil,                                   // 45: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	nil,                                   // 46: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	nil,                                   // 47: mcpbridge.v1.CompletionContext.ArgumentsEntry
-	(*Implementation)(nil),                // 48: mcpbridge.v1.Implementation
-	(*ClientCapabilities)(nil),            // 49: mcpbridge.v1.ClientCapabilities
-	(LogLevel)(0),                         // 50: mcpbridge.v1.LogLevel
-	(*ServerCapabilities)(nil),            // 51: mcpbridge.v1.ServerCapabilities
-	(*Tool)(nil),                          // 52: mcpbridge.v1.Tool
-	(*Progress)(nil),                      // 53: mcpbridge.v1.Progress
-	(*LogMessage)(nil),                    // 54: mcpbridge.v1.LogMessage
-	(*CallToolResult)(nil),                // 55: mcpbridge.v1.CallToolResult
-	(*InputRequired)(nil),                 // 56: mcpbridge.v1.InputRequired
-	(*Resource)(nil),                      // 57: mcpbridge.v1.Resource
-	(*Annotations)(nil),                   // 58: mcpbridge.v1.Annotations
-	(*Icon)(nil),                          // 59: mcpbridge.v1.Icon
-	(*ResourceContents)(nil),              // 60: mcpbridge.v1.ResourceContents
-	(*ContentBlock)(nil),                  // 61: mcpbridge.v1.ContentBlock
-	(*InputResponse)(nil),                 // 62: mcpbridge.v1.InputResponse
+	(*GetTaskRequest)(nil),                // 42: mcpbridge.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),               // 43: mcpbridge.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),              // 44: mcpbridge.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),             // 45: mcpbridge.v1.ListTasksResponse
+	(*UpdateTaskRequest)(nil),             // 46: mcpbridge.v1.UpdateTaskRequest
+	(*UpdateTaskResponse)(nil),            // 47: mcpbridge.v1.UpdateTaskResponse
+	(*CancelTaskRequest)(nil),             // 48: mcpbridge.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),            // 49: mcpbridge.v1.CancelTaskResponse
+	nil,                                   // 50: mcpbridge.v1.VerifiedCaller.HeadersEntry
+	nil,                                   // 51: mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	nil,                                   // 52: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	nil,                                   // 53: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	nil,                                   // 54: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	nil,                                   // 55: mcpbridge.v1.CompletionContext.ArgumentsEntry
+	nil,                                   // 56: mcpbridge.v1.UpdateTaskRequest.InputResponsesEntry
+	(*Implementation)(nil),                // 57: mcpbridge.v1.Implementation
+	(*ClientCapabilities)(nil),            // 58: mcpbridge.v1.ClientCapabilities
+	(LogLevel)(0),                         // 59: mcpbridge.v1.LogLevel
+	(*ServerCapabilities)(nil),            // 60: mcpbridge.v1.ServerCapabilities
+	(*Tool)(nil),                          // 61: mcpbridge.v1.Tool
+	(*TaskMetadata)(nil),                  // 62: mcpbridge.v1.TaskMetadata
+	(*Progress)(nil),                      // 63: mcpbridge.v1.Progress
+	(*LogMessage)(nil),                    // 64: mcpbridge.v1.LogMessage
+	(*CallToolResult)(nil),                // 65: mcpbridge.v1.CallToolResult
+	(*InputRequired)(nil),                 // 66: mcpbridge.v1.InputRequired
+	(*TaskStarted)(nil),                   // 67: mcpbridge.v1.TaskStarted
+	(*CreateTaskResult)(nil),              // 68: mcpbridge.v1.CreateTaskResult
+	(*Resource)(nil),                      // 69: mcpbridge.v1.Resource
+	(*Annotations)(nil),                   // 70: mcpbridge.v1.Annotations
+	(*Icon)(nil),                          // 71: mcpbridge.v1.Icon
+	(*ResourceContents)(nil),              // 72: mcpbridge.v1.ResourceContents
+	(*ContentBlock)(nil),                  // 73: mcpbridge.v1.ContentBlock
+	(*Task)(nil),                          // 74: mcpbridge.v1.Task
+	(*InputResponse)(nil),                 // 75: mcpbridge.v1.InputResponse
 }
 var file_mcpbridge_v1_service_proto_depIdxs = []int32{
-	48, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
-	49, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
-	50, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
+	57, // 0: mcpbridge.v1.CallContext.client_info:type_name -> mcpbridge.v1.Implementation
+	58, // 1: mcpbridge.v1.CallContext.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
+	59, // 2: mcpbridge.v1.CallContext.log_level:type_name -> mcpbridge.v1.LogLevel
 	1,  // 3: mcpbridge.v1.CallContext.verified:type_name -> mcpbridge.v1.VerifiedCaller
 	2,  // 4: mcpbridge.v1.VerifiedCaller.principal:type_name -> mcpbridge.v1.Principal
-	42, // 5: mcpbridge.v1.VerifiedCaller.headers:type_name -> mcpbridge.v1.VerifiedCaller.HeadersEntry
+	50, // 5: mcpbridge.v1.VerifiedCaller.headers:type_name -> mcpbridge.v1.VerifiedCaller.HeadersEntry
 	0,  // 6: mcpbridge.v1.DiscoverRequest.context:type_name -> mcpbridge.v1.CallContext
-	48, // 7: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
-	51, // 8: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
+	57, // 7: mcpbridge.v1.DiscoverResponse.server_info:type_name -> mcpbridge.v1.Implementation
+	60, // 8: mcpbridge.v1.DiscoverResponse.capabilities:type_name -> mcpbridge.v1.ServerCapabilities
 	5,  // 9: mcpbridge.v1.DiscoverResponse.limits:type_name -> mcpbridge.v1.BackendLimits
 	0,  // 10: mcpbridge.v1.ListToolsRequest.context:type_name -> mcpbridge.v1.CallContext
-	52, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
+	61, // 11: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
 	0,  // 12: mcpbridge.v1.CallToolRequest.context:type_name -> mcpbridge.v1.CallContext
-	43, // 13: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	53, // 14: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
-	54, // 15: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
-	55, // 16: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
-	56, // 17: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 18: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
-	57, // 19: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
-	0,  // 20: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
-	14, // 21: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
-	58, // 22: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
-	59, // 23: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
-	0,  // 24: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
-	44, // 25: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	60, // 26: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
-	53, // 27: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
-	54, // 28: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
-	16, // 29: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
-	56, // 30: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 31: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
-	20, // 32: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
-	21, // 33: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
-	59, // 34: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
-	0,  // 35: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
-	45, // 36: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	46, // 37: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	24, // 38: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
-	61, // 39: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
-	53, // 40: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
-	54, // 41: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
-	23, // 42: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
-	56, // 43: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	0,  // 44: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
-	27, // 45: mcpbridge.v1.CompleteRequest.reference:type_name -> mcpbridge.v1.CompletionReference
-	30, // 46: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
-	31, // 47: mcpbridge.v1.CompleteRequest.argument_context:type_name -> mcpbridge.v1.CompletionContext
-	28, // 48: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
-	29, // 49: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
-	47, // 50: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
-	33, // 51: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
-	0,  // 52: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
-	35, // 53: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	39, // 54: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
-	40, // 55: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
-	40, // 56: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
-	40, // 57: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
-	41, // 58: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
-	38, // 59: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
-	37, // 60: mcpbridge.v1.ListenResponse.elicitation_completed:type_name -> mcpbridge.v1.ElicitationCompleted
-	35, // 61: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
-	62, // 62: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	62, // 63: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	62, // 64: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	3,  // 65: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
-	6,  // 66: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
-	8,  // 67: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
-	10, // 68: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
-	12, // 69: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
-	15, // 70: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
-	18, // 71: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
-	22, // 72: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
-	26, // 73: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
-	34, // 74: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
-	4,  // 75: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
-	7,  // 76: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
-	9,  // 77: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
-	11, // 78: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
-	13, // 79: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
-	17, // 80: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
-	19, // 81: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
-	25, // 82: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
-	32, // 83: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
-	36, // 84: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
-	75, // [75:85] is the sub-list for method output_type
-	65, // [65:75] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	51, // 13: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	62, // 14: mcpbridge.v1.CallToolRequest.task:type_name -> mcpbridge.v1.TaskMetadata
+	63, // 15: mcpbridge.v1.CallToolResponse.progress:type_name -> mcpbridge.v1.Progress
+	64, // 16: mcpbridge.v1.CallToolResponse.log:type_name -> mcpbridge.v1.LogMessage
+	65, // 17: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.CallToolResult
+	66, // 18: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	67, // 19: mcpbridge.v1.CallToolResponse.task_started:type_name -> mcpbridge.v1.TaskStarted
+	68, // 20: mcpbridge.v1.CallToolResponse.task:type_name -> mcpbridge.v1.CreateTaskResult
+	0,  // 21: mcpbridge.v1.ListResourcesRequest.context:type_name -> mcpbridge.v1.CallContext
+	69, // 22: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
+	0,  // 23: mcpbridge.v1.ListResourceTemplatesRequest.context:type_name -> mcpbridge.v1.CallContext
+	14, // 24: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
+	70, // 25: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
+	71, // 26: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
+	0,  // 27: mcpbridge.v1.ReadResourceRequest.context:type_name -> mcpbridge.v1.CallContext
+	52, // 28: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	72, // 29: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
+	63, // 30: mcpbridge.v1.ReadResourceResponse.progress:type_name -> mcpbridge.v1.Progress
+	64, // 31: mcpbridge.v1.ReadResourceResponse.log:type_name -> mcpbridge.v1.LogMessage
+	16, // 32: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
+	66, // 33: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 34: mcpbridge.v1.ListPromptsRequest.context:type_name -> mcpbridge.v1.CallContext
+	20, // 35: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
+	21, // 36: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
+	71, // 37: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
+	0,  // 38: mcpbridge.v1.GetPromptRequest.context:type_name -> mcpbridge.v1.CallContext
+	53, // 39: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	54, // 40: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	24, // 41: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
+	73, // 42: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.ContentBlock
+	63, // 43: mcpbridge.v1.GetPromptResponse.progress:type_name -> mcpbridge.v1.Progress
+	64, // 44: mcpbridge.v1.GetPromptResponse.log:type_name -> mcpbridge.v1.LogMessage
+	23, // 45: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
+	66, // 46: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	0,  // 47: mcpbridge.v1.CompleteRequest.context:type_name -> mcpbridge.v1.CallContext
+	27, // 48: mcpbridge.v1.CompleteRequest.reference:type_name -> mcpbridge.v1.CompletionReference
+	30, // 49: mcpbridge.v1.CompleteRequest.argument:type_name -> mcpbridge.v1.CompletionArgument
+	31, // 50: mcpbridge.v1.CompleteRequest.argument_context:type_name -> mcpbridge.v1.CompletionContext
+	28, // 51: mcpbridge.v1.CompletionReference.prompt:type_name -> mcpbridge.v1.PromptReference
+	29, // 52: mcpbridge.v1.CompletionReference.resource:type_name -> mcpbridge.v1.ResourceReference
+	55, // 53: mcpbridge.v1.CompletionContext.arguments:type_name -> mcpbridge.v1.CompletionContext.ArgumentsEntry
+	33, // 54: mcpbridge.v1.CompleteResponse.completion:type_name -> mcpbridge.v1.Completion
+	0,  // 55: mcpbridge.v1.ListenRequest.context:type_name -> mcpbridge.v1.CallContext
+	35, // 56: mcpbridge.v1.ListenRequest.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	39, // 57: mcpbridge.v1.ListenResponse.acknowledged:type_name -> mcpbridge.v1.SubscriptionsAcknowledged
+	40, // 58: mcpbridge.v1.ListenResponse.tools_list_changed:type_name -> mcpbridge.v1.ListChanged
+	40, // 59: mcpbridge.v1.ListenResponse.prompts_list_changed:type_name -> mcpbridge.v1.ListChanged
+	40, // 60: mcpbridge.v1.ListenResponse.resources_list_changed:type_name -> mcpbridge.v1.ListChanged
+	41, // 61: mcpbridge.v1.ListenResponse.resource_updated:type_name -> mcpbridge.v1.ResourceUpdated
+	38, // 62: mcpbridge.v1.ListenResponse.result:type_name -> mcpbridge.v1.ListenResult
+	37, // 63: mcpbridge.v1.ListenResponse.elicitation_completed:type_name -> mcpbridge.v1.ElicitationCompleted
+	74, // 64: mcpbridge.v1.ListenResponse.task_changed:type_name -> mcpbridge.v1.Task
+	35, // 65: mcpbridge.v1.SubscriptionsAcknowledged.notifications:type_name -> mcpbridge.v1.SubscriptionFilter
+	0,  // 66: mcpbridge.v1.GetTaskRequest.context:type_name -> mcpbridge.v1.CallContext
+	74, // 67: mcpbridge.v1.GetTaskResponse.task:type_name -> mcpbridge.v1.Task
+	0,  // 68: mcpbridge.v1.ListTasksRequest.context:type_name -> mcpbridge.v1.CallContext
+	74, // 69: mcpbridge.v1.ListTasksResponse.tasks:type_name -> mcpbridge.v1.Task
+	0,  // 70: mcpbridge.v1.UpdateTaskRequest.context:type_name -> mcpbridge.v1.CallContext
+	56, // 71: mcpbridge.v1.UpdateTaskRequest.input_responses:type_name -> mcpbridge.v1.UpdateTaskRequest.InputResponsesEntry
+	0,  // 72: mcpbridge.v1.CancelTaskRequest.context:type_name -> mcpbridge.v1.CallContext
+	75, // 73: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	75, // 74: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	75, // 75: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	75, // 76: mcpbridge.v1.UpdateTaskRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	3,  // 77: mcpbridge.v1.McpService.Discover:input_type -> mcpbridge.v1.DiscoverRequest
+	6,  // 78: mcpbridge.v1.McpService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
+	8,  // 79: mcpbridge.v1.McpService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
+	10, // 80: mcpbridge.v1.McpService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
+	12, // 81: mcpbridge.v1.McpService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
+	15, // 82: mcpbridge.v1.McpService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
+	18, // 83: mcpbridge.v1.McpService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
+	22, // 84: mcpbridge.v1.McpService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
+	26, // 85: mcpbridge.v1.McpService.Complete:input_type -> mcpbridge.v1.CompleteRequest
+	34, // 86: mcpbridge.v1.McpService.Listen:input_type -> mcpbridge.v1.ListenRequest
+	42, // 87: mcpbridge.v1.McpService.GetTask:input_type -> mcpbridge.v1.GetTaskRequest
+	44, // 88: mcpbridge.v1.McpService.ListTasks:input_type -> mcpbridge.v1.ListTasksRequest
+	46, // 89: mcpbridge.v1.McpService.UpdateTask:input_type -> mcpbridge.v1.UpdateTaskRequest
+	48, // 90: mcpbridge.v1.McpService.CancelTask:input_type -> mcpbridge.v1.CancelTaskRequest
+	4,  // 91: mcpbridge.v1.McpService.Discover:output_type -> mcpbridge.v1.DiscoverResponse
+	7,  // 92: mcpbridge.v1.McpService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
+	9,  // 93: mcpbridge.v1.McpService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
+	11, // 94: mcpbridge.v1.McpService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
+	13, // 95: mcpbridge.v1.McpService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
+	17, // 96: mcpbridge.v1.McpService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
+	19, // 97: mcpbridge.v1.McpService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
+	25, // 98: mcpbridge.v1.McpService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
+	32, // 99: mcpbridge.v1.McpService.Complete:output_type -> mcpbridge.v1.CompleteResponse
+	36, // 100: mcpbridge.v1.McpService.Listen:output_type -> mcpbridge.v1.ListenResponse
+	43, // 101: mcpbridge.v1.McpService.GetTask:output_type -> mcpbridge.v1.GetTaskResponse
+	45, // 102: mcpbridge.v1.McpService.ListTasks:output_type -> mcpbridge.v1.ListTasksResponse
+	47, // 103: mcpbridge.v1.McpService.UpdateTask:output_type -> mcpbridge.v1.UpdateTaskResponse
+	49, // 104: mcpbridge.v1.McpService.CancelTask:output_type -> mcpbridge.v1.CancelTaskResponse
+	91, // [91:105] is the sub-list for method output_type
+	77, // [77:91] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_service_proto_init() }
@@ -3990,6 +4649,7 @@ func file_mcpbridge_v1_service_proto_init() {
 	file_mcpbridge_v1_capability_proto_init()
 	file_mcpbridge_v1_common_proto_init()
 	file_mcpbridge_v1_input_proto_init()
+	file_mcpbridge_v1_task_proto_init()
 	file_mcpbridge_v1_tool_proto_init()
 	file_mcpbridge_v1_service_proto_msgTypes[4].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[6].OneofWrappers = []any{}
@@ -4000,6 +4660,8 @@ func file_mcpbridge_v1_service_proto_init() {
 		(*CallToolResponse_Log)(nil),
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_InputRequired)(nil),
+		(*CallToolResponse_TaskStarted)(nil),
+		(*CallToolResponse_Task)(nil),
 	}
 	file_mcpbridge_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
 	file_mcpbridge_v1_service_proto_msgTypes[11].OneofWrappers = []any{}
@@ -4042,14 +4704,18 @@ func file_mcpbridge_v1_service_proto_init() {
 		(*ListenResponse_ResourceUpdated)(nil),
 		(*ListenResponse_Result)(nil),
 		(*ListenResponse_ElicitationCompleted)(nil),
+		(*ListenResponse_TaskChanged)(nil),
 	}
+	file_mcpbridge_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[44].OneofWrappers = []any{}
+	file_mcpbridge_v1_service_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_service_proto_rawDesc), len(file_mcpbridge_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

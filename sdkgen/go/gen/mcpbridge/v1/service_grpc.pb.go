@@ -44,6 +44,10 @@ const (
 	McpService_GetPrompt_FullMethodName             = "/mcpbridge.v1.McpService/GetPrompt"
 	McpService_Complete_FullMethodName              = "/mcpbridge.v1.McpService/Complete"
 	McpService_Listen_FullMethodName                = "/mcpbridge.v1.McpService/Listen"
+	McpService_GetTask_FullMethodName               = "/mcpbridge.v1.McpService/GetTask"
+	McpService_ListTasks_FullMethodName             = "/mcpbridge.v1.McpService/ListTasks"
+	McpService_UpdateTask_FullMethodName            = "/mcpbridge.v1.McpService/UpdateTask"
+	McpService_CancelTask_FullMethodName            = "/mcpbridge.v1.McpService/CancelTask"
 )
 
 // McpServiceClient is the client API for McpService service.
@@ -81,6 +85,15 @@ type McpServiceClient interface {
 	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
 	// clients.
 	Listen(ctx context.Context, in *ListenRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListenResponse], error)
+	// GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
+	// only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
+	// ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it.
+	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// UpdateTask sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28.
+	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error)
+	// CancelTask cancels a task. MCP `tasks/cancel`, since 2025-11-25.
+	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
 }
 
 type mcpServiceClient struct {
@@ -227,6 +240,46 @@ func (c *mcpServiceClient) Listen(ctx context.Context, in *ListenRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type McpService_ListenClient = grpc.ServerStreamingClient[ListenResponse]
 
+func (c *mcpServiceClient) GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTaskResponse)
+	err := c.cc.Invoke(ctx, McpService_GetTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpServiceClient) ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTasksResponse)
+	err := c.cc.Invoke(ctx, McpService_ListTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpServiceClient) UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateTaskResponse)
+	err := c.cc.Invoke(ctx, McpService_UpdateTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *mcpServiceClient) CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelTaskResponse)
+	err := c.cc.Invoke(ctx, McpService_CancelTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // McpServiceServer is the server API for McpService service.
 // All implementations must embed UnimplementedMcpServiceServer
 // for forward compatibility.
@@ -262,6 +315,15 @@ type McpServiceServer interface {
 	// `resources/subscribe` and the list_changed notifications. The bridge makes one Listen call to a backend, for all
 	// clients.
 	Listen(*ListenRequest, grpc.ServerStreamingServer[ListenResponse]) error
+	// GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
+	// only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
+	// ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it.
+	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// UpdateTask sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28.
+	UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error)
+	// CancelTask cancels a task. MCP `tasks/cancel`, since 2025-11-25.
+	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
 	mustEmbedUnimplementedMcpServiceServer()
 }
 
@@ -301,6 +363,18 @@ func (UnimplementedMcpServiceServer) Complete(context.Context, *CompleteRequest)
 }
 func (UnimplementedMcpServiceServer) Listen(*ListenRequest, grpc.ServerStreamingServer[ListenResponse]) error {
 	return status.Error(codes.Unimplemented, "method Listen not implemented")
+}
+func (UnimplementedMcpServiceServer) GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTask not implemented")
+}
+func (UnimplementedMcpServiceServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
+}
+func (UnimplementedMcpServiceServer) UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateTask not implemented")
+}
+func (UnimplementedMcpServiceServer) CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelTask not implemented")
 }
 func (UnimplementedMcpServiceServer) mustEmbedUnimplementedMcpServiceServer() {}
 func (UnimplementedMcpServiceServer) testEmbeddedByValue()                    {}
@@ -475,6 +549,78 @@ func _McpService_Listen_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type McpService_ListenServer = grpc.ServerStreamingServer[ListenResponse]
 
+func _McpService_GetTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpServiceServer).GetTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpService_GetTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpServiceServer).GetTask(ctx, req.(*GetTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpService_ListTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpServiceServer).ListTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpService_ListTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpServiceServer).ListTasks(ctx, req.(*ListTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpService_UpdateTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpServiceServer).UpdateTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpService_UpdateTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpServiceServer).UpdateTask(ctx, req.(*UpdateTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _McpService_CancelTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(McpServiceServer).CancelTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: McpService_CancelTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(McpServiceServer).CancelTask(ctx, req.(*CancelTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // McpService_ServiceDesc is the grpc.ServiceDesc for McpService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -505,6 +651,22 @@ var McpService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Complete",
 			Handler:    _McpService_Complete_Handler,
+		},
+		{
+			MethodName: "GetTask",
+			Handler:    _McpService_GetTask_Handler,
+		},
+		{
+			MethodName: "ListTasks",
+			Handler:    _McpService_ListTasks_Handler,
+		},
+		{
+			MethodName: "UpdateTask",
+			Handler:    _McpService_UpdateTask_Handler,
+		},
+		{
+			MethodName: "CancelTask",
+			Handler:    _McpService_CancelTask_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

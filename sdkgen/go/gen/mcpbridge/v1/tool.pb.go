@@ -40,7 +40,7 @@ type Tool struct {
 	Annotations *ToolAnnotations `protobuf:"bytes,6,opt,name=annotations,proto3" json:"annotations,omitempty"`
 	// Icons. Since 2025-11-25.
 	Icons []*Icon `protobuf:"bytes,7,rep,name=icons,proto3" json:"icons,omitempty"`
-	// Support for tasks. 2025-11-25 only.
+	// Support for tasks. MCP has it in 2025-11-25 only; the bridge reads it for every revision.
 	Execution *ToolExecution `protobuf:"bytes,8,opt,name=execution,proto3" json:"execution,omitempty"`
 	// MCP `_meta`, as a JSON object. Empty if absent. Since 2025-06-18.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -245,10 +245,16 @@ func (x *ToolAnnotations) GetExtra() string {
 // ToolExecution is the support of a tool for tasks. MCP `ToolExecution`, 2025-11-25 only.
 type ToolExecution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "forbidden" (the default), "optional" or "required". MCP `taskSupport`.
+	// When a call can be a task: "forbidden" (never, the default), "optional" (if the client supports tasks) or "required"
+	// (always; calls of other clients are errors). MCP `taskSupport`.
 	TaskSupport *string `protobuf:"bytes,1,opt,name=task_support,json=taskSupport,proto3,oneof" json:"task_support,omitempty"`
 	// Other members, as a JSON object. The bridge passes them on unchanged.
-	Extra         string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra string `protobuf:"bytes,15,opt,name=extra,proto3" json:"extra,omitempty"`
+	// A call becomes a task only when the tool sends `task_started`, so that it can require input before. Otherwise it is
+	// a task from the start.
+	StartsLater bool `protobuf:"varint,100,opt,name=starts_later,json=startsLater,proto3" json:"starts_later,omitempty"`
+	// If the backend is lost during a task, the bridge calls the tool again, once. Otherwise the task fails.
+	Retry         bool `protobuf:"varint,101,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -295,6 +301,20 @@ func (x *ToolExecution) GetExtra() string {
 		return x.Extra
 	}
 	return ""
+}
+
+func (x *ToolExecution) GetStartsLater() bool {
+	if x != nil {
+		return x.StartsLater
+	}
+	return false
+}
+
+func (x *ToolExecution) GetRetry() bool {
+	if x != nil {
+		return x.Retry
+	}
+	return false
 }
 
 // CallToolResult is the result of a tool. MCP `CallToolResult`, every revision. If the tool itself failed, the result
@@ -413,10 +433,12 @@ const file_mcpbridge_v1_tool_proto_rawDesc = "" +
 	"\x0f_read_only_hintB\x13\n" +
 	"\x11_destructive_hintB\x12\n" +
 	"\x10_idempotent_hintB\x12\n" +
-	"\x10_open_world_hint\"^\n" +
+	"\x10_open_world_hint\"\x97\x01\n" +
 	"\rToolExecution\x12&\n" +
 	"\ftask_support\x18\x01 \x01(\tH\x00R\vtaskSupport\x88\x01\x01\x12\x14\n" +
-	"\x05extra\x18\x0f \x01(\tR\x05extraB\x0f\n" +
+	"\x05extra\x18\x0f \x01(\tR\x05extra\x12!\n" +
+	"\fstarts_later\x18d \x01(\bR\vstartsLater\x12\x14\n" +
+	"\x05retry\x18e \x01(\bR\x05retryB\x0f\n" +
 	"\r_task_support\"\xcc\x01\n" +
 	"\x0eCallToolResult\x124\n" +
 	"\acontent\x18\x01 \x03(\v2\x1a.mcpbridge.v1.ContentBlockR\acontent\x12-\n" +

@@ -65,11 +65,19 @@ from mcpbridge.v1.input_pb2 import (
     SamplingMessage as SamplingMessage,
     ToolChoice as ToolChoice,
 )
+from mcpbridge.v1.task_pb2 import (
+    CreateTaskResult as CreateTaskResult,
+    Task as Task,
+    TaskMetadata as TaskMetadata,
+    TaskStarted as TaskStarted,
+)
 from mcpbridge.v1.service_pb2 import (
     BackendLimits as BackendLimits,
     CallContext as CallContext,
     CallToolRequest as CallToolRequest,
     CallToolResponse as CallToolResponse,
+    CancelTaskRequest as CancelTaskRequest,
+    CancelTaskResponse as CancelTaskResponse,
     CompleteRequest as CompleteRequest,
     CompleteResponse as CompleteResponse,
     Completion as Completion,
@@ -82,6 +90,8 @@ from mcpbridge.v1.service_pb2 import (
     GetPromptRequest as GetPromptRequest,
     GetPromptResponse as GetPromptResponse,
     GetPromptResult as GetPromptResult,
+    GetTaskRequest as GetTaskRequest,
+    GetTaskResponse as GetTaskResponse,
     ListChanged as ListChanged,
     ListPromptsRequest as ListPromptsRequest,
     ListPromptsResponse as ListPromptsResponse,
@@ -89,6 +99,8 @@ from mcpbridge.v1.service_pb2 import (
     ListResourceTemplatesResponse as ListResourceTemplatesResponse,
     ListResourcesRequest as ListResourcesRequest,
     ListResourcesResponse as ListResourcesResponse,
+    ListTasksRequest as ListTasksRequest,
+    ListTasksResponse as ListTasksResponse,
     ListToolsRequest as ListToolsRequest,
     ListToolsResponse as ListToolsResponse,
     ListenRequest as ListenRequest,
@@ -107,5 +119,7 @@ from mcpbridge.v1.service_pb2 import (
     ResourceUpdated as ResourceUpdated,
     SubscriptionFilter as SubscriptionFilter,
     SubscriptionsAcknowledged as SubscriptionsAcknowledged,
+    UpdateTaskRequest as UpdateTaskRequest,
+    UpdateTaskResponse as UpdateTaskResponse,
     VerifiedCaller as VerifiedCaller,
 )

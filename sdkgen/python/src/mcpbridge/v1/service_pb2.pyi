@@ -1,6 +1,7 @@
 from mcpbridge.v1 import capability_pb2 as _capability_pb2
 from mcpbridge.v1 import common_pb2 as _common_pb2
 from mcpbridge.v1 import input_pb2 as _input_pb2
+from mcpbridge.v1 import task_pb2 as _task_pb2
 from mcpbridge.v1 import tool_pb2 as _tool_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -124,7 +125,7 @@ class ListToolsResponse(_message.Message):
     def __init__(self, tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., cache_scope: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolRequest(_message.Message):
-    __slots__ = ("context", "name", "arguments", "input_responses", "request_state", "extra")
+    __slots__ = ("context", "name", "arguments", "input_responses", "request_state", "task", "extra")
     class InputResponsesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -137,26 +138,32 @@ class CallToolRequest(_message.Message):
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_STATE_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     context: CallContext
     name: str
     arguments: bytes
     input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
     request_state: bytes
+    task: _task_pb2.TaskMetadata
     extra: str
-    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[bytes] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., request_state: _Optional[bytes] = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., name: _Optional[str] = ..., arguments: _Optional[bytes] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., request_state: _Optional[bytes] = ..., task: _Optional[_Union[_task_pb2.TaskMetadata, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class CallToolResponse(_message.Message):
-    __slots__ = ("progress", "log", "result", "input_required")
+    __slots__ = ("progress", "log", "result", "input_required", "task_started", "task")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     INPUT_REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    TASK_STARTED_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     progress: _common_pb2.Progress
     log: _common_pb2.LogMessage
     result: _tool_pb2.CallToolResult
     input_required: _input_pb2.InputRequired
-    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., log: _Optional[_Union[_common_pb2.LogMessage, _Mapping]] = ..., result: _Optional[_Union[_tool_pb2.CallToolResult, _Mapping]] = ..., input_required: _Optional[_Union[_input_pb2.InputRequired, _Mapping]] = ...) -> None: ...
+    task_started: _task_pb2.TaskStarted
+    task: _task_pb2.CreateTaskResult
+    def __init__(self, progress: _Optional[_Union[_common_pb2.Progress, _Mapping]] = ..., log: _Optional[_Union[_common_pb2.LogMessage, _Mapping]] = ..., result: _Optional[_Union[_tool_pb2.CallToolResult, _Mapping]] = ..., input_required: _Optional[_Union[_input_pb2.InputRequired, _Mapping]] = ..., task_started: _Optional[_Union[_task_pb2.TaskStarted, _Mapping]] = ..., task: _Optional[_Union[_task_pb2.CreateTaskResult, _Mapping]] = ...) -> None: ...
 
 class ListResourcesRequest(_message.Message):
     __slots__ = ("context", "cursor", "extra")
@@ -501,23 +508,25 @@ class ListenRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., notifications: _Optional[_Union[SubscriptionFilter, _Mapping]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class SubscriptionFilter(_message.Message):
-    __slots__ = ("tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_subscriptions", "elicitations_completed", "extra")
+    __slots__ = ("tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_subscriptions", "elicitations_completed", "task_ids", "extra")
     TOOLS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     ELICITATIONS_COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    TASK_IDS_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     tools_list_changed: bool
     prompts_list_changed: bool
     resources_list_changed: bool
     resource_subscriptions: _containers.RepeatedScalarFieldContainer[str]
     elicitations_completed: bool
+    task_ids: _containers.RepeatedScalarFieldContainer[str]
     extra: str
-    def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., elicitations_completed: bool = ..., extra: _Optional[str] = ...) -> None: ...
+    def __init__(self, tools_list_changed: bool = ..., prompts_list_changed: bool = ..., resources_list_changed: bool = ..., resource_subscriptions: _Optional[_Iterable[str]] = ..., elicitations_completed: bool = ..., task_ids: _Optional[_Iterable[str]] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ListenResponse(_message.Message):
-    __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated", "result", "elicitation_completed")
+    __slots__ = ("acknowledged", "tools_list_changed", "prompts_list_changed", "resources_list_changed", "resource_updated", "result", "elicitation_completed", "task_changed")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     TOOLS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_LIST_CHANGED_FIELD_NUMBER: _ClassVar[int]
@@ -525,6 +534,7 @@ class ListenResponse(_message.Message):
     RESOURCE_UPDATED_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     ELICITATION_COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    TASK_CHANGED_FIELD_NUMBER: _ClassVar[int]
     acknowledged: SubscriptionsAcknowledged
     tools_list_changed: ListChanged
     prompts_list_changed: ListChanged
@@ -532,7 +542,8 @@ class ListenResponse(_message.Message):
     resource_updated: ResourceUpdated
     result: ListenResult
     elicitation_completed: ElicitationCompleted
-    def __init__(self, acknowledged: _Optional[_Union[SubscriptionsAcknowledged, _Mapping]] = ..., tools_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., prompts_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resources_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resource_updated: _Optional[_Union[ResourceUpdated, _Mapping]] = ..., result: _Optional[_Union[ListenResult, _Mapping]] = ..., elicitation_completed: _Optional[_Union[ElicitationCompleted, _Mapping]] = ...) -> None: ...
+    task_changed: _task_pb2.Task
+    def __init__(self, acknowledged: _Optional[_Union[SubscriptionsAcknowledged, _Mapping]] = ..., tools_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., prompts_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resources_list_changed: _Optional[_Union[ListChanged, _Mapping]] = ..., resource_updated: _Optional[_Union[ResourceUpdated, _Mapping]] = ..., result: _Optional[_Union[ListenResult, _Mapping]] = ..., elicitation_completed: _Optional[_Union[ElicitationCompleted, _Mapping]] = ..., task_changed: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
 
 class ElicitationCompleted(_message.Message):
     __slots__ = ("elicitation_id", "meta", "extra")
@@ -579,3 +590,88 @@ class ResourceUpdated(_message.Message):
     meta: str
     extra: str
     def __init__(self, uri: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+
+class GetTaskRequest(_message.Message):
+    __slots__ = ("context", "task_id", "extra", "wait_ms")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    task_id: str
+    extra: str
+    wait_ms: int
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., task_id: _Optional[str] = ..., extra: _Optional[str] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class GetTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: _task_pb2.Task
+    def __init__(self, task: _Optional[_Union[_task_pb2.Task, _Mapping]] = ...) -> None: ...
+
+class ListTasksRequest(_message.Message):
+    __slots__ = ("context", "cursor", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    cursor: str
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., cursor: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+
+class ListTasksResponse(_message.Message):
+    __slots__ = ("tasks", "next_cursor", "meta", "extra")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[_task_pb2.Task]
+    next_cursor: str
+    meta: str
+    extra: str
+    def __init__(self, tasks: _Optional[_Iterable[_Union[_task_pb2.Task, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+
+class UpdateTaskRequest(_message.Message):
+    __slots__ = ("context", "task_id", "input_responses", "extra")
+    class InputResponsesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _input_pb2.InputResponse
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_input_pb2.InputResponse, _Mapping]] = ...) -> None: ...
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    INPUT_RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    task_id: str
+    input_responses: _containers.MessageMap[str, _input_pb2.InputResponse]
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., task_id: _Optional[str] = ..., input_responses: _Optional[_Mapping[str, _input_pb2.InputResponse]] = ..., extra: _Optional[str] = ...) -> None: ...
+
+class UpdateTaskResponse(_message.Message):
+    __slots__ = ("meta", "extra")
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    meta: str
+    extra: str
+    def __init__(self, meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+
+class CancelTaskRequest(_message.Message):
+    __slots__ = ("context", "task_id", "extra")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    context: CallContext
+    task_id: str
+    extra: str
+    def __init__(self, context: _Optional[_Union[CallContext, _Mapping]] = ..., task_id: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+
+class CancelTaskResponse(_message.Message):
+    __slots__ = ("meta", "extra")
+    META_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    meta: str
+    extra: str
+    def __init__(self, meta: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...

@@ -92,6 +92,26 @@ class McpServiceStub(object):
                 request_serializer=mcpbridge_dot_v1_dot_service__pb2.ListenRequest.SerializeToString,
                 response_deserializer=mcpbridge_dot_v1_dot_service__pb2.ListenResponse.FromString,
                 _registered_method=True)
+        self.GetTask = channel.unary_unary(
+                '/mcpbridge.v1.McpService/GetTask',
+                request_serializer=mcpbridge_dot_v1_dot_service__pb2.GetTaskRequest.SerializeToString,
+                response_deserializer=mcpbridge_dot_v1_dot_service__pb2.GetTaskResponse.FromString,
+                _registered_method=True)
+        self.ListTasks = channel.unary_unary(
+                '/mcpbridge.v1.McpService/ListTasks',
+                request_serializer=mcpbridge_dot_v1_dot_service__pb2.ListTasksRequest.SerializeToString,
+                response_deserializer=mcpbridge_dot_v1_dot_service__pb2.ListTasksResponse.FromString,
+                _registered_method=True)
+        self.UpdateTask = channel.unary_unary(
+                '/mcpbridge.v1.McpService/UpdateTask',
+                request_serializer=mcpbridge_dot_v1_dot_service__pb2.UpdateTaskRequest.SerializeToString,
+                response_deserializer=mcpbridge_dot_v1_dot_service__pb2.UpdateTaskResponse.FromString,
+                _registered_method=True)
+        self.CancelTask = channel.unary_unary(
+                '/mcpbridge.v1.McpService/CancelTask',
+                request_serializer=mcpbridge_dot_v1_dot_service__pb2.CancelTaskRequest.SerializeToString,
+                response_deserializer=mcpbridge_dot_v1_dot_service__pb2.CancelTaskResponse.FromString,
+                _registered_method=True)
 
 
 class McpServiceServicer(object):
@@ -177,6 +197,35 @@ class McpServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTask(self, request, context):
+        """GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
+        only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTasks(self, request, context):
+        """ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTask(self, request, context):
+        """UpdateTask sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelTask(self, request, context):
+        """CancelTask cancels a task. MCP `tasks/cancel`, since 2025-11-25.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_McpServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -229,6 +278,26 @@ def add_McpServiceServicer_to_server(servicer, server):
                     servicer.Listen,
                     request_deserializer=mcpbridge_dot_v1_dot_service__pb2.ListenRequest.FromString,
                     response_serializer=mcpbridge_dot_v1_dot_service__pb2.ListenResponse.SerializeToString,
+            ),
+            'GetTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTask,
+                    request_deserializer=mcpbridge_dot_v1_dot_service__pb2.GetTaskRequest.FromString,
+                    response_serializer=mcpbridge_dot_v1_dot_service__pb2.GetTaskResponse.SerializeToString,
+            ),
+            'ListTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTasks,
+                    request_deserializer=mcpbridge_dot_v1_dot_service__pb2.ListTasksRequest.FromString,
+                    response_serializer=mcpbridge_dot_v1_dot_service__pb2.ListTasksResponse.SerializeToString,
+            ),
+            'UpdateTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTask,
+                    request_deserializer=mcpbridge_dot_v1_dot_service__pb2.UpdateTaskRequest.FromString,
+                    response_serializer=mcpbridge_dot_v1_dot_service__pb2.UpdateTaskResponse.SerializeToString,
+            ),
+            'CancelTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelTask,
+                    request_deserializer=mcpbridge_dot_v1_dot_service__pb2.CancelTaskRequest.FromString,
+                    response_serializer=mcpbridge_dot_v1_dot_service__pb2.CancelTaskResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -509,6 +578,114 @@ class McpService(object):
             '/mcpbridge.v1.McpService/Listen',
             mcpbridge_dot_v1_dot_service__pb2.ListenRequest.SerializeToString,
             mcpbridge_dot_v1_dot_service__pb2.ListenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mcpbridge.v1.McpService/GetTask',
+            mcpbridge_dot_v1_dot_service__pb2.GetTaskRequest.SerializeToString,
+            mcpbridge_dot_v1_dot_service__pb2.GetTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mcpbridge.v1.McpService/ListTasks',
+            mcpbridge_dot_v1_dot_service__pb2.ListTasksRequest.SerializeToString,
+            mcpbridge_dot_v1_dot_service__pb2.ListTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mcpbridge.v1.McpService/UpdateTask',
+            mcpbridge_dot_v1_dot_service__pb2.UpdateTaskRequest.SerializeToString,
+            mcpbridge_dot_v1_dot_service__pb2.UpdateTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mcpbridge.v1.McpService/CancelTask',
+            mcpbridge_dot_v1_dot_service__pb2.CancelTaskRequest.SerializeToString,
+            mcpbridge_dot_v1_dot_service__pb2.CancelTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,12 +48,16 @@ class ToolAnnotations(_message.Message):
     def __init__(self, title: _Optional[str] = ..., read_only_hint: bool = ..., destructive_hint: bool = ..., idempotent_hint: bool = ..., open_world_hint: bool = ..., extra: _Optional[str] = ...) -> None: ...
 
 class ToolExecution(_message.Message):
-    __slots__ = ("task_support", "extra")
+    __slots__ = ("task_support", "extra", "starts_later", "retry")
     TASK_SUPPORT_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
+    STARTS_LATER_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
     task_support: str
     extra: str
-    def __init__(self, task_support: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
+    starts_later: bool
+    retry: bool
+    def __init__(self, task_support: _Optional[str] = ..., extra: _Optional[str] = ..., starts_later: bool = ..., retry: bool = ...) -> None: ...
 
 class CallToolResult(_message.Message):
     __slots__ = ("content", "structured_content", "is_error", "meta", "extra")

@@ -33,6 +33,7 @@ import {
   ResourceContents,
 } from "./common.js";
 import { InputRequired, InputResponse } from "./input.js";
+import { CreateTaskResult, Task, TaskMetadata, TaskStarted } from "./task.js";
 import { CallToolResult, Tool } from "./tool.js";
 
 /**
@@ -219,6 +220,10 @@ export interface CallToolRequest {
   requestState?:
     | Uint8Array
     | undefined;
+  /** A request of the caller that the call becomes a task. The bridge does not send it to a backend. 2025-11-25 only. */
+  task?:
+    | TaskMetadata
+    | undefined;
   /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
@@ -229,8 +234,8 @@ export interface CallToolRequest_InputResponsesEntry {
 }
 
 /**
- * CallToolResponse is an event of a call. The stream has any number of `progress` and `log`, and ends with one `result`
- * or one `input_required`, or with an error.
+ * CallToolResponse is an event of a call. The stream has any number of `progress` and `log`, at most one
+ * `task_started`, and ends with one `result`, `input_required` or `task`, or with an error.
  */
 export interface CallToolResponse {
   /** The event. */
@@ -247,6 +252,15 @@ export interface CallToolResponse {
     | //
     /** The call requires input from the client. It ends the stream. */
     { $case: "inputRequired"; value: InputRequired }
+    | //
+    /** The call continues in the background. */
+    { $case: "taskStarted"; value: TaskStarted }
+    | //
+    /**
+     * The call continues as a task, which GetTask returns. It ends the stream. From a backend only if it keeps tasks
+     * itself, which it may do for any call; from the bridge only if the caller supports tasks.
+     */
+    { $case: "task"; value: CreateTaskResult }
     | undefined;
 }
 
@@ -751,6 +765,8 @@ export interface SubscriptionFilter {
   elicitationsCompleted?:
     | boolean
     | undefined;
+  /** Changes of the tasks with these ids. MCP `taskIds` of the extension `io.modelcontextprotocol/tasks`. */
+  taskIds: string[];
   /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
 }
@@ -780,6 +796,9 @@ export interface ListenResponse {
     | //
     /** The user has completed a URL elicitation. MCP `notifications/elicitation/complete`. */
     { $case: "elicitationCompleted"; value: ElicitationCompleted }
+    | //
+    /** A task has changed. MCP `notifications/tasks`, since 2026-07-28; `notifications/tasks/status` in 2025-11-25. */
+    { $case: "taskChanged"; value: Task }
     | undefined;
 }
 
@@ -831,6 +850,110 @@ export interface ListChanged {
 export interface ResourceUpdated {
   /** The URI of the resource, or of a part of it. */
   uri: string;
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** GetTaskRequest requests a task. MCP `tasks/get`, since 2025-11-25. */
+export interface GetTaskRequest {
+  /** The context of the call. */
+  context?:
+    | CallContext
+    | undefined;
+  /** The id of the task. An unknown id, or one of another caller, is NOT_FOUND. */
+  taskId: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+  /**
+   * Return only when the task is not "working", or after this time in milliseconds. Absent means at once. At most 1
+   * minute.
+   */
+  waitMs?: number | undefined;
+}
+
+/** GetTaskResponse is a task. MCP `GetTaskResult`, since 2025-11-25. */
+export interface GetTaskResponse {
+  /** The task. */
+  task?: Task | undefined;
+}
+
+/** ListTasksRequest requests a page of the tasks of the caller. MCP `tasks/list`, 2025-11-25 only. */
+export interface ListTasksRequest {
+  /** The context of the call. */
+  context?:
+    | CallContext
+    | undefined;
+  /** The `next_cursor` of the previous page. Absent for the first page. An unknown cursor is INVALID_ARGUMENT. */
+  cursor?:
+    | string
+    | undefined;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** ListTasksResponse is a page of tasks, the newest first. MCP `ListTasksResult`, 2025-11-25 only. */
+export interface ListTasksResponse {
+  /** The tasks on this page, without their input requests, results and errors. */
+  tasks: Task[];
+  /** The cursor of the next page. Absent on the last page. MCP `nextCursor`. */
+  nextCursor?:
+    | string
+    | undefined;
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** UpdateTaskRequest sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28. */
+export interface UpdateTaskRequest {
+  /** The context of the call. */
+  context?:
+    | CallContext
+    | undefined;
+  /** The id of the task. An unknown id, or one of another caller, is NOT_FOUND. */
+  taskId: string;
+  /**
+   * The responses by the keys of their requests, all or some of them. Other keys are ignored. They are from the client:
+   * do not trust them. MCP `inputResponses`.
+   */
+  inputResponses: { [key: string]: InputResponse };
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+export interface UpdateTaskRequest_InputResponsesEntry {
+  key: string;
+  value?: InputResponse | undefined;
+}
+
+/** UpdateTaskResponse acknowledges the responses. MCP `UpdateTaskResult`, since 2026-07-28. */
+export interface UpdateTaskResponse {
+  /** MCP `_meta`, as a JSON object. Empty if absent. */
+  meta: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/** CancelTaskRequest cancels a task. MCP `tasks/cancel`, since 2025-11-25. */
+export interface CancelTaskRequest {
+  /** The context of the call. */
+  context?:
+    | CallContext
+    | undefined;
+  /** The id of the task. An unknown id, or one of another caller, is NOT_FOUND. */
+  taskId: string;
+  /** Other members, as a JSON object. The bridge passes them on unchanged. */
+  extra: string;
+}
+
+/**
+ * CancelTaskResponse acknowledges the cancellation. The task is "cancelled", unless it has ended before. MCP
+ * `CancelTaskResult`, since 2026-07-28; a task in 2025-11-25.
+ */
+export interface CancelTaskResponse {
   /** MCP `_meta`, as a JSON object. Empty if absent. */
   meta: string;
   /** Other members, as a JSON object. The bridge passes them on unchanged. */
@@ -1747,6 +1870,7 @@ function createBaseCallToolRequest(): CallToolRequest {
     arguments: new Uint8Array(0),
     inputResponses: {},
     requestState: undefined,
+    task: undefined,
     extra: "",
   };
 }
@@ -1767,6 +1891,9 @@ export const CallToolRequest: MessageFns<CallToolRequest> = {
     });
     if (message.requestState !== undefined) {
       writer.uint32(42).bytes(message.requestState);
+    }
+    if (message.task !== undefined) {
+      TaskMetadata.encode(message.task, writer.uint32(50).fork()).join();
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
@@ -1830,6 +1957,14 @@ export const CallToolRequest: MessageFns<CallToolRequest> = {
             message.requestState = reader.bytes();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.task = TaskMetadata.decode(reader, reader.uint32());
+            continue;
+          }
           case 15: {
             if (tag !== 122) {
               break;
@@ -1868,6 +2003,9 @@ export const CallToolRequest: MessageFns<CallToolRequest> = {
         return acc;
       }, {});
     message.requestState = object.requestState ?? undefined;
+    message.task = (object.task !== undefined && object.task !== null)
+      ? TaskMetadata.fromPartial(object.task)
+      : undefined;
     message.extra = object.extra ?? "";
     return message;
   },
@@ -1961,6 +2099,12 @@ export const CallToolResponse: MessageFns<CallToolResponse> = {
       case "inputRequired":
         InputRequired.encode(message.event.value, writer.uint32(34).fork()).join();
         break;
+      case "taskStarted":
+        TaskStarted.encode(message.event.value, writer.uint32(42).fork()).join();
+        break;
+      case "task":
+        CreateTaskResult.encode(message.event.value, writer.uint32(50).fork()).join();
+        break;
     }
     return writer;
   },
@@ -2010,6 +2154,22 @@ export const CallToolResponse: MessageFns<CallToolResponse> = {
             message.event = { $case: "inputRequired", value: InputRequired.decode(reader, reader.uint32()) };
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.event = { $case: "taskStarted", value: TaskStarted.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.event = { $case: "task", value: CreateTaskResult.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2049,6 +2209,18 @@ export const CallToolResponse: MessageFns<CallToolResponse> = {
       case "inputRequired": {
         if (object.event?.value !== undefined && object.event?.value !== null) {
           message.event = { $case: "inputRequired", value: InputRequired.fromPartial(object.event.value) };
+        }
+        break;
+      }
+      case "taskStarted": {
+        if (object.event?.value !== undefined && object.event?.value !== null) {
+          message.event = { $case: "taskStarted", value: TaskStarted.fromPartial(object.event.value) };
+        }
+        break;
+      }
+      case "task": {
+        if (object.event?.value !== undefined && object.event?.value !== null) {
+          message.event = { $case: "task", value: CreateTaskResult.fromPartial(object.event.value) };
         }
         break;
       }
@@ -4840,6 +5012,7 @@ function createBaseSubscriptionFilter(): SubscriptionFilter {
     resourcesListChanged: undefined,
     resourceSubscriptions: [],
     elicitationsCompleted: undefined,
+    taskIds: [],
     extra: "",
   };
 }
@@ -4860,6 +5033,9 @@ export const SubscriptionFilter: MessageFns<SubscriptionFilter> = {
     }
     if (message.elicitationsCompleted !== undefined) {
       writer.uint32(40).bool(message.elicitationsCompleted);
+    }
+    for (const v of message.taskIds) {
+      writer.uint32(50).string(v!);
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
@@ -4920,6 +5096,14 @@ export const SubscriptionFilter: MessageFns<SubscriptionFilter> = {
             message.elicitationsCompleted = reader.bool();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.taskIds.push(reader.string());
+            continue;
+          }
           case 15: {
             if (tag !== 122) {
               break;
@@ -4950,6 +5134,7 @@ export const SubscriptionFilter: MessageFns<SubscriptionFilter> = {
     message.resourcesListChanged = object.resourcesListChanged ?? undefined;
     message.resourceSubscriptions = object.resourceSubscriptions?.map((e) => e) || [];
     message.elicitationsCompleted = object.elicitationsCompleted ?? undefined;
+    message.taskIds = object.taskIds?.map((e) => e) || [];
     message.extra = object.extra ?? "";
     return message;
   },
@@ -4982,6 +5167,9 @@ export const ListenResponse: MessageFns<ListenResponse> = {
         break;
       case "elicitationCompleted":
         ElicitationCompleted.encode(message.event.value, writer.uint32(58).fork()).join();
+        break;
+      case "taskChanged":
+        Task.encode(message.event.value, writer.uint32(66).fork()).join();
         break;
     }
     return writer;
@@ -5059,6 +5247,14 @@ export const ListenResponse: MessageFns<ListenResponse> = {
             };
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.event = { $case: "taskChanged", value: Task.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5119,6 +5315,12 @@ export const ListenResponse: MessageFns<ListenResponse> = {
             $case: "elicitationCompleted",
             value: ElicitationCompleted.fromPartial(object.event.value),
           };
+        }
+        break;
+      }
+      case "taskChanged": {
+        if (object.event?.value !== undefined && object.event?.value !== null) {
+          message.event = { $case: "taskChanged", value: Task.fromPartial(object.event.value) };
         }
         break;
       }
@@ -5500,6 +5702,712 @@ export const ResourceUpdated: MessageFns<ResourceUpdated> = {
   },
 };
 
+function createBaseGetTaskRequest(): GetTaskRequest {
+  return { context: undefined, taskId: "", extra: "", waitMs: undefined };
+}
+
+export const GetTaskRequest: MessageFns<GetTaskRequest> = {
+  encode(message: GetTaskRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.context !== undefined) {
+      CallContext.encode(message.context, writer.uint32(10).fork()).join();
+    }
+    if (message.taskId !== "") {
+      writer.uint32(18).string(message.taskId);
+    }
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
+    }
+    if (message.waitMs !== undefined) {
+      writer.uint32(800).int64(message.waitMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetTaskRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetTaskRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.context = CallContext.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.taskId = reader.string();
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.extra = reader.string();
+            continue;
+          }
+          case 100: {
+            if (tag !== 800) {
+              break;
+            }
+
+            message.waitMs = longToNumber(reader.int64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetTaskRequest>): GetTaskRequest {
+    return GetTaskRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<GetTaskRequest>): GetTaskRequest {
+    const message = createBaseGetTaskRequest();
+    message.context = (object.context !== undefined && object.context !== null)
+      ? CallContext.fromPartial(object.context)
+      : undefined;
+    message.taskId = object.taskId ?? "";
+    message.extra = object.extra ?? "";
+    message.waitMs = object.waitMs ?? undefined;
+    return message;
+  },
+};
+
+function createBaseGetTaskResponse(): GetTaskResponse {
+  return { task: undefined };
+}
+
+export const GetTaskResponse: MessageFns<GetTaskResponse> = {
+  encode(message: GetTaskResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.task !== undefined) {
+      Task.encode(message.task, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetTaskResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetTaskResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.task = Task.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetTaskResponse>): GetTaskResponse {
+    return GetTaskResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<GetTaskResponse>): GetTaskResponse {
+    const message = createBaseGetTaskResponse();
+    message.task = (object.task !== undefined && object.task !== null) ? Task.fromPartial(object.task) : undefined;
+    return message;
+  },
+};
+
+function createBaseListTasksRequest(): ListTasksRequest {
+  return { context: undefined, cursor: undefined, extra: "" };
+}
+
+export const ListTasksRequest: MessageFns<ListTasksRequest> = {
+  encode(message: ListTasksRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.context !== undefined) {
+      CallContext.encode(message.context, writer.uint32(10).fork()).join();
+    }
+    if (message.cursor !== undefined) {
+      writer.uint32(18).string(message.cursor);
+    }
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListTasksRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListTasksRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.context = CallContext.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.cursor = reader.string();
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.extra = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListTasksRequest>): ListTasksRequest {
+    return ListTasksRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListTasksRequest>): ListTasksRequest {
+    const message = createBaseListTasksRequest();
+    message.context = (object.context !== undefined && object.context !== null)
+      ? CallContext.fromPartial(object.context)
+      : undefined;
+    message.cursor = object.cursor ?? undefined;
+    message.extra = object.extra ?? "";
+    return message;
+  },
+};
+
+function createBaseListTasksResponse(): ListTasksResponse {
+  return { tasks: [], nextCursor: undefined, meta: "", extra: "" };
+}
+
+export const ListTasksResponse: MessageFns<ListTasksResponse> = {
+  encode(message: ListTasksResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.tasks) {
+      Task.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.nextCursor !== undefined) {
+      writer.uint32(18).string(message.nextCursor);
+    }
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
+    }
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListTasksResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListTasksResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tasks.push(Task.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.nextCursor = reader.string();
+            continue;
+          }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.meta = reader.string();
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.extra = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListTasksResponse>): ListTasksResponse {
+    return ListTasksResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListTasksResponse>): ListTasksResponse {
+    const message = createBaseListTasksResponse();
+    message.tasks = object.tasks?.map((e) => Task.fromPartial(e)) || [];
+    message.nextCursor = object.nextCursor ?? undefined;
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
+    return message;
+  },
+};
+
+function createBaseUpdateTaskRequest(): UpdateTaskRequest {
+  return { context: undefined, taskId: "", inputResponses: {}, extra: "" };
+}
+
+export const UpdateTaskRequest: MessageFns<UpdateTaskRequest> = {
+  encode(message: UpdateTaskRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.context !== undefined) {
+      CallContext.encode(message.context, writer.uint32(10).fork()).join();
+    }
+    if (message.taskId !== "") {
+      writer.uint32(18).string(message.taskId);
+    }
+    globalThis.Object.entries(message.inputResponses).forEach(([key, value]: [string, InputResponse]) => {
+      UpdateTaskRequest_InputResponsesEntry.encode({ key: key as any, value }, writer.uint32(26).fork()).join();
+    });
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UpdateTaskRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUpdateTaskRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.context = CallContext.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.taskId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            const entry3 = UpdateTaskRequest_InputResponsesEntry.decode(reader, reader.uint32());
+            if (entry3.value !== undefined) {
+              message.inputResponses[entry3.key] = entry3.value;
+            }
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.extra = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<UpdateTaskRequest>): UpdateTaskRequest {
+    return UpdateTaskRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<UpdateTaskRequest>): UpdateTaskRequest {
+    const message = createBaseUpdateTaskRequest();
+    message.context = (object.context !== undefined && object.context !== null)
+      ? CallContext.fromPartial(object.context)
+      : undefined;
+    message.taskId = object.taskId ?? "";
+    message.inputResponses = (globalThis.Object.entries(object.inputResponses ?? {}) as [string, InputResponse][])
+      .reduce((acc: { [key: string]: InputResponse }, [key, value]: [string, InputResponse]) => {
+        if (value !== undefined) {
+          acc[key] = InputResponse.fromPartial(value);
+        }
+        return acc;
+      }, {});
+    message.extra = object.extra ?? "";
+    return message;
+  },
+};
+
+function createBaseUpdateTaskRequest_InputResponsesEntry(): UpdateTaskRequest_InputResponsesEntry {
+  return { key: "", value: undefined };
+}
+
+export const UpdateTaskRequest_InputResponsesEntry: MessageFns<UpdateTaskRequest_InputResponsesEntry> = {
+  encode(message: UpdateTaskRequest_InputResponsesEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== undefined) {
+      InputResponse.encode(message.value, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UpdateTaskRequest_InputResponsesEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUpdateTaskRequest_InputResponsesEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = InputResponse.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<UpdateTaskRequest_InputResponsesEntry>): UpdateTaskRequest_InputResponsesEntry {
+    return UpdateTaskRequest_InputResponsesEntry.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<UpdateTaskRequest_InputResponsesEntry>): UpdateTaskRequest_InputResponsesEntry {
+    const message = createBaseUpdateTaskRequest_InputResponsesEntry();
+    message.key = object.key ?? "";
+    message.value = (object.value !== undefined && object.value !== null)
+      ? InputResponse.fromPartial(object.value)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseUpdateTaskResponse(): UpdateTaskResponse {
+  return { meta: "", extra: "" };
+}
+
+export const UpdateTaskResponse: MessageFns<UpdateTaskResponse> = {
+  encode(message: UpdateTaskResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
+    }
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UpdateTaskResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUpdateTaskResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.meta = reader.string();
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.extra = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<UpdateTaskResponse>): UpdateTaskResponse {
+    return UpdateTaskResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<UpdateTaskResponse>): UpdateTaskResponse {
+    const message = createBaseUpdateTaskResponse();
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
+    return message;
+  },
+};
+
+function createBaseCancelTaskRequest(): CancelTaskRequest {
+  return { context: undefined, taskId: "", extra: "" };
+}
+
+export const CancelTaskRequest: MessageFns<CancelTaskRequest> = {
+  encode(message: CancelTaskRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.context !== undefined) {
+      CallContext.encode(message.context, writer.uint32(10).fork()).join();
+    }
+    if (message.taskId !== "") {
+      writer.uint32(18).string(message.taskId);
+    }
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CancelTaskRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCancelTaskRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.context = CallContext.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.taskId = reader.string();
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.extra = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<CancelTaskRequest>): CancelTaskRequest {
+    return CancelTaskRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<CancelTaskRequest>): CancelTaskRequest {
+    const message = createBaseCancelTaskRequest();
+    message.context = (object.context !== undefined && object.context !== null)
+      ? CallContext.fromPartial(object.context)
+      : undefined;
+    message.taskId = object.taskId ?? "";
+    message.extra = object.extra ?? "";
+    return message;
+  },
+};
+
+function createBaseCancelTaskResponse(): CancelTaskResponse {
+  return { meta: "", extra: "" };
+}
+
+export const CancelTaskResponse: MessageFns<CancelTaskResponse> = {
+  encode(message: CancelTaskResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.meta !== "") {
+      writer.uint32(114).string(message.meta);
+    }
+    if (message.extra !== "") {
+      writer.uint32(122).string(message.extra);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CancelTaskResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCancelTaskResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.meta = reader.string();
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.extra = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<CancelTaskResponse>): CancelTaskResponse {
+    return CancelTaskResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<CancelTaskResponse>): CancelTaskResponse {
+    const message = createBaseCancelTaskResponse();
+    message.meta = object.meta ?? "";
+    message.extra = object.extra ?? "";
+    return message;
+  },
+};
+
 /**
  * McpService is an MCP server. A backend implements it, and the bridge serves it to MCP clients. The bridge implements
  * it too, for gRPC clients of any MCP server.
@@ -5620,6 +6528,49 @@ export const McpServiceService = {
     responseSerialize: (value: ListenResponse): Buffer => Buffer.from(ListenResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListenResponse => ListenResponse.decode(value),
   },
+  /**
+   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
+   * only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+   */
+  getTask: {
+    path: "/mcpbridge.v1.McpService/GetTask" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: GetTaskRequest): Buffer => Buffer.from(GetTaskRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): GetTaskRequest => GetTaskRequest.decode(value),
+    responseSerialize: (value: GetTaskResponse): Buffer => Buffer.from(GetTaskResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): GetTaskResponse => GetTaskResponse.decode(value),
+  },
+  /** ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it. */
+  listTasks: {
+    path: "/mcpbridge.v1.McpService/ListTasks" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListTasksRequest): Buffer => Buffer.from(ListTasksRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListTasksRequest => ListTasksRequest.decode(value),
+    responseSerialize: (value: ListTasksResponse): Buffer => Buffer.from(ListTasksResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListTasksResponse => ListTasksResponse.decode(value),
+  },
+  /** UpdateTask sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28. */
+  updateTask: {
+    path: "/mcpbridge.v1.McpService/UpdateTask" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: UpdateTaskRequest): Buffer => Buffer.from(UpdateTaskRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): UpdateTaskRequest => UpdateTaskRequest.decode(value),
+    responseSerialize: (value: UpdateTaskResponse): Buffer => Buffer.from(UpdateTaskResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): UpdateTaskResponse => UpdateTaskResponse.decode(value),
+  },
+  /** CancelTask cancels a task. MCP `tasks/cancel`, since 2025-11-25. */
+  cancelTask: {
+    path: "/mcpbridge.v1.McpService/CancelTask" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CancelTaskRequest): Buffer => Buffer.from(CancelTaskRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CancelTaskRequest => CancelTaskRequest.decode(value),
+    responseSerialize: (value: CancelTaskResponse): Buffer => Buffer.from(CancelTaskResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): CancelTaskResponse => CancelTaskResponse.decode(value),
+  },
 } as const;
 
 export interface McpServiceServer extends UntypedServiceImplementation {
@@ -5647,6 +6598,17 @@ export interface McpServiceServer extends UntypedServiceImplementation {
    * clients.
    */
   listen: handleServerStreamingCall<ListenRequest, ListenResponse>;
+  /**
+   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
+   * only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+   */
+  getTask: handleUnaryCall<GetTaskRequest, GetTaskResponse>;
+  /** ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it. */
+  listTasks: handleUnaryCall<ListTasksRequest, ListTasksResponse>;
+  /** UpdateTask sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28. */
+  updateTask: handleUnaryCall<UpdateTaskRequest, UpdateTaskResponse>;
+  /** CancelTask cancels a task. MCP `tasks/cancel`, since 2025-11-25. */
+  cancelTask: handleUnaryCall<CancelTaskRequest, CancelTaskResponse>;
 }
 
 export interface McpServiceClient extends Client {
@@ -5781,6 +6743,73 @@ export interface McpServiceClient extends Client {
     metadata?: Metadata,
     options?: Partial<CallOptions>,
   ): ClientReadableStream<ListenResponse>;
+  /**
+   * GetTask returns a task. MCP `tasks/get`, and `tasks/result` of 2025-11-25. A backend implements the methods of tasks
+   * only if it returns a CreateTaskResult: otherwise the bridge keeps the tasks of its tools.
+   */
+  getTask(
+    request: GetTaskRequest,
+    callback: (error: ServiceError | null, response: GetTaskResponse) => void,
+  ): ClientUnaryCall;
+  getTask(
+    request: GetTaskRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: GetTaskResponse) => void,
+  ): ClientUnaryCall;
+  getTask(
+    request: GetTaskRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: GetTaskResponse) => void,
+  ): ClientUnaryCall;
+  /** ListTasks returns a page of the caller's tasks. MCP `tasks/list`, 2025-11-25 only. The bridge does not call it. */
+  listTasks(
+    request: ListTasksRequest,
+    callback: (error: ServiceError | null, response: ListTasksResponse) => void,
+  ): ClientUnaryCall;
+  listTasks(
+    request: ListTasksRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListTasksResponse) => void,
+  ): ClientUnaryCall;
+  listTasks(
+    request: ListTasksRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListTasksResponse) => void,
+  ): ClientUnaryCall;
+  /** UpdateTask sends responses to input requests of a task. MCP `tasks/update`, since 2026-07-28. */
+  updateTask(
+    request: UpdateTaskRequest,
+    callback: (error: ServiceError | null, response: UpdateTaskResponse) => void,
+  ): ClientUnaryCall;
+  updateTask(
+    request: UpdateTaskRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: UpdateTaskResponse) => void,
+  ): ClientUnaryCall;
+  updateTask(
+    request: UpdateTaskRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: UpdateTaskResponse) => void,
+  ): ClientUnaryCall;
+  /** CancelTask cancels a task. MCP `tasks/cancel`, since 2025-11-25. */
+  cancelTask(
+    request: CancelTaskRequest,
+    callback: (error: ServiceError | null, response: CancelTaskResponse) => void,
+  ): ClientUnaryCall;
+  cancelTask(
+    request: CancelTaskRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: CancelTaskResponse) => void,
+  ): ClientUnaryCall;
+  cancelTask(
+    request: CancelTaskRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: CancelTaskResponse) => void,
+  ): ClientUnaryCall;
 }
 
 export const McpServiceClient = makeGenericClientConstructor(

@@ -36,7 +36,7 @@ export interface Tool {
     | undefined;
   /** Icons. Since 2025-11-25. */
   icons: Icon[];
-  /** Support for tasks. 2025-11-25 only. */
+  /** Support for tasks. MCP has it in 2025-11-25 only; the bridge reads it for every revision. */
   execution?:
     | ToolExecution
     | undefined;
@@ -77,12 +77,22 @@ export interface ToolAnnotations {
 
 /** ToolExecution is the support of a tool for tasks. MCP `ToolExecution`, 2025-11-25 only. */
 export interface ToolExecution {
-  /** "forbidden" (the default), "optional" or "required". MCP `taskSupport`. */
+  /**
+   * When a call can be a task: "forbidden" (never, the default), "optional" (if the client supports tasks) or "required"
+   * (always; calls of other clients are errors). MCP `taskSupport`.
+   */
   taskSupport?:
     | string
     | undefined;
   /** Other members, as a JSON object. The bridge passes them on unchanged. */
   extra: string;
+  /**
+   * A call becomes a task only when the tool sends `task_started`, so that it can require input before. Otherwise it is
+   * a task from the start.
+   */
+  startsLater: boolean;
+  /** If the backend is lost during a task, the bridge calls the tool again, once. Otherwise the task fails. */
+  retry: boolean;
 }
 
 /**
@@ -411,7 +421,7 @@ export const ToolAnnotations: MessageFns<ToolAnnotations> = {
 };
 
 function createBaseToolExecution(): ToolExecution {
-  return { taskSupport: undefined, extra: "" };
+  return { taskSupport: undefined, extra: "", startsLater: false, retry: false };
 }
 
 export const ToolExecution: MessageFns<ToolExecution> = {
@@ -421,6 +431,12 @@ export const ToolExecution: MessageFns<ToolExecution> = {
     }
     if (message.extra !== "") {
       writer.uint32(122).string(message.extra);
+    }
+    if (message.startsLater !== false) {
+      writer.uint32(800).bool(message.startsLater);
+    }
+    if (message.retry !== false) {
+      writer.uint32(808).bool(message.retry);
     }
     return writer;
   },
@@ -454,6 +470,22 @@ export const ToolExecution: MessageFns<ToolExecution> = {
             message.extra = reader.string();
             continue;
           }
+          case 100: {
+            if (tag !== 800) {
+              break;
+            }
+
+            message.startsLater = reader.bool();
+            continue;
+          }
+          case 101: {
+            if (tag !== 808) {
+              break;
+            }
+
+            message.retry = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -473,6 +505,8 @@ export const ToolExecution: MessageFns<ToolExecution> = {
     const message = createBaseToolExecution();
     message.taskSupport = object.taskSupport ?? undefined;
     message.extra = object.extra ?? "";
+    message.startsLater = object.startsLater ?? false;
+    message.retry = object.retry ?? false;
     return message;
   },
 };
