@@ -21,6 +21,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 	"github.com/mcpbridge/mcpbridge/internal/router"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -52,6 +53,7 @@ type App struct {
 	memory   *limit.Memory       // nil: no limit
 	streams  *limit.Streams      // of all clients
 	sessions *mcpserver.Sessions // of all endpoints
+	tasks    *tasks.Tasks        // of all backends
 	auth     *auth.Auth          // authenticates HTTP callers; nil without authentication
 	tls      *tls.Config         // of HTTP; nil: HTTP without TLS
 	endpoint endpoint            // all backends as one
@@ -75,6 +77,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)
+	a.tasks = tasks.New(tasks.Options{
+		Log: log, Panics: a.panics, Limits: cfg.Tasks, CallTotal: cfg.Limits.OrDefaults().CallTotal,
+	})
 	if cfg.Serve.HTTP.Authenticates() {
 		var err error
 		if a.auth, err = cfg.NewAuth(log); err != nil {
@@ -93,7 +98,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 			return nil, b.openErr
 		}
 		a.backends = append(a.backends, b)
-		cats[b.Name] = catalogOf(b, log)
+		cats[b.Name] = catalogOf(b, a.tasks, log)
 		if len(b.ToolScopes) > 0 {
 			cats[b.Name] = auth.Handler(cats[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
 		}
@@ -114,10 +119,11 @@ func New(cfg *config.Config, o Options) (*App, error) {
 }
 
 // catalogOf returns a Catalog of a backend, which caches its lists and validates arguments and results.
-func catalogOf(b *backend, log zerolog.Logger) bridge.Handler {
+func catalogOf(b *backend, kept *tasks.Tasks, log zerolog.Logger) bridge.Handler {
 	return catalog.New(b.calls, catalog.Options{
 		Log:           log.With().Str("backend", b.Name).Logger(),
 		SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput, Limits: b.cfg.Limits,
+		Tasks: kept, TaskPolicy: b.Tasks.Policy(),
 	})
 }
 
@@ -156,10 +162,10 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 	}
 	if d, ok := declarationsOf(a.cfg, a.Log); ok && name == "" && a.cfg.Serve.Stdio == "true" {
 		for era := range bridge.Eras {
-			o.Earlier[era] = d[era].read()
+			o.Declarations.Earlier[era] = d[era].read()
 		}
-		o.Declared = func(era bridge.Era, said *pb.DiscoverResponse) {
-			if !proto.Equal(said, o.Earlier[era]) {
+		o.Declarations.Changed = func(era bridge.Era, said *pb.DiscoverResponse) {
+			if !proto.Equal(said, o.Declarations.Earlier[era]) {
 				d[era].write(said)
 			}
 		}
@@ -167,7 +173,7 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 	o.Log, o.Panics, o.Lifecycle = a.Log, a.panics, a.life
 	o.PollAfter, o.PassHeaders, o.Principal = a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
 	o.Until = auth.Until
-	o.Sessions, o.Streams, o.Memory = a.sessions, a.streams, a.memory
+	o.Sessions, o.Streams, o.Memory, o.Tasks = a.sessions, a.streams, a.memory, a.tasks
 	if a.auth != nil {
 		at := path.Join(a.cfg.Serve.HTTP.Path, name)
 		o.Challenge = func(scopes []string) string { return a.auth.Challenge(at, scopes) }

@@ -85,7 +85,9 @@ func newBackend(
 	return &backend{
 		Backend: c, BackendOptions: o, at: fmt.Sprintf("backends.%d", i),
 		cfg: cfg, log: log, panics: panics, settled: make(chan struct{}),
-		calls: limit.New(bridge.HandlerFunc(none), limit.Options{Limits: cfg.Limits, Memory: memory}),
+		calls: limit.New(bridge.HandlerFunc(none), limit.Options{
+			Limits: cfg.Limits, TaskCalls: cfg.Tasks.OrDefaults().Calls, Memory: memory,
+		}),
 	}
 }
 

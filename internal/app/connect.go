@@ -47,7 +47,7 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 		b := newBackend(cfg, i, nil, o.BackendLog, nil, o.Backends)
 		b.countLogins()
 		backends = append(backends, b)
-		handlers[b.Name] = catalogOf(b, o.Log)
+		handlers[b.Name] = catalogOf(b, nil, o.Log)
 		c.Names = append(c.Names, b.Name)
 	}
 	var err error

@@ -62,6 +62,7 @@ func (a *App) Run(ctx, now context.Context) error {
 			a.closeListeners() // nothing was accepted
 		}
 	}
+	a.tasks.Close()
 	stopBackends()
 	for _, e := range a.endpoints() {
 		e.mcp.Close()

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -32,6 +33,9 @@ type Options struct {
 	SkipOutput bool
 	// Limits are the limits of a backend's tools. Defaults replace zero fields.
 	Limits limits.Limits
+	// Tasks keeps the calls that become tasks, as TaskPolicy and the tools define. If nil, none do.
+	Tasks      *tasks.Tasks
+	TaskPolicy tasks.Policy
 }
 
 // A Catalog is a bridge.Handler that caches the lists of another one. The messages that it returns for lists are shared
@@ -44,6 +48,9 @@ type Catalog struct {
 	clock atomic.Uint64
 
 	warned onceEach
+
+	// servesTasks is whether the latest Discover response declares tasks.
+	servesTasks atomic.Bool
 
 	mu      sync.RWMutex // guards what follows; not held while the handler is called
 	pages   map[pageKey]*page
@@ -86,7 +93,22 @@ func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	res, err := c.h.Handle(ctx, call, emit)
+	o, err := c.taskOptions(call, r, t)
+	if err != nil {
+		return nil, err
+	}
+	if o != nil {
+		return c.o.Tasks.Call(ctx, call, *o, emit)
+	}
+	if r.GetTask() != nil {
+		call, r = withoutTask(call, r)
+	}
+	var res *bridge.Result
+	if tasks.IsDriven(r) {
+		res, err = tasks.Resume(ctx, c.h, call, emit)
+	} else if res, err = c.h.Handle(ctx, call, emit); err == nil && res.Task != nil {
+		res, err = tasks.Await(ctx, c.h, call, res.Task, emit)
+	}
 	if bad := checkPages(call, res, err); bad != nil {
 		return nil, bad
 	}
@@ -94,6 +116,13 @@ func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		return nil, err
 	}
 	return c.checkOutput(ctx, call, r, t, res)
+}
+
+// withoutTask returns the call without the request for a task.
+func withoutTask(call *bridge.Call, r *pb.CallToolRequest) (*bridge.Call, *pb.CallToolRequest) {
+	r = bridge.ShallowCopy(r)
+	r.Task = nil
+	return call.With(call.Method, r), r
 }
 
 // handleOther executes a call other than tools/call.
@@ -108,7 +137,11 @@ func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridg
 	}
 	res, err := c.h.Handle(ctx, call, emit)
 	if err == nil && res.Complete != nil {
-		if m := lasting(res.Complete); m != res.Complete {
+		m := lasting(res.Complete)
+		if d, ok := m.(*pb.DiscoverResponse); ok {
+			m = c.withTasks(d)
+		}
+		if m != res.Complete {
 			res = &bridge.Result{Complete: m}
 		}
 	}

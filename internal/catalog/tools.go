@@ -152,7 +152,7 @@ func (c *Catalog) cleanTool(t *pb.Tool) (*pb.Tool, error) {
 		t = proto.CloneOf(t)
 		t.InputSchema = rawjson.AsString(clean)
 	}
-	return t, nil
+	return c.withTaskSupport(t), nil
 }
 
 // checkSchema returns why a text cannot be a schema of a tool.
@@ -231,6 +231,7 @@ type tools struct {
 // A tool has the schemas of a listed tool.
 type tool struct {
 	input, output *schema // output is nil if there is none
+	execution     *pb.ToolExecution
 	// began is when the list with the tool was requested, and changes are those of the list at that time.
 	began, changes uint64
 }
@@ -288,7 +289,7 @@ func (c *Catalog) toolOf(t *pb.Tool, old *tool, p *page) *tool {
 	if len(text) == 0 {
 		text = anyObject
 	}
-	n := &tool{began: p.began, changes: p.changes}
+	n := &tool{execution: t.GetExecution(), began: p.began, changes: p.changes}
 	if old != nil && bytes.Equal(old.input.text, text) {
 		n.input = old.input
 	} else {

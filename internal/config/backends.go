@@ -37,7 +37,7 @@ func (l *Config) validateBackends() error {
 					b.Name, cmp.Or(l.Where("backends."+strconv.Itoa(other)+".name"), "before it")))
 		}
 		first[b.Name] = i
-		wrong = append(wrong, l.validateBackend(b, at))
+		wrong = append(wrong, l.validateBackend(b, at), l.validateTasks(&b.Tasks, at+".tasks"))
 	}
 	return problem.Join(wrong...)
 }

@@ -36,7 +36,8 @@ func (l *Config) ValidateClient() error {
 			l.problem("log.format", problem.DidYouMean(l.Log.Format, LogFormats), "there is no log format %q",
 				l.Log.Format))
 	}
-	wrong = append(wrong, validateLimits(l, "limits", l.Limits), l.validateBackends())
+	wrong = append(wrong, validateLimits(l, "limits", l.Limits), validateLimits(l, "tasks", l.Tasks),
+		l.validateBackends())
 	return problem.Join(wrong...)
 }
 

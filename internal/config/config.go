@@ -22,6 +22,8 @@ type Settings struct {
 	Serve Serve `koanf:"serve"`
 	// Limits are the limits of sizes, numbers and times.
 	Limits limits.Limits `koanf:"limits"`
+	// Tasks are the limits of tasks.
+	Tasks limits.Tasks `koanf:"tasks"`
 	// Backends answer the calls. Several are merged.
 	Backends []Backend `koanf:"backends"`
 }
@@ -168,6 +170,25 @@ type Backend struct {
 	SkipOutput bool `koanf:"skipOutput"`
 	// ToolScopes are the scopes that callers of a tool need besides serve.http.auth.scopes, by the name of the tool.
 	ToolScopes map[string][]string `koanf:"toolScopes"`
+	// Tasks configures which calls become tasks.
+	Tasks Tasks `koanf:"tasks"`
+}
+
+// Tasks configures which calls of a backend become tasks, if their clients support tasks.
+type Tasks struct {
+	// After and Retry are the rule of all tools, as in TaskRule.
+	After string `koanf:"after"`
+	Retry bool   `koanf:"retry"`
+	// Tools has the rules of some tools by their names.
+	Tools map[string]TaskRule `koanf:"tools"`
+}
+
+// TaskRule configures when a call becomes a task.
+type TaskRule struct {
+	// After is always, never, or how long a call lasts before it becomes a task. If empty, the tool decides.
+	After string `koanf:"after"`
+	// Retry calls a tool again, once, if its backend is lost during a task.
+	Retry bool `koanf:"retry"`
 }
 
 // DialTLS names the PEM files of a TLS client. Relative names start at the directory of the configuration file.

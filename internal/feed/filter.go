@@ -20,13 +20,14 @@ const (
 	resources
 	elicitations
 	resource
+	task
 	other
 )
 
 // A key identifies an entry of a filter, or a change: changes with the same key are equal.
 type key struct {
 	kind kind
-	of   string // the URI of the resource, or the ID of the elicitation; empty in a filter for all elicitations
+	of   string // the URI of the resource, or the ID of the elicitation or task; empty in a filter for all elicitations
 }
 
 func keyOf(change *pb.ListenResponse) key {
@@ -41,6 +42,8 @@ func keyOf(change *pb.ListenResponse) key {
 		return key{elicitations, e.ElicitationCompleted.GetElicitationId()}
 	case *pb.ListenResponse_ResourceUpdated:
 		return key{resource, e.ResourceUpdated.GetUri()}
+	case *pb.ListenResponse_TaskChanged:
+		return key{task, e.TaskChanged.GetTaskId()}
 	}
 	return key{kind: other}
 }
@@ -52,7 +55,8 @@ func flagsOf(f *pb.SubscriptionFilter) [resource]bool {
 	}
 }
 
-// keysOf returns the keys of a filter for which without returns false.
+// keysOf returns the keys of a filter for which without returns false. Tasks have none: the bridge keeps them, and no
+// Listen call of a backend reports them.
 func keysOf(f *pb.SubscriptionFilter, without func(key) bool) []key {
 	var keys []key
 	for k, set := range flagsOf(f) {
@@ -106,7 +110,15 @@ func All(f *pb.SubscriptionFilter) []*pb.ListenResponse {
 		}
 		all = append(all, event)
 	}
+	for _, id := range f.GetTaskIds() {
+		all = append(all, TaskChanged(id))
+	}
 	return all
+}
+
+// TaskChanged returns the change of a task. Its subscriber reads the task when it sends the change.
+func TaskChanged(id string) *pb.ListenResponse {
+	return &pb.ListenResponse{Event: &pb.ListenResponse_TaskChanged{TaskChanged: &pb.Task{TaskId: id}}}
 }
 
 // Matches reports whether f matches the change. A resource may be a part of a subscribed one, which only the backend

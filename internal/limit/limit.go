@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -21,15 +22,20 @@ type Options struct {
 	// After a call was rejected, others wait for at most a twentieth of CallQueue, until none was rejected for ten
 	// times CallQueue.
 	Limits limits.Limits
+	// TaskCalls is the maximum number of concurrent Background calls. If zero, it is that of Limits.
+	TaskCalls int
 	// Memory rejects new calls while memory is low. If nil, it is not limited.
 	Memory *Memory
 }
 
-// A Handler limits the calls of another Handler. Listen calls are not limited.
+// A Handler limits the calls of another Handler. Listen calls are not limited, and the duration of Background calls is
+// not, which their tasks limit.
 type Handler struct {
 	next atomic.Pointer[bridge.Handler]
 	o    Options
-	all  *semaphore
+	// all limits the calls, and background those that are or may become tasks, which wait for their turn: they would
+	// otherwise hold the slots of all others for hours.
+	all, background *semaphore
 
 	mu         sync.Mutex // guards what follows
 	principals map[principal]*share
@@ -51,6 +57,7 @@ func New(next bridge.Handler, o Options) *Handler {
 	o.Limits = o.Limits.OrDefaults()
 	h := &Handler{
 		o: o, all: newSemaphore(o.Limits.Calls, o.Limits.CallQueue, "the backend's"),
+		background: newSemaphore(cmp.Or(o.TaskCalls, o.Limits.Calls), -1, "the backend's"),
 		principals: map[principal]*share{},
 	}
 	h.SetNext(next)
@@ -70,6 +77,13 @@ func (h *Handler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		if err := h.o.Memory.Admit(NewCalls); err != nil {
 			return nil, err
 		}
+	}
+	if call.Background {
+		if err := h.background.acquire(ctx); err != nil {
+			return nil, err
+		}
+		defer h.background.release()
+		return next.Handle(ctx, call, emit)
 	}
 	if p := call.Context().GetVerified().GetPrincipal(); p != nil {
 		its, leave := h.share(principal{p.GetIssuer(), p.GetSubject()})

@@ -3,6 +3,7 @@ package limit
 import (
 	"container/list"
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 // for packets, but ends with an empty queue, which calls of equal duration cause again and again.)
 type semaphore struct {
 	limit   int
-	maxWait time.Duration
-	scope   string // in errors
+	maxWait time.Duration // if negative, calls wait until their contexts end
+	scope   string        // in errors
 
 	mu           sync.Mutex
 	inUse        int
@@ -46,6 +47,9 @@ func (s *semaphore) acquire(ctx context.Context) error {
 		s.waitingSince = now
 	}
 	wait := max(s.waitingSince.Add(s.maxWait).Sub(now), s.maxWait/20)
+	if s.maxWait < 0 {
+		wait = math.MaxInt64
+	}
 	turn := make(chan struct{})
 	element := s.waiting.PushBack(turn)
 	s.mu.Unlock()

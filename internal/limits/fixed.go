@@ -114,3 +114,24 @@ const (
 	// StopTimeout is the time for a program to exit when it is stopped, before it is killed.
 	StopTimeout = 5 * time.Second
 )
+
+// The fixed bounds of tasks.
+const (
+	// TaskPoll is the interval at which clients should request a task.
+	TaskPoll = time.Second
+	// TaskMinPoll and TaskMaxPoll bound the interval at which a backend wants its tasks to be requested.
+	TaskMinPoll = 50 * time.Millisecond
+	TaskMaxPoll = time.Minute
+	// TaskWait is the maximum time that a request waits for a task.
+	TaskWait = time.Minute
+	// TaskMinTTL is the minimum time that a task is kept.
+	TaskMinTTL = time.Second
+	// TaskCancel is the time for a backend to cancel its task.
+	TaskCancel = 5 * time.Second
+	// TaskMessage is the maximum length of a status message in bytes.
+	TaskMessage = 1 << 10
+	// TasksPage is the maximum number of tasks on a page of tasks/list.
+	TasksPage = 100
+	// TaskWatchers is the maximum number of subscriptions to a task.
+	TaskWatchers = 64
+)

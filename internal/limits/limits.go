@@ -67,6 +67,15 @@ type Machine struct {
 	Files     int `koanf:"files"`
 }
 
+// Tasks limits the tasks of the bridge.
+type Tasks struct {
+	Most      int           `koanf:"most"`
+	PerCaller int           `koanf:"perCaller"`
+	Bytes     int           `koanf:"bytes"`
+	Calls     int           `koanf:"calls"`
+	TTL       time.Duration `koanf:"ttl"`
+}
+
 // Pool bounds the sessions with an MCP server before 2026-07-28 for callers with capabilities.
 type Pool struct {
 	Processes int           `koanf:"most"` // with a command
@@ -83,7 +92,7 @@ type Timeouts struct {
 
 // Any is a struct whose fields have rows in the table.
 type Any interface {
-	Limits | Machine | Pool | Timeouts
+	Limits | Tasks | Machine | Pool | Timeouts
 }
 
 // Defaults returns the limits that hold if none is configured.
@@ -94,6 +103,9 @@ func Defaults() *Limits {
 
 // OrDefaults returns l with the default of each field that is zero.
 func (l Limits) OrDefaults() Limits { return orDefaults(l) }
+
+// OrDefaults returns t with the default of each field that is zero.
+func (t Tasks) OrDefaults() Tasks { return orDefaults(t) }
 
 // OrDefaults returns m with the default of each field that is zero.
 func (m Machine) OrDefaults() Machine { return orDefaults(m) }

@@ -85,7 +85,8 @@ func TestConfigurationPageMatchesTheTable(t *testing.T) {
 	}
 	got := string(text)
 	for _, part := range []struct{ name, before, indent, after, want string }{
-		{"Limits", `limits:  [^\n]*\n`, "  ", `backends:\n`, document[Limits]("  ")},
+		{"Limits", `limits:  [^\n]*\n`, "  ", `tasks:`, document[Limits]("  ")},
+		{"Tasks", `tasks:  [^\n]*\n`, "  ", `backends:\n`, document[Tasks]("  ")},
 		{"Machine", `      limits:  [^\n]*\n`, "        ", `    skipArguments:`, document[Machine]("        ")},
 		{"Pool", `      sessions:  [^\n]*\n`, "        ", `      hangTimeout:`, document[Pool]("        ")},
 	} {

@@ -177,6 +177,20 @@ var tables = complete(map[reflect.Type][]Row{
 		{Field: "LegacyStateTTL", Doc: "to older MCP servers", Default: 5 * minute},
 		{Field: "AnswerTime", Doc: "in which an older client has to answer a question", Default: 5 * minute},
 	},
+	reflect.TypeFor[Tasks](): {
+		{Field: "Most", Doc: "of all callers, ended ones included", Default: 20_000, Bounds: atMost(1_000_000,
+			"they are in memory")},
+		{Field: "PerCaller", Doc: "of them, of one verified caller", Default: 20_000},
+		{
+			Field: "Bytes", Doc: "of their requests and results", Default: 256 * mib,
+			Bounds: atLeast(mib, "a single result has more"),
+		},
+		{Field: "Calls", Doc: "calls of tasks at a time, of one backend; further ones wait", Default: 256},
+		{
+			Field: "TTL", Doc: "how long a task and its result are kept", Default: hour,
+			Bounds: atLeast(second, "clients could not fetch a result"),
+		},
+	},
 	reflect.TypeFor[Machine](): {
 		{Field: "Memory", Doc: "bytes", Computed: "as much as there is"},
 		{Field: "Processes", Doc: "at a time, threads included", Computed: "as many as the system allows"},

@@ -40,8 +40,14 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	}
 	defer end()
 	var result proto.Message
+	var task *pb.Task
+	handler := ss.s.handlerOf(call.Method)
 	for t := (roundTrip{ss: ss, x: x, call: call}); t.call != nil; {
-		res, failed := ss.s.handler.Handle(ctx, t.call, x.emit(t.call))
+		res, failed := handler.Handle(ctx, t.call, x.emit(t.call))
+		if failed == nil && res.Task != nil {
+			task, err = res.Task, nil
+			break
+		}
 		result, err = t.next(ctx, res, ofHandler(failed))
 	}
 	switch {
@@ -51,6 +57,10 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 		x.fail(call.Method, cutOff(context.Cause(ctx), err))
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
+	case task != nil:
+		ss.createdTask(x, call, task)
+	case call.Method == bridge.CancelTask:
+		ss.cancelledTask(x, call)
 	default:
 		x.finish(call.Method, result, nil)
 	}
@@ -82,8 +92,13 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.finishRaw([]byte("{}"))
 		return nil
 	}
+	if msg.Method == methodTaskResult && ss.rev.HasTaskMetadata() && bridge.ServesTasks(ss.is.GetCapabilities()) &&
+		ss.s.opts.Tasks != nil {
+		ss.taskResult(ctx, x, msg, from)
+		return nil
+	}
 	m := bridge.MethodByName(msg.Method)
-	if m == nil || !ss.rev.Within(m.Since, bridge.NoRevision) {
+	if m == nil || !ss.rev.Within(m.Since, m.Until) {
 		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method),
 			ss.rev))
 		return nil

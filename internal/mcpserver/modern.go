@@ -29,7 +29,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	}
 	switch call.Method {
 	case bridge.Discover:
-		x.finish(call.Method, discovered(d), nil, d.serverInfo())
+		x.finish(call.Method, s.discovered(d), nil, d.serverInfo())
 		return
 	case bridge.Listen:
 		s.listen(ctx, x, msg, call, d)
@@ -50,7 +50,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		return
 	}
 	defer end()
-	res, err := s.handler.Handle(ctx, call, x.emit(call))
+	res, err := s.handlerOf(call.Method).Handle(ctx, call, x.emit(call))
 	res, err = asNeeds(res, ofHandler(err))
 	switch {
 	case s.unwanted(ctx):
@@ -59,6 +59,8 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		x.fail(call.Method, cutOff(lifecycle.ErrClosing, err)) // not if the client disconnected during the shutdown
 	case err != nil:
 		x.fail(call.Method, x.about(call, err))
+	case res.Task != nil:
+		x.finish(call.Method, &pb.CreateTaskResult{Task: res.Task}, nil, d.serverInfo())
 	case res.InputRequired != nil:
 		// The client receives the input requests, and the sealed state.
 		needs, err := s.seal.Seal(call,
@@ -239,7 +241,7 @@ func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	if err := checkMethodHeader(from.header, msg.Method); err != nil {
 		return nil, err
 	}
-	if m == nil {
+	if m == nil || !rev.Within(m.Since, m.Until) {
 		return nil, bridge.Errorf(codes.Unimplemented, "there is no method %q in %s", rawjson.Shorten(msg.Method), rev)
 	}
 	cc := &pb.CallContext{
@@ -271,7 +273,10 @@ func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	if m == bridge.CallTool {
 		call.Header = from.header
 	}
-	return call, checkNameHeader(from.header, call)
+	if err := checkNameHeader(from.header, call); err != nil {
+		return nil, err
+	}
+	return call, checkTasks(call)
 }
 
 // decode returns the call of a message for a caller.
@@ -316,9 +321,9 @@ func parseLevel(raw []byte) (pb.LogLevel, error) {
 }
 
 // discovered returns the result of server/discover for the declaration d.
-func discovered(d *declaration) *pb.DiscoverResponse {
+func (s *Server) discovered(d *declaration) *pb.DiscoverResponse {
 	out := proto.CloneOf(d.DiscoverResponse)
-	out.Capabilities = supportedCapabilities(d)
+	out.Capabilities = s.supportedCapabilities(d, bridge.Rev20260728)
 	if out.GetCapabilities() == nil {
 		out.Capabilities = &pb.ServerCapabilities{}
 	}

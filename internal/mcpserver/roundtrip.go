@@ -217,8 +217,9 @@ type question struct {
 }
 
 // askAll sends all input requests to the client concurrently, and returns the responses by the same keys.
+// meta are members of `_meta` of the requests.
 func (ss *session) askAll(ctx context.Context, x *exchange,
-	reqs []*pb.InputRequest,
+	reqs []*pb.InputRequest, meta ...mcpjson.Member,
 ) (map[string]*pb.InputResponse, error) {
 	timeout := time.NewTimer(ss.s.opts.Limits.AnswerTime)
 	defer timeout.Stop()
@@ -233,7 +234,7 @@ func (ss *session) askAll(ctx context.Context, x *exchange,
 		q := question{req: req}
 		q.id, q.answer = ss.ask()
 		open = append(open, q)
-		msg, err := ss.s.askMessage(q.id, q.req, ss.rev)
+		msg, err := ss.s.askMessage(q.id, q.req, ss.rev, meta...)
 		if err != nil {
 			return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown, "input request %q: %w", req.GetKey(),
 				err)
@@ -278,8 +279,10 @@ func withdraw(x *exchange, questions []question, reason string) error {
 }
 
 // askMessage returns the request to a client for req.
-func (s *Server) askMessage(id string, req *pb.InputRequest, rev bridge.Revision) ([]byte, error) {
-	body, err := s.encode(nil, req, rev)
+func (s *Server) askMessage(
+	id string, req *pb.InputRequest, rev bridge.Revision, meta ...mcpjson.Member,
+) ([]byte, error) {
+	body, err := s.encode(nil, req, rev, meta...)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 type running struct {
 	cancel map[string]context.CancelCauseFunc // by the key of the request's id
 	tokens map[string]struct{}                // the keys of their progress tokens
+	// asking ends the input requests that a tasks/result has sent, by the id of the task.
+	asking map[string]*context.CancelCauseFunc
 }
 
 // errDuplicateID is the cause of the error for a request with the id of another one.

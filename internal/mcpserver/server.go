@@ -30,6 +30,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 	"github.com/mcpbridge/mcpbridge/internal/seal"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -67,16 +68,24 @@ type Options struct {
 	Streams *limit.Streams
 	// Started waits until no backend for clients of an era is starting, and returns nil. It returns an error if ctx
 	// ends before that; if none is starting, it returns nil even if ctx has ended. While a backend starts, initialize
-	// and server/discover use Earlier, and calls wait. If nil, no backend starts.
+	// and server/discover use Declarations, and calls wait. If nil, no backend starts.
 	Started func(ctx context.Context, era bridge.Era) error
-	// Earlier has the declarations of the handler to clients of each era in the previous run of the bridge. For an era
-	// without one, all capabilities are declared.
-	Earlier [bridge.Eras]*pb.DiscoverResponse
-	// Declared is called when the declaration to clients of an era changes. It must not block for long. It may be nil.
-	Declared func(bridge.Era, *pb.DiscoverResponse)
+	// Declarations are the declarations of the handler across runs of the bridge.
+	Declarations Declarations
+	// Tasks keeps the tasks of the handler. If nil, the handler has none.
+	Tasks *tasks.Tasks
 	// Memory is the available memory: while it is low, new sessions, streams, long bodies and calls are rejected. If
 	// nil, it is not limited.
 	Memory *limit.Memory
+}
+
+// Declarations keep the declarations of a handler across runs of the bridge.
+type Declarations struct {
+	// Earlier has those to clients of each era in the previous run. For an era without one, all capabilities are
+	// declared.
+	Earlier [bridge.Eras]*pb.DiscoverResponse
+	// Changed is called when the declaration to clients of an era changes. It must not block for long. It may be nil.
+	Changed func(bridge.Era, *pb.DiscoverResponse)
 }
 
 func (o Options) withDefaults() Options {
@@ -148,7 +157,7 @@ func New(h bridge.Handler, o Options) *Server {
 	}
 	s.panics = o.Panics.With(o.Log)
 	for era := range bridge.Eras {
-		s.early[era] = s.earlier(o.Earlier[era])
+		s.early[era] = s.earlier(o.Declarations.Earlier[era])
 	}
 	s.hub = feed.NewHub(bridge.HandlerFunc(s.handle), s.declares, o.Log)
 	o.Sessions.add(s)
@@ -238,8 +247,8 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, er
 			"server/discover: server_info cannot be written as MCP: %w", err)
 	}
 	s.declarations[era].Store(k)
-	if s.opts.Declared != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
-		s.opts.Declared(era, d)
+	if s.opts.Declarations.Changed != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
+		s.opts.Declarations.Changed(era, d)
 	}
 	return k, nil
 }
@@ -330,19 +339,24 @@ func (s *Server) encode(dst []byte, m proto.Message, rev bridge.Revision, meta .
 	return mcpjson.AppendWithin(dst, m, rev, &s.opts.Limits, meta...)
 }
 
-// supportedCapabilities returns the capabilities of d that this server supports. Tasks need a store, which it does not
-// have.
-func supportedCapabilities(d *declaration) *pb.ServerCapabilities {
+// taskCapability is the capability of 2025-11-25 for tasks.
+const taskCapability = `{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+
+// supportedCapabilities returns the capabilities of d in a revision. Tasks are a capability of their own in 2025-11-25,
+// and an extension since 2026-07-28: a client must not see those of the other one.
+func (s *Server) supportedCapabilities(d *declaration, rev bridge.Revision) *pb.ServerCapabilities {
 	c := d.GetCapabilities()
-	extensions := rawjson.AsBytes(c.GetExtensions())
-	tasks := rawjson.Check(extensions) == nil && rawjson.Get(extensions, bridge.TasksExtension) != nil
-	if c.GetTasks() == "" && !tasks {
+	declared := bridge.ServesTasks(c)
+	if c.GetTasks() == "" && (!declared || s.opts.Tasks != nil && rev.Modern()) {
 		return c
 	}
 	c = proto.CloneOf(c)
 	c.Tasks = ""
-	if tasks {
-		c.Extensions = rawjson.AsString(rawjson.Without(extensions, bridge.TasksExtension))
+	if declared && s.opts.Tasks != nil && rev.HasTaskMetadata() {
+		c.Tasks = taskCapability
+	}
+	if declared && (s.opts.Tasks == nil || !rev.Modern()) {
+		c.Extensions = rawjson.AsString(rawjson.Without(rawjson.AsBytes(c.GetExtensions()), bridge.TasksExtension))
 	}
 	return c
 }

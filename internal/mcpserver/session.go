@@ -173,7 +173,7 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 // initializeResult returns the result of initialize for a server with the declaration d.
 func (s *Server) initializeResult(d *declaration, rev bridge.Revision) ([]byte, error) {
 	out := []byte(`{"protocolVersion":"` + rev.String() + `","capabilities":`)
-	caps := supportedCapabilities(d)
+	caps := s.supportedCapabilities(d, rev)
 	if caps == nil {
 		caps = &pb.ServerCapabilities{}
 	}

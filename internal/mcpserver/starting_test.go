@@ -97,11 +97,13 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				var declared [bridge.Eras][]string
 				p, end := stdioOf(t, h, mcpserver.Options{
 					Started: h.started,
-					Earlier: [bridge.Eras]*pb.DiscoverResponse{before, before},
-					Declared: func(era bridge.Era, d *pb.DiscoverResponse) {
-						mu.Lock()
-						defer mu.Unlock()
-						declared[era] = append(declared[era], d.GetInstructions())
+					Declarations: mcpserver.Declarations{
+						Earlier: [bridge.Eras]*pb.DiscoverResponse{before, before},
+						Changed: func(era bridge.Era, d *pb.DiscoverResponse) {
+							mu.Lock()
+							defer mu.Unlock()
+							declared[era] = append(declared[era], d.GetInstructions())
+						},
 					},
 				})
 				defer end()

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,7 +17,7 @@ import (
 
 // notification returns the notification of a change.
 func (s *Server) notification(change *pb.ListenResponse, rev bridge.Revision, meta ...mcpjson.Member) ([]byte, error) {
-	method, params := feed.Notification(change)
+	method, params := feed.Notification(change, rev)
 	data, err := s.encode(nil, params, rev, meta...)
 	if err != nil {
 		return nil, bridge.Errorf(codes.Internal, "%s: %w", method, err)
@@ -32,9 +33,10 @@ func (s *Server) newPending(want func() *pb.SubscriptionFilter) *feed.Pending {
 // listen handles subscriptions/listen: it sends changes until one side ends the subscription (2026-07-28:
 // basic/patterns/subscriptions).
 func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, call *bridge.Call, d *declaration) {
+	filter := call.Request.(*pb.ListenRequest).GetNotifications()
 	err := feed.CheckListen(msg.Size)
 	if err == nil {
-		err = feed.CheckSubscriptions(call.Request.(*pb.ListenRequest).GetNotifications().GetResourceSubscriptions())
+		err = feed.CheckSubscriptions(slices.Concat(filter.GetResourceSubscriptions(), filter.GetTaskIds()))
 	}
 	if err != nil {
 		x.refuse(bridge.Listen, err)
@@ -45,7 +47,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	want := feed.Supported(call.Request.(*pb.ListenRequest).GetNotifications(), d.GetCapabilities(), false)
+	want := feed.Supported(filter, d.GetCapabilities(), false)
 	wants := func() *pb.SubscriptionFilter { return want }
 	changes := s.newPending(wants)
 	sub := &feed.Subscriber{Want: wants, Report: changes.Add}
@@ -57,8 +59,12 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	}
 	want = honoured // changes that were not acknowledged are not sent
 	_, _ = s.hub.Update(sub)
+	var unwatch func()
+	honoured.TaskIds, unwatch = s.watchTasks(call, filter.GetTaskIds(), changes.Add)
 	until := s.until(call.Context().GetVerified().GetPrincipal())
+	caller := &pb.CallContext{Verified: call.Context().GetVerified()} // without the text of the request
 	leave := func() {
+		unwatch()
 		s.hub.Remove(sub)
 		done()
 	}
@@ -69,7 +75,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	if err == nil {
 		err = hold(ctx, x.out, acknowledged, func(ctx context.Context) {
 			defer leave()
-			s.tellChanges(ctx, x, changes, d, until)
+			s.tellChanges(ctx, x, caller, changes, d, until)
 		})
 	}
 	if err != nil {
@@ -79,14 +85,16 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 }
 
 // tellChanges sends changes until one side ends the subscription, or the client's access ends.
-func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pending, d *declaration, until time.Time) {
+func (s *Server) tellChanges(
+	ctx context.Context, x *exchange, caller *pb.CallContext, changes *feed.Pending, d *declaration, until time.Time,
+) {
 	over, stop := s.letIn(until)
 	defer stop()
 	var err error
 	for err == nil {
 		select {
 		case <-changes.Ready():
-			err = x.sendChanges(changes.Take())
+			err = x.sendChanges(changes.Take(), caller)
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-over.Done():
@@ -103,8 +111,12 @@ func (s *Server) tellChanges(ctx context.Context, x *exchange, changes *feed.Pen
 }
 
 // sendChanges sends changes on a subscription.
-func (x *exchange) sendChanges(changes []*pb.ListenResponse) error {
+func (x *exchange) sendChanges(changes []*pb.ListenResponse, caller *pb.CallContext) error {
 	for _, c := range changes {
+		c, ok := x.s.currentTask(c, caller)
+		if !ok {
+			continue
+		}
 		msg, err := x.s.notification(c, x.rev, x.subscription())
 		if err == nil {
 			err = x.out.send(msg)

@@ -16,6 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
 )
 
 // A conversation is the messages of a client and a server in a bubble of testing/synctest.
@@ -59,11 +60,15 @@ func (x *exchange) end() {
 	x.ended = true
 }
 
-func newConversation(t *testing.T, o mcpserver.Options, b *backend, client map[string]string) *conversation {
+func newConversation(
+	t *testing.T, o mcpserver.Options, b *backend, policy tasks.Policy, client map[string]string,
+) *conversation {
 	t.Helper()
 	handler := bridge.Handler(b)
-	if client["catalog"] != "" {
-		handler = catalog.New(b, catalog.Options{SkipArguments: true, SkipOutput: true})
+	if client["catalog"] != "" || o.Tasks != nil {
+		handler = catalog.New(b, catalog.Options{
+			SkipArguments: true, SkipOutput: true, Tasks: o.Tasks, TaskPolicy: policy,
+		})
 	}
 	o.Lifecycle = lifecycle.New()
 	c := &conversation{
@@ -301,7 +306,7 @@ func (c *conversation) setHeaders(req *http.Request, body string) {
 	}
 	h.Set("Mcp-Method", text("method"))
 	params := rawjson.Get([]byte(body), "params")
-	for _, name := range []string{"name", "uri"} {
+	for _, name := range []string{"name", "uri", "taskId"} {
 		if value := rawjson.Get(params, name); value != nil {
 			h.Set("Mcp-Name", strings.Trim(string(value), `"`))
 		}

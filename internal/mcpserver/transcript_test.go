@@ -21,9 +21,11 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/bridge"
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/lifecycle"
 	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -75,8 +77,17 @@ func playFile(t *testing.T, path string) {
 		t.Fatalf("%s has no conversation", path)
 	}
 	delete(files, "conversation")
-	options, backend := serverOptions(t, settings(t, text("server"))), scriptedBackend(t, text("backend"))
-	c := newConversation(t, options, backend, settings(t, text("client")))
+	server := settings(t, text("server"))
+	rule, withTasks := server["tasks"]
+	delete(server, "tasks")
+	options, backend := serverOptions(t, server), scriptedBackend(t, text("backend"))
+	var policy tasks.Policy
+	if withTasks {
+		options.Tasks = tasks.New(tasks.Options{Log: options.Log})
+		t.Cleanup(options.Tasks.Close)
+		policy = (&config.Tasks{After: strings.TrimPrefix(rule, "declared")}).Policy()
+	}
+	c := newConversation(t, options, backend, policy, settings(t, text("client")))
 	for name := range files {
 		t.Errorf("%s: unknown section %q", path, name)
 	}
@@ -339,7 +350,7 @@ type names struct {
 
 var (
 	randomText = regexp.MustCompile(
-		`(?i)(?:(session|elicitation)Id"?[=:]"?|mcp-(session)-id: |"request(state)":")([A-Za-z0-9+/_=-]{26,})`)
+		`(?i)(?:(session|elicitation|task)Id"?[=:]"?|mcp-(session)-id: |"request(state)":")([A-Za-z0-9+/_=-]{26,})`)
 	eventTag   = regexp.MustCompile(`^(id: )([A-Z2-7]{6})\.`)
 	nameInText = regexp.MustCompile(`\$[a-zA-Z]+[0-9]*`)
 )

@@ -79,7 +79,7 @@ var panicPoints = map[string]panicPoint{
 	},
 	"mcpserverHandle": {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
 	"mcpserverModernHandled": {
-		file: "internal/mcpserver/modern.go", line: "res, err := s.handler.Handle(ctx, call, x.emit(call))",
+		file: "internal/mcpserver/modern.go", line: "res, err := s.handlerOf(call.Method).Handle(ctx, call, x.emit(call))",
 		in:    "func (s *Server) modern(",
 		after: true,
 	},

@@ -1,0 +1,195 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/feed"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpjson"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// metaRelatedTask is the key of `_meta` for the task that a message belongs to (2025-11-25: basic/utilities/tasks,
+// related task metadata).
+const metaRelatedTask = "io.modelcontextprotocol/related-task"
+
+// methodTaskResult waits for the result of a task, 2025-11-25 only.
+const methodTaskResult = "tasks/result"
+
+// handlerOf returns the Handler of a method.
+func (s *Server) handlerOf(m *bridge.Method) bridge.Handler {
+	switch m {
+	case bridge.GetTask, bridge.ListTasks, bridge.UpdateTask, bridge.CancelTask:
+		if s.opts.Tasks != nil {
+			return s.opts.Tasks
+		}
+	}
+	return s.handler
+}
+
+// checkTasks returns an error if a modern client uses tasks without declaring the extension (2026-07-28: extension
+// tasks, protocol errors).
+func checkTasks(call *bridge.Call) error {
+	r, listens := call.Request.(*pb.ListenRequest)
+	switch call.Method {
+	case bridge.GetTask, bridge.UpdateTask, bridge.CancelTask:
+	default:
+		if len(r.GetNotifications().GetTaskIds()) == 0 {
+			return nil
+		}
+	}
+	if bridge.DeclaresTasks(call.Context().GetClientCapabilities()) {
+		return nil
+	}
+	what := call.Method.Name
+	if listens {
+		what += " with taskIds"
+	}
+	return mcpjson.MissingCapability(&pb.ClientCapabilities{Extensions: `{"` + bridge.TasksExtension + `":{}}`},
+		"%s: the client does not declare the extension %s in its capabilities", what, bridge.TasksExtension)
+}
+
+// watchTasks adds the changes of tasks to those of a subscription, and returns the ids of tasks that exist.
+func (s *Server) watchTasks(call *bridge.Call, ids []string, changed func(*pb.ListenResponse)) (
+	found []string, stop func(),
+) {
+	if s.opts.Tasks == nil || len(ids) == 0 {
+		return nil, func() {}
+	}
+	return s.opts.Tasks.Watch(call, ids, func(id, _ string) { changed(feed.TaskChanged(id)) })
+}
+
+// currentTask replaces the task of a change, which only has the id, by the current one. It returns false if the task
+// does not exist any more.
+func (s *Server) currentTask(change *pb.ListenResponse, caller *pb.CallContext) (*pb.ListenResponse, bool) {
+	id := change.GetTaskChanged().GetTaskId()
+	if id == "" {
+		return change, true
+	}
+	task, err := s.opts.Tasks.Get(taskCall(caller, id))
+	return &pb.ListenResponse{Event: &pb.ListenResponse_TaskChanged{TaskChanged: task}}, err == nil
+}
+
+// taskCall returns the call of tasks/get for a caller.
+func taskCall(caller *pb.CallContext, id string) *bridge.Call {
+	return &bridge.Call{Method: bridge.GetTask, Request: &pb.GetTaskRequest{Context: caller, TaskId: id}}
+}
+
+// createdTask responds to a tools/call of a legacy client with a task, whose further changes the client is notified of.
+func (ss *session) createdTask(x *exchange, call *bridge.Call, task *pb.Task) {
+	caller := call.Context()
+	var stop func()
+	_, stop = ss.s.opts.Tasks.Watch(call, []string{task.GetTaskId()}, func(id, status string) {
+		if status == tasks.Working { // the client requests its progress
+			return
+		}
+		ss.s.lasting.Go(func() { // notify can block
+			if change, ok := ss.s.currentTask(feed.TaskChanged(id), caller); ok && ss.ctx.Err() == nil {
+				ss.notify(change)
+			}
+		})
+	})
+	context.AfterFunc(ss.ctx, stop)
+	result, err := ss.s.encode([]byte(`{"task":`), task, ss.rev)
+	if err != nil {
+		x.fail(call.Method, err)
+		return
+	}
+	x.finishRaw(append(result, '}'))
+}
+
+// cancelledTask responds to tasks/cancel of a legacy client with the task (2025-11-25: basic/utilities/tasks, task
+// cancellation).
+func (ss *session) cancelledTask(x *exchange, call *bridge.Call) {
+	task, err := ss.s.opts.Tasks.Get(taskCall(call.Context(), call.Method.Target(call.Request)))
+	x.finish(call.Method, &pb.GetTaskResponse{Task: task}, err)
+}
+
+// errSuperseded ends the input requests of a tasks/result whose client has sent another one for the same task.
+var errSuperseded = errors.New("superseded by another tasks/result")
+
+// taskResult handles tasks/result: it sends the input requests of the task to the client, waits for its end, and
+// responds as the tools/call would have (2025-11-25: basic/utilities/tasks, result retrieval).
+func (ss *session) taskResult(ctx context.Context, x *exchange, msg *jsonrpc.Message, from origin) {
+	id, ok := rawjson.String(rawjson.Get(msg.Params, "taskId"))
+	if !ok {
+		x.refuse(nil, bridge.Errorf(codes.InvalidArgument, "tasks/result: params.taskId must be a string"))
+		return
+	}
+	call := taskCall(ss.callContext(x, from), id)
+	related := mcpjson.Member{
+		Name: metaRelatedTask, Value: append(rawjson.AppendString([]byte(`{"taskId":`), id), '}'),
+	}
+	task, err := ss.awaitTask(ctx, x, call, related)
+	switch {
+	case ended(ctx):
+		x.end(head{}, nil)
+	case err != nil && ctx.Err() != nil:
+		x.fail(nil, cutOff(context.Cause(ctx), err))
+	case err != nil:
+		x.fail(nil, err)
+	case task.GetResult() != nil:
+		x.finish(bridge.CallTool, task.GetResult(), nil, related)
+	case task.GetError() != nil:
+		x.fail(nil, &bridge.Error{Code: codes.Unknown, Message: task.GetError().GetMessage(), RPC: task.GetError()})
+	default:
+		x.fail(nil, bridge.Errorf(codes.InvalidArgument, "tasks/result: the task was cancelled and has no result"))
+	}
+}
+
+// awaitTask returns the task once it has ended.
+func (ss *session) awaitTask(
+	ctx context.Context, x *exchange, call *bridge.Call, related mcpjson.Member,
+) (*pb.Task, error) {
+	for version := uint64(0); ; {
+		task, newer, err := ss.s.opts.Tasks.Next(ctx, call, version)
+		if err != nil || tasks.IsFinal(task.GetStatus()) {
+			return task, err
+		}
+		if version = newer; len(task.GetInputRequests()) == 0 {
+			continue
+		}
+		asking, done := ss.supersede(ctx, task.GetTaskId())
+		answers, err := ss.askAll(asking, x, task.GetInputRequests(), related)
+		superseded := context.Cause(asking) == errSuperseded //nolint:errorlint // the cause is set by us, never wrapped
+		done()
+		switch {
+		case superseded:
+		case err != nil:
+			return nil, err
+		default:
+			if err := ss.s.opts.Tasks.Update(call, answers); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// supersede returns the context of the input requests for a task, and ends those of an earlier tasks/result.
+func (ss *session) supersede(ctx context.Context, id string) (asking context.Context, done func()) {
+	asking, cancel := context.WithCancelCause(ctx)
+	mine := &cancel
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if earlier := ss.running.asking[id]; earlier != nil {
+		(*earlier)(errSuperseded)
+	}
+	if ss.running.asking == nil {
+		ss.running.asking = map[string]*context.CancelCauseFunc{}
+	}
+	ss.running.asking[id] = mine
+	return asking, func() {
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		if ss.running.asking[id] == mine {
+			delete(ss.running.asking, id)
+		}
+		cancel(nil)
+	}
+}

@@ -1,0 +1,334 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/limits"
+	"github.com/mcpbridge/mcpbridge/internal/seal"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+// The statuses of tasks.
+const (
+	Working       = "working"
+	inputRequired = "input_required"
+	completed     = "completed"
+	failed        = "failed"
+	cancelled     = "cancelled"
+)
+
+// IsFinal reports whether a task with the status has ended.
+func IsFinal(status string) bool {
+	return status == completed || status == failed || status == cancelled
+}
+
+// A task is one task. While it waits for input, no call is in flight and no goroutine exists.
+type task struct {
+	identity
+
+	all     *Tasks
+	expiry  *time.Timer
+	handler bridge.Handler
+
+	mu sync.Mutex // guards what follows
+
+	state
+
+	size  int64        // counted in all.size
+	call  *bridge.Call // of the current round
+	retry bool         // a lost call may be repeated
+	round round
+	// stop cancels the call in flight. It is nil while none is.
+	stop     context.CancelCauseFunc
+	changed  chan struct{} // closed at the next change, or nil
+	watchers map[*watcher]struct{}
+}
+
+// An identity is what never changes in a task.
+type identity struct {
+	// id identifies the task to clients, and number orders the tasks.
+	id      string
+	number  uint64
+	owner   principal
+	session string
+	created time.Time
+	ttl     time.Duration
+}
+
+// A state is what clients see of a task.
+type state struct {
+	status  string
+	message string
+	updated time.Time
+	version uint64 // incremented by each change
+	result  *pb.CallToolResult
+	err     *pb.JsonRpcError
+}
+
+// A round is the input that a task waits for.
+type round struct {
+	number    int // of rounds so far
+	requested int // requests so far: a task never uses a key again (2026-07-28: extension tasks, task update requests)
+	// pending are the requests without a response, with the keys of the task; keys are those of the tool.
+	pending   []*pb.InputRequest
+	keys      map[string]string
+	responses map[string]*pb.InputResponse
+	state     []byte
+}
+
+// A watcher receives the changes of tasks.
+type watcher struct{ report func(id, status string) }
+
+// describe returns the task with its requests, result and error.
+func (k *task) describe(rev bridge.Revision) *pb.Task {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := k.summaryLocked(rev)
+	d.InputRequests, d.Result, d.Error = k.round.pending, k.result, k.err
+	return d
+}
+
+// summary returns the task without them.
+func (k *task) summary(rev bridge.Revision) *pb.Task {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.summaryLocked(rev)
+}
+
+// summaryLocked is summary for callers that hold mu.
+func (k *task) summaryLocked(rev bridge.Revision) *pb.Task {
+	d := &pb.Task{
+		TaskId: k.id, Status: k.status, CreatedAt: stamp(k.created), LastUpdatedAt: stamp(k.updated),
+		TtlMs: proto.Int64(k.ttl.Milliseconds()), PollIntervalMs: proto.Int64(limits.TaskPoll.Milliseconds()),
+	}
+	if k.message != "" {
+		d.StatusMessage = proto.String(k.message)
+	}
+	if k.result.GetIsError() && rev.FailsTaskOfFailedTool() {
+		d.Status = failed
+	}
+	return d
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// set changes the status, unless the task has ended, and reports whether it did. The caller holds mu.
+func (k *task) set(status, message string) bool {
+	if IsFinal(k.status) {
+		return false
+	}
+	k.status, k.message, k.updated = status, message, time.Now()
+	k.version++
+	if IsFinal(status) {
+		k.stop, k.round = nil, round{}
+	}
+	if k.changed != nil {
+		close(k.changed)
+		k.changed = nil
+	}
+	for w := range k.watchers {
+		w.report(k.id, status)
+	}
+	return true
+}
+
+// wait returns when until returns true, which is called with mu held, or ctx ends.
+func (k *task) wait(ctx context.Context, until func() bool) {
+	for {
+		k.mu.Lock()
+		if until() || ctx.Err() != nil {
+			k.mu.Unlock()
+			return
+		}
+		if k.changed == nil {
+			k.changed = make(chan struct{})
+		}
+		changed := k.changed
+		k.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watch adds a watcher. It returns false if the task has too many.
+func (k *task) watch(w *watcher) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.watchers) >= limits.TaskWatchers {
+		return false
+	}
+	if k.watchers == nil {
+		k.watchers = map[*watcher]struct{}{}
+	}
+	k.watchers[w] = struct{}{}
+	return true
+}
+
+func (k *task) unwatch(w *watcher) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.watchers, w)
+}
+
+// keep counts bytes that the task keeps. The caller holds mu.
+func (k *task) keep(bytes int64) {
+	k.size += bytes
+	k.all.size.Add(bytes)
+}
+
+var errCancelled = errors.New("the task was cancelled")
+
+// cancel ends the task and its call. It returns false if the task has ended.
+func (k *task) cancel() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	stop := k.stop
+	if !k.set(cancelled, "") {
+		return false
+	}
+	if stop != nil {
+		stop(errCancelled)
+	}
+	return true
+}
+
+// begin executes the call of the current round in the background. The caller holds mu.
+func (k *task) begin() {
+	ctx, stop := context.WithCancelCause(k.all.ctx)
+	k.stop = stop
+	call := k.call
+	started := k.all.start(func() {
+		defer stop(nil)
+		defer k.all.panics.Recover(call.Method.Name, func(e *bridge.Error) { k.end(nil, e) })
+		k.end(k.handler.Handle(ctx, call, func(_ context.Context, e bridge.Event) error {
+			k.event(e)
+			return nil
+		}))
+	})
+	if !started {
+		k.stop = nil
+		stop(nil)
+		k.fail(errClosed)
+	}
+}
+
+// event shows progress as the message of the task. Other events have no counterpart (2026-07-28: extension tasks, task
+// status notifications).
+func (k *task) event(e bridge.Event) {
+	if e.Progress == nil {
+		return
+	}
+	message := e.Progress.GetMessage()
+	if message == "" {
+		message = strconv.FormatFloat(e.Progress.GetProgress(), 'f', -1, 64)
+		if total := e.Progress.GetTotal(); total > 0 {
+			message += " of " + strconv.FormatFloat(total, 'f', -1, 64)
+		}
+	}
+	message = strings.ToValidUTF8(message[:min(len(message), limits.TaskMessage)], "")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.set(Working, message)
+}
+
+// end handles the result of a call.
+func (k *task) end(res *bridge.Result, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stop = nil
+	switch {
+	case IsFinal(k.status): // it was canceled
+	case err != nil && k.retry && bridge.AsError(err).Outcome == bridge.OutcomeUnknown && k.all.ctx.Err() == nil:
+		k.retry = false
+		k.set(Working, "the backend was lost, and the tool is called again")
+		k.begin()
+	case err != nil:
+		k.fail(err)
+	case res.InputRequired != nil:
+		k.require(res.InputRequired)
+	default:
+		k.result, _ = res.Complete.(*pb.CallToolResult)
+		k.keep(int64(proto.Size(k.result)))
+		k.set(completed, "")
+	}
+}
+
+// fail ends the task with an error. The caller holds mu.
+func (k *task) fail(err error) {
+	e := bridge.AsError(err).Redacted()
+	k.err = e.JSONRPC(k.call.Revision(), k.call.Method)
+	k.all.o.Log.Debug().Str("task", k.id).Stringer("code", e.Code).Err(err).Msg("task failed")
+	k.set(failed, k.err.GetMessage())
+}
+
+// require makes the task wait for input. The caller holds mu.
+func (k *task) require(needs *pb.InputRequired) {
+	err := seal.Check(k.call, needs)
+	if err == nil {
+		err = seal.CheckCapabilities(k.call, needs)
+	}
+	if k.round.number++; err == nil && k.round.number >= limits.Rounds {
+		err = seal.TooManyRounds(k.call)
+	}
+	if err != nil {
+		k.fail(err)
+		return
+	}
+	k.round = round{
+		number: k.round.number, requested: k.round.requested, state: needs.RequestState,
+		keys: map[string]string{}, responses: map[string]*pb.InputResponse{},
+	}
+	for _, req := range needs.GetInputRequests() {
+		k.round.requested++
+		own := bridge.ShallowCopy(req)
+		own.Key = strconv.Itoa(k.round.requested)
+		k.round.keys[own.GetKey()] = req.GetKey()
+		k.round.pending = append(k.round.pending, own)
+	}
+	if len(k.round.pending) == 0 { // there is only a state, with which the call continues
+		k.proceed()
+		return
+	}
+	k.set(inputRequired, "")
+}
+
+// update receives responses to input requests. It ignores others.
+func (k *task) update(responses map[string]*pb.InputResponse) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := len(k.round.pending)
+	k.round.pending = slices.DeleteFunc(k.round.pending, func(req *pb.InputRequest) bool {
+		r := responses[req.GetKey()]
+		if r == nil {
+			return false
+		}
+		k.round.responses[k.round.keys[req.GetKey()]] = r
+		return true
+	})
+	switch len(k.round.pending) {
+	case before: // none was for this round
+	case 0:
+		k.set(Working, "")
+		k.proceed()
+	default:
+		k.set(inputRequired, "")
+	}
+}
+
+// proceed executes the next round. The caller holds mu.
+func (k *task) proceed() {
+	k.call = k.call.Retry(k.round.responses, k.round.state)
+	k.round = round{number: k.round.number, requested: k.round.requested}
+	k.begin()
+}
