@@ -162,17 +162,17 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 	}
 	if d, ok := declarationsOf(a.cfg, a.Log); ok && name == "" && a.cfg.Serve.Stdio == "true" {
 		for era := range bridge.Eras {
-			o.Declarations.Earlier[era] = d[era].read()
+			o.Declarations.Previous[era] = d[era].read()
 		}
 		o.Declarations.Changed = func(era bridge.Era, said *pb.DiscoverResponse) {
-			if !proto.Equal(said, o.Declarations.Earlier[era]) {
+			if !proto.Equal(said, o.Declarations.Previous[era]) {
 				d[era].write(said)
 			}
 		}
 	}
 	o.Log, o.Panics, o.Lifecycle = a.Log, a.panics, a.life
 	o.PollAfter, o.PassHeaders, o.Principal = a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
-	o.Until = auth.Until
+	o.AccessExpiry = auth.Until
 	o.Sessions, o.Streams, o.Memory, o.Tasks = a.sessions, a.streams, a.memory, a.tasks
 	if a.auth != nil {
 		at := path.Join(a.cfg.Serve.HTTP.Path, name)

@@ -12,20 +12,20 @@ import (
 // postBatch handles several messages in one POST, which only clients of the first two revisions may send (2025-03-26:
 // basic, batching).
 func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte, modern bool) {
-	if ofSSE(r) {
+	if isSSEPost(r) {
 		texts, err := jsonrpc.ParseBatch(body, &s.opts.Limits)
 		if err == nil {
 			_, err = s.sortBatch(texts, bridge.Rev20241105)
 		}
 		if err != nil {
-			malformed(w, modern, err) // not on the stream, where it would not refer to a request
+			rejectMalformed(w, modern, err) // not on the stream, where it would not refer to a request
 			return
 		}
 		s.postSSE(w, r, body)
 		return
 	}
 	if modern {
-		malformed(w, modern, errBatch)
+		rejectMalformed(w, modern, errBatch)
 		return
 	}
 	ss := s.sessionOf(w, r)
@@ -33,24 +33,24 @@ func (s *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte, 
 		return
 	}
 	if !ss.rev.AllowsBatches() {
-		malformed(w, modern, errBatch)
+		rejectMalformed(w, modern, errBatch)
 		return
 	}
 	texts, err := jsonrpc.ParseBatch(body, &s.opts.Limits)
 	if err != nil {
-		malformed(w, modern, err)
+		rejectMalformed(w, modern, err)
 		return
 	}
 	b, err := s.sortBatch(texts, ss.rev)
 	if err != nil {
-		malformed(w, modern, err)
+		rejectMalformed(w, modern, err)
 		return
 	}
 	for i := range b.responses {
-		ss.answered(&b.responses[i])
+		ss.handleResponse(&b.responses[i])
 	}
 	for i := range b.notifications {
-		ss.notified(&b.notifications[i])
+		ss.handleNotification(&b.notifications[i])
 	}
 	if len(b.requests) == 0 && len(b.refused) == 0 {
 		w.WriteHeader(http.StatusAccepted)

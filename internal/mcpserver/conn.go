@@ -24,35 +24,35 @@ type conn struct {
 	write func(msg []byte) error
 	// principal is the authenticated client, if any.
 	principal *pb.Principal
-	// takesModern means that modern requests are allowed, too.
-	takesModern bool
+	// allowsModern means that modern requests are allowed, too.
+	allowsModern bool
 	// slots limits the number of requests in flight.
 	slots chan struct{}
 	id    string // the bridge.Call.Session of modern calls
 	calls sync.WaitGroup
-	// teller is the goroutine that sends the session's changes. It is separate, so that a client that does not read
-	// does not block other clients.
-	teller sync.WaitGroup
+	// changeSender is the goroutine that sends the session's changes. It is separate, so that a client that does not
+	// read does not block other clients.
+	changeSender sync.WaitGroup
 
 	// ctx ends when the client has disconnected.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	errors  rate          // limits error responses without a request id
-	session *session      // legacy session, after initialize
-	running running       // modern requests in flight
-	over    func()        // called when no call is in flight any more; nil without outlive
-	closed  bool          // no further call starts
-	until   time.Time     // when the client's access ends, by its latest token, or zero
-	longer  chan struct{} // has an element when until has become later
+	mu       sync.Mutex
+	errors   rate          // limits error responses without a request id
+	session  *session      // legacy session, after initialize
+	running  inFlight      // modern requests in flight
+	onIdle   func()        // called when no call is in flight any more; nil without whenIdle
+	closed   bool          // no further call starts
+	expiry   time.Time     // when the client's access ends, by its latest token, or zero
+	extended chan struct{} // has an element when expiry has become later
 }
 
-func (s *Server) newConn(write func(msg []byte) error, takesModern bool) *conn {
+func (s *Server) newConn(write func(msg []byte) error, allowsModern bool) *conn {
 	c := &conn{
-		s: s, write: write, takesModern: takesModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls),
+		s: s, write: write, allowsModern: allowsModern, slots: make(chan struct{}, s.opts.Limits.SessionCalls),
 		id:     rand.Text(),
-		errors: rate{every: limits.ErrorInterval, burst: limits.ErrorBurst}, longer: make(chan struct{}, 1),
+		errors: rate{every: limits.ErrorInterval, burst: limits.ErrorBurst}, extended: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.closing())
 	return c
@@ -68,7 +68,7 @@ func (c *conn) close(cause error) {
 	c.closed = true
 	c.mu.Unlock()
 	c.calls.Wait()
-	c.teller.Wait()
+	c.changeSender.Wait()
 }
 
 func (c *conn) legacy() *session {
@@ -85,36 +85,36 @@ func (c *conn) receive(data []byte, from origin) {
 		if !jsonrpc.IsID(id, &c.s.opts.Limits) {
 			id = nil
 		}
-		c.malformed(&jsonrpc.Error{ID: id, RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
+		c.rejectMalformed(&jsonrpc.Error{ID: id, RPC: e.JSONRPC(bridge.LatestLegacy, nil)})
 	})
 	if !jsonrpc.IsBatch(data) {
 		msg, err := jsonrpc.Parse(data, &c.s.opts.Limits)
 		if err != nil {
-			c.malformed(err)
+			c.rejectMalformed(err)
 			return
 		}
-		c.take(&msg, c.takesModern, from, connSink{c})
+		c.dispatch(&msg, c.allowsModern, from, connSink{c})
 		return
 	}
 	ss := c.legacy()
 	if ss == nil || !ss.rev.AllowsBatches() {
-		c.malformed(errBatch)
+		c.rejectMalformed(errBatch)
 		return
 	}
 	texts, err := jsonrpc.ParseBatch(data, &c.s.opts.Limits)
 	if err != nil {
-		c.malformed(err)
+		c.rejectMalformed(err)
 		return
 	}
 	b, err := c.s.sortBatch(texts, ss.rev)
 	if err != nil {
-		c.malformed(err)
+		c.rejectMalformed(err)
 		return
 	}
 	out := &connBatch{c: c, answers: b.refused, open: len(b.requests)}
 	for _, msgs := range [][]jsonrpc.Message{b.responses, b.notifications, b.requests} {
 		for i := range msgs {
-			c.take(&msgs[i], false, from, out) // no modern revision has batches
+			c.dispatch(&msgs[i], false, from, out) // no modern revision has batches
 		}
 	}
 	if len(b.requests) == 0 && len(b.refused) > 0 {
@@ -150,19 +150,19 @@ var errBatch = &jsonrpc.Error{
 	RPC: invalidRequest("a JSON array of messages is only for revisions before 2025-06-18: send one message at a time"),
 }
 
-// malformed responds to an invalid message.
-func (c *conn) malformed(err error) {
+// rejectMalformed responds to an invalid message.
+func (c *conn) rejectMalformed(err error) {
 	e := asParseError(err)
 	if e.OfNotification() {
-		c.s.log.Debug().Err(err).Msg("ignored a notification that is none")
+		c.s.log.Debug().Err(err).Msg("ignored an invalid notification")
 		return
 	}
 	if e.ID == nil {
 		c.mu.Lock()
-		early := c.errors.early(time.Now())
+		delay := c.errors.delay(time.Now())
 		c.mu.Unlock()
-		if early > 0 {
-			c.s.log.Debug().Err(err).Msg("ignored what is no message: there are too many")
+		if delay > 0 {
+			c.s.log.Debug().Err(err).Msg("ignored an invalid message: above the rate of error responses")
 			return
 		}
 	}
@@ -176,13 +176,13 @@ func (c *conn) malformed(err error) {
 // checkWrite handles a write error: the client has disconnected.
 func (c *conn) checkWrite(err error) {
 	if err != nil {
-		c.s.log.Debug().Err(err).Msg("a message could not be sent")
-		c.cancel(errGone)
+		c.s.log.Debug().Err(err).Msg("cannot send a message; the client has disconnected")
+		c.cancel(errDisconnected)
 	}
 }
 
-// take starts to handle a message of either era.
-func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
+// dispatch starts to handle a message of either era.
+func (c *conn) dispatch(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 	defer c.s.panics.Recover(msg.Method, func(e *bridge.Error) {
 		if msg.IsRequest() {
 			c.s.newExchange(bridge.LatestLegacy, msg, out).fail(nil, e)
@@ -195,15 +195,15 @@ func (c *conn) take(msg *jsonrpc.Message, modern bool, from origin, out sink) {
 		c.startModern(msg, out)
 	case msg.IsRequest() && msg.Method == "initialize" && ss == nil:
 		c.initialize(msg, out)
-	case msg.IsNotification() && modern && c.cancelled(msg):
+	case msg.IsNotification() && modern && c.cancelModern(msg):
 	case ss == nil:
-		c.early(msg, out)
+		c.rejectEarly(msg, out)
 	case msg.IsResponse():
-		if !ss.answered(msg) {
+		if !ss.handleResponse(msg) {
 			c.s.log.Debug().Bytes("id", msg.ID).Msg("ignored a response to no pending request")
 		}
 	case msg.IsNotification():
-		ss.notified(msg)
+		ss.handleNotification(msg)
 	default:
 		c.startLegacy(ss, msg, from, out)
 	}
@@ -229,7 +229,7 @@ func (c *conn) startModern(msg *jsonrpc.Message, out sink) {
 		defer cancel(nil)
 		c.s.modern(ctx, msg, origin{session: c.id}, to)
 	}) {
-		c.overloaded(bridge.Rev20260728, msg, to)
+		c.rejectOverload(bridge.Rev20260728, msg, to)
 		cancel(nil)
 	}
 }
@@ -245,7 +245,7 @@ func (c *conn) startLegacy(ss *session, msg *jsonrpc.Message, from origin, out s
 		defer done()
 		ss.request(ctx, msg, from, to)
 	}) {
-		c.overloaded(ss.rev, msg, to)
+		c.rejectOverload(ss.rev, msg, to)
 		done()
 	}
 }
@@ -264,75 +264,75 @@ func (c *conn) start(f func()) bool {
 		return false
 	}
 	c.calls.Go(func() {
-		defer c.free()
+		defer c.releaseSlot()
 		defer c.s.panics.Recover("a request", nil) // the handler of a request recovers its own panics
 		f()
 	})
 	return true
 }
 
-// free frees a slot, and calls over if no call is in flight any more.
-func (c *conn) free() {
+// releaseSlot frees a slot, and calls onIdle if no call is in flight any more.
+func (c *conn) releaseSlot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	<-c.slots
-	if c.over != nil && len(c.slots) == 0 {
-		c.over()
+	if c.onIdle != nil && len(c.slots) == 0 {
+		c.onIdle()
 	}
 }
 
-// outlive arranges for over to be called when the last call ends. It returns false if none is in flight.
-func (c *conn) outlive(over func()) bool {
+// whenIdle arranges for f to be called when the last call ends. It returns false if none is in flight.
+func (c *conn) whenIdle(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.slots) == 0 {
 		return false
 	}
-	c.over = over
+	c.onIdle = f
 	return true
 }
 
-// rest returns a context that ends when no call is in flight, or the client has disconnected.
-func (c *conn) rest() (context.Context, context.CancelFunc) {
-	ctx, over := context.WithCancel(c.ctx)
-	if !c.outlive(over) {
-		over()
+// idleContext returns a context that ends when no call is in flight, or the client has disconnected.
+func (c *conn) idleContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	if !c.whenIdle(cancel) {
+		cancel()
 	}
-	return ctx, over
+	return ctx, cancel
 }
 
-// isLetIn extends the client's access to a time, or without limit if that is zero. It never shortens the access: the
-// token that is valid for the longest time counts. It reports whether access had ended, so that the client has missed
-// changes.
-func (c *conn) isLetIn(until time.Time) (again bool) {
+// extendAccess extends the client's access to a time, or without limit if that is zero. It never shortens the access:
+// the token that is valid for the longest time counts. It reports whether access had ended, so that the client has
+// missed changes.
+func (c *conn) extendAccess(until time.Time) (restored bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.until.IsZero() || !until.IsZero() && !until.After(c.until) {
+	if c.expiry.IsZero() || !until.IsZero() && !until.After(c.expiry) {
 		return false
 	}
-	again = !time.Now().Before(c.until)
-	c.until = until
+	restored = !time.Now().Before(c.expiry)
+	c.expiry = until
 	select {
-	case c.longer <- struct{}{}:
+	case c.extended <- struct{}{}:
 	default:
 	}
-	return again
+	return restored
 }
 
-// isIn reports whether the client is connected and has access.
-func (c *conn) isIn() bool {
-	until := c.letInUntil()
-	return c.ctx.Err() == nil && (until.IsZero() || time.Now().Before(until))
+// hasAccess reports whether the client is connected and has access.
+func (c *conn) hasAccess() bool {
+	expiry := c.accessExpiry()
+	return c.ctx.Err() == nil && (expiry.IsZero() || time.Now().Before(expiry))
 }
 
-func (c *conn) letInUntil() time.Time {
+func (c *conn) accessExpiry() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.until
+	return c.expiry
 }
 
-// overloaded responds to a request without a free slot.
-func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
+// rejectOverload responds to a request without a free slot.
+func (c *conn) rejectOverload(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
 	x := &exchange{s: c.s, rev: rev, id: msg.ID, out: out}
 	x.refuse(nil, overload(cap(c.slots)))
 }
@@ -340,13 +340,13 @@ func (c *conn) overloaded(rev bridge.Revision, msg *jsonrpc.Message, out sink) {
 // overload returns the error of a request above the limit of requests in flight.
 func overload(most int) error {
 	e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, bridge.ReasonOverloaded,
-		"%d requests are being answered, which is the most: wait for one of them", most)
+		"%d requests are in flight, which is the limit: wait for one of them", most)
 	e.RetryAfter = 100 * time.Millisecond
 	return e
 }
 
-// cancelled handles a notification that cancels a modern request. It reports whether msg is one.
-func (c *conn) cancelled(msg *jsonrpc.Message) bool {
+// cancelModern handles a notification that cancels a modern request. It reports whether msg is one.
+func (c *conn) cancelModern(msg *jsonrpc.Message) bool {
 	if msg.Method != notifyCancelled {
 		return false
 	}
@@ -378,16 +378,16 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 	c.mu.Unlock()
 	if !first {
 		ss.cancel(errEnded)
-		c.refuse(msg, out, "initialize: this connection has begun already")
+		c.refuse(msg, out, "initialize: the connection has a session already")
 		return
 	}
 	out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, result))
-	c.teller.Go(func() {
+	c.changeSender.Go(func() {
 		for {
 			select {
 			case <-changes.Ready():
 				for _, change := range changes.Take() {
-					if c.isIn() {
+					if c.hasAccess() {
 						ss.notify(change)
 					}
 				}
@@ -403,14 +403,14 @@ func (c *conn) initialize(msg *jsonrpc.Message, out sink) {
 	}
 }
 
-// early responds to a message before initialize.
-func (c *conn) early(msg *jsonrpc.Message, out sink) {
+// rejectEarly responds to a message before initialize.
+func (c *conn) rejectEarly(msg *jsonrpc.Message, out sink) {
 	switch {
 	case !msg.IsRequest():
 		c.s.log.Debug().Str("method", msg.Method).Msg("ignored a message that came before initialize")
 	case msg.Method == "ping":
 		out.finish(head{}, jsonrpc.AppendResult(nil, msg.ID, []byte("{}")))
-	case bridge.MethodByName(msg.Method) == bridge.Discover && !c.takesModern: // as a server of 2024-11-05 responds
+	case bridge.MethodByName(msg.Method) == bridge.Discover && !c.allowsModern: // as a server of 2024-11-05 responds
 		x := &exchange{s: c.s, rev: bridge.LatestLegacy, id: msg.ID, out: out}
 		x.refuse(nil, bridge.Errorf(codes.Unimplemented, "HTTP+SSE has no %s: send initialize", msg.Method))
 	case bridge.MethodByName(msg.Method) == bridge.Discover:
@@ -418,7 +418,7 @@ func (c *conn) early(msg *jsonrpc.Message, out sink) {
 		x.refuse(bridge.Discover,
 			invalidMeta("params._meta has no %q: each request must name its revision", metaVersion))
 	default:
-		c.refuse(msg, out, "send initialize first, or say the revision in params._meta: "+metaVersion)
+		c.refuse(msg, out, "send initialize first, or name the revision in params._meta: "+metaVersion)
 	}
 }
 
@@ -441,5 +441,5 @@ func (o connSink) finish(_ head, msg []byte) {
 	}
 }
 
-// errGone is the cause of the end of calls whose client has disconnected.
-var errGone = errors.New("the client has gone")
+// errDisconnected is the cause of the end of calls whose client has disconnected.
+var errDisconnected = errors.New("the client has disconnected")

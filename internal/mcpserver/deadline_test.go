@@ -48,7 +48,7 @@ func TestIdleStreams(t *testing.T) {
 		method, body string
 		header       http.Header
 		poll         time.Duration
-		says         string // the last event; empty if the stream is cut for resumption
+		text         string // the last event; empty if the stream is cut for resumption
 	}{
 		"a call of 2026-07-28": {http.MethodPost, modernBody, modernHeader, 0, `"result"`},
 		"a call of a session": {
@@ -72,7 +72,7 @@ func TestIdleStreams(t *testing.T) {
 				defer s.Close()
 				client := overHTTP(t, s, major)
 				id := beginSession(t, s)
-				sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				post(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 				if c.method == http.MethodGet {
 					time.AfterFunc(silence, func() { s.sessions[id].notify(feed.All(s.sessions[id].filter())[0]) })
 				}
@@ -93,11 +93,11 @@ func TestIdleStreams(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer res.Body.Close()
-				said := ""
+				received := ""
 				for in := bufio.NewReader(res.Body); ; {
 					line, err := in.ReadString('\n')
-					said += line
-					if c.method == http.MethodGet && strings.Contains(said, c.says) {
+					received += line
+					if c.method == http.MethodGet && strings.Contains(received, c.text) {
 						break
 					}
 					if err != nil {
@@ -107,8 +107,8 @@ func TestIdleStreams(t *testing.T) {
 						break
 					}
 				}
-				if res.ProtoMajor != major || !strings.Contains(said, c.says) {
-					t.Errorf("%s, HTTP/%d: %s", name, res.ProtoMajor, said)
+				if res.ProtoMajor != major || !strings.Contains(received, c.text) {
+					t.Errorf("%s, HTTP/%d: %s", name, res.ProtoMajor, received)
 				}
 			})
 		}

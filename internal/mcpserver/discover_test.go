@@ -12,13 +12,13 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A moody handler responds to Discover, or fails.
-type moody struct {
+// A discoverHandler responds to Discover, or fails.
+type discoverHandler struct {
 	err   error
 	asked int
 }
 
-func (m *moody) Handle(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
+func (m *discoverHandler) Handle(context.Context, *bridge.Call, bridge.Emit) (*bridge.Result, error) {
 	m.asked++
 	if m.err != nil {
 		return nil, m.err
@@ -31,7 +31,7 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 		"too many calls")
 	gone := bridge.Errorf(codes.Unavailable, "the backend has ended")
 	synctest.Test(t, func(t *testing.T) {
-		h := &moody{err: overloaded}
+		h := &discoverHandler{err: overloaded}
 		s := New(h, Options{})
 		defer s.Close()
 		if _, err := s.discover(t.Context(), bridge.ModernEra); err == nil {
@@ -41,7 +41,7 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 		if _, err := s.discover(t.Context(), bridge.ModernEra); err != nil {
 			t.Fatal(err)
 		}
-		pass(2 * knownFor)
+		pass(2 * discoverInterval)
 		h.err, h.asked = overloaded, 0
 		for range 3 {
 			if k, err := s.discover(t.Context(), bridge.ModernEra); err != nil || k.GetInstructions() != "be kind" {
@@ -51,7 +51,7 @@ func TestOverloadDoesNotChangeTheEra(t *testing.T) {
 		if h.asked != 1 {
 			t.Errorf("an overloaded backend received %d requests", h.asked)
 		}
-		pass(2 * knownFor)
+		pass(2 * discoverInterval)
 		h.err = gone
 		if _, err := s.discover(t.Context(), bridge.ModernEra); err == nil {
 			t.Error("the result of a lost backend is still returned")

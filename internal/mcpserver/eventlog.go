@@ -22,31 +22,33 @@ type eventLog struct {
 	id string
 	// tag is the session's prefix of event ids.
 	tag string
-	// within has the limits: first that of the session, then that of all sessions.
-	within []*replay
+	// limits are: first that of the session, then that of all sessions.
+	limits []*replayLimit
 
-	mu     sync.Mutex
-	first  int      // the number of events[0]
-	events [][]byte // messages; nil is the priming event
-	size   int
-	closed bool
-	gone   bool // dropped: no more events are kept
-	told   int  // the number of the first event that was not sent
-	reader int  // the number of the response that sends the events; lower numbers were replaced
-	copied bool // that response copies the events, and has yet to send those from number next on
-	next   int
-	remove []func()      // remove the log from the lists of ended logs
-	grown  chan struct{} // closed on changes; nil if nothing waits
+	mu      sync.Mutex
+	first   int      // the number of events[0]
+	events  [][]byte // messages; nil is the priming event
+	size    int
+	closed  bool
+	dropped bool // dropped: no more events are kept
+	unsent  int  // the number of the first event that was not sent
+	reader  int  // the number of the response that sends the events; lower numbers were replaced
+	copying bool // that response copies the events, and has yet to send those from number next on
+	next    int
+	remove  []func()      // remove the log from the lists of ended logs
+	changed chan struct{} // closed on changes; nil if nothing waits
 }
 
 // primingSize is the size of a priming event, in bytes: about that on the wire, and in memory.
 const primingSize = 64
 
-func newEventLog(id string, within ...*replay) *eventLog { return &eventLog{id: id, within: within} }
+func newEventLog(id string, within ...*replayLimit) *eventLog {
+	return &eventLog{id: id, limits: within}
+}
 
-// roomOf returns the size of an event. A priming event counts as well: a client can cause any number of them by
+// eventSize returns the size of an event. A priming event counts as well: a client can cause any number of them by
 // reopening a stream.
-func roomOf(msg []byte) int {
+func eventSize(msg []byte) int {
 	if msg == nil {
 		return primingSize
 	}
@@ -55,9 +57,9 @@ func roomOf(msg []byte) int {
 
 // append adds a message, which the log then owns, and returns its number.
 func (l *eventLog) append(msg []byte, last bool) int {
-	size := roomOf(msg)
+	size := eventSize(msg)
 	l.mu.Lock()
-	if l.gone { // the call continues, and the stream cannot be resumed
+	if l.dropped { // the call continues, and the stream cannot be resumed
 		defer l.mu.Unlock()
 		l.first++
 		return l.first - 1
@@ -67,7 +69,7 @@ func (l *eventLog) append(msg []byte, last bool) int {
 	n := l.first + len(l.events) - 1
 	l.wake()
 	l.mu.Unlock()
-	for _, r := range l.within {
+	for _, r := range l.limits {
 		r.add(size)
 	}
 	l.trim()
@@ -79,12 +81,12 @@ func (l *eventLog) append(msg []byte, last bool) int {
 
 // trim drops events above the limits.
 func (l *eventLog) trim() {
-	for _, r := range l.within {
+	for _, r := range l.limits {
 		if r.add(0) {
-			l.forget(1) // the newest can still be sent to an active response
+			l.dropOldest(1) // the newest can still be sent to an active response
 		}
 		if r.add(0) {
-			l.forget(0)
+			l.dropOldest(0)
 		}
 	}
 }
@@ -92,33 +94,33 @@ func (l *eventLog) trim() {
 // pending returns how many of the newest events an active response must still send: the newest event, and earlier
 // events within the session's limit, because a slow client must not determine the memory. The caller holds mu.
 func (l *eventLog) pending() int {
-	if !l.copied {
+	if !l.copying {
 		return 0
 	}
 	n, size := 0, 0
-	for i := len(l.events) - 1; i >= max(l.next-l.first, 0) && size <= l.within[0].most; i-- {
+	for i := len(l.events) - 1; i >= max(l.next-l.first, 0) && size <= l.limits[0].max; i-- {
 		if n > 0 {
-			size += roomOf(l.events[i])
+			size += eventSize(l.events[i])
 		}
 		n++
 	}
 	return n
 }
 
-// isOwed reports whether a response must still send events.
-func (l *eventLog) isOwed() bool {
+// hasPending reports whether a response must still send events.
+func (l *eventLog) hasPending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pending() > 0
 }
 
-// forget drops all events except the newest ones, whose number is but, and those that a response must still send.
-func (l *eventLog) forget(but int) {
+// dropOldest drops all events except the newest ones, whose number is keep, and those that a response must still send.
+func (l *eventLog) dropOldest(keep int) {
 	l.mu.Lock()
-	but = max(but, l.pending())
+	keep = max(keep, l.pending())
 	freed := 0
-	for ; len(l.events) > but; l.first++ {
-		freed += roomOf(l.events[0])
+	for ; len(l.events) > keep; l.first++ {
+		freed += eventSize(l.events[0])
 		l.events[0] = nil // keeps the array for further events
 		l.events = l.events[1:]
 	}
@@ -128,7 +130,7 @@ func (l *eventLog) forget(but int) {
 	if freed == 0 {
 		return
 	}
-	for _, r := range l.within {
+	for _, r := range l.limits {
 		r.add(-freed)
 	}
 }
@@ -136,11 +138,11 @@ func (l *eventLog) forget(but int) {
 // drop drops the log.
 func (l *eventLog) drop() {
 	l.mu.Lock()
-	l.gone = true
+	l.dropped = true
 	l.mu.Unlock()
-	l.take() // ends the response that copies
+	l.claim() // ends the response that copies
 	l.close()
-	l.forget(0)
+	l.dropOldest(0)
 	l.unlist()
 }
 
@@ -161,81 +163,82 @@ func (l *eventLog) push(msg []byte) { l.append(msg, false) }
 // close marks the log as complete.
 func (l *eventLog) close() {
 	l.mu.Lock()
-	again := l.closed
+	closedBefore := l.closed
 	l.closed = true
 	l.wake()
 	l.mu.Unlock()
-	if again {
+	if closedBefore {
 		return
 	}
 	var remove []func()
-	for _, r := range l.within {
+	for _, r := range l.limits {
 		remove = append(remove, r.end(l))
 	}
 	l.mu.Lock()
 	l.remove = remove
-	gone := l.gone
+	dropped := l.dropped
 	l.mu.Unlock()
-	if gone { // it was dropped meanwhile
+	if dropped { // it was dropped meanwhile
 		l.unlist()
 	}
 }
 
 // wake notifies the waiting goroutines. The caller holds mu.
 func (l *eventLog) wake() {
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
 	}
 }
 
-// take makes the caller the only response that sends events, and returns its number.
-func (l *eventLog) take() int {
+// claim makes the caller the only response that sends events, and returns its number.
+func (l *eventLog) claim() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reader++
-	l.copied = false
+	l.copying = false
 	l.wake()
 	return l.reader
 }
 
-// follow is take for a response that copies the events from number n on, until leave is called.
-func (l *eventLog) follow(n int) (reader int, leave func()) {
+// claimFrom is claim for a response that copies the events from number n on, until leave is called.
+func (l *eventLog) claimFrom(n int) (reader int, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reader++
-	l.copied, l.next = true, n
+	l.copying, l.next = true, n
 	l.wake()
 	reader = l.reader
 	return reader, func() {
 		l.mu.Lock()
 		if l.reader == reader {
-			l.copied = false
+			l.copying = false
 		}
 		l.mu.Unlock()
 		l.trim()
 	}
 }
 
-// has reports whether a client can resume the stream after event n: the event was added, and none after it was dropped.
-func (l *eventLog) has(n int) bool {
+// resumableAfter reports whether a client can resume the stream after event n: the event was added, and none after it
+// was dropped.
+func (l *eventLog) resumableAfter(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return n+1 >= l.first && n < l.first+len(l.events)
 }
 
-// untold returns the number of the first unsent event.
-func (l *eventLog) untold() int {
+// firstUnsent returns the number of the first unsent event.
+func (l *eventLog) firstUnsent() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(l.told, l.first)
+	return max(l.unsent, l.first)
 }
 
-// untell records that the events from number n on were not sent.
-func (l *eventLog) untell(n int) {
+// markUnsent records that the events from number n on were not sent.
+func (l *eventLog) markUnsent(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told = min(l.told, n)
+	l.unsent = min(l.unsent, n)
 }
 
 // ended reports whether the log is complete.
@@ -245,15 +248,15 @@ func (l *eventLog) ended() bool {
 	return l.closed
 }
 
-// held returns the size of the log in bytes.
-func (l *eventLog) held() int {
+// byteSize returns the size of the log in bytes.
+func (l *eventLog) byteSize() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size
 }
 
-// holds reports whether reader is still the response that sends events.
-func (l *eventLog) holds(reader int) bool {
+// isReader reports whether reader is still the response that sends events.
+func (l *eventLog) isReader(reader int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reader == reader
@@ -272,20 +275,20 @@ func (l *eventLog) wait(ctx context.Context, reader, n int) ([][]byte, bool) {
 			l.mu.Unlock()
 			return nil, false // an interrupted stream is better than a gap
 		}
-		if fresh := l.events[n-l.first:]; len(fresh) > 0 || l.closed {
-			fresh = slices.Clone(fresh) // events that are dropped meanwhile are sent nevertheless
-			l.told, l.next = max(l.told, n+len(fresh)), n+len(fresh)
+		if newEvents := l.events[n-l.first:]; len(newEvents) > 0 || l.closed {
+			newEvents = slices.Clone(newEvents) // events that are dropped meanwhile are sent nevertheless
+			l.unsent, l.next = max(l.unsent, n+len(newEvents)), n+len(newEvents)
 			l.mu.Unlock()
 			l.trim()
-			return fresh, len(fresh) > 0
+			return newEvents, len(newEvents) > 0
 		}
-		if l.grown == nil {
-			l.grown = make(chan struct{})
+		if l.changed == nil {
+			l.changed = make(chan struct{})
 		}
-		grown := l.grown
+		changed := l.changed
 		l.mu.Unlock()
 		select {
-		case <-grown:
+		case <-changed:
 		case <-ctx.Done():
 			return nil, false
 		}
@@ -302,17 +305,17 @@ func (ss *session) resumable(event string) (*eventLog, int) {
 	ss.mu.Lock()
 	l := ss.logs[id]
 	ss.mu.Unlock()
-	if l == nil || event != l.eventID(n) || !l.has(n) {
+	if l == nil || event != l.eventID(n) || !l.resumableAfter(n) {
 		return nil, 0
 	}
 	return l, n
 }
 
-// forgotten returns the error for an event whose successors were dropped. The call may be in flight or have ended.
-func forgotten(event string) *pb.JsonRpcError {
-	e := invalidRequest("what came after event " + strconv.Quote(rawjson.Shorten(event)) +
-		" is not known any more; its call may have been executed: " +
-		"make it again only if doing it twice does no harm")
+// errEventsDropped returns the error for an event whose successors were dropped. The call may be in flight or have
+// ended.
+func errEventsDropped(event string) *pb.JsonRpcError {
+	e := invalidRequest("the events after " + strconv.Quote(rawjson.Shorten(event)) +
+		" were dropped; the call may have been executed: repeat it only if executing it twice does no harm")
 	e.Data = `{"reason":"EVENTS_FORGOTTEN","outcome":"unknown"}` // of the call, not of this request
 	return e
 }
@@ -332,7 +335,7 @@ func (ss *session) addLog(id string) *eventLog {
 	ss.logs[id] = l
 	ss.order = append(ss.order, id)
 	for len(ss.order) > maxLogs {
-		i := slices.IndexFunc(ss.order, func(id string) bool { return id != unrelated && ss.logs[id].ended() })
+		i := slices.IndexFunc(ss.order, func(id string) bool { return id != standaloneID && ss.logs[id].ended() })
 		if i < 0 {
 			break // the remaining ones belong to calls in flight, whose number is limited
 		}
@@ -343,15 +346,15 @@ func (ss *session) addLog(id string) *eventLog {
 	return l
 }
 
-// unrelated is the id of the standalone stream, which a GET opens.
-const unrelated = "0"
+// standaloneID is the id of the standalone stream, which a GET opens.
+const standaloneID = "0"
 
-// unrelatedLog returns the standalone stream.
-func (ss *session) unrelatedLog() *eventLog {
+// standaloneLog returns the standalone stream.
+func (ss *session) standaloneLog() *eventLog {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if l := ss.logs[unrelated]; l != nil {
+	if l := ss.logs[standaloneID]; l != nil {
 		return l
 	}
-	return ss.addLog(unrelated)
+	return ss.addLog(standaloneID)
 }

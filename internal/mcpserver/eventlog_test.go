@@ -8,8 +8,8 @@ import (
 
 // Dropped events of a log free their memory, however many there were. A reader that received them keeps them.
 func TestExpiredEventsFreeTheirMemory(t *testing.T) {
-	l := newEventLog("1", &replay{most: 1 << 20}, &replay{most: usual.Replay})
-	reader := l.take()
+	l := newEventLog("1", &replayLimit{max: 1 << 20}, &replayLimit{max: usual.Replay})
+	reader := l.claim()
 	for range 1000 {
 		l.push([]byte("x"))
 	}
@@ -27,8 +27,8 @@ func TestExpiredEventsFreeTheirMemory(t *testing.T) {
 			kept++
 		}
 	}
-	if kept != 1 || l.held() != 1<<20 {
-		t.Errorf("%d of %d messages are in memory, and the log counts %d bytes", kept, len(long), l.held())
+	if kept != 1 || l.byteSize() != 1<<20 {
+		t.Errorf("%d of %d messages are in memory, and the log counts %d bytes", kept, len(long), l.byteSize())
 	}
 	for _, msg := range given {
 		if string(msg) != "x" {

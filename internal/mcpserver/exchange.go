@@ -54,8 +54,8 @@ func (s *Server) newExchange(rev bridge.Revision, msg *jsonrpc.Message, out sink
 	return &exchange{s: s, rev: rev, id: msg.ID, out: out, progress: math.Inf(-1), logs: newSampler()}
 }
 
-// broke responds to a request whose handler panicked.
-func (x *exchange) broke(e *bridge.Error) {
+// failPanic responds to a request whose handler panicked.
+func (x *exchange) failPanic(e *bridge.Error) {
 	if !x.ended {
 		x.fail(nil, e)
 	}
@@ -81,39 +81,39 @@ func (x *exchange) emit(call *bridge.Call) bridge.Emit {
 		switch {
 		case e.Progress != nil:
 
-			return x.tellProgress(e.Progress)
+			return x.reportProgress(e.Progress)
 		case e.Log != nil:
 			level := call.Context().GetLogLevel()
 			if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED || e.Log.GetLevel() < level {
 				return nil
 			}
-			return x.tellLog(e.Log)
+			return x.sendLog(e.Log)
 		}
 		return nil
 	}
 }
 
-// tellLog sends a log message, unless the rate limit drops it. The number of dropped messages is sent before the next
+// sendLog sends a log message, unless the rate limit drops it. The number of dropped messages is sent before the next
 // message, or before the response.
-func (x *exchange) tellLog(l *pb.LogMessage) error {
-	if !x.logs.lets(l) {
+func (x *exchange) sendLog(l *pb.LogMessage) error {
+	if !x.logs.allows(l) {
 		return nil
 	}
-	if err := x.tellLeftOut(); err != nil {
+	if err := x.sendDropSummary(); err != nil {
 		return err
 	}
 	return x.notify(notifyMessage, l)
 }
 
-func (x *exchange) tellLeftOut() error {
+func (x *exchange) sendDropSummary() error {
 	if l := x.logs.summary(); l != nil {
 		return x.notify(notifyMessage, l)
 	}
 	return nil
 }
 
-// tellProgress sends progress if the client requested it and it increases, as MCP requires.
-func (x *exchange) tellProgress(p *pb.Progress) error {
+// reportProgress sends progress if the client requested it and it increases, as MCP requires.
+func (x *exchange) reportProgress(p *pb.Progress) error {
 	if x.token == nil || math.IsNaN(p.GetProgress()) || p.GetProgress() <= x.progress ||
 		math.IsInf(p.GetProgress(), 0) {
 		return nil
@@ -129,7 +129,7 @@ func (x *exchange) sendProgress(p *pb.Progress) (err error) {
 	rest, err := x.s.encode(nil, p, x.rev)
 	if err != nil {
 		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
-			"%s: the backend's event cannot be written as MCP: %w", notifyProgress, err)
+			"%s: the backend's event cannot be encoded as MCP: %w", notifyProgress, err)
 	}
 	params := append([]byte(`{"`+metaProgressToken+`":`), x.token...)
 	params = append(append(params, ','), rest[1:]...) // progress itself is always a member
@@ -140,7 +140,7 @@ func (x *exchange) notify(method string, params proto.Message) error {
 	data, err := x.s.encode(nil, params, x.rev)
 	if err != nil {
 		return bridge.ProtocolViolation(bridge.OutcomeUnknown,
-			"%s: the backend's event cannot be written as MCP: %w", method, err)
+			"%s: the backend's event cannot be encoded as MCP: %w", method, err)
 	}
 	return x.out.send(jsonrpc.AppendNotification(nil, method, data))
 }
@@ -154,10 +154,10 @@ func (x *exchange) finish(m *bridge.Method, res proto.Message, err error, meta .
 			return
 		}
 		outcome := bridge.OutcomeExecuted
-		if _, asks := res.(*pb.InputRequired); asks {
+		if _, isInput := res.(*pb.InputRequired); isInput {
 			outcome = bridge.OutcomeUnknown // the call is incomplete, and may have been executed in part
 		}
-		err = bridge.ProtocolViolation(outcome, "%s: the backend's answer cannot be written as MCP: %w", m.Name, err)
+		err = bridge.ProtocolViolation(outcome, "%s: the backend's result cannot be encoded as MCP: %w", m.Name, err)
 	}
 	x.fail(m, err)
 }
@@ -175,9 +175,9 @@ func (x *exchange) finishRaw(result []byte) {
 	x.end(head{}, jsonrpc.AppendResult(nil, x.id, result))
 }
 
-// about adds the URI to the error for a resource that does not exist (every revision: server/resources, error
+// addResourceURI adds the URI to the error for a resource that does not exist (every revision: server/resources, error
 // handling). It returns other errors unchanged.
-func (x *exchange) about(call *bridge.Call, err error) error {
+func (x *exchange) addResourceURI(call *bridge.Call, err error) error {
 	e := bridge.AsError(err)
 	r, ok := call.Request.(*pb.ReadResourceRequest)
 	if !ok || e.Code != codes.NotFound || e.RPC != nil || e.Outcome != "" {
@@ -192,7 +192,7 @@ func (x *exchange) about(call *bridge.Call, err error) error {
 
 // fail responds to the request with an error of the handler.
 func (x *exchange) fail(m *bridge.Method, err error) {
-	if page := x.s.empty(m, err); page != nil {
+	if page := x.s.emptyPage(m, err); page != nil {
 		x.finish(m, page, nil)
 		return
 	}
@@ -236,18 +236,18 @@ func (x *exchange) end(h head, msg []byte) {
 		x.pace.end(msg != nil)
 	}
 	if msg != nil {
-		_ = x.tellLeftOut() // a client that does not read this does not read the response either
+		_ = x.sendDropSummary() // a client that does not read this does not read the response either
 	}
 
 	x.out.finish(h, msg)
 	x.ended = true
 }
 
-// ofHandler returns an error of a handler without the codes that are reserved for the server. A code that describes the
-// request itself would make a client start again in another era or with other headers (2026-07-28: basic/versioning and
-// basic/transports/streamable-http), or treat its connection as broken. An error that requires URL elicitation must
+// handlerError returns an error of a handler without the codes that are reserved for the server. A code that describes
+// the request itself would make a client start again in another era or with other headers (2026-07-28: basic/versioning
+// and basic/transports/streamable-http), or treat its connection as broken. An error that requires URL elicitation must
 // have the URLs (2025-11-25: client/elicitation). Revision.ErrorCode replaces the codes that a revision lacks.
-func ofHandler(err error) error {
+func handlerError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -302,11 +302,11 @@ func httpStatus(rev bridge.Revision, code int32, otherwise int) int {
 	return otherwise
 }
 
-// ended reports whether a call was canceled by its own caller, which expects no response.
-func ended(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped
+// isCanceled reports whether a call was canceled by its own caller, which expects no response.
+func isCanceled(ctx context.Context) bool { return context.Cause(ctx) == errCancelled } //nolint:errorlint // the cause is set by us, never wrapped
 
-// cutOff returns the error of a call that neither its caller nor its backend interrupted, and that ended with err.
-func cutOff(cause, err error) error {
+// interrupted returns the error of a call that neither its caller nor its backend interrupted, and that ended with err.
+func interrupted(cause, err error) error {
 	reason := "SESSION_ENDED"
 	if errors.Is(cause, lifecycle.ErrClosing) {
 		reason = "SHUTTING_DOWN"

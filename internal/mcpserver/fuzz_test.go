@@ -40,7 +40,7 @@ func FuzzLines(f *testing.F) {
 				want = append(want, trimmed) // the possible end of the line
 			}
 		}
-		in := lineReader{r: bufio.NewReaderSize(bytes.NewReader(data), 16), most: most}
+		in := lineReader{r: bufio.NewReaderSize(bytes.NewReader(data), 16), max: most}
 		for {
 			line, err := in.next()
 			if errors.Is(err, errLineTooLong) {
@@ -71,7 +71,7 @@ func FuzzLastEventID(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	log := newEventLog("1", &replay{most: 1 << 20}, &replay{most: 1 << 20})
+	log := newEventLog("1", &replayLimit{max: 1 << 20}, &replayLimit{max: 1 << 20})
 	for range 3 {
 		log.push([]byte("{}"))
 	}
@@ -173,9 +173,9 @@ func equalValues(a, b any) bool {
 // targets are the members of params that Mcp-Name contains, by method (2026-07-28: streamable-http, standard headers).
 var targets = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-// headersSay reports whether the headers of a request match its body: each exists once and has the same value. It is
+// headersMatch reports whether the headers of a request match its body: each exists once and has the same value. It is
 // written as plainly as possible.
-func headersSay(header http.Header, body []byte) bool {
+func headersMatch(header http.Header, body []byte) bool {
 	v, err := fuzzing.Value(body)
 	if err != nil {
 		return false
@@ -196,19 +196,19 @@ func headersSay(header http.Header, body []byte) bool {
 		if len(all) != 1 {
 			return false
 		}
-		said := all[0]
-		if strings.ContainsFunc(said, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
+		received := all[0]
+		if strings.ContainsFunc(received, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
 			return false // must be encoded
 		}
-		if inner, ok := strings.CutPrefix(said, "=?base64?"); ok && name == "Mcp-Name" &&
+		if inner, ok := strings.CutPrefix(received, "=?base64?"); ok && name == "Mcp-Name" &&
 			strings.HasSuffix(inner, "?=") {
 			text, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(inner, "?="))
 			if err != nil {
 				return false
 			}
-			said = string(text)
+			received = string(text)
 		}
-		if said != value {
+		if received != value {
 			return false
 		}
 	}
@@ -244,7 +244,7 @@ func FuzzHeaders(f *testing.F) {
 		out := &discarding{}
 		x := s.newExchange(bridge.Rev20260728, &msg, out)
 		call, err := s.readModern(x, m, &msg, origin{header: header})
-		same := headersSay(header, body)
+		same := headersMatch(header, body)
 		e, refused := errors.AsType[*bridge.Error](err)
 		switch {
 		case err == nil && !same:

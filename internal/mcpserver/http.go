@@ -27,11 +27,11 @@ import (
 // handles CORS and DNS rebinding.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
-		w = multiplexed{w}
+		w = http2Writer{w}
 	}
 	modern := isModern(r.Header)
 	if !modern { // otherwise the response to the request reports it
-		if why := repeated(r.Header); why != "" {
+		if why := checkRepeated(r.Header); why != "" {
 			refuse(w, http.StatusBadRequest, why)
 			return
 		}
@@ -45,13 +45,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.delete(w, r, modern)
 		return
 	default:
-		notAllowed(w, "the MCP endpoint takes POST, GET and DELETE")
+		notAllowed(w, "the MCP endpoint supports POST, GET and DELETE")
 		return
 	}
 	var msg jsonrpc.Message
-	defer s.panics.Recover("a message", func(e *bridge.Error) { broken(w, msg.ID, e) })
-	taken, body, ok := s.receive(w, r)
-	defer s.opts.Memory.ReleaseBody(taken)
+	defer s.panics.Recover("a message", func(e *bridge.Error) { rejectPanic(w, msg.ID, e) })
+	reserved, body, ok := s.receive(w, r)
+	defer s.opts.Memory.ReleaseBody(reserved)
 	if !ok {
 		return
 	}
@@ -61,10 +61,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	if msg, err = jsonrpc.Parse(body, &s.opts.Limits); err != nil {
-		malformed(w, modern, err)
+		rejectMalformed(w, modern, err)
 		return
 	}
-	switch sse := ofSSE(r); {
+	switch sse := isSSEPost(r); {
 	case modern || !sse && rawjson.Get(msg.Meta, metaVersion) != nil:
 		if out := s.modernReply(w, r, &msg); out != nil {
 			defer out.stop()
@@ -86,8 +86,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.refuse(ss.rev, &msg, out, err)
 			return
 		}
-		if out.polled != nil {
-			out.untilPolled(func() {
+		if out.interrupted != nil {
+			out.runUntilInterrupted(func() {
 				defer done()
 				ss.request(ctx, &msg, s.origin(r), to)
 			})
@@ -123,12 +123,12 @@ func isModern(h http.Header) bool {
 	})
 }
 
-// repeated returns an error text if an MCP header is repeated, because intermediaries may read another of its values
-// than the server. Otherwise it returns "".
-func repeated(h http.Header) string {
+// checkRepeated returns an error text if an MCP header is repeated, because intermediaries may read another of its
+// values than the server. Otherwise it returns "".
+func checkRepeated(h http.Header) string {
 	for name, v := range h {
 		if len(v) > 1 && (strings.HasPrefix(name, "Mcp-") || name == mcphttp.HeaderLastEvent) {
-			return "there are " + strconv.Itoa(len(v)) + " of " + rawjson.Shorten(name) + ": send one"
+			return "header " + rawjson.Shorten(name) + " occurs " + strconv.Itoa(len(v)) + " times: send it once"
 		}
 	}
 	return ""
@@ -141,40 +141,40 @@ func isRevision(name string) bool {
 
 // receive returns the body of a POST: one message, or a batch. If ok is false, receive has rejected the request. In any
 // case the caller must release taken bytes of Memory.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, ok bool) {
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) (reserved int64, body []byte, ok bool) {
 	if status, why := checkMedia(r); why != "" {
 		mcphttp.Refuse(w, status, why)
 		return 0, nil, false
 	}
-	if why := s.unpassable(r.Header); why != "" {
+	if why := s.checkPassHeaders(r.Header); why != "" {
 		mcphttp.Refuse(w, http.StatusBadRequest, why)
 		return 0, nil, false
 	}
-	if err := s.short(r); err != nil {
+	if err := s.admitUnread(r); err != nil {
 		s.refuseUnread(w, r, err)
 		return 0, nil, false
 	}
-	taken, body, err := s.readBody(w, r)
+	reserved, body, err := s.readBody(w, r)
 	if err == nil {
-		return taken, body, true
+		return reserved, body, true
 	}
 	if bridge.AsError(err).Reason == bridge.ReasonOverloaded {
-		s.opts.Memory.ReleaseBody(taken)
+		s.opts.Memory.ReleaseBody(reserved)
 		s.refuseUnread(w, r, err)
 		return 0, nil, false
 	}
 	if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		mcphttp.Refuse(w, http.StatusRequestEntityTooLarge,
-			"the body is longer than "+strconv.FormatInt(tooLong.Limit, 10)+
-				" bytes: send less, or raise the bridge's limit")
+			"the request body exceeds "+strconv.FormatInt(tooLong.Limit, 10)+
+				" bytes (limits.body): send less, or raise the limit")
 	} else {
 		s.refuseBody(w, err)
 	}
-	return taken, nil, false
+	return reserved, nil, false
 }
 
-// malformed responds to an invalid message.
-func malformed(w http.ResponseWriter, modern bool, err error) {
+// rejectMalformed responds to an invalid message.
+func rejectMalformed(w http.ResponseWriter, modern bool, err error) {
 	e := asParseError(err)
 	status := http.StatusBadRequest
 	if e.RPC.GetCode() == codeInvalidParams && !modern && !e.OfNotification() {
@@ -186,8 +186,8 @@ func malformed(w http.ResponseWriter, modern bool, err error) {
 	_ = writeBody(w, body, limits.RefusalTimeout) // a write error does not matter
 }
 
-// broken responds to a request whose handler panicked before its response.
-func broken(w http.ResponseWriter, id []byte, e *bridge.Error) {
+// rejectPanic responds to a request whose handler panicked before its response.
+func rejectPanic(w http.ResponseWriter, id []byte, e *bridge.Error) {
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(http.StatusOK) // several clients treat another status as the end of the connection
 	body := jsonrpc.AppendError(nil, id, e.JSONRPC(bridge.LatestLegacy, nil), true)
@@ -214,7 +214,7 @@ func checkMedia(r *http.Request) (status int, why string) {
 		return http.StatusUnsupportedMediaType,
 			"Content-Encoding " + strconv.Quote(enc) + " is not supported: send the body as it is"
 	}
-	if !ofSSE(r) && (len(h["Accept"]) == 0 || !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream)) {
+	if !isSSEPost(r) && (len(h["Accept"]) == 0 || !accepts(h, mcphttp.JSON) || !accepts(h, mcphttp.EventStream)) {
 		return http.StatusBadRequest, "Accept must have both " + mcphttp.JSON + " and " + mcphttp.EventStream
 	}
 	return 0, ""
@@ -240,30 +240,30 @@ func accepts(h http.Header, media string) bool {
 		return true
 	}
 	class, _, _ := strings.Cut(media, "/")
-	closest, ok := 0, false
+	best, ok := 0, false
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {
 			name, params, _ := strings.Cut(part, ";")
-			near := 0
+			precedence := 0
 			switch strings.ToLower(strings.TrimSpace(name)) {
 			case media:
-				near = 3
+				precedence = 3
 			case class + "/*":
-				near = 2
+				precedence = 2
 			case "*/*":
-				near = 1
+				precedence = 1
 			}
-			if near > 0 && near >= closest {
-				ok = !weighsNothing(params) || near == closest && ok
-				closest = near
+			if precedence > 0 && precedence >= best {
+				ok = !hasZeroWeight(params) || precedence == best && ok
+				best = precedence
 			}
 		}
 	}
 	return ok
 }
 
-// weighsNothing reports whether the parameters of a media range exclude it: q=0, or 0.0 and so on.
-func weighsNothing(params string) bool {
+// hasZeroWeight reports whether the parameters of a media range exclude it: q=0, or 0.0 and so on.
+func hasZeroWeight(params string) bool {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")
 		if strings.EqualFold(strings.TrimSpace(name), "q") {
@@ -274,11 +274,11 @@ func weighsNothing(params string) bool {
 	return false
 }
 
-// short returns an error if memory is low and the request can be rejected before its body is read: its Mcp-Method
+// admitUnread returns an error if memory is low and the request can be rejected before its body is read: its Mcp-Method
 // header (since 2026-07-28) names a call, or its body is long. Another message may be the response or the cancellation
 // that a call waits for, so it is read; if it is a call, the handler rejects it.
-func (s *Server) short(r *http.Request) error {
-	if r.ContentLength >= 0 && r.ContentLength <= bodyAtOnce &&
+func (s *Server) admitUnread(r *http.Request) error {
+	if r.ContentLength >= 0 && r.ContentLength <= maxInitialBuffer &&
 		bridge.MethodByName(r.Header.Get(mcphttp.HeaderMethod)) == nil {
 		return nil
 	}
@@ -287,30 +287,30 @@ func (s *Server) short(r *http.Request) error {
 
 // readBody returns the body of a request, and how many bytes of Memory the caller must release. The client must send
 // the body in time. The buffer grows as the body arrives, whatever its Content-Length.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, body []byte, err error) {
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (reserved int64, body []byte, err error) {
 	n := r.ContentLength
 	if n > int64(s.opts.Limits.Body) {
 		return 0, nil, &http.MaxBytesError{Limit: int64(s.opts.Limits.Body)}
 	}
 	rc := http.NewResponseController(w)
-	timed := &timedBody{ReadCloser: r.Body, rc: rc, began: time.Now(), opts: &s.opts}
+	timed := &timedBody{ReadCloser: r.Body, rc: rc, start: time.Now(), opts: &s.opts}
 	var from io.ReadCloser = timed
 	if err := timed.wait(); err != nil {
 		return 0, nil, err
 	}
 	switch {
-	case n > bodyAtOnce:
+	case n > maxInitialBuffer:
 		if err := s.opts.Memory.ReserveBody(n); err != nil {
 			return 0, nil, err
 		}
-		taken = n
+		reserved = n
 	case n < 0:
 		long := &longBody{ReadCloser: from, memory: s.opts.Memory}
 		from = long
 		defer func() {
-			if taken = long.taken; taken <= bodyAtOnce { // as with a Content-Length
-				s.opts.Memory.ReleaseBody(taken)
-				taken = 0
+			if reserved = long.reserved; reserved <= maxInitialBuffer { // as with a Content-Length
+				s.opts.Memory.ReleaseBody(reserved)
+				reserved = 0
 			}
 		}()
 	}
@@ -318,7 +318,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 	if clearErr := rc.SetReadDeadline(time.Time{}); err == nil && !errors.Is(clearErr, http.ErrNotSupported) {
 		err = clearErr
 	}
-	return taken, body, err
+	return reserved, body, err
 }
 
 // A timedBody is a body with a minimum rate: a client that sends a byte per second would occupy a connection and
@@ -326,7 +326,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (taken int64, 
 type timedBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
-	began time.Time
+	start time.Time
 	opts  *Options
 	n     int64
 }
@@ -335,7 +335,7 @@ type timedBody struct {
 func (b *timedBody) wait() error {
 	within := min(limits.BodyGrace+time.Duration(b.n)*time.Second/time.Duration(b.opts.Limits.BodyRate),
 		b.opts.Limits.BodyTime)
-	if err := b.rc.SetReadDeadline(b.began.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := b.rc.SetReadDeadline(b.start.Add(within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil
@@ -357,12 +357,13 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		mcphttp.Refuse(w, http.StatusRequestTimeout,
-			fmt.Sprintf("the body did not come in time: begin to send it at once, at %d bytes a second or more "+
-				"after 5 s, and end within %s",
+			fmt.Sprintf("the request body did not arrive in time: start sending at once, send %d bytes per second "+
+				"or more "+
+				"after 5 s, and finish within %s",
 				s.opts.Limits.BodyRate, s.opts.Limits.BodyTime))
 		return
 	}
-	mcphttp.Refuse(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
+	mcphttp.Refuse(w, http.StatusBadRequest, "cannot read the request body: "+err.Error())
 }
 
 // refuseUnread rejects a request with an unread body, and discards the rest: a client that is still sending when the
@@ -378,15 +379,15 @@ func (s *Server) refuseUnread(w http.ResponseWriter, r *http.Request, err error)
 	refuseFull(w, err)
 }
 
-// bodyAtOnce is the maximum size of the initial buffer for a body. Longer bodies are reserved in Memory, and so are
-// bodies without a Content-Length while they are read.
-const bodyAtOnce = 128 << 10
+// maxInitialBuffer is the maximum size of the initial buffer for a body. Longer bodies are reserved in Memory, and so
+// are bodies without a Content-Length while they are read.
+const maxInitialBuffer = 128 << 10
 
 // A longBody is a body without a Content-Length. It reserves memory for the bytes that are read.
 type longBody struct {
 	io.ReadCloser
-	memory *limit.Memory
-	taken  int64
+	memory   *limit.Memory
+	reserved int64
 }
 
 // Read implements io.Reader.
@@ -395,7 +396,7 @@ func (b *longBody) Read(p []byte) (int, error) {
 	if full := b.memory.ReserveBody(int64(n)); full != nil {
 		return 0, full // callers could ignore an error that comes with bytes
 	}
-	b.taken += int64(n)
+	b.reserved += int64(n)
 	return n, err
 }
 
@@ -403,10 +404,10 @@ func (s *Server) readAll(w http.ResponseWriter, from io.ReadCloser, n int64) ([]
 	if n < 0 {
 		return io.ReadAll(http.MaxBytesReader(w, from, int64(s.opts.Limits.Body)))
 	}
-	body := make([]byte, 0, min(n, bodyAtOnce))
+	body := make([]byte, 0, min(n, maxInitialBuffer))
 	for int64(len(body)) < n {
 		// Doubling the buffer copies, in total, at most as many bytes as the body has.
-		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), bodyAtOnce))))
+		body = slices.Grow(body, int(min(n-int64(len(body)), max(int64(len(body)), maxInitialBuffer))))
 		part := body[len(body):min(int64(cap(body)), n)]
 		got, err := io.ReadFull(from, part)
 		body = body[:len(body)+got]
@@ -428,14 +429,14 @@ func (s *Server) modernReply(w http.ResponseWriter, r *http.Request, msg *jsonrp
 	switch {
 	case msg.IsResponse():
 		refuse(w, http.StatusBadRequest,
-			"since 2026-07-28 clients send no responses: make the request again with inputResponses")
+			"since 2026-07-28 clients send no responses: repeat the request with inputResponses")
 	case msg.IsNotification() && bridge.MethodByName(msg.Method) != nil:
-		refuse(w, http.StatusBadRequest, msg.Method+" without an id is no request: give it one")
+		refuse(w, http.StatusBadRequest, msg.Method+" without an id is a notification: send it with an id")
 	case msg.IsNotification():
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		out := s.reply(w)
-		out.server = takeable(r)
+		out.server = hijackable(r)
 		out.start()
 		return out
 	}
@@ -453,7 +454,7 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, msg *jso
 	// header).
 	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
 		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+
-			", which is no revision: leave it out of initialize")
+			", which is not a revision: omit it from initialize")
 		return
 	}
 	if err := s.opts.Memory.Admit(limit.NewSessions); err != nil {
@@ -488,10 +489,10 @@ func (s *Server) legacyReply(w http.ResponseWriter, r *http.Request, msg *jsonrp
 	switch {
 	case ss == nil:
 	case msg.IsResponse():
-		ss.answered(msg) // late responses are dropped
+		ss.handleResponse(msg) // late responses are dropped
 		w.WriteHeader(http.StatusAccepted)
 	case msg.IsNotification():
-		ss.notified(msg)
+		ss.handleNotification(msg)
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		out := ss.reply(w)
@@ -516,7 +517,7 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	id := r.Header.Get(mcphttp.HeaderSession)
 	if id == "" {
 		refuse(w, http.StatusBadRequest,
-			"there is no "+mcphttp.HeaderSession+": send initialize first, and then the header that its response has")
+			"header "+mcphttp.HeaderSession+" is missing: send initialize first, and then the header of its response")
 		return nil
 	}
 	ss := s.session(id, s.origin(r))
@@ -529,7 +530,7 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	// their latest one. The session's own revision applies nevertheless, and modern requests do not get here.
 	if v := r.Header[mcphttp.HeaderVersion]; len(v) > 0 && !isRevision(v[0]) {
 		refuse(w, http.StatusBadRequest, mcphttp.HeaderVersion+" is "+strconv.Quote(rawjson.Shorten(v[0]))+
-			", and the session's revision is "+ss.rev.String()+": send that one")
+			", but the session's revision is "+ss.rev.String()+": send that one")
 		return nil
 	}
 	return ss
@@ -562,7 +563,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 		s.refuseBody(w, err)
 		return
 	}
-	var end ending
+	var end cleanup
 	defer func() { end.run() }() // what a hijacked stream has not taken over
 	done, err := s.opts.Streams.Open(s.origin(r).principal)
 	if err != nil {
@@ -585,47 +586,47 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, modern bool) {
 	end.add(done)
 	last := r.Header.Get(mcphttp.HeaderLastEvent)
 	if last == "" {
-		ss.openUnrelated(w, r, &end)
+		ss.openStandalone(w, r, &end)
 		return
 	}
 	l, n := ss.resumable(last)
 	if l == nil {
-		refuseFor(w, http.StatusBadRequest, forgotten(last)) // 404 would mean that the session has ended
+		refuseFor(w, http.StatusBadRequest, errEventsDropped(last)) // 404 would mean that the session has ended
 		return
 	}
-	if l.id != unrelated { // it ends with the response, and the client can reuse its connection
+	if l.id != standaloneID { // it ends with the response, and the client can reuse its connection
 		if beginStream(w, s.opts.Limits.WriteTime) == nil {
 			ss.copyLog(r.Context(), w, l, n+1)
 		}
 		return
 	}
 	end.add(ss.attach(l.push))
-	ss.lastUnrelated(w, r, &end, l, n+1)
+	ss.respondStandalone(w, r, &end, l, n+1)
 }
 
-// openUnrelated opens the standalone stream. There is at most one: a message is sent on exactly one stream (2025-03-26
+// openStandalone opens the standalone stream. There is at most one: a message is sent on exactly one stream (2025-03-26
 // to 2025-11-25: basic/transports, multiple connections).
-func (ss *session) openUnrelated(w http.ResponseWriter, r *http.Request, end *ending) {
-	l := ss.unrelatedLog()
+func (ss *session) openStandalone(w http.ResponseWriter, r *http.Request, end *cleanup) {
+	l := ss.standaloneLog()
 	detach := ss.attachIfFree(r.Context(), l.push)
 	if detach == nil {
 		refuse(w, http.StatusConflict,
-			"this session has such a stream: end it first, or go on with it by Last-Event-ID")
+			"the session has an open standalone stream: close it first, or resume it with Last-Event-ID")
 		return
 	}
 	end.add(detach)
-	ss.lastUnrelated(w, r, end, l, l.untold())
+	ss.respondStandalone(w, r, end, l, l.firstUnsent())
 }
 
-// lastUnrelated responds with the events of the standalone stream, from number n on, while the caller has access.
-func (ss *session) lastUnrelated(w http.ResponseWriter, r *http.Request, end *ending, l *eventLog, n int) {
-	until := ss.s.until(ss.s.origin(r).principal)
-	ss.s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
-		over, stop := ss.s.letIn(until)
+// respondStandalone responds with the events of the standalone stream, from number n on, while the caller has access.
+func (ss *session) respondStandalone(w http.ResponseWriter, r *http.Request, end *cleanup, l *eventLog, n int) {
+	until := ss.s.accessExpiry(ss.s.origin(r).principal)
+	ss.s.respondStream(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
+		expired, stop := ss.s.accessContext(until)
 		defer stop()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(over, cancel)()
+		defer context.AfterFunc(expired, cancel)()
 		ss.copyLog(ctx, w, l, n)
 	})
 }
@@ -636,9 +637,9 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ss.ctx, cancel)()
-	reader, leave := l.follow(n)
+	reader, leave := l.claimFrom(n)
 	defer leave()
-	for l.id != unrelated || ctx.Err() == nil { // the rest of a call's events is still copied
+	for l.id != standaloneID || ctx.Err() == nil { // the rest of a call's events is still copied
 		waitCtx, stop := context.WithTimeout(ctx, keepaliveEvery)
 		events, more := l.wait(waitCtx, reader, n)
 		idle := !more && waitCtx.Err() != nil && ctx.Err() == nil
@@ -663,7 +664,7 @@ func (ss *session) copyLog(ctx context.Context, w http.ResponseWriter, l *eventL
 			n++
 		}
 		if writeStream(w, out, ss.s.opts.Limits.WriteTime) != nil {
-			l.untell(from)
+			l.markUnsent(from)
 			return
 		}
 	}

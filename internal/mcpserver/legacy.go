@@ -28,7 +28,7 @@ var sessionMethods = map[string]func(ss *session, msg *jsonrpc.Message) error{
 // with input responses: the server sends it the input requests, and calls the handler again with its responses.
 func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := ss.s.newExchange(ss.rev, msg, out)
-	defer ss.s.panics.Recover(msg.Method, x.broke)
+	defer ss.s.panics.Recover(msg.Method, x.failPanic)
 	call := ss.call(ctx, x, msg, from)
 	if call == nil {
 		return
@@ -48,15 +48,15 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 			task, err = res.Task, nil
 			break
 		}
-		result, err = t.next(ctx, res, ofHandler(failed))
+		result, err = t.next(ctx, res, handlerError(failed))
 	}
 	switch {
-	case ended(ctx):
+	case isCanceled(ctx):
 		x.end(head{}, nil)
 	case err != nil && ctx.Err() != nil:
-		x.fail(call.Method, cutOff(context.Cause(ctx), err))
+		x.fail(call.Method, interrupted(context.Cause(ctx), err))
 	case err != nil:
-		x.fail(call.Method, x.about(call, err))
+		x.fail(call.Method, x.addResourceURI(call, err))
 	case task != nil:
 		ss.createdTask(x, call, task)
 	case call.Method == bridge.CancelTask:
@@ -77,7 +77,7 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		err = ss.awaitReady(ctx, msg.Method)
 	}
 	switch {
-	case err != nil && ended(ctx):
+	case err != nil && isCanceled(ctx):
 		x.end(head{}, nil)
 		return nil
 	case err != nil:
@@ -92,7 +92,8 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 		x.finishRaw([]byte("{}"))
 		return nil
 	}
-	if msg.Method == methodTaskResult && ss.rev.HasTaskMetadata() && bridge.ServesTasks(ss.is.GetCapabilities()) &&
+	if msg.Method == methodTaskResult && ss.rev.HasTaskMetadata() &&
+		bridge.ServesTasks(ss.declaration.GetCapabilities()) &&
 		ss.s.opts.Tasks != nil {
 		ss.taskResult(ctx, x, msg, from)
 		return nil
@@ -103,7 +104,7 @@ func (ss *session) call(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 			ss.rev))
 		return nil
 	}
-	err = offered(ss.is, m)
+	err = checkSupported(ss.declaration, m)
 	var call *bridge.Call
 	if err == nil {
 		call, err = decode(m, msg, ss.callContext(x, from), ss.rev)
@@ -127,18 +128,18 @@ func (ss *session) callContext(x *exchange, from origin) *pb.CallContext {
 	return &pb.CallContext{
 		ProtocolVersion: ss.rev.String(), ClientInfo: ss.caller.GetClientInfo(),
 		ClientCapabilities: ss.caller.GetClientCapabilities(), LogLevel: level, ProgressWanted: x.token != nil,
-		Verified: bridge.Verified(ss.rev, from.principal, ss.s.passed(from.header)),
+		Verified: bridge.Verified(ss.rev, from.principal, ss.s.forwardedHeaders(from.header)),
 	}
 }
 
 func (ss *session) initializeAgain(*jsonrpc.Message) error {
-	e := bridge.Errorf(codes.InvalidArgument, "initialize: this session has begun already")
+	e := bridge.Errorf(codes.InvalidArgument, "initialize: the session is initialized already")
 	e.RPC = &pb.JsonRpcError{Code: codeInvalidRequest, Data: jsonrpc.NotExecuted}
 	return e
 }
 
 func (ss *session) setLevel(msg *jsonrpc.Message) error {
-	if ss.is.GetCapabilities().GetLogging() == nil {
+	if ss.declaration.GetCapabilities().GetLogging() == nil {
 		return bridge.Errorf(codes.Unimplemented, "logging/setLevel: this server sends no log messages")
 	}
 	level, err := parseLevel(rawjson.Get(msg.Params, "level"))
@@ -152,7 +153,7 @@ func (ss *session) setLevel(msg *jsonrpc.Message) error {
 }
 
 func (ss *session) subscribe(msg *jsonrpc.Message) error {
-	uri, err := ss.resource(msg)
+	uri, err := ss.resourceURI(msg)
 	if err != nil {
 		return err
 	}
@@ -167,31 +168,32 @@ func (ss *session) subscribe(msg *jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	told, err := ss.listen()
-	if err == nil && !slices.Contains(told.GetResourceSubscriptions(), uri) {
+	supported, err := ss.listen()
+	if err == nil && !slices.Contains(supported.GetResourceSubscriptions(), uri) {
 		err = bridge.Errorf(codes.InvalidArgument,
-			"%s: the backend does not tell when %q changes, if it has it: take a URI that "+
-				"resources/list has, or read the resource again when it is needed", msg.Method, rawjson.Shorten(uri))
+			"%s: the backend does not report changes of %q, or does not have it: use a URI of "+
+				"resources/list, or read the resource again when needed", msg.Method, rawjson.Shorten(uri))
 	}
 	if err != nil {
-		ss.unlisten(uri)
+		ss.removeURI(uri)
 	}
 	return err
 }
 
 func (ss *session) unsubscribe(msg *jsonrpc.Message) error {
-	uri, err := ss.resource(msg)
+	uri, err := ss.resourceURI(msg)
 	if err == nil {
-		ss.unlisten(uri)
+		ss.removeURI(uri)
 	}
 	return err
 }
 
-// resource returns the URI of the resource of a message. It returns an error if the server does not report changes of
-// resources.
-func (ss *session) resource(msg *jsonrpc.Message) (uri string, err error) {
-	if !ss.is.GetCapabilities().GetResources().GetSubscribe() {
-		return "", bridge.Errorf(codes.Unimplemented, "%s: this server does not tell when resources change", msg.Method)
+// resourceURI returns the URI of the resource of a message. It returns an error if the server does not report changes
+// of resources.
+func (ss *session) resourceURI(msg *jsonrpc.Message) (uri string, err error) {
+	if !ss.declaration.GetCapabilities().GetResources().GetSubscribe() {
+		return "", bridge.Errorf(codes.Unimplemented, "%s: this server does not report changes of resources",
+			msg.Method)
 	}
 	uri, ok := rawjson.String(rawjson.Get(msg.Params, "uri"))
 	if !ok {
@@ -200,8 +202,8 @@ func (ss *session) resource(msg *jsonrpc.Message) (uri string, err error) {
 	return uri, nil
 }
 
-// unlisten unsubscribes the session from a resource.
-func (ss *session) unlisten(uri string) {
+// removeURI unsubscribes the session from a resource.
+func (ss *session) removeURI(uri string) {
 	ss.mu.Lock()
 	ss.uris = slices.DeleteFunc(ss.uris, func(u string) bool { return u == uri })
 	ss.mu.Unlock()

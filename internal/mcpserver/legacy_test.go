@@ -38,8 +38,8 @@ func TestMissingCapabilityErrorFollowsTheEra(t *testing.T) {
 		`{"requiredCapabilities":{"sampling":{"tools":{}}}}`: "an answer from the model with tools " +
 			"(sampling.tools)",
 		`{"requiredCapabilities":{"extensions":{"com.example/x":{}}}}`: "the extension com.example/x",
-		`{"requiredCapabilities":7}`:                                   "something unknown",
-		`[]`:                                                           "something unknown",
+		`{"requiredCapabilities":7}`:                                   "an unknown capability",
+		`[]`:                                                           "an unknown capability",
 	} {
 		f := newFrontOf(t, mcpserver.Options{}, func(h bridge.Handler) bridge.Handler {
 			return bridge.HandlerFunc(
@@ -52,16 +52,16 @@ func TestMissingCapabilityErrorFollowsTheEra(t *testing.T) {
 						bridge.Rev20260728, call.Method)
 				})
 		})
-		says := "This needs " + needs +
+		text := "This needs " + needs +
 			", which this client does not support. Ask the user directly, or use another client."
 		for _, rev := range legacyRevisions {
 			c := f.initialize(rev, `{}`)
 			want(t, read(t, c.send(call("1", "t", "{}", ""))).next(), "result.isError", "true", "result.content.0.text",
-				`"`+says+`"`)
+				`"`+text+`"`)
 			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"p"}}`)).next(),
-				"error.code", "-32603", "error.message", `"prompts/get: `+says+`"`, "error.data", "null")
+				"error.code", "-32603", "error.message", `"prompts/get: `+text+`"`, "error.data", "null")
 			want(t, read(t, c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)).next(), "error.code", "-32603",
-				"error.message", `"tools/list: `+says+`"`)
+				"error.message", `"tools/list: `+text+`"`)
 		}
 		status, msgs := f.callModern("t", "", noCaps, "")
 		if want(t, msgs[0], "error.code", "-32021", "error.message", `"no"`, "error.data", data); status != 400 {

@@ -112,7 +112,7 @@ func TestInitializeSizeLimit(t *testing.T) {
 				}
 				want(t, msg, "id", `"i"`, "error.code", "-32602", "error.message",
 					`"initialize: params.capabilities and params.clientInfo have 65537 bytes together, `+
-						`and at most 65536 are allowed, icons apart: say less of the client"`)
+						`and at most 65536 are allowed, without icons: shorten them"`)
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 				return read(t, f.post(body, h)).next()
 			}
 			session := f.initialize("2025-11-25", clientCaps)
-			said := func(method, uri string) string {
+			received := func(method, uri string) string {
 				return read(t, session.send(
 					fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))).
 					next()
@@ -258,15 +258,15 @@ func TestSubscriptionLimitOfAllClients(t *testing.T) {
 			want(t, listen(c.has), "method", `"notifications/subscriptions/acknowledged"`)
 			more := c.more(over)
 			for i, uri := range more {
-				msg, reason := said("subscribe", uri), "null"
+				msg, reason := received("subscribe", uri), "null"
 				if over > 0 && i == len(more)-1 {
 					reason = `"TOO_MANY"`
 				}
 				want(t, msg, "error.data.reason", reason)
 			}
-			want(t, said("subscribe", c.has[0]), "error", "null")
+			want(t, received("subscribe", c.has[0]), "error", "null")
 			for _, uri := range more {
-				want(t, said("unsubscribe", uri), "error", "null")
+				want(t, received("unsubscribe", uri), "error", "null")
 			}
 			if msg := listen(more); over > 0 {
 				want(t, msg, "error.code", "-32603", "error.data.reason", `"TOO_MANY"`, "error.data.outcome",

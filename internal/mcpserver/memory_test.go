@@ -16,14 +16,14 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
 )
 
-// A short is a memory of 1,000 bytes with a settable usage.
-type short struct {
+// A testMemory is a memory of 1,000 bytes with a settable usage.
+type testMemory struct {
 	*limit.Memory
 	taken, reads atomic.Int64
 }
 
-func newShort() *short {
-	s := &short{}
+func newTestMemory() *testMemory {
+	s := &testMemory{}
 	s.Memory = limit.NewMemory(1000, func(bool) int64 {
 		s.reads.Add(1)
 		return s.taken.Load()
@@ -31,8 +31,8 @@ func newShort() *short {
 	return s
 }
 
-// take sets the usage and returns when it has taken effect.
-func (s *short) take(n int64) {
+// setUsage sets the usage and returns when it has taken effect.
+func (s *testMemory) setUsage(n int64) {
 	s.taken.Store(n)
 	for before := s.reads.Load(); s.reads.Load() == before; {
 		_ = s.Admit(limit.NewSessions) // reads the usage again at intervals
@@ -73,8 +73,9 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 		},
 		{name: "a call of 2026-07-28", from: 970, method: "POST", body: listBody, header: listHeader, status: 200},
 		{
-			name: "a call of a session", from: 970, method: "POST", body: `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`,
-			of: true, status: 200,
+			name: "a call of a session", from: 970, method: "POST",
+			body: `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`,
+			of:   true, status: 200,
 		},
 		{
 			name: "a long call of a session", from: 970, method: "POST",
@@ -97,7 +98,7 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, taken := range []int64{c.from - 1, c.from, c.from + 1} {
-				m := newShort()
+				m := newTestMemory()
 				f := newFrontOf(t, mcpserver.Options{Memory: m.Memory}, func(h bridge.Handler) bridge.Handler {
 					return limit.New(h, limit.Options{Memory: m.Memory})
 				})
@@ -106,7 +107,7 @@ func TestRequestsAreRejectedWhileMemoryIsLow(t *testing.T) {
 				if c.of {
 					h = append(s.headers(), h...)
 				}
-				m.take(taken)
+				m.setUsage(taken)
 				want := c.status
 				if taken >= c.from && c.from <= 1000 {
 					want = http.StatusServiceUnavailable

@@ -22,14 +22,14 @@ import (
 // basic/patterns/cancellation).
 func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, out sink) {
 	x := s.newExchange(bridge.Rev20260728, msg, out)
-	defer s.panics.Recover(msg.Method, x.broke)
+	defer s.panics.Recover(msg.Method, x.failPanic)
 	call, d := s.modernCall(ctx, x, msg, from)
 	if call == nil {
 		return
 	}
 	switch call.Method {
 	case bridge.Discover:
-		x.finish(call.Method, s.discovered(d), nil, d.serverInfo())
+		x.finish(call.Method, s.discoverResult(d), nil, d.serverInfo())
 		return
 	case bridge.Listen:
 		s.listen(ctx, x, msg, call, d)
@@ -51,21 +51,22 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 	}
 	defer end()
 	res, err := s.handlerOf(call.Method).Handle(ctx, call, x.emit(call))
-	res, err = asNeeds(res, ofHandler(err))
+	res, err = asInputRequired(res, handlerError(err))
 	switch {
-	case s.unwanted(ctx):
+	case s.isAbandoned(ctx):
 		x.end(head{}, nil)
 	case ctx.Err() != nil && err != nil:
-		x.fail(call.Method, cutOff(lifecycle.ErrClosing, err)) // not if the client disconnected during the shutdown
+		// not if the client disconnected during the shutdown
+		x.fail(call.Method, interrupted(lifecycle.ErrClosing, err))
 	case err != nil:
-		x.fail(call.Method, x.about(call, err))
+		x.fail(call.Method, x.addResourceURI(call, err))
 	case res.Task != nil:
 		x.finish(call.Method, &pb.CreateTaskResult{Task: res.Task}, nil, d.serverInfo())
 	case res.InputRequired != nil:
 		// The client receives the input requests, and the sealed state.
-		needs, err := s.seal.Seal(call,
+		required, err := s.seal.Seal(call,
 			withoutContext(res.InputRequired, call.Context().GetClientCapabilities(), x.rev), round+1)
-		x.finish(call.Method, needs, err, d.serverInfo())
+		x.finish(call.Method, required, err, d.serverInfo())
 	default:
 		x.finish(call.Method, res.Complete, nil, d.serverInfo())
 	}
@@ -86,11 +87,11 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 		x.refuse(m, err)
 		return nil, nil
 	}
-	d, err := s.offering(ctx, m)
+	d, err := s.declarationFor(ctx, m)
 	switch {
 	case err == nil:
 		return call, d
-	case s.unwanted(ctx):
+	case s.isAbandoned(ctx):
 		x.end(head{}, nil)
 	default:
 		x.fail(m, err)
@@ -98,39 +99,39 @@ func (s *Server) modernCall(ctx context.Context, x *exchange, msg *jsonrpc.Messa
 	return nil, nil
 }
 
-// offering returns the declaration of the handler, if it has the method. After an early declaration, which clients may
-// still have, every method is accepted: lists that the handler lacks are empty, and its missing changes are not
-// acknowledged.
-func (s *Server) offering(ctx context.Context, m *bridge.Method) (*declaration, error) {
+// declarationFor returns the declaration of the handler, if it has the method. After an early declaration, which
+// clients may still have, every method is accepted: lists that the handler lacks are empty, and its missing changes are
+// not acknowledged.
+func (s *Server) declarationFor(ctx context.Context, m *bridge.Method) (*declaration, error) {
 	d, err := s.discover(ctx, bridge.ModernEra)
 	switch {
-	case err == nil && s.promised.Load():
+	case err == nil && s.sentEarly.Load():
 		return d, nil
 	case err == nil:
-		return d, offered(d, m)
+		return d, checkSupported(d, m)
 	case m != bridge.Discover:
-		err = notBegun(m, err)
+		err = discoverFailed(m, err)
 	}
 	return nil, err
 }
 
-// notBegun returns the error of a call whose preceding Discover failed: whatever the outcome of the Discover, the call
-// was not executed.
-func notBegun(m *bridge.Method, err error) error {
+// discoverFailed returns the error of a call whose preceding Discover failed: whatever the outcome of the Discover, the
+// call was not executed.
+func discoverFailed(m *bridge.Method, err error) error {
 	e := bridge.AsError(err).Redacted()
 	if e.Outcome == "" || e.Outcome == bridge.OutcomeNotExecuted {
 		return err
 	}
 	n := bridge.Failed(e.Code, bridge.OutcomeNotExecuted, e.Reason,
-		"%s: its backend was asked what it is, and did not say; the call was not executed", m.Name)
+		"%s: server/discover of its backend failed; the call was not executed", m.Name)
 	n.Cause = err
 	return n
 }
 
-// unwanted reports whether the client has canceled the request or disconnected. Then there must be no response
+// isAbandoned reports whether the client has canceled the request or disconnected. Then there must be no response
 // (2026-07-28: basic/patterns/cancellation).
-func (s *Server) unwanted(ctx context.Context) bool {
-	return ctx.Err() != nil && (ended(ctx) || s.life.Phase() < lifecycle.Draining)
+func (s *Server) isAbandoned(ctx context.Context) bool {
+	return ctx.Err() != nil && (isCanceled(ctx) || s.life.Phase() < lifecycle.Draining)
 }
 
 // modernRevision returns the revision of a modern request. It must be in `_meta`, and over HTTP also in a header.
@@ -140,13 +141,13 @@ func modernRevision(meta []byte, header http.Header) (bridge.Revision, error) {
 		return 0, invalidMeta(`params._meta has no %q: each request must name its revision`, metaVersion)
 	}
 	if header != nil {
-		said, err := single(header, mcphttp.HeaderVersion)
+		value, err := requiredHeader(header, mcphttp.HeaderVersion)
 		if err != nil {
 			return 0, err
 		}
-		if said != body {
+		if value != body {
 			return 0, bridge.HeaderMismatch("%s is %q, but params._meta has %q: they must be equal",
-				mcphttp.HeaderVersion, rawjson.Shorten(said), rawjson.Shorten(body))
+				mcphttp.HeaderVersion, rawjson.Shorten(value), rawjson.Shorten(body))
 		}
 	}
 	rev, ok := bridge.ParseRevision(body)
@@ -181,12 +182,12 @@ func invalidMeta(format string, args ...any) *bridge.Error {
 	return bridge.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// single returns the value of a required header, which must not be repeated.
-func single(h http.Header, name string) (string, error) {
+// requiredHeader returns the value of a required header, which must not be repeated.
+func requiredHeader(h http.Header, name string) (string, error) {
 	v := h[name]
 	switch {
 	case len(v) == 0:
-		return "", bridge.HeaderMismatch("there is no %s", name)
+		return "", bridge.HeaderMismatch("%s is missing", name)
 	case !mcphttp.IsText(v[0]):
 		return "", bridge.HeaderMismatch("%s has a character in it that a header cannot have: encode it", name)
 	}
@@ -197,13 +198,13 @@ func checkMethodHeader(header http.Header, method string) error {
 	if header == nil {
 		return nil
 	}
-	said, err := single(header, mcphttp.HeaderMethod)
+	value, err := requiredHeader(header, mcphttp.HeaderMethod)
 	if err != nil {
 		return err
 	}
-	if said != method {
+	if value != method {
 		return bridge.HeaderMismatch("%s is %q and the body's method is %q: they must be the same, in the same case",
-			mcphttp.HeaderMethod, rawjson.Shorten(said), rawjson.Shorten(method))
+			mcphttp.HeaderMethod, rawjson.Shorten(value), rawjson.Shorten(method))
 	}
 	return nil
 }
@@ -212,14 +213,14 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 	if header == nil || call.Method.Target == nil {
 		return nil
 	}
-	said, err := single(header, mcphttp.HeaderName)
+	value, err := requiredHeader(header, mcphttp.HeaderName)
 	if err != nil {
 		return err
 	}
-	name, ok := mcphttp.DecodeValue(said)
+	name, ok := mcphttp.DecodeValue(value)
 	if !ok {
-		return bridge.HeaderMismatch("%s is %q: what is between the marks is not base64", mcphttp.HeaderName,
-			rawjson.Shorten(said))
+		return bridge.HeaderMismatch("%s is %q: the text between =?base64? and ?= is not base64", mcphttp.HeaderName,
+			rawjson.Shorten(value))
 	}
 	if want := call.Method.Target(call.Request); name != want {
 		return bridge.HeaderMismatch("%s is %q, but the body has %q: they must be equal", mcphttp.HeaderName,
@@ -230,7 +231,7 @@ func checkNameHeader(header http.Header, call *bridge.Call) error {
 
 // readModern validates a request and returns its call.
 func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message, from origin) (*bridge.Call, error) {
-	if why := repeated(from.header); why != "" {
+	if why := checkRepeated(from.header); why != "" {
 		return nil, bridge.HeaderMismatch("%s", why)
 	}
 	rev, err := modernRevision(msg.Meta, from.header)
@@ -246,7 +247,7 @@ func (s *Server) readModern(x *exchange, m *bridge.Method, msg *jsonrpc.Message,
 	}
 	cc := &pb.CallContext{
 		ProtocolVersion: rev.String(), ClientCapabilities: &pb.ClientCapabilities{},
-		Verified: bridge.Verified(rev, from.principal, s.passed(from.header)),
+		Verified: bridge.Verified(rev, from.principal, s.forwardedHeaders(from.header)),
 	}
 	for name, value := range rawjson.Members(msg.Meta) {
 		var err error
@@ -289,8 +290,8 @@ func decode(m *bridge.Method, msg *jsonrpc.Message, caller *pb.CallContext, rev 
 	if err := mcpjson.Unmarshal(params, call.Request, rev); err != nil {
 		return nil, bridge.Errorf(codes.InvalidArgument, "%s: params: %w", m.Name, err)
 	}
-	if said := call.Context(); said != nil {
-		said.Meta = bridge.WithoutForgedMeta(said.GetMeta(), rev.Modern()) // those of modern clients were validated
+	if cc := call.Context(); cc != nil {
+		cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), rev.Modern()) // those of modern clients were validated
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok && len(r.GetArguments()) > 0 &&
 		!rawjson.IsObject(r.GetArguments()) {
@@ -320,8 +321,8 @@ func parseLevel(raw []byte) (pb.LogLevel, error) {
 	return level, nil
 }
 
-// discovered returns the result of server/discover for the declaration d.
-func (s *Server) discovered(d *declaration) *pb.DiscoverResponse {
+// discoverResult returns the result of server/discover for the declaration d.
+func (s *Server) discoverResult(d *declaration) *pb.DiscoverResponse {
 	out := proto.CloneOf(d.DiscoverResponse)
 	out.Capabilities = s.supportedCapabilities(d, bridge.Rev20260728)
 	if out.GetCapabilities() == nil {

@@ -78,11 +78,11 @@ func TestModernReplicasWithTheSameKeyShareState(t *testing.T) {
 // another value.
 func TestModernNamesThatDoNotFitAHeader(t *testing.T) {
 	f := newFront(t, mcpserver.Options{})
-	for said, code := range map[string]string{"test://\u00e9": "-32020", "=?base64?dGVzdDovL8Op?=": "-32602"} {
-		body, h := modern(5, "resources/read", `"uri":"test://\u00e9"`, noCaps, "Mcp-Name", said)
+	for received, code := range map[string]string{"test://\u00e9": "-32020", "=?base64?dGVzdDovL8Op?=": "-32602"} {
+		body, h := modern(5, "resources/read", `"uri":"test://\u00e9"`, noCaps, "Mcp-Name", received)
 		res := f.post(body, h)
 		if msg := read(t, res).next(); get(t, msg, "error.code") != code {
-			t.Errorf("%q: %s %s", said, res.Status, msg)
+			t.Errorf("%q: %s %s", received, res.Status, msg)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 	const theirs, overloaded = `{"supported":["2024-11-05"]}`,
 		`{"outcome":"not_executed","reason":"BACKEND_OVERLOADED","retryAfterMs":7}`
 	for _, c := range []struct {
-		says []protoadapt.MessageV1
+		text []protoadapt.MessageV1
 		data string
 	}{
 		{exactly(-32700), theirs},
@@ -113,7 +113,7 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 		{busy(bridge.ReasonOverloaded), overloaded},
 		{busy(bridge.ReasonTooMany), overloaded},
 	} {
-		answer, err := status.New(codes.Unknown, "mine").WithDetails(c.says...)
+		answer, err := status.New(codes.Unknown, "mine").WithDetails(c.text...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,23 +129,23 @@ func TestBackendsCannotSendTransportErrors(t *testing.T) {
 			})
 		}
 		f := fails(bridge.CallTool)
-		told := func(who string, status int, msg string) {
+		received := func(who string, status int, msg string) {
 			t.Helper()
 			if want(t, msg, "error.code", "-32603", "error.message", `"mine"`, "error.data",
 				c.data); status != http.StatusOK {
-				t.Errorf("%v, %s: status %d", c.says, who, status)
+				t.Errorf("%v, %s: status %d", c.text, who, status)
 			}
 		}
 		status, msgs := f.callModern("t", "", noCaps, "")
-		told("modern", status, msgs[0])
+		received("modern", status, msgs[0])
 		for _, rev := range legacyRevisions {
 			res := f.initialize(rev, "{}").send(call("1", "t", "{}", ""))
-			told(rev, res.StatusCode, read(t, res).next())
+			received(rev, res.StatusCode, read(t, res).next())
 		}
 		res := fails(bridge.Discover).
 			post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
 				`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, nil)
-		told("initialize", res.StatusCode, read(t, res).next())
+		received("initialize", res.StatusCode, read(t, res).next())
 	}
 }
 
@@ -177,7 +177,7 @@ func TestErrorCodesFollowTheRevision(t *testing.T) {
 					return h.Handle(ctx, call, emit)
 				})
 		})
-		told := func(who, msg string, code int32) {
+		received := func(who, msg string, code int32) {
 			t.Helper()
 			if diff := cmp.Diff(fmt.Sprintf(`{"code":%d,"data":[1],"message":"mine"}`, code),
 				get(t, msg, "error")); diff != "" {
@@ -185,11 +185,11 @@ func TestErrorCodesFollowTheRevision(t *testing.T) {
 			}
 		}
 		body, h := modern(1, "resources/read", `"uri":"test://a"`, noCaps, "Mcp-Name", "test://a")
-		told("modern", read(t, f.post(body, h)).next(), c.modern)
+		received("modern", read(t, f.post(body, h)).next(), c.modern)
 		for _, rev := range legacyRevisions {
 			res := f.initialize(rev, "{}").
 				send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://a"}}`)
-			told(rev, read(t, res).next(), c.legacy)
+			received(rev, read(t, res).next(), c.legacy)
 		}
 	}
 }

@@ -41,17 +41,17 @@ func networkOf(r *http.Request) netip.Prefix {
 	return conns.Network(at.Addr())
 }
 
-// until returns the time at which a principal's access ends, or zero if it does not end.
-func (s *Server) until(p *pb.Principal) time.Time {
-	if s.opts.Until == nil || p == nil {
+// accessExpiry returns the time at which a principal's access ends, or zero if it does not end.
+func (s *Server) accessExpiry(p *pb.Principal) time.Time {
+	if s.opts.AccessExpiry == nil || p == nil {
 		return time.Time{}
 	}
-	return s.opts.Until(p)
+	return s.opts.AccessExpiry(p)
 }
 
-// letIn returns a context that ends when streams of changes must end: when the server drains, and at the given time if
-// that is not zero. A client's token is checked only when it opens a stream.
-func (s *Server) letIn(until time.Time) (context.Context, context.CancelFunc) {
+// accessContext returns a context that ends when streams of changes must end: when the server drains, and at the given
+// time if that is not zero. A client's token is checked only when it opens a stream.
+func (s *Server) accessContext(until time.Time) (context.Context, context.CancelFunc) {
 	if until.IsZero() {
 		return s.life.Until(lifecycle.Draining), func() {}
 	}
@@ -63,8 +63,9 @@ func samePrincipal(a, b *pb.Principal) bool {
 	return (a == nil) == (b == nil) && a.GetIssuer() == b.GetIssuer() && a.GetSubject() == b.GetSubject()
 }
 
-// unpassable returns an error text if a header that is forwarded to backends is not UTF-8. Otherwise it returns "".
-func (s *Server) unpassable(h http.Header) string {
+// checkPassHeaders returns an error text if a header that is forwarded to backends is not UTF-8. Otherwise it returns
+// "".
+func (s *Server) checkPassHeaders(h http.Header) string {
 	for _, name := range s.opts.PassHeaders {
 		for _, v := range h.Values(name) {
 			if !utf8.ValidString(v) {
@@ -76,8 +77,8 @@ func (s *Server) unpassable(h http.Header) string {
 	return ""
 }
 
-// passed returns the headers of a request that are forwarded to backends, by lower-case names.
-func (s *Server) passed(h http.Header) map[string]string {
+// forwardedHeaders returns the headers of a request that are forwarded to backends, by lower-case names.
+func (s *Server) forwardedHeaders(h http.Header) map[string]string {
 	if len(s.opts.PassHeaders) == 0 || h == nil {
 		return nil
 	}

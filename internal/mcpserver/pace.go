@@ -19,17 +19,17 @@ type rate struct {
 	due   time.Time // when the next event is allowed, without a burst
 }
 
-// early returns how long until an event is allowed. If that is zero, it counts the event.
-func (r *rate) early(now time.Time) time.Duration {
+// delay returns how long until an event is allowed. If that is zero, it counts the event.
+func (r *rate) delay(now time.Time) time.Duration {
 	if d := r.due.Add(-time.Duration(r.burst) * r.every).Sub(now); d > 0 {
 		return d
 	}
-	r.happens(now)
+	r.count(now)
 	return 0
 }
 
-// happens counts an event, even if it was too early.
-func (r *rate) happens(now time.Time) {
+// count counts an event, even if it was too early.
+func (r *rate) count(now time.Time) {
 	if r.due.Before(now) {
 		r.due = now
 	}
@@ -44,7 +44,7 @@ const (
 // A sampler limits the log messages of a call, and counts the dropped ones.
 type sampler struct {
 	rate    rate
-	leftOut int
+	dropped int
 	worst   pb.LogLevel // the most severe of the dropped ones
 }
 
@@ -52,28 +52,28 @@ func newSampler() sampler {
 	return sampler{rate: rate{every: limits.LogInterval, burst: limits.LogBurst}}
 }
 
-// lets reports whether a message may be sent now. If not, it counts the message as dropped.
-func (s *sampler) lets(l *pb.LogMessage) bool {
-	if s.rate.early(time.Now()) <= 0 {
+// allows reports whether a message may be sent now. If not, it counts the message as dropped.
+func (s *sampler) allows(l *pb.LogMessage) bool {
+	if s.rate.delay(time.Now()) <= 0 {
 		return true
 	}
-	s.leftOut++
+	s.dropped++
 	s.worst = max(s.worst, l.GetLevel())
 	return false
 }
 
 // summary returns a message about the messages dropped since the last summary, or nil.
 func (s *sampler) summary() *pb.LogMessage {
-	if s.leftOut == 0 {
+	if s.dropped == 0 {
 		return nil
 	}
 	l := &pb.LogMessage{
 		Level: s.worst, Logger: proto.String("mcpbridge"),
-		Data: fmt.Sprintf(`"%d log messages were dropped: a call can send %d, and then %d per second"`, s.leftOut,
+		Data: fmt.Sprintf(`"%d log messages were dropped: a call can send %d, and then %d per second"`, s.dropped,
 			limits.LogBurst, time.Second/limits.LogInterval),
 	}
-	s.leftOut, s.worst = 0, 0
-	s.rate.happens(time.Now())
+	s.dropped, s.worst = 0, 0
+	s.rate.count(time.Now())
 	return l
 }
 
@@ -81,12 +81,12 @@ func (s *sampler) summary() *pb.LogMessage {
 type pacer struct {
 	send func(*pb.Progress) error
 
-	mu    sync.Mutex
-	rate  rate
-	held  *pb.Progress // delayed notification, or nil
-	timer *time.Timer
-	ended bool
-	err   error
+	mu      sync.Mutex
+	rate    rate
+	delayed *pb.Progress // delayed notification, or nil
+	timer   *time.Timer
+	ended   bool
+	err     error
 }
 
 // report handles progress. It returns an error if earlier progress could not be sent.
@@ -97,14 +97,14 @@ func (p *pacer) report(pr *pb.Progress) error {
 		pr = proto.CloneOf(pr)
 		pr.Message = proto.String(strings.ToValidUTF8(pr.GetMessage()[:maxProgressText], ""))
 	}
-	if early := p.rate.early(time.Now()); early > 0 {
-		p.held = pr
+	if delay := p.rate.delay(time.Now()); delay > 0 {
+		p.delayed = pr
 		if p.timer == nil {
-			p.timer = time.AfterFunc(early, p.late)
+			p.timer = time.AfterFunc(delay, p.sendDelayed)
 		}
 		return p.err
 	}
-	p.held = nil
+	p.delayed = nil
 	p.err = p.send(pr)
 	return p.err
 }
@@ -113,8 +113,8 @@ func newPacer(send func(*pb.Progress) error) *pacer {
 	return &pacer{send: send, rate: rate{every: limits.ProgressInterval, burst: limits.ProgressBurst}}
 }
 
-// late sends the delayed notification.
-func (p *pacer) late() {
+// sendDelayed sends the delayed notification.
+func (p *pacer) sendDelayed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timer = nil
@@ -123,11 +123,11 @@ func (p *pacer) late() {
 
 // flush sends the delayed notification, unless the request has a response. The caller holds mu.
 func (p *pacer) flush() {
-	if p.held != nil && !p.ended {
-		p.rate.happens(time.Now())
-		p.err = p.send(p.held)
+	if p.delayed != nil && !p.ended {
+		p.rate.count(time.Now())
+		p.err = p.send(p.delayed)
 	}
-	p.held = nil
+	p.delayed = nil
 }
 
 // end sends the delayed notification if it is wanted. Nothing is sent afterwards.

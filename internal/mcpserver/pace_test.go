@@ -21,43 +21,43 @@ import (
 // Progress above the rate limit is dropped, except for the last.
 func TestProgressIsRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []float64
-		p := newPacer(func(pr *pb.Progress) error { told = append(told, pr.GetProgress()); return nil })
+		var received []float64
+		p := newPacer(func(pr *pb.Progress) error { received = append(received, pr.GetProgress()); return nil })
 		tell := func(n int) {
 			for range n {
-				if err := p.report(&pb.Progress{Progress: float64(len(told))}); err != nil {
+				if err := p.report(&pb.Progress{Progress: float64(len(received))}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		tell(limits.ProgressBurst + 1)
-		if len(told) != limits.ProgressBurst+1 {
-			t.Errorf("got %d of a burst", len(told))
+		if len(received) != limits.ProgressBurst+1 {
+			t.Errorf("got %d of a burst", len(received))
 		}
-		told = nil
+		received = nil
 		for i := range 100_000 { // in a second
 			if err := p.report(&pb.Progress{Progress: float64(i)}); err != nil {
 				t.Fatal(err)
 			}
 			bridgetest.Pass(10 * time.Microsecond)
 		}
-		if n := len(told); n < 9 || n > 10 { // the tenth is due at the end of the second
-			t.Errorf("got %d in a second", len(told))
+		if n := len(received); n < 9 || n > 10 { // the tenth is due at the end of the second
+			t.Errorf("got %d in a second", len(received))
 		}
 		if err := p.report(&pb.Progress{Progress: 1e6}); err != nil {
 			t.Fatal(err)
 		}
 		bridgetest.Pass(limits.ProgressInterval)
-		if last := told[len(told)-1]; last != 1e6 {
+		if last := received[len(received)-1]; last != 1e6 {
 			t.Errorf("while idle, the last one is %v", last)
 		}
 		tell(1)
 		p.end(true)
-		n := len(told)
+		n := len(received)
 		tell(1)
 		bridgetest.Pass(time.Minute)
-		if len(told) != n || told[n-1] != float64(n-1) {
-			t.Errorf("got %d at the end, %d later", n, len(told))
+		if len(received) != n || received[n-1] != float64(n-1) {
+			t.Errorf("got %d at the end, %d later", n, len(received))
 		}
 	})
 }
@@ -77,11 +77,11 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	leftOut := regexp.MustCompile(`"level":"(\w+)","logger":"mcpbridge","data":"(\d+) log messages were dropped`)
 	for _, c := range []struct {
-		name  string
-		n     int
-		every time.Duration
-		told  int // including the counts; or one less, as the last may be due at the end of a second
-		notes int // of counts
+		name     string
+		n        int
+		every    time.Duration
+		received int // including the counts; or one less, as the last may be due at the end of a second
+		notes    int // of counts
 	}{
 		{"one below the burst", limits.LogBurst, 0, limits.LogBurst, 0},
 		{"the burst", limits.LogBurst + 1, 0, limits.LogBurst + 1, 0},
@@ -91,7 +91,7 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 	} {
 		for _, rev := range []bridge.Revision{bridge.Rev20241105, bridge.Rev20260728} {
 			synctest.Test(t, func(t *testing.T) {
-				s := New(&moody{}, Options{})
+				s := New(&discoverHandler{}, Options{})
 				defer s.Close()
 				out := &recorder{}
 				x := s.newExchange(rev, &jsonrpc.Message{ID: []byte("1")}, out)
@@ -112,19 +112,20 @@ func TestLogMessagesAreRateLimited(t *testing.T) {
 					}
 				}
 				x.finish(bridge.CallTool, &pb.CallToolResult{}, nil)
-				told, notes, missed, level := 0, 0, 0, "critical"
+				received, notes, missed, level := 0, 0, 0, "critical"
 				for _, msg := range out.msgs[:len(out.msgs)-1] {
 					if m := leftOut.FindStringSubmatch(msg); m != nil {
 						n, _ := strconv.Atoi(m[2])
 						notes, missed, level = notes+1, missed+n, m[1]
 						continue
 					}
-					told++
+					received++
 				}
-				if told+missed != c.n || told+notes > c.told || told+notes < c.told-1 || notes > c.notes ||
+				if received+missed != c.n || received+notes > c.received || received+notes < c.received-1 ||
+					notes > c.notes ||
 					notes < c.notes-1 || level != "critical" {
 					t.Errorf("%s, %s: %d sent, %d dropped, %d counts, the last %s", c.name, rev,
-						told, missed, notes, level)
+						received, missed, notes, level)
 				}
 				if last := out.msgs[len(out.msgs)-1]; !strings.Contains(last, `"result"`) {
 					t.Errorf("%s, %s: last message: %.100s", c.name, rev, last)

@@ -20,22 +20,23 @@ var usual = limits.Limits{}.OrDefaults()
 
 // Dropped events of a log are not sent, and a reader that needs them is disconnected.
 func TestEventLogDropsTheOldest(t *testing.T) {
-	session, process := &replay{most: 100}, &replay{most: 1000}
+	session, process := &replayLimit{max: 100}, &replayLimit{max: 1000}
 	l := newEventLog("1", session, process)
 	for range 4 {
 		l.push(make([]byte, 25))
 	}
-	if !l.has(-1) || !l.has(3) {
+	if !l.resumableAfter(-1) || !l.resumableAfter(3) {
 		t.Error("events were dropped below the limit")
 	}
 	l.push(make([]byte, 1))
-	if l.has(2) || !l.has(3) || !l.has(4) || l.has(5) {
-		t.Errorf("has 2: %v, 3: %v, 4: %v, 5: %v", l.has(2), l.has(3), l.has(4), l.has(5))
+	if l.resumableAfter(2) || !l.resumableAfter(3) || !l.resumableAfter(4) || l.resumableAfter(5) {
+		t.Errorf("has 2: %v, 3: %v, 4: %v, 5: %v", l.resumableAfter(2), l.resumableAfter(3), l.resumableAfter(4),
+			l.resumableAfter(5))
 	}
-	if events, more := l.wait(t.Context(), l.take(), 0); more {
+	if events, more := l.wait(t.Context(), l.claim(), 0); more {
 		t.Errorf("got %d events", len(events))
 	}
-	if events, _ := l.wait(t.Context(), l.take(), 4); len(events) != 1 {
+	if events, _ := l.wait(t.Context(), l.claim(), 4); len(events) != 1 {
 		t.Errorf("got %d events", len(events))
 	}
 	if session.size.Load() != 1 || process.size.Load() != 1 {
@@ -46,8 +47,8 @@ func TestEventLogDropsTheOldest(t *testing.T) {
 // Logs of completed calls are dropped before those with a possible reader, in the order of their ends, whichever
 // session they belong to.
 func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
-	process := &replay{most: 300}
-	sessions := []*replay{{most: 200}, {most: 200}, {most: 200}}
+	process := &replayLimit{max: 300}
+	sessions := []*replayLimit{{max: 200}, {max: 200}, {max: 200}}
 	var logs []*eventLog
 	for i, s := range sessions {
 		l := newEventLog(strconv.Itoa(i), s, process)
@@ -55,9 +56,11 @@ func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
 		logs = append(logs, l)
 	}
 	logs[2].push(make([]byte, 100))
-	if logs[0].has(-1) || !logs[1].has(-1) || !logs[2].has(-1) || process.size.Load() != 300 ||
+	if logs[0].resumableAfter(-1) || !logs[1].resumableAfter(-1) || !logs[2].resumableAfter(-1) ||
+		process.size.Load() != 300 ||
 		sessions[0].size.Load() != 0 {
-		t.Errorf("kept: %v %v %v, %d bytes", logs[0].has(-1), logs[1].has(-1), logs[2].has(-1), process.size.Load())
+		t.Errorf("kept: %v %v %v, %d bytes", logs[0].resumableAfter(-1), logs[1].resumableAfter(-1),
+			logs[2].resumableAfter(-1), process.size.Load())
 	}
 	for _, l := range logs {
 		l.drop()
@@ -70,16 +73,16 @@ func TestEndedEventLogsAreDroppedFirst(t *testing.T) {
 
 // All sessions together stay within the limit.
 func TestEventLogMemoryOfAllSessionsIsBounded(t *testing.T) {
-	process := &replay{most: 1 << 20}
+	process := &replayLimit{max: 1 << 20}
 	for range 100 {
-		session := &replay{most: 64 << 10}
+		session := &replayLimit{max: 64 << 10}
 		for j := range 10 {
 			l := newEventLog("", session, process)
 			for k := range 20 {
 				l.append(make([]byte, 1<<10), j%2 == 0 && k == 19)
 			}
-			if session.size.Load() > int64(session.most) || process.size.Load() > int64(process.most) {
-				t.Fatalf("%d of %d, %d of %d", session.size.Load(), session.most, process.size.Load(), process.most)
+			if session.size.Load() > int64(session.max) || process.size.Load() > int64(process.max) {
+				t.Fatalf("%d of %d, %d of %d", session.size.Load(), session.max, process.size.Load(), process.max)
 			}
 		}
 	}
@@ -91,14 +94,14 @@ func TestEventLogLimit(t *testing.T) {
 		for name, most := range map[string]struct{ session, process int }{
 			"of a session": {usual.SessionReplay, usual.Replay}, "of all": {usual.Replay, usual.SessionReplay},
 		} {
-			session, process := &replay{most: most.session}, &replay{most: most.process}
+			session, process := &replayLimit{max: most.session}, &replayLimit{max: most.process}
 			ended, running := newEventLog("1", session, process), newEventLog("2", session, process)
 			ended.append(make([]byte, usual.SessionReplay/2), true)
 			running.push(make([]byte, usual.SessionReplay/2+over))
-			if kept := ended.has(-1); kept != (over <= 0) {
+			if kept := ended.resumableAfter(-1); kept != (over <= 0) {
 				t.Errorf("%s, %+d: ended log kept: %t", name, over, kept)
 			}
-			if !running.has(-1) {
+			if !running.resumableAfter(-1) {
 				t.Errorf("%s, %+d: the log of a running call was dropped", name, over)
 			}
 		}
@@ -128,14 +131,14 @@ func TestEventLogLimitIsConfigurable(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		ss, l := ended(one / 2)
 		ss.newLog().append(make([]byte, one/2+over), true)
-		if kept := l.has(-1); kept != (over <= 0) {
+		if kept := l.resumableAfter(-1); kept != (over <= 0) {
 			t.Errorf("session, %+d: first ended log kept: %t", over, kept)
 		}
 		ss.end(errEnded)
 
 		first, l := ended(all / 2)
 		second, _ := ended(all/2 + over)
-		if kept := l.has(-1); kept != (over <= 0) {
+		if kept := l.resumableAfter(-1); kept != (over <= 0) {
 			t.Errorf("all, %+d: first ended log kept: %t", over, kept)
 		}
 		first.end(errEnded)
@@ -148,10 +151,10 @@ func TestEventLogLimitIsConfigurable(t *testing.T) {
 func TestResponseReachesAWaitingReader(t *testing.T) {
 	for over := -1; over <= 1; over++ {
 		for _, waits := range []bool{true, false} {
-			session, process := &replay{most: usual.SessionReplay}, &replay{most: usual.Replay}
+			session, process := &replayLimit{max: usual.SessionReplay}, &replayLimit{max: usual.Replay}
 			l := newEventLog("1", session, process)
 			l.push(nil)
-			reader, leave := l.follow(1)
+			reader, leave := l.claimFrom(1)
 			if !waits {
 				leave()
 			}
@@ -164,7 +167,7 @@ func TestResponseReachesAWaitingReader(t *testing.T) {
 				}
 				leave()
 			}
-			if kept := l.has(-1); kept != (over <= 0) || int(session.size.Load()) > usual.SessionReplay ||
+			if kept := l.resumableAfter(-1); kept != (over <= 0) || int(session.size.Load()) > usual.SessionReplay ||
 				process.size.Load() != session.size.Load() {
 				t.Errorf("%+d, with a reader %t: kept %t, counted %d and %d bytes", over, waits, kept,
 					session.size.Load(), process.size.Load())
@@ -175,11 +178,11 @@ func TestResponseReachesAWaitingReader(t *testing.T) {
 
 // The limit also applies to events without data.
 func TestPrimingEventsAreBounded(t *testing.T) {
-	session, process := &replay{most: 1000 * primingSize}, &replay{most: usual.Replay}
-	l := newEventLog(unrelated, session, process)
+	session, process := &replayLimit{max: 1000 * primingSize}, &replayLimit{max: usual.Replay}
+	l := newEventLog(standaloneID, session, process)
 	for n := 1; n <= 1001; n++ {
 		l.push(nil)
-		if kept := l.has(-1); kept != (n <= 1000) || process.size.Load() != session.size.Load() {
+		if kept := l.resumableAfter(-1); kept != (n <= 1000) || process.size.Load() != session.size.Load() {
 			t.Errorf("%d: all kept %t, counted %d and %d bytes", n, kept, session.size.Load(),
 				process.size.Load())
 		}
@@ -192,9 +195,9 @@ func TestPrimingEventsAreBounded(t *testing.T) {
 
 // The log of a completed call is not dropped for others before its waiting reader has received it.
 func TestResponseIsKeptUntilItIsSent(t *testing.T) {
-	session, process := &replay{most: 100}, &replay{most: 1000}
+	session, process := &replayLimit{max: 100}, &replayLimit{max: 1000}
 	l, other := newEventLog("1", session, process), newEventLog("2", session, process)
-	reader, leave := l.follow(0)
+	reader, leave := l.claimFrom(0)
 	defer leave()
 	l.append(make([]byte, 60), true)
 	other.push(make([]byte, 60))
@@ -202,17 +205,17 @@ func TestResponseIsKeptUntilItIsSent(t *testing.T) {
 		t.Errorf("the reader got %d events", len(events))
 	}
 	other.push(make([]byte, 60))
-	if l.has(-1) || session.size.Load() != 60 || process.size.Load() != 60 || session.ended.Len() != 0 {
-		t.Errorf("later: kept %t, counted %d and %d bytes", l.has(-1), session.size.Load(),
+	if l.resumableAfter(-1) || session.size.Load() != 60 || process.size.Load() != 60 || session.ended.Len() != 0 {
+		t.Errorf("later: kept %t, counted %d and %d bytes", l.resumableAfter(-1), session.size.Load(),
 			process.size.Load())
 	}
 }
 
 // A slow reader is disconnected: it does not determine how much is buffered for it.
 func TestPendingOutputOfSlowReadersIsBounded(t *testing.T) {
-	session, process := &replay{most: usual.SessionReplay}, &replay{most: usual.Replay}
+	session, process := &replayLimit{max: usual.SessionReplay}, &replayLimit{max: usual.Replay}
 	l := newEventLog("1", session, process)
-	reader, leave := l.follow(0)
+	reader, leave := l.claimFrom(0)
 	for range 100 {
 		l.push(make([]byte, usual.SessionReplay/10))
 	}
@@ -234,11 +237,11 @@ func TestPendingOutputOfSlowReadersIsBounded(t *testing.T) {
 
 // Messages on a stream whose session has ended are dropped and not counted.
 func TestMessagesAfterASessionAreDropped(t *testing.T) {
-	s := New(&moody{}, Options{})
+	s := New(&discoverHandler{}, Options{})
 	defer s.Close()
 	id := beginSession(t, s)
 	ss := s.sessions[id]
-	l := ss.unrelatedLog()
+	l := ss.standaloneLog()
 	number := l.append([]byte("a"), false)
 	s.endSession(id)
 	for _, last := range []bool{false, true} {
@@ -247,8 +250,9 @@ func TestMessagesAfterASessionAreDropped(t *testing.T) {
 		} else {
 			number = n
 		}
-		if l.has(number-1) || s.opts.Sessions.replay.size.Load() != 0 || s.opts.Sessions.replay.ended.Len() != 0 {
-			t.Errorf("kept %t, counted %d bytes and %d logs", l.has(number-1),
+		if l.resumableAfter(number-1) || s.opts.Sessions.replay.size.Load() != 0 ||
+			s.opts.Sessions.replay.ended.Len() != 0 {
+			t.Errorf("kept %t, counted %d bytes and %d logs", l.resumableAfter(number-1),
 				s.opts.Sessions.replay.size.Load(), s.opts.Sessions.replay.ended.Len())
 		}
 	}
@@ -263,14 +267,14 @@ func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 		s := New(h, Options{})
 		defer s.Close()
 		id := beginSession(t, s)
-		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		post(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		ss := s.sessions[id]
-		changes := ss.unrelatedLog()
+		changes := ss.standaloneLog()
 		var wg sync.WaitGroup
 		for n := range s.opts.Limits.SessionCalls {
 			wg.Go(func() {
 				body := strings.Replace(workBody, `"id":2`, `"id":`+strconv.Itoa(n), 1)
-				res := sent(t, s, id, strings.Replace(body, `"progressToken":"t"`, `"progressToken":`+strconv.Itoa(n),
+				res := post(t, s, id, strings.Replace(body, `"progressToken":"t"`, `"progressToken":`+strconv.Itoa(n),
 					1))
 				if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), "it went well") {
 					t.Errorf("call %d: got %s %q", n, res.Status, body)
@@ -280,7 +284,7 @@ func TestEveryCallOfABusySessionIsAnswered(t *testing.T) {
 		pass(primeAfter) // all responses are streams now
 		close(h.letGo)
 		wg.Wait()
-		if changes.ended() || ss.unrelatedLog() != changes || len(ss.logs) != len(ss.order) {
+		if changes.ended() || ss.standaloneLog() != changes || len(ss.logs) != len(ss.order) {
 			t.Errorf("standalone stream ended: %t; %d streams, %d in order", changes.ended(), len(ss.logs),
 				len(ss.order))
 		}

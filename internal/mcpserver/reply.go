@@ -39,11 +39,11 @@ type head struct {
 // id.
 type lastSink struct {
 	sink
-	forget func()
+	unregister func()
 }
 
 func (l *lastSink) finish(h head, msg []byte) {
-	l.forget()
+	l.unregister()
 	l.sink.finish(h, msg)
 }
 
@@ -74,17 +74,17 @@ type reply struct {
 	// pollAfter is the maximum duration of the response before the client has to resume the stream. If zero, it is not
 	// limited.
 	pollAfter time.Duration
-	// polled is closed when the response is interrupted.
-	polled chan struct{}
+	// interrupted is closed when the response is interrupted.
+	interrupted chan struct{}
 
-	mu     sync.Mutex
-	stream bool // the response is a stream
-	done   bool // the response is complete, or interrupted: w must not be used any more
-	held   bool // the response continues after ServeHTTP has returned
-	broken error
-	reader int
-	alive  *time.Timer
-	poll   *time.Timer // nil without pollAfter
+	mu             sync.Mutex
+	stream         bool // the response is a stream
+	done           bool // the response is complete, or interrupted: w must not be used any more
+	detached       bool // the response continues after ServeHTTP has returned
+	writeErr       error
+	reader         int
+	keepaliveTimer *time.Timer
+	interruptTimer *time.Timer // nil without pollAfter
 }
 
 // start starts the keepalive of the response. The caller must call stop before ServeHTTP returns.
@@ -95,15 +95,15 @@ func (r *reply) start() {
 	if r.prime {
 		first = primeAfter
 	}
-	r.alive = time.AfterFunc(first, r.keepalive)
+	r.keepaliveTimer = time.AfterFunc(first, r.keepalive)
 	if r.pollAfter > 0 {
-		r.polled = make(chan struct{})
-		r.poll = time.AfterFunc(r.pollAfter, r.interrupt)
+		r.interrupted = make(chan struct{})
+		r.interruptTimer = time.AfterFunc(r.pollAfter, r.interrupt)
 	}
 }
 
-// untilPolled runs f, and returns when f has returned or the response was interrupted.
-func (r *reply) untilPolled(f func()) {
+// runUntilInterrupted runs f, and returns when f has returned or the response was interrupted.
+func (r *reply) runUntilInterrupted(f func()) {
 	answered := make(chan struct{})
 	go func() { // ends with the call, for which the end of the session waits
 		defer close(answered)
@@ -111,7 +111,7 @@ func (r *reply) untilPolled(f func()) {
 	}()
 	select {
 	case <-answered:
-	case <-r.polled:
+	case <-r.interrupted:
 	}
 }
 
@@ -126,23 +126,23 @@ func (r *reply) interrupt() {
 	}
 	r.begin()
 	r.done = true
-	close(r.polled)
+	close(r.interrupted)
 }
 
 // stop ends the response, unless it is held.
 func (r *reply) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held {
+	if r.detached {
 		return
 	}
 	if r.stream {
-		_ = expectReader(r.w, r.s.opts.Limits.WriteTime) // also for the end of the response
+		_ = setWriteTimeout(r.w, r.s.opts.Limits.WriteTime) // also for the end of the response
 	}
 	r.done = true
-	r.alive.Stop()
-	if r.poll != nil {
-		r.poll.Stop()
+	r.keepaliveTimer.Stop()
+	if r.interruptTimer != nil {
+		r.interruptTimer.Stop()
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *reply) keepalive() {
 	}
 	r.begin()
 	r.write([]byte(mcphttp.Comment))
-	r.alive.Reset(keepaliveEvery)
+	r.keepaliveTimer.Reset(keepaliveEvery)
 }
 
 // begin makes the response a stream. The caller holds mu.
@@ -166,29 +166,29 @@ func (r *reply) begin() {
 	}
 	r.stream = true
 	streamHeaders(r.w.Header())
-	r.part()
+	r.addConnectionClose()
 	if r.open == nil {
 		return
 	}
 	r.log = r.open()
-	r.reader = r.log.take()
+	r.reader = r.log.claim()
 	if r.prime {
 		r.write(primingEvent(r.log, r.log.append(nil, false)))
 	}
 }
 
-// part adds Connection: close during the shutdown, so that the client sends its next request elsewhere instead of being
-// rejected here.
-func (r *reply) part() {
+// addConnectionClose adds Connection: close during the shutdown, so that the client sends its next request elsewhere
+// instead of being rejected here.
+func (r *reply) addConnectionClose() {
 	if r.s.life.Phase() >= lifecycle.LameDuck {
 		r.w.Header().Set("Connection", "close")
 	}
 }
 
 // beginStream begins a stream without data.
-func beginStream(w http.ResponseWriter, patience time.Duration) error {
+func beginStream(w http.ResponseWriter, writeTimeout time.Duration) error {
 	streamHeaders(w.Header())
-	return writeStream(w, nil, patience)
+	return writeStream(w, nil, writeTimeout)
 }
 
 func streamHeaders(h http.Header) {
@@ -199,23 +199,23 @@ func streamHeaders(h http.Header) {
 
 // write writes bytes of the stream. The caller holds mu.
 func (r *reply) write(data []byte) {
-	if r.done || r.broken != nil || r.log != nil && !r.log.holds(r.reader) {
+	if r.done || r.writeErr != nil || r.log != nil && !r.log.isReader(r.reader) {
 		return
 	}
-	r.broken = writeStream(r.w, data, r.s.opts.Limits.WriteTime)
+	r.writeErr = writeStream(r.w, data, r.s.opts.Limits.WriteTime)
 }
 
-// writeAtOnce is the number of bytes that a client must read within the write timeout.
-const writeAtOnce = 256 << 10
+// maxWrite is the number of bytes that a client must read within the write timeout.
+const maxWrite = 256 << 10
 
 // writeBody writes a body or events. A client must read each piece in time: a slow reader would hold memory, and delay
 // the shutdown.
-func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) error {
+func writeBody(w http.ResponseWriter, body []byte, writeTimeout time.Duration) error {
 	for {
-		if err := expectReader(w, patience); err != nil {
+		if err := setWriteTimeout(w, writeTimeout); err != nil {
 			return err
 		}
-		part := body[:min(writeAtOnce, len(body))]
+		part := body[:min(maxWrite, len(body))]
 		if _, err := w.Write(part); err != nil {
 			return err
 		}
@@ -225,24 +225,24 @@ func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) error
 	}
 }
 
-// expectReader sets the write timeout for the next write.
-func expectReader(w http.ResponseWriter, patience time.Duration) error {
-	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+// setWriteTimeout sets the write timeout for the next write.
+func setWriteTimeout(w http.ResponseWriter, writeTimeout time.Duration) error {
+	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil // there is no connection
 	}
 	return err
 }
 
-// A multiplexed is a response over HTTP/2. There, a write deadline ends the response when it passes, even if everything
-// has been read by then.
-type multiplexed struct{ http.ResponseWriter }
+// An http2Writer is a response over HTTP/2. There, a write deadline ends the response when it passes, even if
+// everything has been read by then.
+type http2Writer struct{ http.ResponseWriter }
 
 // Unwrap is for http.ResponseController.
-func (m multiplexed) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+func (m http2Writer) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 // FlushError waits until everything is written, and removes the deadline.
-func (m multiplexed) FlushError() error {
+func (m http2Writer) FlushError() error {
 	rc := http.NewResponseController(m.ResponseWriter)
 	if err := rc.Flush(); err != nil {
 		return err
@@ -250,8 +250,8 @@ func (m multiplexed) FlushError() error {
 	return rc.SetWriteDeadline(time.Time{})
 }
 
-func writeStream(w http.ResponseWriter, data []byte, patience time.Duration) error {
-	if err := writeBody(w, data, patience); err != nil {
+func writeStream(w http.ResponseWriter, data []byte, writeTimeout time.Duration) error {
+	if err := writeBody(w, data, writeTimeout); err != nil {
 		return err
 	}
 	return http.NewResponseController(w).Flush()
@@ -266,18 +266,18 @@ func (r *reply) send(msg []byte) error {
 	if r.log != nil {
 		return nil // a client that resumes the stream receives it from the log
 	}
-	return r.broken
+	return r.writeErr
 }
 
-// hold sends a message, and then calls f, which sends the rest of the response for as long as the client is connected.
-// If the connection can be hijacked, f runs after hold has returned, which saves memory. The context of f ends when the
-// client has disconnected or the server closes. If hold returns an error, f is not called.
-func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)) error {
-	var t *hijacked
+// sendThenServe sends a message, and then calls f, which sends the rest of the response for as long as the client is
+// connected. If the connection can be hijacked, f runs after hold has returned, which saves memory. The context of f
+// ends when the client has disconnected or the server closes. If hold returns an error, f is not called.
+func sendThenServe(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)) error {
+	var t *hijackedConn
 	var err error
 	r, ok := out.(*reply)
 	if ok {
-		t, err = r.sendAndTake(msg)
+		t, err = r.sendAndHijack(msg)
 	} else {
 		err = out.send(msg)
 	}
@@ -291,7 +291,7 @@ func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)
 	t.serve(func(ctx context.Context) {
 		defer func() {
 			r.mu.Lock()
-			r.held = false
+			r.detached = false
 			r.mu.Unlock()
 			r.stop()
 		}()
@@ -300,18 +300,18 @@ func hold(ctx context.Context, out sink, msg []byte, f func(ctx context.Context)
 	return nil
 }
 
-// sendAndTake is send, and hijacks the connection if possible.
-func (r *reply) sendAndTake(msg []byte) (*hijacked, error) {
+// sendAndHijack is send, and hijacks the connection if possible.
+func (r *reply) sendAndHijack(msg []byte) (*hijackedConn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.begin()
 	r.event(msg, false)
-	if r.broken != nil {
-		return nil, r.broken
+	if r.writeErr != nil {
+		return nil, r.writeErr
 	}
-	t := r.s.takeOver(r.w, r.server)
+	t := r.s.hijack(r.w, r.server)
 	if t != nil {
-		r.w, r.held = t, true
+		r.w, r.detached = t, true
 	}
 	return t, nil
 }
@@ -340,7 +340,7 @@ func (r *reply) finish(h head, msg []byte) {
 		header := r.w.Header()
 		header["Content-Type"] = contentTypeJSON
 		header["Content-Length"] = []string{strconv.Itoa(len(msg))}
-		r.part()
+		r.addConnectionClose()
 		if h.status == http.StatusServiceUnavailable || h.status == http.StatusTooManyRequests {
 			header["Retry-After"] = []string{"1"}
 		}
@@ -348,7 +348,7 @@ func (r *reply) finish(h head, msg []byte) {
 			header["Www-Authenticate"] = []string{h.challenge}
 		}
 		r.w.WriteHeader(cmp.Or(h.status, http.StatusOK))
-		if r.broken = writeBody(r.w, msg, r.s.opts.Limits.WriteTime); r.broken == nil {
+		if r.writeErr = writeBody(r.w, msg, r.s.opts.Limits.WriteTime); r.writeErr == nil {
 			reuse(msg)
 		}
 	default:

@@ -22,13 +22,13 @@ import (
 
 // A roundTrip is a call of a legacy client with its rounds.
 type roundTrip struct {
-	ss      *session
-	x       *exchange
-	call    *bridge.Call // of the next round, or nil
-	rounds  int
-	asked   []*pb.InputRequest
-	answers map[string]*pb.InputResponse
-	refused bool // the handler has received the input error UNSUPPORTED
+	ss       *session
+	x        *exchange
+	call     *bridge.Call // of the next round, or nil
+	rounds   int
+	requests []*pb.InputRequest
+	answers  map[string]*pb.InputResponse
+	refused  bool // the handler has received the input error UNSUPPORTED
 }
 
 // next handles the handler's result of a round. If it requires input, next sends the input requests to the client and
@@ -37,19 +37,19 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 	ss, call := t.ss, t.call
 	t.call = nil
 	if err != nil && t.rounds > 0 {
-		err = onceBegun(call, err)
+		err = laterRoundError(call, err)
 	}
 	if !ss.rev.HasURLElicitationError() || !bridge.ElicitsURLs(ss.caller.GetClientCapabilities()) {
-		res, err = asNeeds(res, err)
+		res, err = asInputRequired(res, err)
 	}
 	if err != nil {
-		if what := lacking(bridge.AsError(err)); what != "" {
-			return unasked(call, what)
+		if what := missingCapability(bridge.AsError(err)); what != "" {
+			return unsupportedResult(call, what)
 		}
-		ss.await(err)
+		ss.addElicitations(err)
 		return nil, err
 	}
-	if err := t.x.completed(t.asked, t.answers, res.InputRequired); err != nil {
+	if err := t.x.notifyCompleted(t.requests, t.answers, res.InputRequired); err != nil {
 		return nil, err
 	}
 	if res.InputRequired == nil {
@@ -58,17 +58,18 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 	if err := seal.Check(call, res.InputRequired); err != nil {
 		return nil, err
 	}
-	answers, reason := ss.cannotAny(res.InputRequired)
+	answers, reason := ss.unsupportedInputs(res.InputRequired)
 	switch {
 	case reason == "":
-		t.asked = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).
+		t.requests = withIDs(withoutContext(res.InputRequired, ss.caller.GetClientCapabilities(), ss.rev).
 			GetInputRequests(), rand.Text)
-		if t.answers, err = ss.askAll(ctx, t.x, t.asked); err != nil {
+		if t.answers, err = ss.requestInput(ctx, t.x, t.requests); err != nil {
 			return nil, err
 		}
 		answers = t.answers
 	case t.refused || len(answers) < len(res.InputRequired.GetInputRequests()):
-		return unasked(call, reason) // the handler requires it again, or only some of the requests are possible
+		// the handler requires it again, or only some of the requests are possible
+		return unsupportedResult(call, reason)
 	default:
 		t.refused = true
 	}
@@ -82,19 +83,19 @@ func (t *roundTrip) next(ctx context.Context, res *bridge.Result, err error) (pr
 // withoutContext returns the input requests without includeContext, if the client has not declared sampling.context
 // (2025-11-25 and 2026-07-28: client/sampling, capabilities). The field is optional, so the request is valid without
 // it.
-func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bridge.Revision) *pb.InputRequired {
+func withoutContext(required *pb.InputRequired, can *pb.ClientCapabilities, rev bridge.Revision) *pb.InputRequired {
 	if can.GetSampling().GetContext() != nil || !rev.DeclaresSamplingContext() {
-		return needs
+		return required
 	}
-	out := needs
-	for i, req := range needs.GetInputRequests() {
+	out := required
+	for i, req := range required.GetInputRequests() {
 		sample := req.GetCreateMessage()
 		if sample == nil || sample.IncludeContext == nil || sample.GetIncludeContext() == "none" {
 			continue
 		}
-		if out == needs {
-			out = bridge.ShallowCopy(needs)
-			out.InputRequests = slices.Clone(needs.GetInputRequests())
+		if out == required {
+			out = bridge.ShallowCopy(required)
+			out.InputRequests = slices.Clone(required.GetInputRequests())
 		}
 		sample = bridge.ShallowCopy(sample)
 		sample.IncludeContext = nil
@@ -105,23 +106,23 @@ func withoutContext(needs *pb.InputRequired, can *pb.ClientCapabilities, rev bri
 	return out
 }
 
-// onceBegun returns the error of a call that failed in a later round. Even if that round was not executed, earlier ones
-// were, and for the client they are one call.
-func onceBegun(call *bridge.Call, err error) error {
+// laterRoundError returns the error of a call that failed in a later round. Even if that round was not executed,
+// earlier ones were, and for the client they are one call.
+func laterRoundError(call *bridge.Call, err error) error {
 	e := bridge.AsError(err)
 	if e.Outcome != bridge.OutcomeNotExecuted {
 		return err
 	}
 	b := bridge.Failed(e.Code, bridge.OutcomeUnknown, e.Reason,
-		"%s was begun, and could not go on when what it asked was answered; whether it was executed is not known",
+		"%s failed after its input requests were answered; whether it was executed is not known",
 		call.Method.Name)
 	b.Cause = err
 	return b
 }
 
-// unasked returns the result of a call that requires a missing capability, for which the legacy era has no error code.
-// The model can read the reason, and may ask the user itself.
-func unasked(call *bridge.Call, what string) (proto.Message, error) {
+// unsupportedResult returns the result of a call that requires a missing capability, for which the legacy era has no
+// error code. The model can read the reason, and may ask the user itself.
+func unsupportedResult(call *bridge.Call, what string) (proto.Message, error) {
 	reason := "This needs " + what + advice
 	if call.Method == bridge.CallTool {
 		return toolError(reason), nil
@@ -132,9 +133,9 @@ func unasked(call *bridge.Call, what string) (proto.Message, error) {
 	}
 }
 
-// lacking describes the missing capabilities of an error whose code the legacy era does not have (2026-07-28:
+// missingCapability describes the missing capabilities of an error whose code the legacy era does not have (2026-07-28:
 // basic/index, missing required client capability). It returns "" for other errors.
-func lacking(e *bridge.Error) string {
+func missingCapability(e *bridge.Error) string {
 	if e.RPC.GetCode() != bridge.CodeMissingCapability {
 		return ""
 	}
@@ -143,7 +144,7 @@ func lacking(e *bridge.Error) string {
 		// an invalid value is ignored
 		_ = mcpjson.Unmarshal(rawjson.Get(data, "requiredCapabilities"), required, bridge.Rev20260728)
 	}
-	return inWords(required) + notSupported
+	return describeCapabilities(required) + notSupported
 }
 
 // advice ends the error for an input request that the client does not support. Backends forward it to the model.
@@ -152,25 +153,27 @@ const advice = ". Ask the user directly, or use another client."
 // notSupported follows the description of a capability.
 const notSupported = ", which this client does not support"
 
-// cannot returns the reason why an input request cannot be sent to the client, or "".
-func (ss *session) cannot(req *pb.InputRequest) string {
+// unsupportedReason returns the reason why an input request cannot be sent to the client, or "".
+func (ss *session) unsupportedReason(req *pb.InputRequest) string {
 	if bridge.MissingCapabilities(ss.caller.GetClientCapabilities(), req) != nil {
 		return kindOf(req) + notSupported
 	}
-	if _, err := ss.s.askMessage("", req, ss.rev); err != nil {
-		return fmt.Sprintf("%s, which cannot be asked in MCP %s: %v", kindOf(req), ss.rev, err)
+	if _, err := ss.s.inputMessage("", req, ss.rev); err != nil {
+		return fmt.Sprintf("%s, which MCP %s cannot request: %v", kindOf(req), ss.rev, err)
 	}
 	return ""
 }
 
-// cannotAny returns input errors for the input requests that cannot be sent to the client, and the reason for one of
-// them.
-func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*pb.InputResponse, reason string) {
+// unsupportedInputs returns input errors for the input requests that cannot be sent to the client, and the reason for
+// one of them.
+func (ss *session) unsupportedInputs(
+	required *pb.InputRequired,
+) (unsupported map[string]*pb.InputResponse, reason string) {
 	unsupported = map[string]*pb.InputResponse{}
-	for _, req := range needs.GetInputRequests() {
-		if why := ss.cannot(req); why != "" {
+	for _, req := range required.GetInputRequests() {
+		if why := ss.unsupportedReason(req); why != "" {
 			reason = why
-			unsupported[req.GetKey()] = failed(
+			unsupported[req.GetKey()] = inputError(
 				&pb.InputError{Reason: pb.InputError_REASON_UNSUPPORTED, Message: "this needs " + why + advice})
 		}
 	}
@@ -179,11 +182,11 @@ func (ss *session) cannotAny(needs *pb.InputRequired) (unsupported map[string]*p
 
 // kindOf describes an input request.
 func kindOf(req *pb.InputRequest) string {
-	return inWords(bridge.MissingCapabilities(&pb.ClientCapabilities{}, req))
+	return describeCapabilities(bridge.MissingCapabilities(&pb.ClientCapabilities{}, req))
 }
 
-// inWords describes capabilities.
-func inWords(c *pb.ClientCapabilities) string {
+// describeCapabilities describes capabilities.
+func describeCapabilities(c *pb.ClientCapabilities) string {
 	var words []string
 	if e := c.GetElicitation(); e.GetUrl() != nil {
 		words = append(words, "a web page to be opened for the user (elicitation, url mode)")
@@ -204,37 +207,37 @@ func inWords(c *pb.ClientCapabilities) string {
 		words = append(words, "the extension "+rawjson.Shorten(id))
 	}
 	if len(words) == 0 {
-		return "something unknown"
+		return "an unknown capability"
 	}
 	return rawjson.ShortenTo(strings.Join(words, " and "), 500)
 }
 
-// A question is an input request with its request to the client.
-type question struct {
+// An inputQuery is an input request with its request to the client.
+type inputQuery struct {
 	id     string
 	req    *pb.InputRequest
 	answer <-chan jsonrpc.Message
 }
 
-// askAll sends all input requests to the client concurrently, and returns the responses by the same keys.
+// requestInput sends all input requests to the client concurrently, and returns the responses by the same keys.
 // meta are members of `_meta` of the requests.
-func (ss *session) askAll(ctx context.Context, x *exchange,
+func (ss *session) requestInput(ctx context.Context, x *exchange,
 	reqs []*pb.InputRequest, meta ...mcpjson.Member,
 ) (map[string]*pb.InputResponse, error) {
 	timeout := time.NewTimer(ss.s.opts.Limits.AnswerTime)
 	defer timeout.Stop()
-	var open []question
+	var open []inputQuery
 	defer func() {
 		for _, q := range open {
-			ss.forget(q.id)
+			ss.removeRequest(q.id)
 		}
 	}()
 	answers := make(map[string]*pb.InputResponse, len(reqs))
 	for _, req := range reqs {
-		q := question{req: req}
-		q.id, q.answer = ss.ask()
+		q := inputQuery{req: req}
+		q.id, q.answer = ss.addRequest()
 		open = append(open, q)
-		msg, err := ss.s.askMessage(q.id, q.req, ss.rev, meta...)
+		msg, err := ss.s.inputMessage(q.id, q.req, ss.rev, meta...)
 		if err != nil {
 			return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown, "input request %q: %w", req.GetKey(),
 				err)
@@ -246,19 +249,19 @@ func (ss *session) askAll(ctx context.Context, x *exchange,
 	for i, q := range open {
 		select {
 		case msg := <-q.answer:
-			answers[q.req.GetKey()] = readAnswer(q.req, &msg, ss.rev)
+			answers[q.req.GetKey()] = readResponse(q.req, &msg, ss.rev)
 		case <-timeout.C:
-			return unanswered(answers, open[i:],
+			return addNoAnswer(answers, open[i:],
 					fmt.Sprintf("the client did not answer within %s", ss.s.opts.Limits.AnswerTime)),
-				withdraw(x, open[i:], "no answer in time")
-		case <-ss.there.Done():
+				cancelRequests(x, open[i:], "no answer in time")
+		case <-ss.inbound.Done():
 			if ctx.Err() == nil {
-				return unanswered(answers, open[i:], "the client has gone"), nil
+				return addNoAnswer(answers, open[i:], "the client has disconnected"), nil
 			}
 			return nil, context.Cause(ctx)
 		case <-ctx.Done():
 			// The other requests are useless now.
-			if err := withdraw(x, open[i:], "the call has ended"); err != nil {
+			if err := cancelRequests(x, open[i:], "the call has ended"); err != nil {
 				return nil, err
 			}
 			return nil, context.Cause(ctx)
@@ -267,8 +270,8 @@ func (ss *session) askAll(ctx context.Context, x *exchange,
 	return answers, nil
 }
 
-// withdraw cancels the requests to the client (2025-11-25: basic/lifecycle, timeouts).
-func withdraw(x *exchange, questions []question, reason string) error {
+// cancelRequests cancels the requests to the client (2025-11-25: basic/lifecycle, timeouts).
+func cancelRequests(x *exchange, questions []inputQuery, reason string) error {
 	for _, q := range questions {
 		params := []byte(`{"requestId":"` + q.id + `","reason":"` + reason + `"}`)
 		if err := x.out.send(jsonrpc.AppendNotification(nil, notifyCancelled, params)); err != nil {
@@ -278,8 +281,8 @@ func withdraw(x *exchange, questions []question, reason string) error {
 	return nil
 }
 
-// askMessage returns the request to a client for req.
-func (s *Server) askMessage(
+// inputMessage returns the request to a client for req.
+func (s *Server) inputMessage(
 	id string, req *pb.InputRequest, rev bridge.Revision, meta ...mcpjson.Member,
 ) ([]byte, error) {
 	body, err := s.encode(nil, req, rev, meta...)
@@ -289,15 +292,15 @@ func (s *Server) askMessage(
 	return append([]byte(`{"jsonrpc":"2.0","id":"`+id+`",`), body[1:]...), nil // body always begins with the method
 }
 
-// readAnswer returns the client's response to req. An unreadable response is an input error, as if the client had sent
-// an error: the backend decides how to continue.
-func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision) *pb.InputResponse {
+// readResponse returns the client's response to req. An unreadable response is an input error, as if the client had
+// sent an error: the backend decides how to continue.
+func readResponse(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision) *pb.InputResponse {
 	if e := msg.Error; e != nil {
 		reason := pb.InputError_REASON_REFUSED
 		if e.GetCode() == codeMethodNotFound { // although it may have declared the capability
 			reason = pb.InputError_REASON_UNSUPPORTED
 		}
-		return failed(&pb.InputError{
+		return inputError(&pb.InputError{
 			Reason: reason, Code: proto.Int32(e.GetCode()), Message: e.GetMessage(), Data: e.GetData(),
 		})
 	}
@@ -315,7 +318,7 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 		out.Response, to = &pb.InputResponse_ListRoots{ListRoots: r}, r
 	}
 	if err := mcpjson.Unmarshal(msg.Result, to, rev); err != nil {
-		return failed(&pb.InputError{
+		return inputError(&pb.InputError{
 			Reason:  pb.InputError_REASON_REFUSED,
 			Message: "the client's answer cannot be read: " + err.Error(),
 		})
@@ -323,17 +326,17 @@ func readAnswer(req *pb.InputRequest, msg *jsonrpc.Message, rev bridge.Revision)
 	return out
 }
 
-// unanswered adds input errors for the requests without a response.
-func unanswered(answers map[string]*pb.InputResponse, questions []question,
+// addNoAnswer adds input errors for the requests without a response.
+func addNoAnswer(answers map[string]*pb.InputResponse, questions []inputQuery,
 	message string,
 ) map[string]*pb.InputResponse {
 	for _, q := range questions {
-		answers[q.req.GetKey()] = failed(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
+		answers[q.req.GetKey()] = inputError(&pb.InputError{Reason: pb.InputError_REASON_NO_ANSWER, Message: message})
 	}
 	return answers
 }
 
-// failed returns an input error.
-func failed(e *pb.InputError) *pb.InputResponse {
+// inputError returns an input error.
+func inputError(e *pb.InputError) *pb.InputResponse {
 	return &pb.InputResponse{Response: &pb.InputResponse_Error{Error: e}}
 }

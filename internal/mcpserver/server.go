@@ -43,9 +43,9 @@ type Options struct {
 	// Principal returns the authenticated principal of a request, or nil without authentication. If nil, no request has
 	// a principal.
 	Principal func(*http.Request) *pb.Principal
-	// Until returns the time at which a principal's access ends, or zero if it does not end. At that time, streams of
-	// changes end, and calls in flight continue. If nil, access never ends.
-	Until func(*pb.Principal) time.Time
+	// AccessExpiry returns the time at which a principal's access ends, or zero if it does not end. At that time,
+	// streams of changes end, and calls in flight continue. If nil, access never ends.
+	AccessExpiry func(*pb.Principal) time.Time
 	// Challenge returns the value of WWW-Authenticate for missing scopes. If nil, there is none.
 	Challenge func(scopes []string) string
 	// PassHeaders names the HTTP headers that are forwarded to backends.
@@ -81,9 +81,9 @@ type Options struct {
 
 // Declarations keep the declarations of a handler across runs of the bridge.
 type Declarations struct {
-	// Earlier has those to clients of each era in the previous run. For an era without one, all capabilities are
+	// Previous has those to clients of each era in the previous run. For an era without one, all capabilities are
 	// declared.
-	Earlier [bridge.Eras]*pb.DiscoverResponse
+	Previous [bridge.Eras]*pb.DiscoverResponse
 	// Changed is called when the declaration to clients of an era changes. It must not block for long. It may be nil.
 	Changed func(bridge.Era, *pb.DiscoverResponse)
 }
@@ -115,9 +115,10 @@ type Server struct {
 
 	// declarations are the handler's latest declarations to clients of each era, which may differ.
 	declarations [bridge.Eras]atomic.Pointer[declaration]
-	// early has the declarations while a backend starts, by era. promised means that a client has received one of them.
-	early    [bridge.Eras]*declaration
-	promised atomic.Bool
+	// early has the declarations while a backend starts, by era. sentEarly means that a client has received one of
+	// them.
+	early     [bridge.Eras]*declaration
+	sentEarly atomic.Bool
 
 	mu       sync.Mutex // guards what follows, all of which Sessions counts
 	sessions map[string]*session
@@ -135,8 +136,8 @@ type declaration struct {
 }
 
 const (
-	// knownFor is the minimum interval between Discover calls: most requests use the latest declaration.
-	knownFor = time.Second
+	// discoverInterval is the minimum interval between Discover calls: most requests use the latest declaration.
+	discoverInterval = time.Second
 	// earlyAfter is the maximum time that a client waits for the declaration while a backend starts. Clients give up,
 	// or assume the other era, after a few seconds.
 	earlyAfter = 1500 * time.Millisecond
@@ -157,7 +158,7 @@ func New(h bridge.Handler, o Options) *Server {
 	}
 	s.panics = o.Panics.With(o.Log)
 	for era := range bridge.Eras {
-		s.early[era] = s.earlier(o.Declarations.Earlier[era])
+		s.early[era] = s.earlyDeclaration(o.Declarations.Previous[era])
 	}
 	s.hub = feed.NewHub(bridge.HandlerFunc(s.handle), s.declares, o.Log)
 	o.Sessions.add(s)
@@ -189,7 +190,7 @@ func (s *Server) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	defer s.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
 
 	res, err = s.handler.Handle(ctx, call, emit)
-	return res, ofHandler(err)
+	return res, handlerError(err)
 }
 
 // declares reports whether the handler declares notifications of any change in f, to clients of any era.
@@ -206,12 +207,12 @@ func (s *Server) declares(f *pb.SubscriptionFilter) bool {
 // overloaded.
 func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, error) {
 	now, was := time.Now(), s.declarations[era].Load()
-	if was != nil && now.Sub(was.at) < knownFor {
+	if was != nil && now.Sub(was.at) < discoverInterval {
 		return was, nil
 	}
 	limited, early := ctx, was == nil && s.starting()
 	if early {
-		if s.promised.Load() {
+		if s.sentEarly.Load() {
 			return s.early[era], nil
 		}
 		var cancel context.CancelFunc
@@ -239,12 +240,12 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, er
 	}
 	d, ok := res.Complete.(*pb.DiscoverResponse)
 	if !ok {
-		return nil, bridge.Errorf(codes.Internal, "server/discover: answered with %T", res.Complete)
+		return nil, bridge.Errorf(codes.Internal, "server/discover: the handler returned %T", res.Complete)
 	}
 	k := &declaration{DiscoverResponse: d, at: now}
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
 		return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown,
-			"server/discover: server_info cannot be written as MCP: %w", err)
+			"server/discover: server_info cannot be encoded as MCP: %w", err)
 	}
 	s.declarations[era].Store(k)
 	if s.opts.Declarations.Changed != nil && (was == nil || !proto.Equal(was.DiscoverResponse, d)) {
@@ -258,7 +259,7 @@ func (s *Server) discover(ctx context.Context, era bridge.Era) (*declaration, er
 func (s *Server) declareEarly(era bridge.Era) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing().Err() != nil || s.promised.Swap(true) {
+	if s.closing().Err() != nil || s.sentEarly.Swap(true) {
 		return
 	}
 	s.lasting.Go(func() {
@@ -279,9 +280,9 @@ func (s *Server) starting() bool {
 	return s.opts.Started(now, bridge.ModernEra) != nil
 }
 
-// earlier returns the declaration for the time while a backend starts, based on d, the declaration in the previous run,
-// if any. Its TTL is zero, so that clients request it again.
-func (s *Server) earlier(d *pb.DiscoverResponse) *declaration {
+// earlyDeclaration returns the declaration for the time while a backend starts, based on d, the declaration in the
+// previous run, if any. Its TTL is zero, so that clients request it again.
+func (s *Server) earlyDeclaration(d *pb.DiscoverResponse) *declaration {
 	if d == nil {
 		d = &pb.DiscoverResponse{Capabilities: bridge.AllCapabilities()}
 	}
@@ -290,15 +291,15 @@ func (s *Server) earlier(d *pb.DiscoverResponse) *declaration {
 	k := &declaration{DiscoverResponse: d, early: true}
 	var err error
 	if k.info, err = s.encode(nil, info(d), bridge.Rev20260728); err != nil {
-		return s.earlier(nil)
+		return s.earlyDeclaration(nil)
 	}
 	return k
 }
 
-// empty returns an empty page if m lists what the early declaration promised and the handler does not support.
+// emptyPage returns an empty page if m lists what the early declaration has and the handler does not support.
 // Otherwise it returns nil.
-func (s *Server) empty(m *bridge.Method, err error) proto.Message {
-	if bridge.AsError(err).Code != codes.Unimplemented || !s.promised.Load() {
+func (s *Server) emptyPage(m *bridge.Method, err error) proto.Message {
+	if bridge.AsError(err).Code != codes.Unimplemented || !s.sentEarly.Load() {
 		return nil
 	}
 	switch m {
@@ -315,14 +316,14 @@ func (k *declaration) serverInfo() mcpjson.Member {
 	return mcpjson.Member{Name: metaServerInfo, Value: k.info}
 }
 
-// offered returns an error if a server with the declaration d does not support the method (2026-07-28: schema,
+// checkSupported returns an error if a server with the declaration d does not support the method (2026-07-28: schema,
 // MethodNotFoundError).
-func offered(d *declaration, m *bridge.Method) error {
+func checkSupported(d *declaration, m *bridge.Method) error {
 	if m.SupportedBy(d.GetCapabilities()) {
 		return nil
 	}
 	return bridge.Errorf(codes.Unimplemented,
-		"%s: this server does not have it; server/discover or initialize tells its capabilities", m.Name)
+		"%s: this server does not support it; server/discover or initialize returns its capabilities", m.Name)
 }
 
 // info returns the server info of d, with a default name.
@@ -395,7 +396,7 @@ func (s *Server) endIdle(now time.Time) {
 	var subs []*feed.Subscriber
 	s.mu.Lock()
 	for id, ss := range s.sessions {
-		if ss.over(now) {
+		if ss.expired(now) {
 			delete(s.sessions, id)
 			s.opts.Sessions.release(ss.caller.GetVerified().GetPrincipal())
 			idle, subs = append(idle, ss), append(subs, &ss.sub)

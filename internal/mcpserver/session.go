@@ -37,8 +37,8 @@ type session struct {
 	caller *pb.CallContext
 	// network is the network from which the client initialized the session, in HTTP.
 	network netip.Prefix
-	// is is the declaration of the handler at the start of the session.
-	is *declaration
+	// declaration is the declaration of the handler at the start of the session.
+	declaration *declaration
 
 	// ctx ends with the session, not with a request: in the legacy era a lost connection is no cancellation
 	// (2025-11-25: basic/transports, sending messages to the server).
@@ -50,36 +50,36 @@ type session struct {
 	ready     chan struct{}
 	readyOnce sync.Once
 
-	// there ends when the client sends nothing any more, though it may still read.
-	there   context.Context
-	silence context.CancelFunc
+	// inbound ends when the client sends nothing any more, though it may still read.
+	inbound    context.Context
+	endInbound context.CancelFunc
 
 	// replay limits the size of its logs.
-	replay replay
+	replay replayLimit
 	// streams limits the number of open GETs.
 	streams limit.Streams
 
 	// sub is the session as a subscriber to changes.
 	sub feed.Subscriber
 
-	mu      sync.Mutex // guards what follows
-	level   pb.LogLevel
-	running running
-	asked   map[string]chan<- jsonrpc.Message // by the id of the server's request
-	lastAsk int
+	mu             sync.Mutex // guards what follows
+	level          pb.LogLevel
+	running        inFlight
+	serverRequests map[string]chan<- jsonrpc.Message // by the id of the server's request
+	lastRequest    int
 	// logs are the streams of the session that can be resumed, by id, and order has the ids, oldest first.
 	logs    map[string]*eventLog
 	order   []string
 	lastLog int
 	// push sends messages without a request. If nil, they are kept in undelivered.
-	push        func(msg []byte)
-	attachments int
-	free        chan struct{} // closed when push becomes nil; nil without push
-	undelivered *feed.Pending
-	uris        []string // subscribed resources
-	awaited     []string // ids of pending URL elicitations
-	used        time.Time
-	worked      bool // the client has made a request
+	push         func(msg []byte)
+	attachments  int
+	detached     chan struct{} // closed when push becomes nil; nil without push
+	undelivered  *feed.Pending
+	uris         []string // subscribed resources
+	elicitations []string // ids of pending URL elicitations
+	lastUse      time.Time
+	hasRequested bool // the client has made a request
 }
 
 // maxLogs is the maximum number of streams of a session that can be resumed, besides those of calls in flight.
@@ -87,8 +87,8 @@ const maxLogs = 64
 
 // The limits of what a client sends in initialize, which is kept with its session.
 const (
-	// maxIntroduction is the maximum size in bytes of JSON.
-	maxIntroduction = 64 << 10
+	// maxInitializeSize is the maximum size in bytes of JSON.
+	maxInitializeSize = 64 << 10
 	// maxIcons is the maximum number of icons and their sizes together: a size of ten bytes takes 130 bytes of memory.
 	// Above the limits, icons are dropped without an error.
 	maxIcons = 100
@@ -112,13 +112,13 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		Verified: bridge.Verified(rev, from.principal, nil),
 	}
 	capabilities, info := rawjson.Get(msg.Params, "capabilities"), rawjson.Get(msg.Params, "clientInfo")
-	if len(capabilities)+len(info) > maxIntroduction {
+	if len(capabilities)+len(info) > maxInitializeSize {
 		info = rawjson.Without(info, "icons") // they can be whole images
 	}
-	if size := len(capabilities) + len(info); size > maxIntroduction {
+	if size := len(capabilities) + len(info); size > maxInitializeSize {
 		return nil, nil, bridge.Errorf(codes.InvalidArgument,
 			"initialize: params.capabilities and params.clientInfo have %d bytes together, "+
-				"and at most %d are allowed, icons apart: say less of the client", size, maxIntroduction)
+				"and at most %d are allowed, without icons: shorten them", size, maxInitializeSize)
 	}
 	for _, member := range []struct {
 		name  string
@@ -151,20 +151,20 @@ func (s *Server) initialize(ctx context.Context, msg *jsonrpc.Message, from orig
 		return nil, nil, err
 	}
 	ss := &session{
-		s: s, rev: rev, tag: rand.Text()[:6] + ".", scope: rand.Text(), caller: caller, is: d,
-		level: pb.LogLevel_LOG_LEVEL_INFO, used: time.Now(),
-		asked: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
+		s: s, rev: rev, tag: rand.Text()[:6] + ".", scope: rand.Text(), caller: caller, declaration: d,
+		level: pb.LogLevel_LOG_LEVEL_INFO, lastUse: time.Now(),
+		serverRequests: map[string]chan<- jsonrpc.Message{}, logs: map[string]*eventLog{},
 		ready: make(chan struct{}),
 		streams: limit.Streams{
 			Max: s.opts.Limits.SessionStreams, PerPrincipal: s.opts.Limits.SessionStreams,
 			Reason: bridge.ReasonTooMany,
-		}, replay: replay{most: s.opts.Limits.SessionReplay},
+		}, replay: replayLimit{max: s.opts.Limits.SessionReplay},
 	}
 	if d.GetCapabilities().GetLogging() == nil {
 		ss.level = pb.LogLevel_LOG_LEVEL_UNSPECIFIED // a server without declared logging sends no log messages
 	}
 	ss.ctx, ss.cancel = context.WithCancelCause(s.closing())
-	ss.there, ss.silence = context.WithCancel(ss.ctx)
+	ss.inbound, ss.endInbound = context.WithCancel(ss.ctx)
 	ss.undelivered = s.newPending(ss.filter)
 	ss.sub.Want, ss.sub.Report = ss.filter, ss.notify
 	return ss, result, nil
@@ -183,7 +183,7 @@ func (s *Server) initializeResult(d *declaration, rev bridge.Revision) ([]byte, 
 	}
 	if err != nil {
 		return nil, bridge.ProtocolViolation(bridge.OutcomeUnknown,
-			"initialize: what the backend is cannot be written as MCP: %w", err)
+			"initialize: the backend's declaration cannot be encoded as MCP: %w", err)
 	}
 	if d.Instructions != nil {
 		out = rawjson.AppendString(append(out, `,"instructions":`...), d.GetInstructions())
@@ -213,24 +213,24 @@ func (ss *session) end(cause error) {
 func (ss *session) use(now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.overLocked(now) {
+	if ss.expiredLocked(now) {
 		return false
 	}
-	ss.used = now
+	ss.lastUse = now
 	return true
 }
 
-// over reports whether the session has expired, because the client was inactive for too long. A request or stream in
+// expired reports whether the session has expired, because the client was inactive for too long. A request or stream in
 // progress is activity.
-func (ss *session) over(now time.Time) bool {
+func (ss *session) expired(now time.Time) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	return ss.overLocked(now)
+	return ss.expiredLocked(now)
 }
 
-// overLocked is over for callers that hold mu.
-func (ss *session) overLocked(now time.Time) bool {
-	return ss.idleLocked() && now.Sub(ss.used) > ss.s.opts.Limits.SessionIdle
+// expiredLocked is expired for callers that hold mu.
+func (ss *session) expiredLocked(now time.Time) bool {
+	return ss.idleLocked() && now.Sub(ss.lastUse) > ss.s.opts.Limits.SessionIdle
 }
 
 // idleLocked reports whether the client has neither a request nor a stream in progress. The caller holds mu.
@@ -281,13 +281,13 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 		cancel(nil)
 		return nil, nil, nil, err
 	}
-	ss.worked = true
+	ss.hasRequested = true
 	ss.calls.Add(1)
 	to = &lastSink{out, func() {
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
 		remove()
-		ss.used = time.Now()
+		ss.lastUse = time.Now()
 	}}
 	return ctx, to, func() {
 		cancel(nil)
@@ -295,8 +295,8 @@ func (ss *session) begin(msg *jsonrpc.Message, out sink) (ctx context.Context, t
 	}, nil
 }
 
-// notified handles a notification of the client. Unknown ones are ignored (every revision: basic).
-func (ss *session) notified(msg *jsonrpc.Message) {
+// handleNotification handles a notification of the client. Unknown ones are ignored (every revision: basic).
+func (ss *session) handleNotification(msg *jsonrpc.Message) {
 	switch msg.Method {
 	case notifyCancelled:
 		id := jsonrpc.Key(rawjson.Get(msg.Params, "requestId"))
@@ -314,13 +314,13 @@ func (ss *session) notified(msg *jsonrpc.Message) {
 	}
 }
 
-// answered handles the client's response to a request of the server. It reports whether that request was pending.
-func (ss *session) answered(msg *jsonrpc.Message) bool {
+// handleResponse handles the client's response to a request of the server. It reports whether that request was pending.
+func (ss *session) handleResponse(msg *jsonrpc.Message) bool {
 	// Ids of the server are numbers, and a client may send back a number in another notation.
 	id := string(bytes.Trim(msg.ID, `"`))
 	ss.mu.Lock()
-	waiting := ss.asked[id]
-	delete(ss.asked, id)
+	waiting := ss.serverRequests[id]
+	delete(ss.serverRequests, id)
 	ss.mu.Unlock()
 	if waiting == nil {
 		return false
@@ -329,22 +329,22 @@ func (ss *session) answered(msg *jsonrpc.Message) bool {
 	return true
 }
 
-// ask registers a request to the client, and returns its id and the channel of the response. The caller must call
-// forget.
-func (ss *session) ask() (id string, answer <-chan jsonrpc.Message) {
+// addRequest registers a request to the client, and returns its id and the channel of the response. The caller must
+// call removeRequest.
+func (ss *session) addRequest() (id string, answer <-chan jsonrpc.Message) {
 	ch := make(chan jsonrpc.Message, 1)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.lastAsk++
-	id = strconv.Itoa(ss.lastAsk)
-	ss.asked[id] = ch
+	ss.lastRequest++
+	id = strconv.Itoa(ss.lastRequest)
+	ss.serverRequests[id] = ch
 	return id, ch
 }
 
-func (ss *session) forget(id string) {
+func (ss *session) removeRequest(id string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	delete(ss.asked, id)
+	delete(ss.serverRequests, id)
 }
 
 // attach sets the function for messages without a request, and sends the pending ones. The returned function unsets it,
@@ -367,10 +367,10 @@ func (ss *session) attachIfFree(ctx context.Context, push func(msg []byte)) (det
 			}
 			return ss.attachLocked(push)
 		}
-		free := ss.free
+		detached := ss.detached
 		ss.mu.Unlock()
 		select {
-		case <-free:
+		case <-detached:
 		case <-ctx.Done():
 			return nil
 		}
@@ -380,9 +380,9 @@ func (ss *session) attachIfFree(ctx context.Context, push func(msg []byte)) (det
 // attachLocked is attach for callers that hold mu, which it releases.
 func (ss *session) attachLocked(push func(msg []byte)) (detach func()) {
 	ss.attachments++
-	mine := ss.attachments
+	attachment := ss.attachments
 	if ss.push == nil {
-		ss.free = make(chan struct{})
+		ss.detached = make(chan struct{})
 	}
 	ss.push = push
 	ss.mu.Unlock()
@@ -390,20 +390,21 @@ func (ss *session) attachLocked(push func(msg []byte)) (detach func()) {
 	return func() {
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
-		if ss.attachments == mine {
+		if ss.attachments == attachment {
 			ss.push = nil
-			close(ss.free)
+			close(ss.detached)
 		}
-		ss.used = time.Now()
+		ss.lastUse = time.Now()
 	}
 }
 
 // listen subscribes the session to changes, and returns the part of its filter that the handler supports. It can fail
 // only if the session has subscribed to a further resource.
-func (ss *session) listen() (told *pb.SubscriptionFilter, err error) {
+func (ss *session) listen() (supported *pb.SubscriptionFilter, err error) {
 	ctx, cancel := context.WithCancel(ss.ctx)
 	defer cancel()
-	if ss.is.early { // do not wait for a starting backend: when it acknowledges, the session receives all changes
+	// do not wait for a starting backend: when it acknowledges, the session receives all changes
+	if ss.declaration.early {
 		cancel()
 	}
 	return ss.s.hub.Subscribe(ctx, &ss.sub)
@@ -421,7 +422,7 @@ func (ss *session) filter() *pb.SubscriptionFilter {
 	return feed.Supported(&pb.SubscriptionFilter{
 		ToolsListChanged: yes, PromptsListChanged: yes, ResourcesListChanged: yes, ElicitationsCompleted: yes,
 		ResourceSubscriptions: slices.Clone(ss.uris),
-	}, ss.is.GetCapabilities(), len(ss.awaited) > 0)
+	}, ss.declaration.GetCapabilities(), len(ss.elicitations) > 0)
 }
 
 // stream returns the function that sends on the client's open stream, or nil.
@@ -444,7 +445,7 @@ func (ss *session) flush() {
 // notify sends a change to the client, unless it is the completion of an elicitation that the session does not wait
 // for.
 func (ss *session) notify(change *pb.ListenResponse) {
-	if done := change.GetElicitationCompleted(); done != nil && !ss.awaits(done) {
+	if done := change.GetElicitationCompleted(); done != nil && !ss.removeElicitation(done) {
 		return
 	}
 	ss.deliver(change)

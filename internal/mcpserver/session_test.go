@@ -28,8 +28,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// sent returns the response to a legacy client's POST, in a session unless that is empty.
-func sent(t *testing.T, s *Server, session, body string) *http.Response {
+// post returns the response to a legacy client's POST, in a session unless that is empty.
+func post(t *testing.T, s *Server, session, body string) *http.Response {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
@@ -50,7 +50,7 @@ const (
 // beginSession starts a session and returns its ID.
 func beginSession(t *testing.T, s *Server) string {
 	t.Helper()
-	res := sent(t, s, "", beginBody)
+	res := post(t, s, "", beginBody)
 	if res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
@@ -65,18 +65,18 @@ func TestIdleSessionExpires(t *testing.T) {
 		"notification": `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := New(&moody{}, Options{})
+			s := New(&discoverHandler{}, Options{})
 			defer s.Close()
 			id := beginSession(t, s)
 			for _, idle := range []time.Duration{ttl - 1, ttl, ttl - 1} { // each restarts the timeout
 				pass(idle)
-				if res := sent(t, s, id, body); res.StatusCode/100 != 2 {
+				if res := post(t, s, id, body); res.StatusCode/100 != 2 {
 					t.Errorf("%s after %v: %s", name, idle, res.Status)
 				}
 			}
 			pass(ttl + 1)
 			for range 2 {
-				if res := sent(t, s, id, body); res.StatusCode != http.StatusNotFound {
+				if res := post(t, s, id, body); res.StatusCode != http.StatusNotFound {
 					t.Errorf("%s after %v: %s", name, ttl+1, res.Status)
 				}
 			}
@@ -119,8 +119,8 @@ func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 				return h.Handle(ctx, call, emit)
 			}), Options{})
 		defer s.Close()
-		id, said := beginSession(t, s), make(chan string, 100)
-		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		id, received := beginSession(t, s), make(chan string, 100)
+		post(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		other := s.sessions[beginSession(t, s)]
 		for _, c := range []struct {
 			what string
@@ -128,11 +128,11 @@ func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 			want time.Duration
 		}{
 			{"resources/subscribe", func() {
-				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
+				post(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
 			}, 6 * time.Second},
-			{"a stream of another", func() { other.attach(func(msg []byte) { said <- string(msg) }) }, 0},
+			{"a stream of another", func() { other.attach(func(msg []byte) { received <- string(msg) }) }, 0},
 			{"resources/unsubscribe", func() {
-				sent(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)
+				post(t, s, id, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"test://a"}}`)
 			}, 0},
 		} {
 			began := time.Now()
@@ -142,12 +142,12 @@ func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 			}
 		}
 		pass(time.Minute)
-		if got := told(said); got != "" {
+		if got := takeAll(received); got != "" {
 			t.Errorf("another client received %s", got)
 		}
 		h.Add("new")
 		synctest.Wait()
-		if got := told(said); !strings.Contains(got, feed.NotifyToolsList) {
+		if got := takeAll(received); !strings.Contains(got, feed.NotifyToolsList) {
 			t.Errorf("another client received the change %q", got)
 		}
 	})
@@ -156,17 +156,17 @@ func TestOnlySubscribeWaitsForTheHandler(t *testing.T) {
 // An open stream keeps its session alive, however long it is idle.
 func TestSessionWithAStreamDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&moody{}, Options{Limits: limits.Limits{SessionIdle: time.Second}})
+		s := New(&discoverHandler{}, Options{Limits: limits.Limits{SessionIdle: time.Second}})
 		defer s.Close()
 		id := beginSession(t, s)
 		detach := s.sessions[id].attach(func([]byte) {})
 		pass(time.Hour)
-		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusOK {
+		if res := post(t, s, id, pingBody); res.StatusCode != http.StatusOK {
 			t.Errorf("with a stream: %s", res.Status)
 		}
 		detach()
 		pass(time.Second + 1)
-		if res := sent(t, s, id, pingBody); res.StatusCode != http.StatusNotFound {
+		if res := post(t, s, id, pingBody); res.StatusCode != http.StatusNotFound {
 			t.Errorf("without: %s", res.Status)
 		}
 	})
@@ -179,16 +179,16 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := Options{
 					Sessions: NewSessions(most), Limits: limits.Limits{SessionIdle: time.Second},
-					Principal: anybody,
+					Principal: testPrincipal,
 				}
-				s, other := New(&moody{}, o), New(&moody{}, o)
+				s, other := New(&discoverHandler{}, o), New(&discoverHandler{}, o)
 				defer s.Close()
 				defer other.Close()
 				old := s.sessions[beginSession(t, s)]
 				old.notify(&pb.ListenResponse{}) // waits for a stream
-				old.unrelatedLog().push([]byte("a change"))
+				old.standaloneLog().push([]byte("a change"))
 				pass(time.Second + time.Duration(over))
-				res := sent(t, other, "", beginBody)
+				res := post(t, other, "", beginBody)
 				if ok := res.StatusCode == http.StatusOK; ok != (over > 0) {
 					t.Errorf("%s, after %v: %s", name, time.Second+time.Duration(over), res.Status)
 				}
@@ -202,15 +202,15 @@ func TestIdleSessionsAreClosedForNewOnes(t *testing.T) {
 	}
 }
 
-// anybody authenticates every request as the same principal.
-func anybody(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
+// testPrincipal authenticates every request as the same principal.
+func testPrincipal(*http.Request) *pb.Principal { return &pb.Principal{Subject: "anybody"} }
 
 // While the limit is reached, the sessions are scanned once per Retry-After interval: there may be very many.
 func TestRejectionIsCheap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&moody{}, Options{
+		s := New(&discoverHandler{}, Options{
 			Sessions: NewSessions(limits.Limits{Sessions: 1}),
-			Limits:   limits.Limits{SessionIdle: 2 * time.Second}, Principal: anybody,
+			Limits:   limits.Limits{SessionIdle: 2 * time.Second}, Principal: testPrincipal,
 		})
 		defer s.Close()
 		beginSession(t, s)
@@ -219,7 +219,7 @@ func TestRejectionIsCheap(t *testing.T) {
 			want int
 		}{{2 * time.Second, 503}, {1, 503}, {time.Second - 2, 503}, {1, 200}} {
 			pass(c.pass)
-			if res := sent(t, s, "", beginBody); res.StatusCode != c.want {
+			if res := post(t, s, "", beginBody); res.StatusCode != c.want {
 				t.Errorf("after %v more: %s", c.pass, res.Status)
 			}
 		}
@@ -230,7 +230,7 @@ func TestRejectionIsCheap(t *testing.T) {
 func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 	s := New(bridgetest.New(), Options{})
 	defer s.Close()
-	ss := s.sessions[sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)]
+	ss := s.sessions[post(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)]
 	// A long change takes time to be delivered to subscribers that had no stream before.
 	change := &pb.ListenResponse{
 		Event: &pb.ListenResponse_ResourceUpdated{
@@ -238,18 +238,18 @@ func TestChangesDuringStreamOpeningAreSent(t *testing.T) {
 		},
 	}
 	for range 50 {
-		told, begun := make(chan struct{}, 2), make(chan struct{})
-		var telling sync.WaitGroup
-		telling.Go(func() { close(begun); ss.notify(change) })
+		received, begun := make(chan struct{}, 2), make(chan struct{})
+		var notifying sync.WaitGroup
+		notifying.Go(func() { close(begun); ss.notify(change) })
 		<-begun
 		for range 100 {
 			runtime.Gosched()
 		}
 		ss.mu.Lock()
-		detach := ss.attachLocked(func([]byte) { told <- struct{}{} })
-		telling.Wait()
+		detach := ss.attachLocked(func([]byte) { received <- struct{}{} })
+		notifying.Wait()
 		select {
-		case <-told:
+		case <-received:
 		default:
 			t.Fatal("the change was not sent on the stream")
 		}
@@ -265,20 +265,20 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 		s := New(h, Options{})
 		defer s.Close()
 		id := beginSession(t, s)
-		sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		ss, said := s.sessions[id], make(chan string, 100)
+		post(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		ss, received := s.sessions[id], make(chan string, 100)
 		for i := range 900 { // many take some time, during which other requests arrive
 			ss.uris = append(ss.uris, fmt.Sprint("test://other/", i))
 		}
 		_, _ = ss.listen()
-		defer ss.attach(func(msg []byte) { said <- string(msg) })()
+		defer ss.attach(func(msg []byte) { received <- string(msg) })()
 		var before []string
 		for round := range 100 {
 			var now []string
 			var requests sync.WaitGroup
 			ask := func(method, uri string) {
 				requests.Go(func() {
-					res := sent(t, s, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"uri":%q}}`,
+					res := post(t, s, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{"uri":%q}}`,
 						method+uri, method, uri))
 					if body, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(body), `"result":{}`) {
 						t.Errorf("%s of %s: %s, %v", method, uri, body, err)
@@ -302,7 +302,7 @@ func TestConcurrentSubscriptionsAreCounted(t *testing.T) {
 				fmt.Fprintf(&want, `{"jsonrpc":"2.0","method":%q,"params":{"uri":%q}}`, feed.NotifyUpdated, uri)
 			}
 			synctest.Wait()
-			if got := told(said); got != want.String() {
+			if got := takeAll(received); got != want.String() {
 				t.Fatalf("round %d: received %s, want %s", round, got, want.String())
 			}
 			before = now

@@ -19,16 +19,16 @@ import (
 // A Sessions counts the legacy sessions of all Servers that share it, and limits the memory of their logs. It may be
 // used concurrently.
 type Sessions struct {
-	most   int
-	replay replay
+	max    int
+	replay replayLimit
 
 	// sweeping guards what follows. It is held while expired sessions, or sessions that make room for new ones, are
 	// ended. It is acquired before mu, and before the lock of a Server.
-	sweeping  sync.Mutex
-	swept     time.Time
-	fruitless time.Time // the last time that no session could make room
-	evicted   int       // number since the last warning
-	told      time.Time // time of the last warning
+	sweeping    sync.Mutex
+	lastSweep   time.Time
+	noRoomAt    time.Time // the last time that no session could make room
+	evicted     int       // number since the last warning
+	lastWarning time.Time // time of the last warning
 
 	mu      sync.Mutex // guards what follows
 	n       int
@@ -53,8 +53,8 @@ const (
 func NewSessions(l limits.Limits) *Sessions {
 	l = l.OrDefaults()
 	return &Sessions{
-		most: l.Sessions, owners: limit.PrincipalCounter{Max: l.SessionsPerCaller}, replay: replay{most: l.Replay},
-		swept: time.Now(), servers: map[*Server]struct{}{},
+		max: l.Sessions, owners: limit.PrincipalCounter{Max: l.SessionsPerCaller}, replay: replayLimit{max: l.Replay},
+		lastSweep: time.Now(), servers: map[*Server]struct{}{},
 	}
 }
 
@@ -62,31 +62,31 @@ func NewSessions(l limits.Limits) *Sessions {
 // limit is reached, and no session has expired or makes room.
 func (s *Sessions) begin(p *pb.Principal, from netip.Prefix) error {
 	s.sweep(sweepEvery)
-	if s.enter(p) == nil {
+	if s.acquire(p) == nil {
 		return nil
 	}
 	s.sweep(sweepFull)
-	err := s.enter(p)
+	err := s.acquire(p)
 	if err != nil && bridge.AsError(err).Reason == bridge.ReasonOverloaded {
 		s.makeRoom(from)
-		err = s.enter(p)
+		err = s.acquire(p)
 	}
 	return err
 }
 
 // The order in which anonymous sessions without open requests make room for new ones.
 const (
-	neverReady  = iota // the client has not sent notifications/initialized
-	neverWorked        // it has made no request
+	rankNotReady = iota // the client has not sent notifications/initialized
+	rankUnused          // it has made no request
 	// it has. Only those of a network with three quarters of all sessions make room, and only for other networks
-	worked
+	rankUsed
 )
 
 // A candidate is a session that could make room.
 type candidate struct {
 	*session
-	rank int
-	used time.Time
+	rank    int
+	lastUse time.Time
 }
 
 // makeRoom ends anonymous sessions if there is no room for a new one from a network: sessions of the lowest rank, of
@@ -95,48 +95,49 @@ func (s *Sessions) makeRoom(from netip.Prefix) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
 	s.mu.Lock()
-	full := s.n >= s.most
+	full := s.n >= s.max
 	s.mu.Unlock()
 	now := time.Now()
-	if !full || now.Sub(s.fruitless) < sweepFull {
+	if !full || now.Sub(s.noRoomAt) < sweepFull {
 		return
 	}
-	of := map[netip.Prefix]int{}
+	perNetwork := map[netip.Prefix]int{}
 	var all []candidate
 	for _, server := range s.all() {
-		all = server.candidates(all, of)
+		all = server.candidates(all, perNetwork)
 	}
 	all = slices.DeleteFunc(all, func(c candidate) bool {
-		return c.rank == worked && (of[c.network] < s.most-s.most/4 || c.network == from)
+		return c.rank == rankUsed && (perNetwork[c.network] < s.max-s.max/4 || c.network == from)
 	})
 	if len(all) == 0 {
-		s.fruitless = now
+		s.noRoomAt = now
 		return
 	}
 	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(of[b.network], of[a.network]), a.used.Compare(b.used))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(perNetwork[b.network], perNetwork[a.network]),
+			a.lastUse.Compare(b.lastUse))
 	})
 	first := all[0]
-	for _, c := range all[:min(len(all), max(1, s.most/evictShare))] {
+	for _, c := range all[:min(len(all), max(1, s.max/evictShare))] {
 		if c.rank == first.rank && c.network == first.network && c.s.evict(c) {
 			s.evicted++
 		}
 	}
-	if now.Sub(s.told) >= evictEvery {
-		first.s.log.Warn().Int("limit", s.most).Int("ended", s.evicted).Stringer("most_from", first.network).
-			Int("of_them", of[first.network]).
+	if now.Sub(s.lastWarning) >= evictEvery {
+		first.s.log.Warn().Int("limit", s.max).Int("ended", s.evicted).Stringer("most_from", first.network).
+			Int("of_them", perNetwork[first.network]).
 			Msg("too many sessions: those of clients that have not authenticated and never used them are ended for " +
 				"new ones; " +
 				"restrict access to the port by a firewall, or require tokens (serve.http.auth)")
-		s.told, s.evicted = now, 0
+		s.lastWarning, s.evicted = now, 0
 	}
 }
 
-func (s *Sessions) enter(p *pb.Principal) error {
+func (s *Sessions) acquire(p *pb.Principal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n >= s.most {
-		return tooManySessions(bridge.ReasonOverloaded, "too many sessions (limit %d)", s.most)
+	if s.n >= s.max {
+		return tooManySessions(bridge.ReasonOverloaded, "too many sessions (limit %d)", s.max)
 	}
 	if !s.owners.Acquire(p) {
 		return tooManySessions(bridge.ReasonTooMany, "too many sessions of this caller (limit %d)", s.owners.Max)
@@ -165,10 +166,10 @@ func (s *Sessions) sweep(after time.Duration) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
 	now := time.Now()
-	if now.Sub(s.swept) < after {
+	if now.Sub(s.lastSweep) < after {
 		return
 	}
-	s.swept = now
+	s.lastSweep = now
 	for _, server := range s.all() {
 		server.endIdle(now)
 	}
@@ -195,17 +196,17 @@ func (s *Sessions) remove(server *Server) {
 
 // candidates appends the server's sessions that could make room to all, and adds the number of its anonymous sessions
 // by network to of.
-func (s *Server) candidates(all []candidate, of map[netip.Prefix]int) []candidate {
+func (s *Server) candidates(all []candidate, perNetwork map[netip.Prefix]int) []candidate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ss := range s.sessions {
 		if ss.caller.GetVerified().GetPrincipal() != nil {
 			continue
 		}
-		of[ss.network]++
+		perNetwork[ss.network]++
 		ss.mu.Lock()
 		if ss.idleLocked() {
-			all = append(all, candidate{ss, ss.rankLocked(), ss.used})
+			all = append(all, candidate{ss, ss.rankLocked(), ss.lastUse})
 		}
 		ss.mu.Unlock()
 	}
@@ -217,14 +218,14 @@ func (ss *session) rankLocked() int {
 	select {
 	case <-ss.ready:
 	default:
-		if !ss.worked {
-			return neverReady
+		if !ss.hasRequested {
+			return rankNotReady
 		}
 	}
-	if !ss.worked {
-		return neverWorked
+	if !ss.hasRequested {
+		return rankUnused
 	}
-	return worked
+	return rankUsed
 }
 
 // evict ends a session that makes room, unless it is used meanwhile. It reports whether it did.

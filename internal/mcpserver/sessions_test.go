@@ -28,7 +28,7 @@ func remove(t *testing.T, s *Server, id string) int {
 func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 	const ttl = time.Hour
 	for _, bound := range []struct {
-		most   limits.Limits
+		max    limits.Limits
 		status int
 	}{{limits.Limits{Sessions: 3}, 503}, {limits.Limits{SessionsPerCaller: 3}, 429}} {
 		// begin starts a session at a and returns a function that ends it.
@@ -48,7 +48,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				return func() {
 					keep()
 					for range 2 {
-						if res := sent(t, a, id, pingBody); res.StatusCode != 404 {
+						if res := post(t, a, id, pingBody); res.StatusCode != 404 {
 							t.Errorf("an idle one: %s", res.Status)
 						}
 					}
@@ -63,7 +63,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 			},
 			"its stream of HTTP+SSE ends": func(t *testing.T, a, _ *Server, _ *worker, _ func()) func() {
 				t.Helper()
-				o := openOld(t, a)
+				o := openSSEClient(t, a)
 				return func() {
 					o.drop()
 					synctest.Wait()
@@ -71,7 +71,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 			},
 			"its last call ends after the stream": func(t *testing.T, a, _ *Server, h *worker, _ func()) func() {
 				t.Helper()
-				o := openOld(t, a)
+				o := openSSEClient(t, a)
 				o.send(202, workBody)
 				o.drop()
 				synctest.Wait()
@@ -89,7 +89,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				_ func(),
 			) func() {
 				t.Helper()
-				openOld(t, a)
+				openSSEClient(t, a)
 				return func() {
 					a.Close()
 					synctest.Wait()
@@ -97,8 +97,8 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 			},
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				all, h := NewSessions(bound.most), newWorker()
-				o := Options{Sessions: all, Limits: limits.Limits{SessionIdle: ttl}, Principal: anybody}
+				all, h := NewSessions(bound.max), newWorker()
+				o := Options{Sessions: all, Limits: limits.Limits{SessionIdle: ttl}, Principal: testPrincipal}
 				a, b, c := New(h, o), New(h, o), New(h, o)
 				defer a.Close()
 				defer b.Close()
@@ -107,7 +107,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				end := begin(t, a, b, h, func() { // uses all places but one
 					pass(ttl)
 					for id, s := range ids {
-						if res := sent(t, s, id, pingBody); res.StatusCode != 200 {
+						if res := post(t, s, id, pingBody); res.StatusCode != 200 {
 							t.Errorf("%s: another one: %s", name, res.Status)
 						}
 					}
@@ -115,9 +115,9 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 				})
 				next := func(s *Server, want int) {
 					t.Helper()
-					res := sent(t, s, "", beginBody)
+					res := post(t, s, "", beginBody)
 					if res.StatusCode != want || want != 200 && res.Header.Get("Retry-After") == "" {
-						t.Errorf("%s, %+v: %s", name, bound.most, res.Status)
+						t.Errorf("%s, %+v: %s", name, bound.max, res.Status)
 					}
 					if id := res.Header.Get(mcphttp.HeaderSession); id != "" {
 						ids[id] = s
@@ -153,7 +153,7 @@ func TestSessionsOfSeveralServersAreCountedTogether(t *testing.T) {
 func TestConcurrentSessionStartAndEnd(t *testing.T) {
 	const most = 4
 	all := NewSessions(limits.Limits{Sessions: most})
-	o := Options{Sessions: all, Limits: limits.Limits{SessionIdle: time.Nanosecond}, Principal: anybody}
+	o := Options{Sessions: all, Limits: limits.Limits{SessionIdle: time.Nanosecond}, Principal: testPrincipal}
 	var servers []*Server
 	for range 3 {
 		servers = append(servers, New(newWorker(), o))
@@ -163,7 +163,7 @@ func TestConcurrentSessionStartAndEnd(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				s := servers[(n+i)%len(servers)]
-				id := sent(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)
+				id := post(t, s, "", beginBody).Header.Get(mcphttp.HeaderSession)
 				if i%3 == 0 {
 					all.sweep(0)
 				}
@@ -172,7 +172,7 @@ func TestConcurrentSessionStartAndEnd(t *testing.T) {
 				}
 				var ends sync.WaitGroup
 				ends.Go(func() { remove(t, s, id) })
-				ends.Go(func() { sent(t, s, id, pingBody) }) // too late
+				ends.Go(func() { post(t, s, id, pingBody) }) // too late
 				ends.Wait()
 			}
 			if n == 7 {
@@ -214,7 +214,7 @@ func TestServersShareTheEventLogLimit(t *testing.T) {
 	const most = 3000
 	for over := -1; over <= 1; over++ {
 		o := Options{Sessions: NewSessions(limits.Limits{Replay: most})}
-		a, b := New(&moody{}, o), New(&moody{}, o)
+		a, b := New(&discoverHandler{}, o), New(&discoverHandler{}, o)
 		log := func(s *Server) *eventLog { return s.sessions[beginSession(t, s)].newLog() }
 		var logs []*eventLog
 		for i, s := range []*Server{a, b, a} {
@@ -228,7 +228,7 @@ func TestServersShareTheEventLogLimit(t *testing.T) {
 		}
 		kept := func() (all [3]bool) {
 			for i, l := range logs {
-				all[i] = l.has(-1)
+				all[i] = l.resumableAfter(-1)
 			}
 			return all
 		}
@@ -328,7 +328,7 @@ func TestUnusedSessionsAreClosedForNewOnes(t *testing.T) {
 					}
 					return &pb.Principal{Subject: "x"}
 				}}
-				servers := []*Server{New(&moody{}, o), New(&moody{}, o)}
+				servers := []*Server{New(&discoverHandler{}, o), New(&discoverHandler{}, o)}
 				defer servers[0].Close()
 				defer servers[1].Close()
 				post := func(s *Server, from, id, body string, who bool) *http.Response {

@@ -22,12 +22,12 @@ const (
 	sseGrace = time.Minute
 )
 
-// ofSSE reports whether a POST is a message of an HTTP+SSE connection.
-func ofSSE(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has(sseParam) }
+// isSSEPost reports whether a POST is a message of an HTTP+SSE connection.
+func isSSEPost(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has(sseParam) }
 
 // An eventWriter writes messages to the event stream of HTTP+SSE.
 type eventWriter struct {
-	patience time.Duration // write timeout
+	writeTimeout time.Duration
 
 	mu   sync.Mutex
 	w    http.ResponseWriter
@@ -42,9 +42,9 @@ func (e *eventWriter) raw(data []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.done {
-		return errGone
+		return errDisconnected
 	}
-	return writeStream(e.w, data, e.patience)
+	return writeStream(e.w, data, e.writeTimeout)
 }
 
 func (e *eventWriter) open(w http.ResponseWriter) {
@@ -61,15 +61,15 @@ func (e *eventWriter) close() {
 
 // serveSSE opens the event stream of HTTP+SSE (2024-11-05: basic/transports). The stream is the session: it begins with
 // the endpoint for messages, carries all messages of the server, and cannot be resumed.
-func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
-	out := &eventWriter{patience: s.opts.Limits.WriteTime}
+func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *cleanup) {
+	out := &eventWriter{writeTimeout: s.opts.Limits.WriteTime}
 	var c *conn
 	c = s.newConn(func(msg []byte) error {
 		c.checkWrite(out.event("message", msg))
 		return nil // a call continues without a reader
 	}, false)
 	c.principal = s.origin(r).principal
-	c.until = s.until(c.principal)
+	c.expiry = s.accessExpiry(c.principal)
 	id := rand.Text()
 	err := s.opts.Memory.Admit(limit.NewSessions)
 	if err == nil {
@@ -83,7 +83,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request, end *ending) {
 	end.add(func() { s.streamEnded(id, c) })
 	end.add(out.close)
 	endpoint := r.URL.Path + "?" + url.Values{sseParam: {id}}.Encode()
-	s.last(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
+	s.respondStream(w, r, end, func(ctx context.Context, w http.ResponseWriter) {
 		out.open(w)
 		s.keepSSE(ctx, c, out, endpoint)
 	})
@@ -118,17 +118,17 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 		}
 	}
 	for open := true; open; {
-		over, stop := s.letIn(c.letInUntil())
-		open = keep(over.Done(), nil)
+		expired, stop := s.accessContext(c.accessExpiry())
+		open = keep(expired.Done(), nil)
 		stop()
-		if !open || c.isIn() && s.life.Phase() < lifecycle.Draining {
+		if !open || c.hasAccess() && s.life.Phase() < lifecycle.Draining {
 			continue
 		}
-		rested, stop := c.rest()
-		open = keep(rested.Done(), c.longer)
-		rests := rested.Err() != nil
+		idleCtx, stop := c.idleContext()
+		open = keep(idleCtx.Done(), c.extended)
+		idle := idleCtx.Err() != nil
 		stop()
-		open = open && (!rests || c.isIn() && s.life.Phase() < lifecycle.Draining)
+		open = open && (!idle || c.hasAccess() && s.life.Phase() < lifecycle.Draining)
 	}
 }
 
@@ -136,9 +136,9 @@ func (s *Server) keepSSE(ctx context.Context, c *conn, out *eventWriter, endpoin
 // era, but the stream cannot be resumed: further messages are dropped. The connection ends with its last call, and at
 // the latest after sseGrace. Until then it counts as a session, and calls can be canceled.
 func (s *Server) streamEnded(id string, c *conn) {
-	c.cancel(errGone)
+	c.cancel(errDisconnected)
 	if ss := c.legacy(); ss != nil {
-		ss.silence() // the client cannot receive requests any more
+		ss.endInbound() // the client cannot receive requests any more
 		s.hub.Remove(&ss.sub)
 	}
 	end := func() {
@@ -147,17 +147,17 @@ func (s *Server) streamEnded(id string, c *conn) {
 		s.opts.Sessions.release(c.principal)
 		s.mu.Unlock()
 		// the shutdown of the bridge may arrive here before the calls end
-		c.close(cmp.Or(context.Cause(s.closing()), errGone))
+		c.close(cmp.Or(context.Cause(s.closing()), errDisconnected))
 	}
-	grace, over := context.WithTimeout(s.closing(), sseGrace)
+	grace, cancel := context.WithTimeout(s.closing(), sseGrace)
 	s.mu.Lock()
-	stays := s.closing().Err() == nil && c.outlive(over)
-	if stays {
+	delayed := s.closing().Err() == nil && c.whenIdle(cancel)
+	if delayed {
 		s.lasting.Add(1)
 	}
 	s.mu.Unlock()
-	if !stays {
-		over()
+	if !delayed {
+		cancel()
 		end()
 		return
 	}
@@ -185,7 +185,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request, body []byte) {
 		refuse(w, http.StatusNotFound, "there is no such session: its event stream has ended; open a new one")
 		return
 	}
-	if ss := c.legacy(); c.isLetIn(s.until(from.principal)) && ss != nil {
+	if ss := c.legacy(); c.extendAccess(s.accessExpiry(from.principal)) && ss != nil {
 		s.hub.ReportAll(&ss.sub)
 	}
 	w.WriteHeader(http.StatusAccepted)

@@ -98,7 +98,7 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				p, end := stdioOf(t, h, mcpserver.Options{
 					Started: h.started,
 					Declarations: mcpserver.Declarations{
-						Earlier: [bridge.Eras]*pb.DiscoverResponse{before, before},
+						Previous: [bridge.Eras]*pb.DiscoverResponse{before, before},
 						Changed: func(era bridge.Era, d *pb.DiscoverResponse) {
 							mu.Lock()
 							defer mu.Unlock()
@@ -163,9 +163,9 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 					"params.notifications", "{}")
 				mu.Lock()
 				defer mu.Unlock()
-				for era, said := range declared {
-					if len(said) != 1 || said[0] != "be kind" {
-						t.Errorf("era %d: declared %q", era, said)
+				for era, received := range declared {
+					if len(received) != 1 || received[0] != "be kind" {
+						t.Errorf("era %d: declared %q", era, received)
 					}
 				}
 			})

@@ -25,7 +25,7 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	defer cancel()
 	out := &lineWriter{w: w, failed: func(err error) {
 		if ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("the client cannot be answered any more; ending")
+			s.log.Warn().Err(err).Msg("cannot write to the client; exiting")
 		}
 		cancel()
 	}}
@@ -38,13 +38,15 @@ func (s *Server) ServeStdio(ctx context.Context, r io.Reader, w io.Writer) error
 	// goroutine.
 	go func() {
 		defer s.panics.Recover("reading lines", func(e *bridge.Error) { read <- e })
-		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), most: s.opts.Limits.Line}
+		in := lineReader{r: bufio.NewReaderSize(r, 64<<10), max: s.opts.Limits.Line}
 		for ctx.Err() == nil {
 			line, err := in.next()
 			switch {
 			case errors.Is(err, errLineTooLong):
-				c.malformed(&jsonrpc.Error{RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.Limits.Line) +
-					" bytes (limits.line): send less, or raise the limit")})
+				c.rejectMalformed(&jsonrpc.Error{
+					RPC: invalidRequest("the line exceeds " + strconv.Itoa(s.opts.Limits.Line) +
+						" bytes (limits.line): send less, or raise the limit"),
+				})
 			case err != nil:
 				read <- err
 				return
@@ -75,7 +77,7 @@ func (c *conn) finish(ctx context.Context) {
 	era := bridge.ModernEra
 	if ss := c.legacy(); ss != nil {
 		era = bridge.LegacyEra
-		ss.silence()
+		ss.endInbound()
 	}
 	if c.s.opts.Started != nil {
 		_ = c.s.opts.Started(ctx, era) // requests that wait for a backend get responses, too
@@ -130,8 +132,8 @@ func (l *lineWriter) write(msg []byte) error {
 
 // A lineReader reads lines, and continues after one that is too long.
 type lineReader struct {
-	r    *bufio.Reader
-	most int
+	r   *bufio.Reader
+	max int
 }
 
 var errLineTooLong = errors.New("line too long")
@@ -145,7 +147,7 @@ func (l lineReader) next() ([]byte, error) {
 		for {
 			part, err := l.r.ReadSlice('\n')
 			length += len(part)
-			if length > l.most+1 { // without the end of the line
+			if length > l.max+1 { // without the end of the line
 				return nil, l.skip(err)
 			}
 			parts = append(parts, bytes.Clone(part))
@@ -155,12 +157,12 @@ func (l lineReader) next() ([]byte, error) {
 			if errors.Is(err, bufio.ErrBufferFull) {
 				continue
 			}
-			if line := joined(parts); len(line) > 0 && errors.Is(err, io.EOF) {
+			if line := joinParts(parts); len(line) > 0 && errors.Is(err, io.EOF) {
 				return line, nil // a last line without an end
 			}
 			return nil, err
 		}
-		if line := joined(parts); len(line) > 0 {
+		if line := joinParts(parts); len(line) > 0 {
 			return line, nil
 		}
 	}
@@ -169,8 +171,8 @@ func (l lineReader) next() ([]byte, error) {
 // jsonSpace is the whitespace around a JSON text (RFC 8259, 2). Unicode has more.
 const jsonSpace = " \t\r\n"
 
-// joined joins the pieces of a line, and removes surrounding whitespace.
-func joined(parts [][]byte) []byte {
+// joinParts joins the pieces of a line, and removes surrounding whitespace.
+func joinParts(parts [][]byte) []byte {
 	if len(parts) == 1 {
 		return bytes.Trim(parts[0], jsonSpace)
 	}

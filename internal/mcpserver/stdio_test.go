@@ -98,13 +98,13 @@ func TestStdioSendsChanges(t *testing.T) {
 func TestStdioFloodOfInvalidLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe(t, mcpserver.Options{})
-		told := make(chan int)
+		received := make(chan int)
 		go func() {
-			defer close(told)
+			defer close(received)
 			n := 0
 			for p.out.Scan() {
 				if get(t, p.out.Text(), "id") != "null" {
-					told <- n
+					received <- n
 					n = 0
 					continue
 				}
@@ -116,13 +116,13 @@ func TestStdioFloodOfInvalidLines(t *testing.T) {
 				p.send("garbage")
 			}
 			p.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-			if n := <-told; n < 100 || n > 101 {
+			if n := <-received; n < 100 || n > 101 {
 				t.Errorf("second %d: got %d errors", second, n)
 			}
 			bridgetest.Pass(time.Second)
 		}
 		p.in.Close()
-		<-told // until the reader has ended
+		<-received // until the reader has ended
 	})
 }
 
@@ -179,19 +179,19 @@ func TestStdioEndsDuringACall(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.ServeStdio(ctx, in, io.Discard) }()
-		talking, heard := make(chan struct{}), make(chan struct{})
+		talking, received := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(talking)
 			for i := 0; ; i++ {
 				if i == 10 {
-					close(heard)
+					close(received)
 				}
 				if _, err := io.WriteString(client, `{"jsonrpc":"2.0","method":"notifications/x"}`+"\n"); err != nil {
 					return
 				}
 			}
 		}()
-		<-heard
+		<-received
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -51,17 +51,17 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	wants := func() *pb.SubscriptionFilter { return want }
 	changes := s.newPending(wants)
 	sub := &feed.Subscriber{Want: wants, Report: changes.Add}
-	honoured, err := s.hub.Subscribe(ctx, sub)
+	honored, err := s.hub.Subscribe(ctx, sub)
 	if err != nil {
 		done()
 		x.refuse(bridge.Listen, err)
 		return
 	}
-	want = honoured // changes that were not acknowledged are not sent
+	want = honored // changes that were not acknowledged are not sent
 	_, _ = s.hub.Update(sub)
 	var unwatch func()
-	honoured.TaskIds, unwatch = s.watchTasks(call, filter.GetTaskIds(), changes.Add)
-	until := s.until(call.Context().GetVerified().GetPrincipal())
+	honored.TaskIds, unwatch = s.watchTasks(call, filter.GetTaskIds(), changes.Add)
+	until := s.accessExpiry(call.Context().GetVerified().GetPrincipal())
 	caller := &pb.CallContext{Verified: call.Context().GetVerified()} // without the text of the request
 	leave := func() {
 		unwatch()
@@ -71,24 +71,24 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	x.id, x.token = bytes.Clone(x.id), bytes.Clone(x.token)
 	// the message is kept for as long as the subscription, without the rest of its text
 	*msg = jsonrpc.Message{ID: x.id}
-	acknowledged, err := s.notification(feed.Acknowledgment(honoured), x.rev, x.subscription())
+	acknowledged, err := s.notification(feed.Acknowledgment(honored), x.rev, x.subscription())
 	if err == nil {
-		err = hold(ctx, x.out, acknowledged, func(ctx context.Context) {
+		err = sendThenServe(ctx, x.out, acknowledged, func(ctx context.Context) {
 			defer leave()
-			s.tellChanges(ctx, x, caller, changes, d, until)
+			s.streamChanges(ctx, x, caller, changes, d, until)
 		})
 	}
 	if err != nil {
 		leave()
-		x.unsubscribed(err)
+		x.endSubscription(err)
 	}
 }
 
-// tellChanges sends changes until one side ends the subscription, or the client's access ends.
-func (s *Server) tellChanges(
+// streamChanges sends changes until one side ends the subscription, or the client's access ends.
+func (s *Server) streamChanges(
 	ctx context.Context, x *exchange, caller *pb.CallContext, changes *feed.Pending, d *declaration, until time.Time,
 ) {
-	over, stop := s.letIn(until)
+	expired, stop := s.accessContext(until)
 	defer stop()
 	var err error
 	for err == nil {
@@ -97,7 +97,7 @@ func (s *Server) tellChanges(
 			err = x.sendChanges(changes.Take(), caller)
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-over.Done():
+		case <-expired.Done():
 			// The graceful end is a result (2026-07-28: basic/patterns/subscriptions), not notifications/cancelled.
 			result, encodeErr := s.encode(nil, &pb.ListenResult{}, x.rev, x.subscription(), d.serverInfo())
 			if encodeErr == nil {
@@ -107,7 +107,7 @@ func (s *Server) tellChanges(
 			err = encodeErr
 		}
 	}
-	x.unsubscribed(err)
+	x.endSubscription(err)
 }
 
 // sendChanges sends changes on a subscription.
@@ -133,8 +133,8 @@ func (x *exchange) subscription() mcpjson.Member {
 	return mcpjson.Member{Name: metaSubscriptionID, Value: x.id}
 }
 
-// unsubscribed ends a subscription whose client cannot be notified.
-func (x *exchange) unsubscribed(err error) {
+// endSubscription ends a subscription whose client cannot be notified.
+func (x *exchange) endSubscription(err error) {
 	x.s.log.Debug().Err(err).Msg("a subscription ended")
 	x.end(head{}, nil)
 }

@@ -128,10 +128,10 @@ func (ss *session) taskResult(ctx context.Context, x *exchange, msg *jsonrpc.Mes
 	}
 	task, err := ss.awaitTask(ctx, x, call, related)
 	switch {
-	case ended(ctx):
+	case isCanceled(ctx):
 		x.end(head{}, nil)
 	case err != nil && ctx.Err() != nil:
-		x.fail(nil, cutOff(context.Cause(ctx), err))
+		x.fail(nil, interrupted(context.Cause(ctx), err))
 	case err != nil:
 		x.fail(nil, err)
 	case task.GetResult() != nil:
@@ -156,7 +156,7 @@ func (ss *session) awaitTask(
 			continue
 		}
 		asking, done := ss.supersede(ctx, task.GetTaskId())
-		answers, err := ss.askAll(asking, x, task.GetInputRequests(), related)
+		answers, err := ss.requestInput(asking, x, task.GetInputRequests(), related)
 		superseded := context.Cause(asking) == errSuperseded //nolint:errorlint // the cause is set by us, never wrapped
 		done()
 		switch {

@@ -43,15 +43,15 @@ type exchange struct {
 	label  string
 	cancel context.CancelFunc
 
-	mu    sync.Mutex
-	said  []string // by the server, since the last call of news
-	ended bool
+	mu       sync.Mutex
+	received []string // by the server, since the last call of unplayed
+	ended    bool
 }
 
-func (x *exchange) say(line string) {
+func (x *exchange) add(line string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.said = append(x.said, line)
+	x.received = append(x.received, line)
 }
 
 func (x *exchange) end() {
@@ -110,16 +110,16 @@ func (c *conversation) serveStdio() {
 	c.stdin, c.exchanges = stdin, []*exchange{x}
 	go func() {
 		if err := c.server.ServeStdio(context.WithoutCancel(c.t.Context()), in, out); err != nil {
-			x.say(err.Error())
+			x.add(err.Error())
 		}
 		out.Close()
 	}()
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
-			x.say(lines.Text())
+			x.add(lines.Text())
 		}
-		x.say("(end)")
+		x.add("(end)")
 	}()
 	c.t.Cleanup(func() { stdin.Close() })
 }
@@ -204,7 +204,7 @@ func (c *conversation) initialize() {
 			c.send("", []string{post, "Mcp-Session-Id: " + session, message})
 		}
 		synctest.Wait()
-		for _, line := range c.news() { // names the session
+		for _, line := range c.unplayed() { // names the session
 			if strings.Contains(line, `"error"`) {
 				c.t.Fatalf("initialize: %s", line)
 			}
@@ -214,7 +214,7 @@ func (c *conversation) initialize() {
 
 // newest returns the newest of the names $x, $x2, $x3 in the server's output so far.
 func (c *conversation) newest(name string) string {
-	c.news()
+	c.unplayed()
 	newest := name
 	for have := range c.names.text {
 		if strings.HasPrefix(have, name) && (len(have) > len(newest) || len(have) == len(newest) && have > newest) {
@@ -317,30 +317,30 @@ func (c *conversation) setHeaders(req *http.Request, body string) {
 func (c *conversation) receive(x *exchange, req *http.Request) {
 	res, err := c.client.Do(req)
 	if err != nil {
-		x.say("(no response)")
+		x.add("(no response)")
 		return
 	}
 	defer res.Body.Close()
 	media := res.Header.Get("Content-Type")
-	x.say(strings.TrimSpace(res.Status[:3] + " " + media))
+	x.add(strings.TrimSpace(res.Status[:3] + " " + media))
 	for _, name := range c.shown {
 		if value := res.Header.Get(name); value != "" {
-			x.say(name + ": " + value)
+			x.add(name + ": " + value)
 		}
 	}
 	lines := bufio.NewReader(res.Body)
 	for {
 		line, err := lines.ReadString('\n')
 		if line = strings.TrimSuffix(line, "\n"); line != "" {
-			x.say(line)
+			x.add(line)
 		}
 		switch {
 		case err == nil:
 		case err != io.EOF:
-			x.say("(cut)")
+			x.add("(cut)")
 			return
 		case media == "text/event-stream":
-			x.say("(end)")
+			x.add("(end)")
 			return
 		default:
 			return
@@ -359,15 +359,15 @@ func (c *conversation) exchange(label string) *exchange {
 	return last
 }
 
-// news returns the messages and incidents since the last call, of one exchange after the other and of the backend.
-func (c *conversation) news() []string {
+// unplayed returns the messages and incidents since the last call, of one exchange after the other and of the backend.
+func (c *conversation) unplayed() []string {
 	var all []string
 	for _, x := range c.exchanges {
 		x.mu.Lock()
-		for _, line := range x.said {
+		for _, line := range x.received {
 			all = append(all, strings.TrimRight(x.label+"< "+c.names.shorten(line), " "))
 		}
-		x.said = nil
+		x.received = nil
 		x.mu.Unlock()
 	}
 	for {

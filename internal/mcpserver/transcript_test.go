@@ -162,7 +162,7 @@ func scriptedBackend(t *testing.T, text string) *backend {
 }
 
 func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	script, ok := b.results[call.Method.Name+" "+about(call)]
+	script, ok := b.results[call.Method.Name+" "+describeCall(call)]
 	if !ok {
 		script, ok = b.results[call.Method.Name]
 	}
@@ -190,8 +190,8 @@ func (b *backend) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	return &bridge.Result{Complete: res}, nil
 }
 
-// about returns the tool, prompt, resource or page of tools that a call refers to.
-func about(call *bridge.Call) string {
+// describeCall returns the tool, prompt, resource or page of tools that a call refers to.
+func describeCall(call *bridge.Call) string {
 	switch r := call.Request.(type) {
 	case *pb.CallToolRequest:
 		if len(r.GetInputResponses()) > 0 {
@@ -210,7 +210,7 @@ func about(call *bridge.Call) string {
 
 // An incident is an event other than a message, from a line that begins with "* ".
 type incident struct {
-	says *regexp.Regexp
+	text *regexp.Regexp
 	do   func(c *conversation, name string)
 }
 
@@ -251,7 +251,7 @@ var incidents = []incident{
 func (c *conversation) happen(line string) {
 	c.t.Helper()
 	for _, i := range incidents {
-		if m := i.says.FindStringSubmatch(line); m != nil {
+		if m := i.text.FindStringSubmatch(line); m != nil {
 			i.do(c, strings.Join(m[1:], ""))
 			return
 		}
@@ -271,7 +271,7 @@ func (c *conversation) play(text string) string {
 		}
 		sent = nil
 		synctest.Wait()
-		for _, line := range c.news() {
+		for _, line := range c.unplayed() {
 			out.WriteString(wrap(line))
 		}
 	}

@@ -36,9 +36,9 @@ func urlElicitations(err error) []*pb.InputRequest {
 	return pages
 }
 
-// asNeeds converts an error that requires URL elicitation to input requests, for clients that do not support the error.
-// It returns other errors unchanged.
-func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
+// asInputRequired converts an error that requires URL elicitation to input requests, for clients that do not support
+// the error. It returns other errors unchanged.
+func asInputRequired(res *bridge.Result, err error) (*bridge.Result, error) {
 	if err == nil {
 		return res, nil
 	}
@@ -51,42 +51,43 @@ func asNeeds(res *bridge.Result, err error) (*bridge.Result, error) {
 // maxAwaited is the maximum number of URL elicitations that a session waits for.
 const maxAwaited = 100
 
-// await records the URL elicitations of an error, so that the client is notified of their completion.
-func (ss *session) await(err error) {
+// addElicitations records the URL elicitations of an error, so that the client is notified of their completion.
+func (ss *session) addElicitations(err error) {
 	pages := urlElicitations(err)
 	if len(pages) == 0 {
 		return
 	}
 	ss.mu.Lock()
 	for _, p := range pages {
-		ss.awaited = append(ss.awaited, p.GetKey())
+		ss.elicitations = append(ss.elicitations, p.GetKey())
 	}
-	ss.awaited = ss.awaited[max(0, len(ss.awaited)-maxAwaited):]
+	ss.elicitations = ss.elicitations[max(0, len(ss.elicitations)-maxAwaited):]
 	ss.mu.Unlock()
 	_, _ = ss.listen()
 }
 
-// awaits reports whether the session waits for the completion of a URL elicitation, and stops waiting for it.
-func (ss *session) awaits(done *pb.ElicitationCompleted) bool {
+// removeElicitation reports whether the session waits for the completion of a URL elicitation, and stops waiting for
+// it.
+func (ss *session) removeElicitation(done *pb.ElicitationCompleted) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	i := slices.Index(ss.awaited, done.GetElicitationId())
+	i := slices.Index(ss.elicitations, done.GetElicitationId())
 	if i < 0 {
 		return false
 	}
-	ss.awaited = slices.Delete(ss.awaited, i, i+1)
+	ss.elicitations = slices.Delete(ss.elicitations, i, i+1)
 	return true
 }
 
-// completed notifies the client that URL elicitations which it accepted are complete: the handler has continued, and no
-// longer requires them.
-func (x *exchange) completed(asked []*pb.InputRequest, answers map[string]*pb.InputResponse,
-	needs *pb.InputRequired,
+// notifyCompleted notifies the client that URL elicitations which it accepted are complete: the handler has continued,
+// and no longer requires them.
+func (x *exchange) notifyCompleted(asked []*pb.InputRequest, answers map[string]*pb.InputResponse,
+	required *pb.InputRequired,
 ) error {
 	for _, req := range asked {
 		url := req.GetElicit().GetUrl()
 		again := func(r *pb.InputRequest) bool { return r.GetKey() == req.GetKey() }
-		if url == nil || slices.ContainsFunc(needs.GetInputRequests(), again) ||
+		if url == nil || slices.ContainsFunc(required.GetInputRequests(), again) ||
 			answers[req.GetKey()].GetElicit().GetAction() != "accept" {
 			continue
 		}

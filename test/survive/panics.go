@@ -56,7 +56,7 @@ var panicPoints = map[string]panicPoint{
 	},
 	"mcpserverTake": {
 		file: "internal/mcpserver/conn.go", line: "ss := c.legacy()",
-		in: "func (c *conn) take(", ends: true,
+		in: "func (c *conn) dispatch(", ends: true,
 	},
 	"mcpserverPost": {file: "internal/mcpserver/http.go", line: "switch {", in: "func (s *Server) readBody("},
 	"mcpserverInitialize": {
@@ -68,7 +68,7 @@ var panicPoints = map[string]panicPoint{
 		line: "if token := rawjson.Get(msg.Meta, metaProgressToken); token != nil && !rawjson.IsNull(token) {",
 	},
 	"mcpserverModernCall": {
-		file: "internal/mcpserver/modern.go", line: `if why := repeated(from.header); why != "" {`,
+		file: "internal/mcpserver/modern.go", line: `if why := checkRepeated(from.header); why != "" {`,
 	},
 	"mcpserverDecode": {
 		file: "internal/mcpserver/modern.go", line: "call := &bridge.Call{Method: m, Request: m.NewRequest(caller)}",
@@ -79,16 +79,17 @@ var panicPoints = map[string]panicPoint{
 	},
 	"mcpserverHandle": {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
 	"mcpserverModernHandled": {
-		file: "internal/mcpserver/modern.go", line: "res, err := s.handlerOf(call.Method).Handle(ctx, call, x.emit(call))",
+		file:  "internal/mcpserver/modern.go",
+		line:  "res, err := s.handlerOf(call.Method).Handle(ctx, call, x.emit(call))",
 		in:    "func (s *Server) modern(",
 		after: true,
 	},
 	"mcpserverLegacyHandled": {
-		file: "internal/mcpserver/legacy.go", line: "result, err = t.next(ctx, res, ofHandler(failed))",
+		file: "internal/mcpserver/legacy.go", line: "result, err = t.next(ctx, res, handlerError(failed))",
 		after: true, ends: true,
 	},
 	"mcpserverProgress": {
-		file: "internal/mcpserver/exchange.go", line: "return x.tellProgress(e.Progress)",
+		file: "internal/mcpserver/exchange.go", line: "return x.reportProgress(e.Progress)",
 		ends: true,
 	},
 	"mcpserverSendProgress": {

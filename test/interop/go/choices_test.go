@@ -30,7 +30,7 @@ func TestChoiceOfSeveralValues(t *testing.T) {
 		{revision: "2025-11-25", form: true, says: chosen},
 		{
 			revision: "2025-06-18", form: true,
-			says: `an answer from the user \(elicitation\), which cannot be asked in MCP 2025-06-18: .*a choice of several values`, fails: true,
+			says: `an answer from the user \(elicitation\), which MCP 2025-06-18 cannot request: .*a choice of several values`, fails: true,
 		},
 		{revision: "2026-07-28", code: -32021},
 		{

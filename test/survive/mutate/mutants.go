@@ -127,7 +127,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a canceled call is answered", file: modernFile,
-		old:      "\tcase s.unwanted(ctx):\n\t\tx.end(head{}, nil)\n\tcase ctx.Err() != nil && err != nil:",
+		old:      "\tcase s.isAbandoned(ctx):\n\t\tx.end(head{}, nil)\n\tcase ctx.Err() != nil && err != nil:",
 		new:      "\tcase ctx.Err() != nil && err != nil:",
 		detector: "test ./internal/mcpserver .",
 	},
@@ -181,8 +181,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "one session more than the limit is admitted", file: "internal/mcpserver/sessions.go",
-		old:      "if s.n >= s.most {",
-		new:      "if s.n > s.most {",
+		old:      "if s.n >= s.max {",
+		new:      "if s.n > s.max {",
 		detector: "test ./internal/mcpserver .",
 	},
 	{
@@ -205,7 +205,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "the header Mcp-Method is not compared with the body", file: modernFile,
-		old:      "\tif said != method {\n",
+		old:      "\tif value != method {\n",
 		new:      "\tif said == \"\" {\n",
 		detector: "attack D",
 	},

@@ -139,8 +139,8 @@ func (f *front) listenRaw(more string) *raw {
 	return &raw{c.(*net.TCPConn), r, res}
 }
 
-// awaitNobody waits until all subscription streams have ended.
-func (f *front) awaitNobody() {
+// awaitNoListeners waits until all subscription streams have ended.
+func (f *front) awaitNoListeners() {
 	for f.h.Listeners() > 0 {
 		runtime.Gosched()
 	}
@@ -167,7 +167,7 @@ func TestStreamEndsWhenItsClientDisconnects(t *testing.T) {
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
-			f.awaitNobody()
+			f.awaitNoListeners()
 			if res := f.listenRaw("").res; res.StatusCode != http.StatusOK {
 				t.Errorf("next stream: %s", res.Status)
 			}

@@ -29,7 +29,7 @@ func TestCallsWithoutDiscover(t *testing.T) {
 	})
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 	for method, want := range map[string]string{
-		"tools/call":      `"message":"tools/call: its backend was asked what it is, and did not say; the call was not executed","data":{"reason":"DEADLINE","outcome":"not_executed"}`,
+		"tools/call":      `"message":"tools/call: server/discover of its backend failed; the call was not executed","data":{"reason":"DEADLINE","outcome":"not_executed"}`,
 		"server/discover": `"message":"server/discover was cut","data":{"reason":"DEADLINE","outcome":"unknown"}`,
 	} {
 		h := header{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method}

@@ -35,7 +35,7 @@ func TestSessionDoesNotRetainItsMessage(t *testing.T) {
 		`"capabilities":{"experimental":{"x":{}}},"clientInfo":{"name":"c","version":"1","x":1}}}`,
 		strings.Repeat("x", long))
 	begin := func() {
-		if res := sent(t, s, "", body); res.StatusCode != http.StatusOK {
+		if res := post(t, s, "", body); res.StatusCode != http.StatusOK {
 			t.Fatal(res.Status)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// A running has the requests in flight of one client. Its owner's lock guards it.
-type running struct {
+// An inFlight has the requests in flight of one client. Its owner's lock guards it.
+type inFlight struct {
 	cancel map[string]context.CancelCauseFunc // by the key of the request's id
 	tokens map[string]struct{}                // the keys of their progress tokens
 	// asking ends the input requests that a tasks/result has sent, by the id of the task.
@@ -25,22 +25,22 @@ var errDuplicateID = errors.New("duplicate id")
 
 // add records a request in flight, which cancel cancels, until remove is called. It returns an error if another request
 // has the same id or progress token: the client could not distinguish their messages.
-func (r *running) add(msg *jsonrpc.Message, l *limits.Limits,
+func (r *inFlight) add(msg *jsonrpc.Message, l *limits.Limits,
 	cancel context.CancelCauseFunc,
 ) (remove func(), err error) {
 	id, token := string(jsonrpc.Key(msg.ID)), ""
-	if _, twice := r.cancel[id]; twice {
+	if _, duplicate := r.cancel[id]; duplicate {
 		e := bridge.Errorf(codes.InvalidArgument,
-			"id %s is that of a request still being answered: every request needs an id of its own", msg.ID)
+			"id %s is already used by a request in flight: every request needs its own id", msg.ID)
 		e.RPC, e.Cause = invalidRequest(e.Message), errDuplicateID
 		return nil, e
 	}
 	if raw := rawjson.Get(msg.Meta, metaProgressToken); jsonrpc.IsID(raw, l) {
 		token = string(jsonrpc.Key(raw))
-		if _, twice := r.tokens[token]; twice {
+		if _, duplicate := r.tokens[token]; duplicate {
 			e := bridge.Errorf(codes.InvalidArgument,
-				"_meta.progressToken %s is that of a request still being answered: every request needs a token of "+
-					"its own", rawjson.Shorten(raw))
+				"_meta.progressToken %s is already used by a request in flight: every request needs its own "+
+					"token", rawjson.Shorten(raw))
 			e.RPC = invalidRequest(e.Message)
 			e.RPC.Code = codeInvalidParams
 			return nil, e

@@ -61,9 +61,9 @@ func (w *worker) next() string {
 
 // A lossy is a response that is lost when its client disconnects.
 type lossy struct {
-	header http.Header
-	ctx    context.Context //nolint:containedctx // the connection's context
-	said   chan string
+	header   http.Header
+	ctx      context.Context //nolint:containedctx // the connection's context
+	received chan string
 }
 
 func (l *lossy) Header() http.Header { return l.header }
@@ -74,27 +74,27 @@ func (l *lossy) Write(data []byte) (int, error) {
 	if l.ctx.Err() != nil {
 		return 0, l.ctx.Err()
 	}
-	l.said <- string(data)
+	l.received <- string(data)
 	return len(data), nil
 }
 
-// An old is a client of HTTP+SSE.
-type old struct {
-	t    *testing.T
-	s    *Server
-	path string
-	said chan string
-	drop context.CancelFunc
+// An sseClient is a client of HTTP+SSE.
+type sseClient struct {
+	t        *testing.T
+	s        *Server
+	path     string
+	received chan string
+	drop     context.CancelFunc
 }
 
-// openOld opens the stream of a client and starts its session.
-func openOld(t *testing.T, s *Server) *old {
+// openSSEClient opens the stream of a client and starts its session.
+func openSSEClient(t *testing.T, s *Server) *sseClient {
 	t.Helper()
 	ctx, drop := context.WithCancel(t.Context())
-	o := &old{t: t, s: s, said: make(chan string, 100), drop: drop}
+	o := &sseClient{t: t, s: s, received: make(chan string, 100), drop: drop}
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/mcp", http.NoBody)
 	r.Header.Set("Accept", mcphttp.EventStream)
-	go s.ServeHTTP(&lossy{http.Header{}, ctx, o.said}, r)
+	go s.ServeHTTP(&lossy{http.Header{}, ctx, o.received}, r)
 	_, rest, _ := strings.Cut(o.next(), "data: ")
 	o.path, _, _ = strings.Cut(rest, "\n")
 	o.send(202, strings.ReplaceAll(beginBody, "2025-11-25", "2024-11-05"))
@@ -104,16 +104,16 @@ func openOld(t *testing.T, s *Server) *old {
 }
 
 // next returns the next event.
-func (o *old) next() string {
+func (o *sseClient) next() string {
 	for {
-		if said := <-o.said; said != "" {
-			return said
+		if received := <-o.received; received != "" {
+			return received
 		}
 	}
 }
 
 // send sends a message and expects a status.
-func (o *old) send(status int, body string) {
+func (o *sseClient) send(status int, body string) {
 	o.t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(o.t.Context(), http.MethodPost, o.path, strings.NewReader(body))
@@ -143,7 +143,7 @@ func TestCallsContinueWithoutTheirStream(t *testing.T) {
 		h := newWorker()
 		s := New(h, Options{Sessions: NewSessions(limits.Limits{Sessions: 1})})
 		defer s.Close()
-		o := openOld(t, s)
+		o := openSSEClient(t, s)
 		o.send(202, workBody)
 		o.drop()
 		synctest.Wait()
@@ -158,11 +158,11 @@ func TestCallsContinueWithoutTheirStream(t *testing.T) {
 		if note := h.next(); note != "" || s.count() != 1 {
 			t.Errorf("within the minute: call %s, %d sessions", note, s.count())
 		}
-		if res := sent(t, s, "", beginBody); res.StatusCode != http.StatusServiceUnavailable {
+		if res := post(t, s, "", beginBody); res.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("another session: %s", res.Status)
 		}
 		pass(1)
-		if note := h.next(); note != "is cancelled: the client has gone" || s.count() != 0 {
+		if note := h.next(); note != "is cancelled: the client has disconnected" || s.count() != 0 {
 			t.Errorf("after a minute: call %s, %d sessions", note, s.count())
 		}
 		o.send(404, cancelBody)
@@ -176,7 +176,7 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		h := newWorker()
 		s := New(h, Options{})
 		defer s.Close()
-		o := openOld(t, s)
+		o := openSSEClient(t, s)
 		o.send(202, workBody)
 		o.send(202, strings.NewReplacer(`"id":2`, `"id":3`, `"progressToken":"t"`, `"progressToken":3`).
 			Replace(workBody))
@@ -200,7 +200,7 @@ func TestASessionWithoutStreamEndsWithItsLastCall(t *testing.T) {
 		if s.count() != 0 {
 			t.Errorf("%d sessions afterwards", s.count())
 		}
-		o = openOld(t, s) // without calls, a session ends with its stream
+		o = openSSEClient(t, s) // without calls, a session ends with its stream
 		o.drop()
 		synctest.Wait()
 		if s.count() != 0 {
@@ -214,7 +214,7 @@ func TestACallWithoutStreamCanBeCancelled(t *testing.T) {
 		h := newWorker()
 		s := New(h, Options{})
 		defer s.Close()
-		o := openOld(t, s)
+		o := openSSEClient(t, s)
 		o.send(202, workBody)
 		o.drop()
 		pass(sseGrace / 2)
@@ -223,8 +223,8 @@ func TestACallWithoutStreamCanBeCancelled(t *testing.T) {
 			then != "is cancelled: the client cancelled the request" || s.count() != 0 {
 			t.Errorf("call: %s, and %s; %d sessions", first, then, s.count())
 		}
-		if len(o.said) > 0 {
-			t.Errorf("got %s", <-o.said)
+		if len(o.received) > 0 {
+			t.Errorf("got %s", <-o.received)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestShutdownDoesNotWaitForDisconnectedClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newWorker()
 		s := New(h, Options{})
-		o := openOld(t, s)
+		o := openSSEClient(t, s)
 		o.send(202, workBody)
 		o.drop()
 		for range 10_000 { // notifying these takes time
@@ -268,7 +268,7 @@ func TestUnsentCallsAtShutdown(t *testing.T) {
 					return nil, bridge.Canceled(ctx, begun)
 				}), Options{})
 			id := beginSession(t, s)
-			sent(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			post(t, s, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			want := `"data":{"reason":"SHUTTING_DOWN","outcome":"` + outcome + `"}`
 			var wg sync.WaitGroup
 			ctx, cut := context.WithCancel(t.Context()) // the connections' context, which the end of the front cancels
@@ -293,7 +293,7 @@ func TestUnsentCallsAtShutdown(t *testing.T) {
 func calls(ctx context.Context, t *testing.T, s *Server, session string) *http.Response {
 	t.Helper()
 	if session != "" {
-		return sent(t, s, session, workBody)
+		return post(t, s, session, workBody)
 	}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp",
@@ -321,7 +321,7 @@ func TestNoCallStartsOnAClosedConnection(t *testing.T) {
 	}
 	<-began
 	closed := make(chan struct{})
-	go func() { c.close(errGone); close(closed) }()
+	go func() { c.close(errDisconnected); close(closed) }()
 	<-c.ctx.Done()
 	select {
 	case <-closed:

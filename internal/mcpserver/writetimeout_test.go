@@ -80,7 +80,7 @@ func connect(t *testing.T, s *Server, request string) (client net.Conn, in *bufi
 // A client must read a message within 10 s, be it a response, an event of a call or a change. Otherwise the message is
 // dropped and the connection closed.
 func TestWriteTimeoutOfSlowClients(t *testing.T) {
-	const patience = 10 * time.Second
+	const writeTimeout = 10 * time.Second
 	request := func(method, name, params, meta string) string {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"%s","params":{%s"_meta":{%s"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, method, params, meta)
 		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, "+
@@ -102,7 +102,7 @@ func TestWriteTimeoutOfSlowClients(t *testing.T) {
 			`"notifications/tools/list_changed"`, 1,
 		},
 	} {
-		for _, pause := range []time.Duration{patience - 1, patience + 1} {
+		for _, pause := range []time.Duration{writeTimeout - 1, writeTimeout + 1} {
 			synctest.Test(t, func(t *testing.T) {
 				s := New(bridge.HandlerFunc(talker), Options{})
 				defer s.Close()
@@ -131,19 +131,19 @@ func TestWriteTimeoutOfSlowClients(t *testing.T) {
 				}
 				began := time.Now()
 				bridgetest.Pass(pause)
-				var said []byte
-				for !bytes.Contains(said, []byte(c.last)) {
+				var received []byte
+				for !bytes.Contains(received, []byte(c.last)) {
 					b, err := in.ReadByte()
 					if err != nil {
 						break
 					}
-					said = append(said, b)
+					received = append(received, b)
 				}
-				if got := bytes.Contains(said, []byte(c.last)); got != (pause < patience) {
-					t.Errorf("%s, read after %v: %q", name, pause, said)
+				if got := bytes.Contains(received, []byte(c.last)); got != (pause < writeTimeout) {
+					t.Errorf("%s, read after %v: %q", name, pause, received)
 				}
-				if pause > patience {
-					if took := (<-closed).Sub(began); took != patience {
+				if pause > writeTimeout {
+					if took := (<-closed).Sub(began); took != writeTimeout {
 						t.Errorf("%s: connection closed after %v", name, took)
 					}
 				}
@@ -158,7 +158,7 @@ func TestBufferOfAnUnreadStreamIsFreedAtOnce(t *testing.T) {
 		client, server := net.Pipe()
 		defer client.Close()
 		defer server.Close()
-		began, out := time.Now(), &hijacked{Conn: server}
+		began, out := time.Now(), &hijackedConn{Conn: server}
 		for n := range 5 {
 			if err := writeStream(out, []byte("data: x\n\n"), 10*time.Second); err == nil ||
 				time.Since(began) != 10*time.Second {
@@ -170,13 +170,13 @@ func TestBufferOfAnUnreadStreamIsFreedAtOnce(t *testing.T) {
 
 // A client that reads slowly but steadily is not disconnected, whatever the size: it has 10 s for each 256 KiB.
 func TestSlowSteadyClientReceivesEverything(t *testing.T) {
-	const size = 8 * writeAtOnce
+	const size = 8 * maxWrite
 	for name, events := range map[string]int{"many events": 64, "a long event": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(bridge.HandlerFunc(talker), Options{})
 			defer s.Close()
 			id := beginSession(t, s)
-			l := s.sessions[id].unrelatedLog()
+			l := s.sessions[id].standaloneLog()
 			for range events {
 				l.push(bytes.Repeat([]byte("x"), size/events))
 			}
@@ -189,7 +189,7 @@ func TestSlowSteadyClientReceivesEverything(t *testing.T) {
 			defer res.Body.Close()
 			defer client.Close() // ends the body
 			got := 0
-			for part := make([]byte, writeAtOnce+50<<10); got < size; bridgetest.Pass(9 * time.Second) {
+			for part := make([]byte, maxWrite+50<<10); got < size; bridgetest.Pass(9 * time.Second) {
 				n, err := io.ReadFull(res.Body, part[:min(len(part), size-got)])
 				if got += n; err != nil {
 					t.Fatalf("%s: after %d of %d bytes: %v", name, got, size, err)

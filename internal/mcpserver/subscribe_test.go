@@ -14,15 +14,15 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// A choosy handler does not acknowledge unknown URIs, but reports changes of all. It records the requested URIs.
-type choosy struct {
+// A filteringHandler does not acknowledge unknown URIs, but reports changes of all. It records the requested URIs.
+type filteringHandler struct {
 	bridge.Handler
 
 	unknown string
 	asked   chan []string
 }
 
-func (h *choosy) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+func (h *filteringHandler) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	if call.Method != bridge.Listen {
 		return h.Handler.Handle(ctx, call, emit)
 	}
@@ -44,7 +44,7 @@ func (h *choosy) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 // A resource that the backend does not acknowledge is missing in a modern client's acknowledgment, and an error for a
 // legacy client. Its changes are not sent (2026-07-28: basic/patterns/subscriptions).
 func TestUnsupportedSubscriptions(t *testing.T) {
-	h := &choosy{unknown: "test:gone", asked: make(chan []string, 10)}
+	h := &filteringHandler{unknown: "test:gone", asked: make(chan []string, 10)}
 	asked := func(want ...string) {
 		t.Helper()
 		select {
@@ -67,8 +67,8 @@ func TestUnsupportedSubscriptions(t *testing.T) {
 			next()
 	}
 	want(t, subscribe("test:gone"), "error.code", "-32602", "error.message",
-		`"resources/subscribe: the backend does not tell when \"test:gone\" changes, `+
-			`if it has it: take a URI that resources/list has, or read the resource again when it is needed"`)
+		`"resources/subscribe: the backend does not report changes of \"test:gone\", `+
+			`or does not have it: use a URI of resources/list, or read the resource again when needed"`)
 	asked("test:gone")
 	asked()
 	want(t, subscribe("test:b"), "error", "null")

@@ -84,18 +84,18 @@ func testAging(t *testing.T, test func(*aging)) {
 			Principal: func(*http.Request) *pb.Principal {
 				return &pb.Principal{Issuer: "i", Subject: "ada", Claims: fmt.Sprintf(`{"exp":%d}`, a.end.Load())}
 			},
-			Until: auth.Until,
+			AccessExpiry: auth.Until,
 		})
 		defer a.s.Close()
 		test(a)
 	})
 }
 
-// told returns the messages since the last call.
-func told(said chan string) string {
+// takeAll returns the messages since the last call.
+func takeAll(received chan string) string {
 	var all strings.Builder
-	for len(said) > 0 {
-		all.WriteString(<-said)
+	for len(received) > 0 {
+		all.WriteString(<-received)
 	}
 	return all.String()
 }
@@ -121,14 +121,14 @@ func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 				r.Header.Set(mcphttp.HeaderVersion, "2026-07-28")
 				r.Header.Set(mcphttp.HeaderMethod, "subscriptions/listen")
 			}
-			said, over := make(chan string, 100), make(chan struct{})
+			received, over := make(chan string, 100), make(chan struct{})
 			go func() {
 				defer close(over)
-				a.s.ServeHTTP(&lossy{http.Header{}, r.Context(), said}, r)
+				a.s.ServeHTTP(&lossy{http.Header{}, r.Context(), received}, r)
 			}()
 			pass(time.Minute + skew - 1)
 			a.h.change()
-			if got := told(said); !strings.Contains(got, feed.NotifyToolsList) {
+			if got := takeAll(received); !strings.Contains(got, feed.NotifyToolsList) {
 				a.Errorf("%s: until the token ends, it is told %q", name, got)
 			}
 			pass(1)
@@ -137,7 +137,7 @@ func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 			default:
 				a.Fatalf("%s: the stream outlives its token", name)
 			}
-			if got := told(said); !strings.Contains(got, c.last) {
+			if got := takeAll(received); !strings.Contains(got, c.last) {
 				a.Errorf("%s: it ends with %q, want %s", name, got, c.last)
 			}
 		})
@@ -149,13 +149,13 @@ func TestStreamsEndWhenTheirTokenExpires(t *testing.T) {
 func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)
-		o := openOld(a.T, a.s)
+		o := openSSEClient(a.T, a.s)
 		pass(time.Minute)
 		a.age(time.Minute)
 		o.send(202, workBody)
 		pass(time.Minute + skew - 1)
 		a.h.change()
-		if got := told(o.said); !strings.Contains(got, feed.NotifyToolsList) {
+		if got := takeAll(o.received); !strings.Contains(got, feed.NotifyToolsList) {
 			a.Errorf("with a new token, it is told %q", got)
 		}
 		pass(1)
@@ -163,7 +163,8 @@ func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 		pass(10 * time.Minute)
 		close(a.h.letGo)
 		synctest.Wait()
-		if got := told(o.said); !strings.Contains(got, "it went well") || strings.Contains(got, feed.NotifyToolsList) {
+		if got := takeAll(o.received); !strings.Contains(got, "it went well") ||
+			strings.Contains(got, feed.NotifyToolsList) {
 			a.Errorf("the call that had begun is told %q", got)
 		}
 		if n := a.s.count(); n != 0 {
@@ -177,29 +178,30 @@ func TestHTTPSSESessionEndsWhenItsLastTokenExpires(t *testing.T) {
 func TestHTTPSSESessionSurvivesALateToken(t *testing.T) {
 	testAging(t, func(a *aging) {
 		a.age(time.Minute)
-		o := openOld(a.T, a.s)
+		o := openSSEClient(a.T, a.s)
 		o.send(202, workBody)
 		for range 2 {
 			pass(time.Minute + skew)
-			told(o.said)
+			takeAll(o.received)
 			a.h.change()
-			if got := told(o.said); got != "" {
+			if got := takeAll(o.received); got != "" {
 				a.Errorf("without a token, it is told %q", got)
 			}
 			a.age(time.Minute)
 			o.send(202, `{"jsonrpc":"2.0","method":"notifications/x"}`)
-			if got := told(o.said); strings.Count(got, feed.NotifyToolsList) != 1 {
+			if got := takeAll(o.received); strings.Count(got, feed.NotifyToolsList) != 1 {
 				a.Errorf("of what may have changed meanwhile, it is told %q", got)
 			}
 			a.h.change()
-			if got := told(o.said); strings.Count(got, feed.NotifyToolsList) != 1 {
+			if got := takeAll(o.received); strings.Count(got, feed.NotifyToolsList) != 1 {
 				a.Errorf("with a new token, it is told %q of a change", got)
 			}
 		}
 		close(a.h.letGo)
 		pass(time.Minute + skew - 1)
 		a.h.change()
-		if got := told(o.said); !strings.Contains(got, "it went well") || !strings.Contains(got, feed.NotifyToolsList) {
+		if got := takeAll(o.received); !strings.Contains(got, "it went well") ||
+			!strings.Contains(got, feed.NotifyToolsList) {
 			a.Errorf("until the token ends, it is told %q", got)
 		}
 		pass(1)
