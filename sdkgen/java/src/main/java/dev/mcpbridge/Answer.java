@@ -73,7 +73,7 @@ public final class Answer<T> extends Question {
   }
 
   @Override
-  void look() {
+  void requireAnswer() {
     accepted();
   }
 }

@@ -41,13 +41,14 @@ import java.util.regex.Pattern;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * A set of tools, resources and prompts. All of them may be changed while the app runs, from any thread; clients are notified.
+ * A set of tools, resources and prompts. All of them may be changed while the app runs, from any thread; clients are
+ * notified.
  *
  * <p>Handlers run in virtual threads on Java 21 and newer, and otherwise in up to 32 threads.
  */
 public final class App {
   static {
-    Stdout.take();
+    Stdout.redirect();
   }
 
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9_.-]{1,128}");
@@ -60,11 +61,12 @@ public final class App {
       Schema.Arguments arguments,
       Handler<ObjectNode, ?> handler,
       Schema.Output output,
-      boolean mayBeNothing,
+      boolean allowsNull,
       Supplier<String> where)
       implements Entry {}
 
-  record ResourceEntry(dev.mcpbridge.v1.Resource message, Handler<Void, ?> handler, Supplier<String> where) implements Entry {}
+  record ResourceEntry(dev.mcpbridge.v1.Resource message, Handler<Void, ?> handler, Supplier<String> where)
+      implements Entry {}
 
   record TemplateEntry(
       dev.mcpbridge.v1.ResourceTemplate message,
@@ -76,7 +78,10 @@ public final class App {
 
   /** {@code choices} are the values of enum arguments. */
   record PromptEntry(
-      dev.mcpbridge.v1.Prompt message, Map<String, List<String>> choices, Handler<Map<String, String>, ?> handler, Supplier<String> where)
+      dev.mcpbridge.v1.Prompt message,
+      Map<String, List<String>> choices,
+      Handler<Map<String, String>, ?> handler,
+      Supplier<String> where)
       implements Entry {}
 
   private record CompleterEntry(Completer completer, Supplier<String> where) implements Entry {}
@@ -86,7 +91,7 @@ public final class App {
     Supplier<String> where();
   }
 
-  private record Completed(String kind, String of, String argument) {}
+  private record CompletionKey(String kind, String definition, String argument) {}
 
   private final String name;
   private final Implementation.Builder info = Implementation.newBuilder();
@@ -101,7 +106,7 @@ public final class App {
   private volatile Map<String, ResourceEntry> resources = Map.of();
   private volatile Map<String, TemplateEntry> templates = Map.of();
   private volatile Map<String, PromptEntry> prompts = Map.of();
-  private volatile Map<Completed, CompleterEntry> completers = Map.of();
+  private volatile Map<CompletionKey, CompleterEntry> completers = Map.of();
 
   private final Set<String> warned = ConcurrentHashMap.newKeySet(); // Definitions whose handlers repeat events.
 
@@ -141,8 +146,8 @@ public final class App {
   }
 
   /**
-   * Also sends records of these java.util.logging loggers during a call to its caller, if it requested that level. System.Logger and
-   * SLF4J with slf4j-jdk14 write to them. The records must not contain secrets.
+   * Also sends records of these java.util.logging loggers during a call to its caller, if it requested that level.
+   * System.Logger and SLF4J with slf4j-jdk14 write to them. The records must not contain secrets.
    */
   public App forwardLogs(String... loggers) {
     LogForwarder.add(loggers);
@@ -152,16 +157,16 @@ public final class App {
   // Tools, resources, prompts.
 
   /**
-   * Adds the tools, resources, prompts and completions of these objects, or of static methods of these classes. Throws a {@link
-   * DefinitionException} with all mistakes, each with its line.
+   * Adds the tools, resources, prompts and completions of these objects, or of static methods of these classes. Throws
+   * a {@link DefinitionException} with all mistakes, each with its line.
    */
   public App add(Object... objects) {
-    List<DefinitionException> wrong = new ArrayList<>();
+    List<DefinitionException> mistakes = new ArrayList<>();
     for (Object object : objects) {
-      Methods.add(this, object, wrong);
+      Methods.add(this, object, mistakes);
     }
-    if (!wrong.isEmpty()) {
-      throw wrong.size() == 1 ? wrong.get(0) : new DefinitionException(wrong);
+    if (!mistakes.isEmpty()) {
+      throw mistakes.size() == 1 ? mistakes.get(0) : new DefinitionException(mistakes);
     }
     return this;
   }
@@ -176,24 +181,30 @@ public final class App {
     return ResourceBuilder.resource(this, uri);
   }
 
-  /** Builds a resource template from a lambda: {@code app.resourceTemplate("db://{table}").handle((variables, ctx) -> ...)}. */
+  /**
+   * Builds a resource template from a lambda: {@code app.resourceTemplate("db://{table}").handle((variables, ctx) ->
+   * ...)}.
+   */
   public ResourceBuilder<Map<String, String>> resourceTemplate(String uriTemplate) {
     return ResourceBuilder.template(this, uriTemplate);
   }
 
-  /** Builds a prompt from a lambda: {@code app.prompt("review").argument("code", "What to review").handle((args, ctx) -> ...)}. */
+  /**
+   * Builds a prompt from a lambda: {@code app.prompt("review").argument("code", "What to review").handle((args, ctx) ->
+   * ...)}.
+   */
   public PromptBuilder prompt(String name) {
     return new PromptBuilder(this, name);
   }
 
   /** Completes an argument of a prompt. */
   public App completePrompt(String prompt, String argument, Completer completer) {
-    return complete(prompt, argument, completer, here());
+    return complete(prompt, argument, completer, callerLine());
   }
 
   /** Completes a variable of a resource template. */
   public App completeResourceTemplate(String uriTemplate, String variable, Completer completer) {
-    return completeVariable(uriTemplate, variable, completer, here());
+    return completeVariable(uriTemplate, variable, completer, callerLine());
   }
 
   public synchronized void removeTool(String name) {
@@ -221,13 +232,15 @@ public final class App {
     changes.updated(uri);
   }
 
-  /** Notifies the client that its user has completed the URL elicitation of an McpException with code -32042, by its id. */
+  /**
+   * Notifies the client that its user has completed the URL elicitation of an McpException with code -32042, by its id.
+   */
   public void notifyElicitationCompleted(String elicitationId) {
     changes.elicitationCompleted(elicitationId);
   }
 
   /** Returns the definition of a tool as clients receive it. Throws IllegalArgumentException if it does not exist. */
-  dev.mcpbridge.v1.Tool listed(String name) {
+  dev.mcpbridge.v1.Tool toolMessage(String name) {
     ToolEntry tool = tools.get(name);
     if (tool == null) {
       throw new IllegalArgumentException(notFound("tool", name, tools.keySet()).getMessage());
@@ -236,7 +249,7 @@ public final class App {
   }
 
   synchronized void put(ToolEntry tool) {
-    tools = with(tools, named(tool.message().getName(), "tool"), tool, "tool");
+    tools = with(tools, checkName(tool.message().getName(), "tool"), tool, "tool");
     changes.listChanged(Changes.Lists.TOOLS);
   }
 
@@ -251,32 +264,32 @@ public final class App {
   }
 
   synchronized void put(PromptEntry prompt) {
-    prompts = with(prompts, named(prompt.message().getName(), "prompt"), prompt, "prompt");
+    prompts = with(prompts, checkName(prompt.message().getName(), "prompt"), prompt, "prompt");
     changes.listChanged(Changes.Lists.PROMPTS);
   }
 
   /** Like {@link #completePrompt}, with the line of the definition. */
   App complete(String prompt, String argument, Completer completer, Supplier<String> where) {
-    return put(new Completed("prompt", prompt, argument), new CompleterEntry(completer, where));
+    return put(new CompletionKey("prompt", prompt, argument), new CompleterEntry(completer, where));
   }
 
   /** Like {@link #completeResourceTemplate}, with the line of the definition. */
   App completeVariable(String uriTemplate, String variable, Completer completer, Supplier<String> where) {
-    return put(new Completed("resource", uriTemplate, variable), new CompleterEntry(completer, where));
+    return put(new CompletionKey("resource", uriTemplate, variable), new CompleterEntry(completer, where));
   }
 
-  private synchronized App put(Completed what, CompleterEntry completer) {
+  private synchronized App put(CompletionKey what, CompleterEntry completer) {
     completers = with(completers, what, completer, "completion of");
     return this;
   }
 
   /** Returns the line of the application that called the SDK. */
-  static Supplier<String> here() {
-    String where = Where.caller();
+  static Supplier<String> callerLine() {
+    String where = SourceLine.caller();
     return () -> where;
   }
 
-  private static String named(String name, String what) {
+  private static String checkName(String name, String what) {
     if (!NAME.matcher(name).matches()) {
       throw new DefinitionException(what + " \"" + name + "\": a name is 1 to 128 letters, digits, '_', '-' and '.'");
     }
@@ -285,7 +298,7 @@ public final class App {
 
   private static <K, V extends Entry> Map<K, V> with(Map<K, V> map, K key, V value, String what) {
     if (map.containsKey(key)) {
-      throw new DefinitionException(what + " \"" + key + "\" is there already, from " + map.get(key).where().get());
+      throw new DefinitionException(what + " \"" + key + "\" is already defined at " + map.get(key).where().get());
     }
     Map<K, V> copy = new LinkedHashMap<>(map);
     copy.put(key, value);
@@ -312,7 +325,11 @@ public final class App {
             .setPrompts(PromptsCapability.newBuilder().setListChanged(true))
             .setCompletions(Capability.getDefaultInstance())
             .setLogging(Capability.getDefaultInstance());
-    var response = DiscoverResponse.newBuilder().setContractVersion(Service.CONTRACT).setServerInfo(info).setCapabilities(capabilities);
+    var response =
+        DiscoverResponse.newBuilder()
+            .setContractVersion(Service.CONTRACT)
+            .setServerInfo(info)
+            .setCapabilities(capabilities);
     if (instructions != null) {
       response.setInstructions(instructions);
     }
@@ -320,36 +337,39 @@ public final class App {
   }
 
   ListToolsResponse listTools(boolean hasCursor) {
-    onePage(hasCursor);
+    rejectCursor(hasCursor);
     var page = ListToolsResponse.newBuilder().addAllTools(tools.values().stream().map(ToolEntry::message).toList());
-    cached(page::setTtlMs, page::setCacheScope);
+    setCacheHints(page::setTtlMs, page::setCacheScope);
     return page.build();
   }
 
   ListResourcesResponse listResources(boolean hasCursor) {
-    onePage(hasCursor);
-    var page = ListResourcesResponse.newBuilder().addAllResources(resources.values().stream().map(ResourceEntry::message).toList());
-    cached(page::setTtlMs, page::setCacheScope);
+    rejectCursor(hasCursor);
+    var page =
+        ListResourcesResponse.newBuilder()
+            .addAllResources(resources.values().stream().map(ResourceEntry::message).toList());
+    setCacheHints(page::setTtlMs, page::setCacheScope);
     return page.build();
   }
 
   ListResourceTemplatesResponse listResourceTemplates(boolean hasCursor) {
-    onePage(hasCursor);
+    rejectCursor(hasCursor);
     var page =
         ListResourceTemplatesResponse.newBuilder()
             .addAllResourceTemplates(templates.values().stream().map(TemplateEntry::message).toList());
-    cached(page::setTtlMs, page::setCacheScope);
+    setCacheHints(page::setTtlMs, page::setCacheScope);
     return page.build();
   }
 
   ListPromptsResponse listPrompts(boolean hasCursor) {
-    onePage(hasCursor);
-    var page = ListPromptsResponse.newBuilder().addAllPrompts(prompts.values().stream().map(PromptEntry::message).toList());
-    cached(page::setTtlMs, page::setCacheScope);
+    rejectCursor(hasCursor);
+    var page =
+        ListPromptsResponse.newBuilder().addAllPrompts(prompts.values().stream().map(PromptEntry::message).toList());
+    setCacheHints(page::setTtlMs, page::setCacheScope);
     return page.build();
   }
 
-  private void cached(LongConsumer ttl, Consumer<String> scope) {
+  private void setCacheHints(LongConsumer ttl, Consumer<String> scope) {
     if (cacheTtl != null) {
       ttl.accept(cacheTtl);
     }
@@ -358,7 +378,7 @@ public final class App {
     }
   }
 
-  private static void onePage(boolean hasCursor) {
+  private static void rejectCursor(boolean hasCursor) {
     if (hasCursor) {
       throw new CallStatus(Status.Code.INVALID_ARGUMENT, "there is no page at this cursor: all is on the first");
     }
@@ -374,8 +394,12 @@ public final class App {
         ctx,
         "tool \"" + name + "\"",
         tool.where,
-        () -> Content.result(await(tool.handler.handle(tool.arguments.parse(arguments), ctx), ctx), tool.output, tool.mayBeNothing),
-        e -> Content.failure(e instanceof ToolException ? e.getMessage() : failed("tool \"" + name + "\"", e, tool.where)));
+        () ->
+            Content.result(
+                await(tool.handler.handle(tool.arguments.parse(arguments), ctx), ctx), tool.output, tool.allowsNull),
+        e ->
+            Content.failure(
+                e instanceof ToolException ? e.getMessage() : logFailure("tool \"" + name + "\"", e, tool.where)));
   }
 
   /** Implements ReadResource: returns a ReadResourceResult or InputRequired. */
@@ -389,7 +413,7 @@ public final class App {
           "resource \"" + uri + "\"",
           resource.where,
           () -> Content.resources(await(resource.handler.handle(null, ctx), ctx), uri, type),
-          e -> refused("resource", uri, e, resource.where));
+          e -> rethrow("resource", uri, e, resource.where));
     }
     for (TemplateEntry t : templates.values()) {
       Map<String, String> variables = t.template.match(uri);
@@ -400,7 +424,7 @@ public final class App {
             "resource template \"" + t.message.getUriTemplate() + "\"",
             t.where,
             () -> Content.resources(await(t.handler.handle(variables, ctx), ctx), uri, type),
-            e -> refused("resource", uri, e, t.where));
+            e -> rethrow("resource", uri, e, t.where));
       }
     }
     throw notFound("resource", uri, resources.keySet());
@@ -422,13 +446,14 @@ public final class App {
       throw new CallStatus(
           Status.Code.INVALID_ARGUMENT, "prompt \"" + request.getName() + "\" needs " + String.join(", ", missing));
     }
-    List<String> known = prompt.message.getArgumentsList().stream().map(PromptArgument::getName).toList();
+    List<String> names = prompt.message.getArgumentsList().stream().map(PromptArgument::getName).toList();
     for (String argument : arguments.keySet()) {
-      if (!known.contains(argument)) {
-        String close = Names.close(argument, known);
+      if (!names.contains(argument)) {
+        String close = Names.close(argument, names);
         String hint = close == null ? "" : "; did you mean " + close + "?";
         throw new CallStatus(
-            Status.Code.INVALID_ARGUMENT, "prompt \"" + request.getName() + "\" has no argument \"" + argument + "\"" + hint);
+            Status.Code.INVALID_ARGUMENT,
+            "prompt \"" + request.getName() + "\" has no argument \"" + argument + "\"" + hint);
       }
     }
     String description = prompt.message.hasDescription() ? prompt.message.getDescription() : null;
@@ -437,7 +462,7 @@ public final class App {
         "prompt \"" + request.getName() + "\"",
         prompt.where,
         () -> Content.prompt(await(prompt.handler.handle(arguments, ctx), ctx), description),
-        e -> refused("prompt", request.getName(), e, prompt.where));
+        e -> rethrow("prompt", request.getName(), e, prompt.where));
   }
 
   /** Implements Complete. */
@@ -451,21 +476,26 @@ public final class App {
     if (ofPrompt ? !prompts.containsKey(of) : !templates.containsKey(of) && !resources.containsKey(of)) {
       throw notFound(ofPrompt ? "prompt" : "resource template", of, ofPrompt ? prompts.keySet() : templates.keySet());
     }
-    CompleterEntry entry = completers.get(new Completed(ofPrompt ? "prompt" : "resource", of, argument));
+    CompleterEntry entry = completers.get(new CompletionKey(ofPrompt ? "prompt" : "resource", of, argument));
     Collection<String> values = List.of();
     if (entry != null) {
       try {
-        values = entry.completer.complete(request.getArgument().getValue(), request.getArgumentContext().getArgumentsMap());
+        values =
+            entry.completer.complete(request.getArgument().getValue(), request.getArgumentContext().getArgumentsMap());
       } catch (McpException e) {
         throw e;
       } catch (Throwable e) { // As in round: also a StackOverflowError.
-        refused("completion of " + argument + " of", of, e, entry.where);
+        rethrow("completion of " + argument + " of", of, e, entry.where);
       }
     } else {
       TemplateEntry template = ofPrompt ? null : templates.get(of);
-      Map<String, List<String>> choices = ofPrompt ? prompts.get(of).choices : template == null ? Map.of() : template.choices;
+      Map<String, List<String>> choices =
+          ofPrompt ? prompts.get(of).choices : template == null ? Map.of() : template.choices;
       String typed = request.getArgument().getValue().toLowerCase(Locale.ROOT);
-      values = choices.getOrDefault(argument, List.of()).stream().filter(v -> v.toLowerCase(Locale.ROOT).startsWith(typed)).toList();
+      values =
+          choices.getOrDefault(argument, List.of()).stream()
+              .filter(v -> v.toLowerCase(Locale.ROOT).startsWith(typed))
+              .toList();
     }
     var completion = Completion.newBuilder().addAllValues(values.stream().limit(MAX_COMPLETIONS).toList());
     return CompleteResponse.newBuilder()
@@ -474,18 +504,18 @@ public final class App {
   }
 
   private static CallStatus notFound(String what, String name, Collection<String> names) {
-    String asked = name.length() <= 128 ? name : name.substring(0, 128);
-    String close = Names.close(asked, names);
+    String queried = name.length() <= 128 ? name : name.substring(0, 128);
+    String close = Names.close(queried, names);
     String hint = close == null ? "" : "; did you mean \"" + close + "\"?";
-    return new CallStatus(Status.Code.NOT_FOUND, "there is no " + what + " \"" + asked + "\"" + hint);
+    return new CallStatus(Status.Code.NOT_FOUND, "there is no " + what + " \"" + queried + "\"" + hint);
   }
 
   private interface Work {
-    MessageLite take() throws Exception;
+    MessageLite run() throws Exception;
   }
 
   private interface OnFailure {
-    MessageLite answer(Throwable e);
+    MessageLite handle(Throwable e);
   }
 
   /** Runs one round of a call. Returns its result or its input requests. */
@@ -493,10 +523,10 @@ public final class App {
     if (ctx.isCancelled()) { // Canceled while it waited for a thread: do not start.
       throw new CancellationException("the call was canceled");
     }
-    MessageLite answer = null;
+    MessageLite result = null;
     ctx.enter();
     try {
-      answer = work.take();
+      result = work.run();
     } catch (Throwable e) { // A StackOverflowError in a tool must not end other calls.
       if (e instanceof McpException exact && !ctx.ended()) {
         throw exact;
@@ -505,7 +535,7 @@ public final class App {
         throw (CancellationException) new CancellationException("the call was canceled").initCause(e);
       }
       if (!ctx.ended()) {
-        answer = failure.answer(e);
+        result = failure.handle(e);
       }
     } finally {
       ctx.exit();
@@ -514,20 +544,21 @@ public final class App {
       warnOfRepeated(where.get() + ": " + what);
     }
     if (!ctx.ended()) {
-      return answer;
+      return result;
     }
     try {
       return ctx.inputRequired(); // A question has no answer yet, whatever the handler returned.
     } catch (IllegalStateException e) {
-      return failure.answer(e);
+      return failure.handle(e);
     }
   }
 
   private void warnOfRepeated(String what) {
     if (warned.add(what)) {
       String warning =
-          what + " sends progress or log messages before an answered question, and so again in each round; send them after the"
-              + " question or in ctx.once";
+          what
+              + " sends progress or log messages before an answered question, and so again in each round;"
+              + " send them after the question or in ctx.once";
       System.getLogger("mcpbridge").log(System.Logger.Level.WARNING, warning);
     }
   }
@@ -553,7 +584,7 @@ public final class App {
   }
 
   /** Throws the error for the client of a resource or prompt that failed with e. */
-  private static MessageLite refused(String what, String name, Throwable e, Supplier<String> where) {
+  private static MessageLite rethrow(String what, String name, Throwable e, Supplier<String> where) {
     if (e instanceof CallStatus status) {
       throw status;
     }
@@ -563,13 +594,13 @@ public final class App {
     if (e instanceof ToolException) {
       throw new McpException(-32603, e.getMessage());
     }
-    throw new McpException(-32603, failed(what + " \"" + name + "\"", e, where));
+    throw new McpException(-32603, logFailure(what + " \"" + name + "\"", e, where));
   }
 
   /** Returns the message for the model, and logs the line and the stack trace from the handler on. */
-  private static String failed(String what, Throwable thrown, Supplier<String> where) {
-    Throwable e = Where.reason(thrown);
-    String at = Where.failed(e, where);
+  private static String logFailure(String what, Throwable thrown, Supplier<String> where) {
+    Throwable e = SourceLine.unwrapInitializer(thrown);
+    String at = SourceLine.ofFailure(e, where);
     String kind = e.getClass().getSimpleName();
     System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, what + " failed at " + at + ": " + e, e);
     String message = e.getMessage();
@@ -609,33 +640,43 @@ public final class App {
     }
   }
 
-  /** Throws a DefinitionException if a completion is for a prompt or template that does not exist. {@link #run} calls it first. */
+  /**
+   * Throws a DefinitionException if a completion is for a prompt or template that does not exist. {@link #run} calls it
+   * first.
+   */
   public void check() {
-    List<DefinitionException> wrong = new ArrayList<>();
+    List<DefinitionException> mistakes = new ArrayList<>();
     completers.forEach(
         (what, completer) -> {
           boolean ofPrompt = what.kind.equals("prompt");
-          if (ofPrompt ? has(prompts.get(what.of), what.argument) : has(templates.get(what.of), what.argument)) {
+          if (ofPrompt
+              ? has(prompts.get(what.definition), what.argument)
+              : has(templates.get(what.definition), what.argument)) {
             return;
           }
           String kind = ofPrompt ? "prompt" : "resource template";
-          Collection<String> known = ofPrompt ? prompts.keySet() : templates.keySet();
+          Collection<String> names = ofPrompt ? prompts.keySet() : templates.keySet();
           String why;
-          if (known.contains(what.of)) {
-            why = kind + " \"" + what.of + "\" has no \"" + what.argument + "\", which this completes";
+          if (names.contains(what.definition)) {
+            why = kind + " \"" + what.definition + "\" has no \"" + what.argument + "\", which this completes";
           } else {
-            String template = templates.values().stream().filter(t -> t.message.getName().equals(what.of)).map(t -> t.message.getUriTemplate()).findFirst().orElse(null);
-            String close = Names.close(what.of, known);
+            String template =
+                templates.values().stream()
+                    .filter(t -> t.message.getName().equals(what.definition))
+                    .map(t -> t.message.getUriTemplate())
+                    .findFirst()
+                    .orElse(null);
+            String close = Names.close(what.definition, names);
             why =
-                "there is no " + kind + " \"" + what.of + "\", which this completes"
+                "there is no " + kind + " \"" + what.definition + "\", which this completes"
                     + (!ofPrompt && template != null
                         ? "; write its URI template, \"" + template + "\", and not its name"
                         : close == null ? "" : "; did you mean \"" + close + "\"?");
           }
-          wrong.add(new DefinitionException(completer.where.get(), why));
+          mistakes.add(new DefinitionException(completer.where.get(), why));
         });
-    if (!wrong.isEmpty()) {
-      throw new DefinitionException(wrong);
+    if (!mistakes.isEmpty()) {
+      throw new DefinitionException(mistakes);
     }
   }
 

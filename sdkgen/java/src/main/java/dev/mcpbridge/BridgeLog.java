@@ -26,10 +26,12 @@ final class BridgeLog extends Handler {
   private BridgeLog() {}
 
   /** Replaces the default handler. Other configurations are kept. */
-  static void take() {
+  static void install() {
     Logger root = LogManager.getLogManager().getLogger("");
     Handler[] handlers = root.getHandlers();
-    if (handlers.length == 1 && handlers[0].getClass() == ConsoleHandler.class && handlers[0].getFormatter().getClass() == SimpleFormatter.class) {
+    if (handlers.length == 1
+        && handlers[0].getClass() == ConsoleHandler.class
+        && handlers[0].getFormatter().getClass() == SimpleFormatter.class) {
       root.removeHandler(handlers[0]);
       BridgeLog log = new BridgeLog();
       log.setLevel(handlers[0].getLevel());
@@ -72,7 +74,8 @@ final class BridgeLog extends Handler {
     }
     byte[] line = line(texts);
     while (line.length > MAX_LINE) { // Keep the beginning and the end.
-      var longest = texts.entrySet().stream().max((a, b) -> a.getValue().length() - b.getValue().length()).orElseThrow();
+      var longest =
+          texts.entrySet().stream().max((a, b) -> a.getValue().length() - b.getValue().length()).orElseThrow();
       String text = longest.getValue();
       int third = text.length() / 3;
       longest.setValue(text.substring(0, third) + " ... " + text.substring(text.length() - third));

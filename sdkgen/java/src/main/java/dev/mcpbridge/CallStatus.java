@@ -3,8 +3,8 @@ package dev.mcpbridge;
 import io.grpc.Status;
 
 /**
- * Fails a call with a gRPC status, such as NOT_FOUND, which the bridge converts to a JSON-RPC code. It is not gRPC's own exception:
- * a tool that is a gRPC client may throw that, which is a failure of the tool.
+ * Fails a call with a gRPC status, such as NOT_FOUND, which the bridge converts to a JSON-RPC code. It is not gRPC's
+ * own exception: a tool that is a gRPC client may throw that, which is a failure of the tool.
  */
 final class CallStatus extends RuntimeException {
   private static final long serialVersionUID = 1;

@@ -24,30 +24,30 @@ final class Changes {
   private final Set<Listener> listeners = new CopyOnWriteArraySet<>();
 
   void listChanged(Lists list) {
-    listeners.forEach(listener -> listener.tell(list));
+    listeners.forEach(listener -> listener.enqueue(list));
   }
 
   void updated(String uri) {
-    listeners.forEach(listener -> listener.tell(uri));
+    listeners.forEach(listener -> listener.enqueue(uri));
   }
 
   void elicitationCompleted(String id) {
-    listeners.forEach(listener -> listener.tell(new Visit(id)));
+    listeners.forEach(listener -> listener.enqueue(new Visit(id)));
   }
 
   /** A completed URL elicitation, by its id. */
   private record Visit(String id) {}
 
   /** Serves a Listen call, until it is canceled or {@link #close}. */
-  void listen(SubscriptionFilter wanted, ServerCallStreamObserver<ListenResponse> out) {
-    Listener listener = new Listener(wanted, out);
+  void listen(SubscriptionFilter filter, ServerCallStreamObserver<ListenResponse> out) {
+    Listener listener = new Listener(filter, out);
     out.setOnCancelHandler(() -> listeners.remove(listener));
-    out.setOnReadyHandler(listener::pump);
+    out.setOnReadyHandler(listener::flush);
     synchronized (listener) { // Later changes are sent after the acknowledgment.
       listeners.add(listener);
       out.onNext(
           ListenResponse.newBuilder()
-              .setAcknowledged(SubscriptionsAcknowledged.newBuilder().setNotifications(wanted))
+              .setAcknowledged(SubscriptionsAcknowledged.newBuilder().setNotifications(filter))
               .build());
     }
   }
@@ -62,37 +62,37 @@ final class Changes {
    * One Listen call. Its pending changes are a set: repeated changes are combined, and the size is bounded.
    */
   private static final class Listener {
-    private final SubscriptionFilter wanted;
+    private final SubscriptionFilter filter;
     private final ServerCallStreamObserver<ListenResponse> out;
     private final Set<Object> pending = new LinkedHashSet<>(); // Lists, URIs and Visits. Guarded by this, as is out.
     private boolean closed;
 
-    Listener(SubscriptionFilter wanted, ServerCallStreamObserver<ListenResponse> out) {
-      this.wanted = wanted;
+    Listener(SubscriptionFilter filter, ServerCallStreamObserver<ListenResponse> out) {
+      this.filter = filter;
       this.out = out;
     }
 
-    private boolean wants(Object change) {
+    private boolean matches(Object change) {
       if (change instanceof Lists list) {
         return switch (list) {
-          case TOOLS -> wanted.getToolsListChanged();
-          case PROMPTS -> wanted.getPromptsListChanged();
-          case RESOURCES -> wanted.getResourcesListChanged();
+          case TOOLS -> filter.getToolsListChanged();
+          case PROMPTS -> filter.getPromptsListChanged();
+          case RESOURCES -> filter.getResourcesListChanged();
         };
       }
       return change instanceof Visit
-          ? wanted.getElicitationsCompleted()
-          : wanted.getResourceSubscriptionsList().contains(change);
+          ? filter.getElicitationsCompleted()
+          : filter.getResourceSubscriptionsList().contains(change);
     }
 
-    synchronized void tell(Object change) {
-      if (wants(change)) {
+    synchronized void enqueue(Object change) {
+      if (matches(change)) {
         pending.add(change);
-        pump();
+        flush();
       }
     }
 
-    synchronized void pump() {
+    synchronized void flush() {
       var next = pending.iterator();
       while (!closed && out.isReady() && next.hasNext()) {
         out.onNext(event(next.next()));

@@ -5,8 +5,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Choices that are known only at run time: values with titles. Users see the titles; the tool receives the values. For fixed
- * choices, use an enum with {@link Title}s.
+ * Choices that are known only at run time: values with titles. Users see the titles; the tool receives the values. For
+ * fixed choices, use an enum with {@link Title}s.
  *
  * @param <T> the answer: a String, or a list of them
  */

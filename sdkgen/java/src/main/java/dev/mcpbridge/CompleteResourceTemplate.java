@@ -7,8 +7,9 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Registers a method that completes an argument of a resource template. Its {@code String} parameter is the text typed so far. It
- * returns the proposed values, best first. A {@code Map<String, String>} parameter receives the other known arguments.
+ * Registers a method that completes an argument of a resource template. Its {@code String} parameter is the text typed
+ * so far. It returns the proposed values, best first. A {@code Map<String, String>} parameter receives the other known
+ * arguments.
  */
 @Documented
 @Target(ElementType.METHOD)

@@ -52,7 +52,9 @@ final class Content {
     if (type.isCollectionLikeType() || type.isArrayType() || raw == Optional.class) {
       // A list of text is structured content; a list of content is not.
       JavaType element = type.getContentType() == null ? type.containedTypeOrUnknown(0) : type.getContentType();
-      return raw != byte[].class && raw != Optional.class && (element.getRawClass() == String.class || structured(element));
+      return raw != byte[].class
+          && raw != Optional.class
+          && (element.getRawClass() == String.class || structured(element));
     }
     return raw != void.class
         && raw != Void.class
@@ -71,7 +73,7 @@ final class Content {
   }
 
   /** Returns the result of a tool that returned value. {@code output} is null if its return type has no schema. */
-  static MessageLite result(Object value, Schema.Output output, boolean mayBeNothing) {
+  static MessageLite result(Object value, Schema.Output output, boolean allowsNull) {
     if (value instanceof CallToolResult || value instanceof InputRequired) {
       return (MessageLite) value;
     }
@@ -79,7 +81,7 @@ final class Content {
       return result(optional.orElse(null), output, true);
     }
     CallToolResult.Builder result = CallToolResult.newBuilder();
-    if (value == null && (output != null || !mayBeNothing)) {
+    if (value == null && (output != null || !allowsNull)) {
       throw new IllegalStateException("the tool returned null, which its return type does not allow");
     } else if (output != null) {
       structured(result, output.write(value), output.wrap());
@@ -92,9 +94,10 @@ final class Content {
     } else if (list(value).stream().anyMatch(Content::isBlock)) {
       list(value).forEach(v -> result.addContent(block(v)));
     } else if (value instanceof byte[]) {
-      throw new IllegalStateException("a tool cannot return byte[]: return new Image(data, mimeType), new Audio(...) or text");
+      throw new IllegalStateException(
+          "a tool cannot return byte[]: return new Image(data, mimeType), new Audio(...) or text");
     } else {
-      byte[] json = Json.exactly("the tool", value, Json.MAPPER.writer());
+      byte[] json = Json.write("the tool", value, Json.MAPPER.writer());
       structured(result, json, json[0] != '{');
     }
     return result.build();
@@ -197,9 +200,9 @@ final class Content {
     } else if (value == null) {
       throw new NotFoundException("there is no resource \"" + uri + "\"");
     } else if (value instanceof MessageLite) {
-      throw new IllegalStateException("a resource cannot hold " + value.getClass().getSimpleName());
+      throw new IllegalStateException("a resource cannot return " + value.getClass().getSimpleName());
     } else {
-      contents.setTextBytes(ByteString.copyFrom(Json.exactly("the resource", value, Json.MAPPER.writer())));
+      contents.setTextBytes(ByteString.copyFrom(Json.write("the resource", value, Json.MAPPER.writer())));
       type = "application/json";
     }
     if (contents.getUri().isEmpty()) {

@@ -43,9 +43,9 @@ import tools.jackson.databind.node.ObjectNode;
 /**
  * One call of a tool, resource or prompt. A parameter of this type receives it.
  *
- * <p>A call can take several rounds, see {@link Asks}. To ask several things in one round, see {@link #askAll}.
+ * <p>A call can take several rounds, see {@link Questions}. To ask several things in one round, see {@link #askAll}.
  */
-public final class Context implements Asks, Progress, Cancellation {
+public final class Context implements Questions, Progress, Cancellation {
   /** The limit of the contract; the bridge refuses more. */
   static final int MAX_STATE = 32 * 1024;
 
@@ -65,14 +65,14 @@ public final class Context implements Asks, Progress, Cancellation {
   private final ByteString state; // Null in the first round.
   private final Events events;
   private final Log log = new Log(this, null);
-  private final Asks now = new Questions(null, true);
+  private final Questions questionsNow = new RoundQuestions(null, true);
 
   private volatile boolean cancelled;
   private volatile boolean ended; // Whether the round has ended because a question has no answer yet.
   private volatile boolean sent; // Whether an event was sent.
   private volatile boolean repeated; // Whether an event before an answered question was sent again in this round.
-  private final Object handling = new Object(); // Guards thread and whenCancelled.
-  private final List<Runnable> whenCancelled = new ArrayList<>(0);
+  private final Object lock = new Object(); // Guards thread and cancelActions.
+  private final List<Runnable> cancelActions = new ArrayList<>(0);
   private Thread thread; // The thread that runs the handler.
 
   // Guarded by this. Loaded from the state by the first question.
@@ -82,7 +82,13 @@ public final class Context implements Asks, Progress, Cancellation {
   private final Map<String, InputRequest> questions = new LinkedHashMap<>();
   private final Map<String, Integer> counts = new HashMap<>();
 
-  Context(App app, Message request, CallContext call, Map<String, InputResponse> responses, ByteString state, Events events) {
+  Context(
+      App app,
+      Message request,
+      CallContext call,
+      Map<String, InputResponse> responses,
+      ByteString state,
+      Events events) {
     this.app = app;
     this.request = request;
     this.call = call;
@@ -124,16 +130,17 @@ public final class Context implements Asks, Progress, Cancellation {
   }
 
   /**
-   * The unmodified request: a {@code CallToolRequest}, {@code ReadResourceRequest} or {@code GetPromptRequest}. Throws {@link
-   * ClassCastException} if it is of another type.
+   * The unmodified request: a {@code CallToolRequest}, {@code ReadResourceRequest} or {@code GetPromptRequest}. Throws
+   * {@link ClassCastException} if it is of another type.
    */
   public <M extends Message> M request(Class<M> type) {
     return type.cast(request);
   }
 
   /**
-   * The request state of the InputRequired that the previous round of this call returned. For handlers that return InputRequired
-   * themselves; {@link #elicit} and the other questions use the state too, so a handler cannot combine both.
+   * The request state of the InputRequired that the previous round of this call returned. For handlers that return
+   * InputRequired themselves; {@link #elicit} and the other questions use the state too, so a handler cannot combine
+   * both.
    */
   public Optional<ByteString> requestState() {
     return Optional.ofNullable(state);
@@ -175,9 +182,9 @@ public final class Context implements Asks, Progress, Cancellation {
 
   @Override
   public void onCancelled(Runnable action) {
-    synchronized (handling) {
+    synchronized (lock) {
       if (!cancelled) {
-        whenCancelled.add(action);
+        cancelActions.add(action);
         return;
       }
     }
@@ -198,49 +205,49 @@ public final class Context implements Asks, Progress, Cancellation {
 
   /** Tools of this app as clients receive them, for {@link #sample(CreateMessageRequest)}. */
   public List<dev.mcpbridge.v1.Tool> tools(String... names) {
-    return Arrays.stream(names).map(app::listed).toList();
+    return Arrays.stream(names).map(app::toolMessage).toList();
   }
 
   // Questions.
 
   @Override
   public <T> Answer<T> elicit(String message, Class<T> form) {
-    return now.elicit(message, form);
+    return questionsNow.elicit(message, form);
   }
 
   @Override
   public <T> Answer<T> elicit(String message, Choice<T> choice) {
-    return now.elicit(message, choice);
+    return questionsNow.elicit(message, choice);
   }
 
   @Override
   public Answer<ObjectNode> elicitJson(String message, String schema) {
-    return now.elicitJson(message, schema);
+    return questionsNow.elicitJson(message, schema);
   }
 
   @Override
   public Answer<Void> elicitUrl(String message, String url) {
-    return now.elicitUrl(message, url);
+    return questionsNow.elicitUrl(message, url);
   }
 
   @Override
   public Sample sample(CreateMessageRequest request) {
-    return now.sample(request);
+    return questionsNow.sample(request);
   }
 
   @Override
   public Sample sample(Map<String, ?> params) {
-    return now.sample(params);
+    return questionsNow.sample(params);
   }
 
   @Override
   public Roots roots() {
-    return now.roots();
+    return questionsNow.roots();
   }
 
   @Override
-  public Asks key(String key) {
-    return now.key(key);
+  public Questions key(String key) {
+    return questionsNow.key(key);
   }
 
   /**
@@ -255,93 +262,95 @@ public final class Context implements Asks, Progress, Cancellation {
    *
    * If no answer is read, no question is sent.
    */
-  public Asks askAll() {
-    return new Questions(null, false);
+  public Questions askAll() {
+    return new RoundQuestions(null, false);
   }
 
-  /** Asks questions, by the key if it is not null. {@code look} is whether to read each answer at once. */
-  private final class Questions implements Asks {
+  /** Asks questions, by the key if it is not null. If {@code immediate}, a missing answer ends the round at once. */
+  private final class RoundQuestions implements Questions {
     private final String key;
-    private final boolean look;
+    private final boolean immediate;
 
-    Questions(String key, boolean look) {
+    RoundQuestions(String key, boolean immediate) {
       this.key = key;
-      this.look = look;
+      this.immediate = immediate;
     }
 
-    private <Q extends Question> Q looked(Q question) {
-      if (look) {
-        question.look();
+    private <Q extends Question> Q withAnswer(Q question) {
+      if (immediate) {
+        question.requireAnswer();
       }
       return question;
     }
 
     @Override
     public <T> Answer<T> elicit(String message, Class<T> form) {
-      return looked(askForm(key, message, () -> Schema.Form.of(form)));
+      return withAnswer(askForm(key, message, () -> Schema.Form.of(form)));
     }
 
     @Override
     public <T> Answer<T> elicit(String message, Choice<T> choice) {
-      return looked(askForm(key, message, () -> choice.form));
+      return withAnswer(askForm(key, message, () -> choice.form));
     }
 
     @Override
     public Answer<ObjectNode> elicitJson(String message, String schema) {
-      return looked(askForm(key, message, () -> Schema.Form.of(schema)));
+      return withAnswer(askForm(key, message, () -> Schema.Form.of(schema)));
     }
 
     @Override
     public Answer<Void> elicitUrl(String message, String url) {
-      return looked(askUrl(key, message, url));
+      return withAnswer(askUrl(key, message, url));
     }
 
     @Override
     public Sample sample(CreateMessageRequest request) {
-      return looked(askModel(key, InputRequest.newBuilder().setCreateMessage(request).build(), request.getToolsCount() > 0));
+      return withAnswer(
+          askModel(key, InputRequest.newBuilder().setCreateMessage(request).build(), request.getToolsCount() > 0));
     }
 
     @Override
     public Sample sample(Map<String, ?> params) {
       boolean tools = params.get("tools") instanceof Collection<?> all && !all.isEmpty();
       String raw = Json.sorted(Map.of("method", "sampling/createMessage", "params", params));
-      return looked(askModel(key, InputRequest.newBuilder().setRaw(raw).build(), tools));
+      return withAnswer(askModel(key, InputRequest.newBuilder().setRaw(raw).build(), tools));
     }
 
     @Override
     public Roots roots() {
       Roots roots = askRoots(key);
-      if (look) {
-        roots.look();
+      if (immediate) {
+        roots.requireAnswer();
       }
       return roots;
     }
 
     @Override
-    public Asks key(String key) {
-      return new Questions(key, look);
+    public Questions key(String key) {
+      return new RoundQuestions(key, immediate);
     }
   }
 
   /** A function to call once. */
   public interface Step<T, X extends Exception> {
-    T take() throws X;
+    T call() throws X;
   }
 
   /** A function to call once that returns nothing. */
   public interface Action<X extends Exception> {
-    void take() throws X;
+    void run() throws X;
   }
 
   /** Calls the function in the first round only, and returns its result, which must be JSON, in every round. */
   public <T, X extends Exception> T once(String key, Class<T> type, Step<T, X> step) throws X {
-    JsonNode value = remembered(key);
+    JsonNode value = stored(key);
     if (value == null) {
-      T fresh = step.take();
+      T fresh = step.call();
       try {
         value = Json.MAPPER.valueToTree(fresh);
       } catch (JacksonException e) {
-        throw new IllegalArgumentException("once(\"" + key + "\") can remember only what can be JSON: " + e.getOriginalMessage(), e);
+        throw new IllegalArgumentException(
+            "once(\"" + key + "\") can remember only what can be JSON: " + e.getOriginalMessage(), e);
       }
       remember(key, value);
     }
@@ -350,13 +359,13 @@ public final class Context implements Asks, Progress, Cancellation {
 
   /** Calls the function in the first round only. */
   public <X extends Exception> void once(String key, Action<X> step) throws X {
-    if (remembered(key) == null) {
-      step.take();
+    if (stored(key) == null) {
+      step.run();
       remember(key, JsonNodeFactory.instance.nullNode());
     }
   }
 
-  private synchronized JsonNode remembered(String key) {
+  private synchronized JsonNode stored(String key) {
     load();
     return once.get(key);
   }
@@ -369,20 +378,22 @@ public final class Context implements Asks, Progress, Cancellation {
     ClientCapabilities can = clientCapabilities();
     // No mode means form, as in 2025-06-18.
     if (!can.hasElicitation() || (can.getElicitation().hasUrl() && !can.getElicitation().hasForm())) {
-      throw new UnsupportedException(askYourself("show a form to its user", message));
+      throw new UnsupportedException(unsupportedMessage("show a form to its user", message));
     }
     Schema.Form<T> form = of.get();
     var request = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(form.schema);
     var elicit = ElicitRequest.newBuilder().setForm(request);
-    return new Answer<>(this, ask(key, ResponseCase.ELICIT, InputRequest.newBuilder().setElicit(elicit).build()), message, form);
+    return new Answer<>(
+        this, ask(key, ResponseCase.ELICIT, InputRequest.newBuilder().setElicit(elicit).build()), message, form);
   }
 
   private Answer<Void> askUrl(String key, String message, String url) {
     if (!clientCapabilities().getElicitation().hasUrl()) {
-      throw new UnsupportedException(askYourself("open a web page for its user", message + " " + url));
+      throw new UnsupportedException(unsupportedMessage("open a web page for its user", message + " " + url));
     }
     var elicit = ElicitRequest.newBuilder().setUrl(ElicitUrl.newBuilder().setMessage(message).setUrl(url));
-    return new Answer<>(this, ask(key, ResponseCase.ELICIT, InputRequest.newBuilder().setElicit(elicit).build()), message, null);
+    return new Answer<>(
+        this, ask(key, ResponseCase.ELICIT, InputRequest.newBuilder().setElicit(elicit).build()), message, null);
   }
 
   private Sample askModel(String key, InputRequest request, boolean tools) {
@@ -400,20 +411,24 @@ public final class Context implements Asks, Progress, Cancellation {
 
   private Roots askRoots(String key) {
     if (!clientCapabilities().hasRoots()) {
-      throw new UnsupportedException(askYourself("tell which folders it works in", "Which folder is meant?"));
+      throw new UnsupportedException(unsupportedMessage("list the folders that it works in", "Which folder is meant?"));
     }
     var request = InputRequest.newBuilder().setListRoots(ListRootsRequest.getDefaultInstance()).build();
     return new Roots(this, ask(key, ResponseCase.LIST_ROOTS, request));
   }
 
-  private static String askYourself(String cannot, String question) {
-    return "This client cannot " + cannot + ". Ask the user yourself: \"" + question + "\", and call the tool again with the answer.";
+  private static String unsupportedMessage(String cannot, String question) {
+    return "This client cannot "
+        + cannot
+        + ". Ask the user yourself: \""
+        + question
+        + "\", and call the tool again with the answer.";
   }
 
   /** Returns the answer to a question if it is of this kind or an error, or null. */
-  private synchronized InputResponse ask(String given, ResponseCase kind, InputRequest request) {
+  private synchronized InputResponse ask(String explicitKey, ResponseCase kind, InputRequest request) {
     load();
-    String key = given;
+    String key = explicitKey;
     if (key == null) {
       String digest = kind.name().toLowerCase(Locale.ROOT) + "-" + digest(request.toByteArray());
       int count = counts.merge(digest, 1, Integer::sum);
@@ -446,13 +461,13 @@ public final class Context implements Asks, Progress, Cancellation {
     answers = new LinkedHashMap<>();
     if (state != null) {
       try {
-        ObjectNode remembered = Json.object(state.toStringUtf8());
-        for (var e : remembered.get("answers").properties()) {
+        ObjectNode stored = Json.object(state.toStringUtf8());
+        for (var e : stored.get("answers").properties()) {
           answers.put(e.getKey(), InputResponse.parseFrom(Base64.getDecoder().decode(e.getValue().asString())));
         }
         asked.addAll(answers.keySet());
-        remembered.get("asked").forEach(key -> asked.add(key.asString()));
-        remembered.get("once").properties().forEach(e -> once.put(e.getKey(), e.getValue()));
+        stored.get("asked").forEach(key -> asked.add(key.asString()));
+        stored.get("once").properties().forEach(e -> once.put(e.getKey(), e.getValue()));
       } catch (Exception e) {
         throw new McpException(-32602, "the request's state is not one that this server returned");
       }
@@ -489,11 +504,11 @@ public final class Context implements Asks, Progress, Cancellation {
         });
     ArrayNode pending = nodes.arrayNode();
     questions.keySet().forEach(pending::add);
-    ObjectNode remembered = nodes.objectNode();
-    remembered.set("answers", kept);
-    remembered.set("asked", pending);
-    remembered.set("once", nodes.objectNode().setAll(once));
-    ByteString bytes = ByteString.copyFromUtf8(Json.text(remembered));
+    ObjectNode stored = nodes.objectNode();
+    stored.set("answers", kept);
+    stored.set("asked", pending);
+    stored.set("once", nodes.objectNode().setAll(once));
+    ByteString bytes = ByteString.copyFromUtf8(Json.text(stored));
     if (bytes.size() > MAX_STATE) {
       Map<String, Integer> sizes = new HashMap<>();
       once.forEach((key, value) -> sizes.put("once(\"" + key + "\")", value.toString().length()));
@@ -522,7 +537,7 @@ public final class Context implements Asks, Progress, Cancellation {
 
   /** Sets this thread as the one that handles the call, and is interrupted when it is canceled. */
   void enter() {
-    synchronized (handling) {
+    synchronized (lock) {
       thread = Thread.currentThread();
       CURRENT.set(this);
       if (cancelled) {
@@ -533,9 +548,9 @@ public final class Context implements Asks, Progress, Cancellation {
 
   /** Undoes enter, so that later work of the thread is not interrupted. */
   void exit() {
-    synchronized (handling) {
+    synchronized (lock) {
       thread = null;
-      whenCancelled.clear();
+      cancelActions.clear();
       CURRENT.remove();
       Thread.interrupted();
     }
@@ -543,10 +558,10 @@ public final class Context implements Asks, Progress, Cancellation {
 
   void cancel() {
     List<Runnable> actions;
-    synchronized (handling) {
+    synchronized (lock) {
       cancelled = true;
-      actions = List.copyOf(whenCancelled);
-      whenCancelled.clear();
+      actions = List.copyOf(cancelActions);
+      cancelActions.clear();
       if (thread != null) {
         thread.interrupt();
       }

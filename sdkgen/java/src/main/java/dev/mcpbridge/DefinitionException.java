@@ -4,8 +4,8 @@ import java.util.List;
 import java.util.stream.Collectors;
 
 /**
- * The definition of a tool, resource or prompt is invalid. The message names the line, the method and the parameter to change, so
- * there is no stack trace.
+ * The definition of a tool, resource or prompt is invalid. The message names the line, the method and the parameter to
+ * change, so there is no stack trace.
  */
 public final class DefinitionException extends IllegalArgumentException {
   private static final long serialVersionUID = 1;
@@ -14,7 +14,7 @@ public final class DefinitionException extends IllegalArgumentException {
   final String what;
 
   DefinitionException(String what) {
-    this(Where.caller(), what);
+    this(SourceLine.caller(), what);
   }
 
   /** Combines several. */

@@ -5,8 +5,8 @@ import dev.mcpbridge.v1.EmbeddedResource;
 import java.util.Objects;
 
 /**
- * An embedded resource to return: {@code new Embedded("file:///notes.txt", "the text")}, with text, bytes, or anything else as
- * JSON.
+ * An embedded resource to return: {@code new Embedded("file:///notes.txt", "the text")}, with text, bytes, or anything
+ * else as JSON.
  */
 public record Embedded(String uri, Object data, String mimeType) {
   public Embedded {

@@ -36,7 +36,7 @@ final class Formats {
   private static final Pattern HOST = Pattern.compile("([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*");
 
   /** A format: its name in JSON Schema, its description for messages, and its check. */
-  private record Checked(String name, String is, Predicate<String> test) implements Format {
+  private record CheckedFormat(String name, String description, Predicate<String> test) implements Format {
     @Override
     public String getName() {
       return name;
@@ -50,26 +50,37 @@ final class Formats {
 
   static final List<Format> ALL =
       List.of(
-          new Checked("date", "a date such as 2026-01-31", Formats::isDate),
-          new Checked("time", "a time with an offset such as 14:30:00Z", text -> TIME.matcher(text).matches()),
-          new Checked("date-time", "a date and time with an offset such as 2026-01-31T14:30:00Z", Formats::isDateTime),
-          new Checked("duration", "an ISO 8601 duration such as P1DT12H", text -> DURATION.matcher(text).matches()),
-          new Checked("email", "an email address such as ada@example.com", text -> EMAIL.matcher(text).matches()),
-          new Checked("hostname", "a host name such as www.example.com", text -> text.length() <= 253 && HOSTNAME.matcher(text).matches()),
-          new Checked("ipv4", "an IPv4 address such as 192.0.2.1", text -> IPV4.matcher(text).matches()),
-          new Checked("ipv6", "an IPv6 address such as 2001:db8::1", Formats::isIpv6),
-          new Checked("uri", "a URI such as https://example.com/a", Formats::isUri),
-          new Checked("uuid", "a UUID such as 123e4567-e89b-12d3-a456-426614174000", text -> UUID.matcher(text).matches()));
+          new CheckedFormat("date", "a date such as 2026-01-31", Formats::isDate),
+          new CheckedFormat("time", "a time with an offset such as 14:30:00Z", text -> TIME.matcher(text).matches()),
+          new CheckedFormat(
+              "date-time", "a date and time with an offset such as 2026-01-31T14:30:00Z", Formats::isDateTime),
+          new CheckedFormat(
+              "duration", "an ISO 8601 duration such as P1DT12H", text -> DURATION.matcher(text).matches()),
+          new CheckedFormat("email", "an email address such as ada@example.com", text -> EMAIL.matcher(text).matches()),
+          new CheckedFormat(
+              "hostname",
+              "a host name such as www.example.com",
+              text -> text.length() <= 253 && HOSTNAME.matcher(text).matches()),
+          new CheckedFormat("ipv4", "an IPv4 address such as 192.0.2.1", text -> IPV4.matcher(text).matches()),
+          new CheckedFormat("ipv6", "an IPv6 address such as 2001:db8::1", Formats::isIpv6),
+          new CheckedFormat("uri", "a URI such as https://example.com/a", Formats::isUri),
+          new CheckedFormat(
+              "uuid", "a UUID such as 123e4567-e89b-12d3-a456-426614174000", text -> UUID.matcher(text).matches()));
 
   private Formats() {}
 
   /** Returns the description of a format, or null if it is not supported. */
-  static String is(String format) {
-    return ALL.stream().filter(f -> f.getName().equals(format)).map(f -> ((Checked) f).is()).findFirst().orElse(null);
+  static String descriptionOf(String format) {
+    return ALL.stream()
+        .filter(f -> f.getName().equals(format))
+        .map(f -> ((CheckedFormat) f).description())
+        .findFirst()
+        .orElse(null);
   }
 
   /** Keywords whose value maps names to schemas. */
-  private static final Set<String> NAMED = Set.of("properties", "patternProperties", "$defs", "definitions", "dependentSchemas");
+  private static final Set<String> NAMED =
+      Set.of("properties", "patternProperties", "$defs", "definitions", "dependentSchemas");
 
   /** Keywords whose value has no schemas. */
   private static final Set<String> VALUES = Set.of("default", "const", "enum", "examples");
@@ -117,7 +128,10 @@ final class Formats {
   }
 
   private static boolean isDateTime(String text) {
-    return text.length() > 11 && isDate(text.substring(0, 10)) && text.charAt(10) == 'T' && TIME.matcher(text.substring(11)).matches();
+    return text.length() > 11
+        && isDate(text.substring(0, 10))
+        && text.charAt(10) == 'T'
+        && TIME.matcher(text.substring(11)).matches();
   }
 
   /** Accepts IPv6 addresses of RFC 4291: eight groups, with :: for groups of 0. The last two may be an IPv4 address. */

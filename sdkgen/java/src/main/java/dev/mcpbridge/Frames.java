@@ -28,8 +28,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Tool calls as frames, on a socket of the bridge that launched this program, instead of CallTool over gRPC.
- * proto/mcpbridge/v1/frames.md describes the protocol. The same code as for gRPC handles the calls: this class only transports
- * messages.
+ * proto/mcpbridge/v1/frames.md describes the protocol. The same code as for gRPC handles the calls: this class only
+ * transports messages.
  */
 final class Frames {
   static final String VARIABLE = "MCPBRIDGE_FRAMES";
@@ -50,7 +50,7 @@ final class Frames {
   static final int HEADER = 9;
 
   /** The maximum number of unread events of a call. */
-  static final int MAX_UNTAKEN = 64;
+  static final int MAX_UNREAD = 64;
 
   private static final int BUFFER = 64 << 10;
   private static final System.Logger LOG = System.getLogger("mcpbridge");
@@ -68,16 +68,20 @@ final class Frames {
   private final ByteBuffer in = ByteBuffer.allocateDirect(BUFFER);
   private byte[] request; // The request of a CALL frame that has arrived in part, or null.
   private int number; // The id of its call.
-  private int have; // The number of its bytes that have arrived.
+  private int received; // The number of its bytes that have arrived.
   private int skip; // The number of bytes to discard.
 
-  // Output. The thread that increments unwritten from 0 owns both buffers, and writes for all threads until it is 0 again.
+  // Output. The thread that increments unwritten from 0 owns both buffers, and writes for all threads until it is 0
+  // again.
   private final Queue<ByteBuffer> queue = new ConcurrentLinkedQueue<>();
   private final AtomicInteger unwritten = new AtomicInteger();
   private final ByteBuffer out = ByteBuffer.allocateDirect(BUFFER);
-  private ByteBuffer rest = ByteBuffer.allocate(0); // The rest of the current frame.
+  private ByteBuffer current = ByteBuffer.allocate(0); // The rest of the current frame.
 
-  /** Connects to the address of the bridge, and serves its calls. Returns null if that is not possible: calls then use gRPC. */
+  /**
+   * Connects to the address of the bridge, and serves its calls. Returns null if that is not possible: calls then use
+   * gRPC.
+   */
   static Frames connect(Service service, String address) {
     if (address == null || !address.startsWith("unix:")) {
       return null;
@@ -89,7 +93,7 @@ final class Frames {
       reader.start();
       return frames;
     } catch (IOException | RuntimeException e) { // Such as on systems without unix sockets.
-      LOG.log(System.Logger.Level.DEBUG, "no connection for frames at " + address + ", calls come by gRPC: " + e);
+      LOG.log(System.Logger.Level.DEBUG, "cannot connect for frames at " + address + ", calls use gRPC: " + e);
       return null;
     }
   }
@@ -115,17 +119,17 @@ final class Frames {
   }
 
   /** Waits until the connection is closed, up to a time limit. */
-  boolean ended(long milliseconds) throws InterruptedException {
+  boolean awaitClose(long milliseconds) throws InterruptedException {
     return closed.await(milliseconds, TimeUnit.MILLISECONDS);
   }
 
   /** Closes the connection. */
-  void end() {
+  void close() {
     try {
       channel.close();
       selector.close(); // Makes run return.
     } catch (IOException e) {
-      LOG.log(System.Logger.Level.DEBUG, "the connection for frames did not end well", e);
+      LOG.log(System.Logger.Level.DEBUG, "cannot close the connection for frames", e);
     }
   }
 
@@ -146,29 +150,33 @@ final class Frames {
       }
     } catch (IOException | CancelledKeyException | ClosedSelectorException e) {
       LOG.log(System.Logger.Level.DEBUG, "the connection for frames ended", e);
-    } catch (Breach e) {
-      LOG.log(System.Logger.Level.ERROR, "the bridge sent " + e.getMessage() + ", which ends the connection for frames; calls come by gRPC");
+    } catch (ProtocolViolation e) {
+      LOG.log(
+          System.Logger.Level.ERROR,
+          "protocol violation: the bridge sent "
+              + e.getMessage()
+              + "; the connection for frames is closed, and calls use gRPC");
     } catch (Throwable e) { // Such as OutOfMemoryError.
-      LOG.log(System.Logger.Level.ERROR, "the connection for frames failed; calls come by gRPC", e);
+      LOG.log(System.Logger.Level.ERROR, "the connection for frames failed; calls use gRPC", e);
     } finally {
-      end();
+      close();
       closed.countDown();
       calls.values().forEach(Call::cancel);
       calls.clear();
     }
   }
 
-  /** A protocol violation of the peer. */
-  private static final class Breach extends Exception {
+  /** The peer sent a frame that the protocol forbids. */
+  private static final class ProtocolViolation extends Exception {
     private static final long serialVersionUID = 1;
 
-    Breach(String what) {
+    ProtocolViolation(String what) {
       super(what);
     }
   }
 
   /** Reads and handles all available input. Returns false if the connection is closed. */
-  private boolean read() throws IOException, Breach {
+  private boolean read() throws IOException, ProtocolViolation {
     boolean full;
     do {
       if (channel.read(in) < 0) {
@@ -176,18 +184,18 @@ final class Frames {
       }
       full = !in.hasRemaining();
       in.flip();
-      while (take()) {}
+      while (readFrame()) {}
       in.compact();
     } while (full);
     return true;
   }
 
   /** Handles the next frame, or a part of it. Returns false if more input is required. */
-  private boolean take() throws Breach {
+  private boolean readFrame() throws ProtocolViolation {
     if (skip > 0) {
-      int some = Math.min(skip, in.remaining());
-      in.position(in.position() + some);
-      skip -= some;
+      int count = Math.min(skip, in.remaining());
+      in.position(in.position() + count);
+      skip -= count;
       return skip == 0;
     }
     if (request == null) {
@@ -197,41 +205,42 @@ final class Frames {
       header(in.getInt(), in.getInt(), in.get());
       return true;
     }
-    int some = Math.min(request.length - have, in.remaining());
-    in.get(request, have, some);
-    have += some;
-    if (have < request.length) {
+    int count = Math.min(request.length - received, in.remaining());
+    in.get(request, received, count);
+    received += count;
+    if (received < request.length) {
       return false;
     }
     byte[] whole = request;
     request = null;
-    begin(whole);
+    startCall(whole);
     return true;
   }
 
-  private void header(int length, int id, int kind) throws Breach {
+  private void header(int length, int id, int kind) throws ProtocolViolation {
     if (length < 0 || length > Service.MAX_MESSAGE) {
-      throw new Breach("a frame of " + Integer.toUnsignedLong(length) + " bytes, more than " + Service.MAX_MESSAGE);
+      throw new ProtocolViolation(
+          "a frame of " + Integer.toUnsignedLong(length) + " bytes, more than the maximum of " + Service.MAX_MESSAGE);
     }
     Call call = calls.get(id);
     if (kind == CALL) {
       if (call != null) {
-        throw new Breach("call " + Integer.toUnsignedLong(id) + ", which runs already");
+        throw new ProtocolViolation("a call with the id " + Integer.toUnsignedLong(id) + ", which is in flight");
       }
       request = new byte[length];
       number = id;
-      have = 0;
+      received = 0;
       return;
     }
     skip = length;
     if (call != null && kind == CANCEL) {
       call.cancel();
     } else if (call != null && kind == TAKEN) {
-      call.taken();
+      call.handleTaken();
     } // Frames of other kinds, which a later version may have, are skipped.
   }
 
-  private void begin(byte[] request) {
+  private void startCall(byte[] request) {
     Call call;
     synchronized (this) {
       if (draining) {
@@ -244,7 +253,8 @@ final class Frames {
     try {
       service.callTool(CallToolRequest.parseFrom(request), call);
     } catch (InvalidProtocolBufferException e) {
-      call.onError(Status.INTERNAL.withDescription("this is no CallToolRequest: " + e.getMessage()).asRuntimeException());
+      call.onError(
+          Status.INTERNAL.withDescription("cannot decode the request: " + e.getMessage()).asRuntimeException());
     }
   }
 
@@ -280,7 +290,7 @@ final class Frames {
   /** Writes all queued frames, including those that other threads queue in the meantime. Only one thread runs it. */
   private void write() {
     try {
-      int seen = unwritten.get();
+      int written = unwritten.get();
       do {
         if (!writeAll()) {
           // The reader continues when the socket is writable.
@@ -288,11 +298,11 @@ final class Frames {
           selector.wakeup();
           return;
         }
-        seen = unwritten.addAndGet(-seen);
-      } while (seen > 0);
+        written = unwritten.addAndGet(-written);
+      } while (written > 0);
     } catch (IOException | CancelledKeyException | ClosedSelectorException e) {
       LOG.log(System.Logger.Level.DEBUG, "the connection for frames was lost", e);
-      end(); // No thread writes any more, because unwritten is not 0.
+      close(); // No thread writes any more, because unwritten is not 0.
       queue.clear();
     }
   }
@@ -314,16 +324,16 @@ final class Frames {
   /** Fills the buffer with frames, the last one possibly in part. Returns false if there are none. */
   private boolean fill() {
     while (out.hasRemaining()) {
-      if (!rest.hasRemaining()) {
+      if (!current.hasRemaining()) {
         ByteBuffer next = queue.poll();
         if (next == null) {
           break;
         }
-        rest = next;
+        current = next;
       }
-      int some = Math.min(rest.remaining(), out.remaining());
-      out.put(out.position(), rest, rest.position(), some).position(out.position() + some);
-      rest.position(rest.position() + some);
+      int count = Math.min(current.remaining(), out.remaining());
+      out.put(out.position(), current, current.position(), count).position(out.position() + count);
+      current.position(current.position() + count);
     }
     return out.position() > 0;
   }
@@ -331,7 +341,7 @@ final class Frames {
   /** A call received as a frame. It has the interface of a gRPC call. */
   private final class Call extends ServerCallStreamObserver<CallToolResponse> {
     private final int id;
-    private final AtomicInteger untaken = new AtomicInteger();
+    private final AtomicInteger unread = new AtomicInteger();
     private volatile boolean cancelled;
 
     // The reader sets and runs them.
@@ -348,8 +358,8 @@ final class Frames {
     }
 
     /** Called when the bridge has read an event. A waiting handler continues when several more may be sent. */
-    void taken() {
-      if (untaken.get() > 0 && untaken.decrementAndGet() == MAX_UNTAKEN / 2) {
+    void handleTaken() {
+      if (unread.get() > 0 && unread.decrementAndGet() == MAX_UNREAD / 2) {
         onReady.run();
       }
     }
@@ -359,29 +369,29 @@ final class Frames {
       boolean event = response.hasProgress() || response.hasLog();
       int length = response.getSerializedSize();
       if (length > Service.MAX_MESSAGE) {
-        String what = "an answer of " + length + " bytes is more than the " + Service.MAX_MESSAGE + " of a message";
+        String what = "the response of " + length + " bytes exceeds the maximum of " + Service.MAX_MESSAGE + " bytes";
         if (event) {
           throw new IllegalArgumentException(what);
         }
         onError(Status.RESOURCE_EXHAUSTED.withDescription(what).asRuntimeException());
       } else if (event) {
-        untaken.incrementAndGet();
+        unread.incrementAndGet();
         send(EVENT, id, response);
       } else {
-        end(RESULT, response);
+        finish(RESULT, response);
       }
     }
 
     @Override
     public void onError(Throwable thrown) {
-      end(ERROR, StatusProto.fromThrowable(thrown));
+      finish(ERROR, StatusProto.fromThrowable(thrown));
     }
 
     /** Called when the result has been sent. */
     @Override
     public void onCompleted() {}
 
-    private void end(int kind, MessageLite payload) {
+    private void finish(int kind, MessageLite payload) {
       if (calls.remove(id, this)) { // First, because the bridge may reuse the id at once.
         send(kind, id, payload);
       }
@@ -394,7 +404,7 @@ final class Frames {
 
     @Override
     public boolean isReady() {
-      return untaken.get() < MAX_UNTAKEN;
+      return unread.get() < MAX_UNREAD;
     }
 
     @Override

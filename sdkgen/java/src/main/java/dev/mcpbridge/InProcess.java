@@ -66,10 +66,20 @@ public final class InProcess {
   }
 
   private static Message request(
-      Kind kind, String name, ByteString arguments, CallContext call, Map<String, InputResponse> responses, ByteString state) {
+      Kind kind,
+      String name,
+      ByteString arguments,
+      CallContext call,
+      Map<String, InputResponse> responses,
+      ByteString state) {
     return switch (kind) {
       case TOOL -> {
-        var request = CallToolRequest.newBuilder().setContext(call).setName(name).setArguments(arguments).putAllInputResponses(responses);
+        var request =
+            CallToolRequest.newBuilder()
+                .setContext(call)
+                .setName(name)
+                .setArguments(arguments)
+                .putAllInputResponses(responses);
         yield (state == null ? request : request.setRequestState(state)).build();
       }
       case RESOURCE -> {

@@ -110,18 +110,22 @@ final class Json {
   }
 
   /** Returns the JSON of a value. The IllegalStateException names the path of a value that JSON cannot represent. */
-  static byte[] exactly(String who, Object value, ObjectWriter writer) {
+  static byte[] write(String source, Object value, ObjectWriter writer) {
     try {
       return writer.writeValueAsBytes(value);
     } catch (JacksonException e) {
-      String at = e.getPath().stream().map(r -> r.getPropertyName() != null ? r.getPropertyName() : String.valueOf(r.getIndex())).collect(Collectors.joining("."));
+      String at =
+          e.getPath().stream()
+              .map(r -> r.getPropertyName() != null ? r.getPropertyName() : String.valueOf(r.getIndex()))
+              .collect(Collectors.joining("."));
       // The cause is the exception of the application, if any, without frames of Jackson.
       throw new IllegalStateException(
-          who + " returned what JSON cannot hold: " + (at.isEmpty() ? "" : at + " is ") + what(e), e.getCause());
+          source + " returned a value that JSON cannot represent: " + (at.isEmpty() ? "" : at + " is ") + reason(e),
+          e.getCause());
     }
   }
 
-  private static String what(JacksonException e) {
+  private static String reason(JacksonException e) {
     if (e instanceof InvalidDefinitionException opaque && opaque.getType() != null) {
       return "of type " + opaque.getType().getRawClass().getSimpleName();
     }
@@ -135,7 +139,9 @@ final class Json {
 
   /** Parses a JSON object, such as arguments. No bytes are an empty object. */
   static ObjectNode object(ByteString json) {
-    return json.isEmpty() ? JsonNodeFactory.instance.objectNode() : object(read(() -> MAPPER.readTree(json.toByteArray())));
+    return json.isEmpty()
+        ? JsonNodeFactory.instance.objectNode()
+        : object(read(() -> MAPPER.readTree(json.toByteArray())));
   }
 
   private static ObjectNode object(JsonNode value) {
@@ -161,13 +167,16 @@ final class Json {
     return MAPPER.writeValueAsString(value);
   }
 
-  /** Like {@link #text}, with the entries of maps sorted: the order of Map.of varies, and a question that changes is asked again. */
+  /**
+   * Like {@link #text}, with the entries of maps sorted: the order of Map.of varies, and a question that changes is
+   * asked again.
+   */
   static String sorted(Object value) {
     return MAPPER.writer().with(SerializationFeature.ORDER_MAP_ENTRIES_BY_KEYS).writeValueAsString(value);
   }
 
   /** Like {@link #text}, for any value: a value that JSON cannot represent becomes a string. */
-  static String anything(Object value) {
+  static String lenient(Object value) {
     try {
       return text(value);
     } catch (JacksonException e) {

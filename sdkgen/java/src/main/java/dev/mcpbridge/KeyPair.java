@@ -19,7 +19,7 @@ record KeyPair(PrivateKey key, X509Certificate certificate, X509Certificate clie
   private static final String CERTIFICATE = "-----BEGIN CERTIFICATE-----";
 
   /** Reads the key pair that the environment names. Returns null if the bridge does not use TLS. */
-  static KeyPair given() throws IOException {
+  static KeyPair fromEnvironment() throws IOException {
     String client = System.getenv("PLUGIN_CLIENT_CERT");
     if (client == null || client.isEmpty()) {
       return null;
@@ -42,10 +42,12 @@ record KeyPair(PrivateKey key, X509Certificate certificate, X509Certificate clie
     try {
       X509Certificate certificate = certificate(pem.substring(at));
       byte[] der = Base64.getMimeDecoder().decode(pem.substring(0, at).replaceAll("-----[A-Z ]*-----", ""));
-      PrivateKey key = KeyFactory.getInstance(certificate.getPublicKey().getAlgorithm()).generatePrivate(new PKCS8EncodedKeySpec(der));
+      PrivateKey key =
+          KeyFactory.getInstance(certificate.getPublicKey().getAlgorithm())
+              .generatePrivate(new PKCS8EncodedKeySpec(der));
       return new KeyPair(key, certificate, certificate(client));
     } catch (GeneralSecurityException e) {
-      throw new IOException("the key pair that the bridge made for this plugin cannot be read: " + e.getMessage(), e);
+      throw new IOException("invalid key pair of the bridge: " + e.getMessage(), e);
     }
   }
 

@@ -6,11 +6,11 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Writes to the call's log. Nothing is sent below the level that the caller requested, or if it requested none. A parameter of
- * this type receives it.
+ * Writes to the call's log. Nothing is sent below the level that the caller requested, or if it requested none. A
+ * parameter of this type receives it.
  *
- * <p>The methods are those of SLF4J, {@code log.info("{} of {}", done, total)}. They also accept any other value: {@code
- * log.info(record)} is logged as JSON.
+ * <p>The methods are those of SLF4J, {@code log.info("{} of {}", done, total)}. They also accept any other value:
+ * {@code log.info(record)} is logged as JSON.
  */
 public final class Log {
   private final Context ctx;
@@ -28,14 +28,14 @@ public final class Log {
 
   /** Reports whether the caller requested this level. */
   public boolean isEnabled(LogLevel level) {
-    LogLevel wanted = ctx.logLevel();
-    return wanted != LogLevel.LOG_LEVEL_UNSPECIFIED && level.getNumber() >= wanted.getNumber();
+    LogLevel requested = ctx.logLevel();
+    return requested != LogLevel.LOG_LEVEL_UNSPECIFIED && level.getNumber() >= requested.getNumber();
   }
 
   /** Logs any value as JSON. */
   public void log(LogLevel level, Object data) {
     if (isEnabled(level)) {
-      LogMessage.Builder message = LogMessage.newBuilder().setLevel(level).setData(Json.anything(data));
+      LogMessage.Builder message = LogMessage.newBuilder().setLevel(level).setData(Json.lenient(data));
       if (logger != null) {
         message.setLogger(logger);
       }
@@ -60,8 +60,8 @@ public final class Log {
       at = next + 2;
     }
     text.append(format.substring(at));
-    for (Object left : arguments.subList(used, arguments.size())) {
-      text.append(": ").append(left);
+    for (Object remaining : arguments.subList(used, arguments.size())) {
+      text.append(": ").append(remaining);
     }
     return text.toString();
   }

@@ -11,14 +11,14 @@ import java.util.logging.SimpleFormatter;
 
 /** Sends log records during a call to its caller. */
 final class LogForwarder extends Handler {
-  private static final List<Logger> KEPT = new ArrayList<>(); // java.util.logging keeps only weak references.
+  private static final List<Logger> LOGGERS = new ArrayList<>(); // java.util.logging keeps only weak references.
   private static final SimpleFormatter FORMATTER = new SimpleFormatter();
 
   static synchronized void add(String... loggers) {
     for (String name : loggers) {
       Logger logger = Logger.getLogger(name);
       logger.addHandler(new LogForwarder());
-      KEPT.add(logger);
+      LOGGERS.add(logger);
     }
   }
 

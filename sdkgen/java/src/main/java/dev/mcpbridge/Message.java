@@ -16,7 +16,10 @@ public final class Message {
     this.blocks = Arrays.stream(content).map(Content::block).toList();
   }
 
-  /** A message of the user: strings, {@link Image}, {@link Audio}, {@link Embedded}, {@link Link} or messages of the contract. */
+  /**
+   * A message of the user: strings, {@link Image}, {@link Audio}, {@link Embedded}, {@link Link} or messages of the
+   * contract.
+   */
   public static Message user(Object... content) {
     return new Message("user", content);
   }

@@ -30,22 +30,22 @@ final class Methods {
   private final App app;
   private final Object object; // Null for a class with static methods.
   private final Method method;
-  private final String what;
+  private final String kind;
 
-  private Methods(App app, Object object, Method method, String what) {
+  private Methods(App app, Object object, Method method, String kind) {
     this.app = app;
     this.object = object;
     this.method = method;
-    this.what = what;
+    this.kind = kind;
   }
 
-  /** Adds the methods of an object, and all mistakes to wrong, each with its line. */
-  static void add(App app, Object from, List<DefinitionException> wrong) {
+  /** Adds the methods of an object, and all mistakes to a list, each with its line. */
+  static void add(App app, Object from, List<DefinitionException> mistakes) {
     Class<?> type = from instanceof Class<?> c ? c : from.getClass();
     List<Method> methods = new ArrayList<>();
     for (Class<?> c = type; c != null && c != Object.class; c = c.getSuperclass()) {
       for (Method m : c.getDeclaredMethods()) {
-        if (!m.isSynthetic() && methods.stream().noneMatch(over -> overrides(over, m))) {
+        if (!m.isSynthetic() && methods.stream().noneMatch(overriding -> overrides(overriding, m))) {
           methods.add(m);
         }
       }
@@ -53,91 +53,109 @@ final class Methods {
     // The JVM returns them in any order; lists must be stable.
     methods.sort(Comparator.comparing(Method::getName).thenComparing(Method::toString));
     Object object = from instanceof Class ? null : from;
-    boolean[] found = {false};
+    boolean[] added = {false};
     for (Method m : methods) {
       try {
-        each(m, Tool.class, a -> new Methods(app, object, m, "tool").tool(a), found);
-        each(m, Resource.class, a -> new Methods(app, object, m, "resource").resource(a), found);
-        each(m, ResourceTemplate.class, a -> new Methods(app, object, m, "resource template").template(a), found);
-        each(m, Prompt.class, a -> new Methods(app, object, m, "prompt").prompt(a), found);
-        each(m, CompletePrompt.class, a -> new Methods(app, object, m, "completion").completePrompt(a), found);
-        each(m, CompleteResourceTemplate.class, a -> new Methods(app, object, m, "completion").completeTemplate(a), found);
+        addIfAnnotated(m, Tool.class, a -> new Methods(app, object, m, "tool").tool(a), added);
+        addIfAnnotated(m, Resource.class, a -> new Methods(app, object, m, "resource").resource(a), added);
+        addIfAnnotated(
+            m, ResourceTemplate.class, a -> new Methods(app, object, m, "resource template").template(a), added);
+        addIfAnnotated(m, Prompt.class, a -> new Methods(app, object, m, "prompt").prompt(a), added);
+        addIfAnnotated(
+            m, CompletePrompt.class, a -> new Methods(app, object, m, "completion").completePrompt(a), added);
+        addIfAnnotated(
+            m,
+            CompleteResourceTemplate.class,
+            a -> new Methods(app, object, m, "completion").completeTemplate(a),
+            added);
       } catch (DefinitionException e) {
-        wrong.add(e);
+        mistakes.add(e);
       }
     }
-    if (!found[0]) {
-      wrong.add(
+    if (!added[0]) {
+      mistakes.add(
           new DefinitionException(
-              type.getSimpleName() + " has no method with @Tool, @Resource, @ResourceTemplate or @Prompt" + (object == null ? " that is static" : "")));
+              type.getSimpleName()
+                  + " has no method with @Tool, @Resource, @ResourceTemplate or @Prompt"
+                  + (object == null ? " that is static" : "")));
     }
   }
 
   /** Reports whether an annotated method overrides an inherited one. */
-  private static boolean overrides(Method over, Method m) {
-    return over.getName().equals(m.getName())
-        && Arrays.equals(over.getParameterTypes(), m.getParameterTypes())
+  private static boolean overrides(Method overriding, Method m) {
+    return overriding.getName().equals(m.getName())
+        && Arrays.equals(overriding.getParameterTypes(), m.getParameterTypes())
         && !Modifier.isPrivate(m.getModifiers())
-        && over.getAnnotations().length > 0;
+        && overriding.getAnnotations().length > 0;
   }
 
-  private static <A extends Annotation> void each(Method m, Class<A> annotation, Consumer<A> add, boolean[] found) {
+  private static <A extends Annotation> void addIfAnnotated(
+      Method m, Class<A> annotation, Consumer<A> add, boolean[] added) {
     A a = m.getAnnotation(annotation);
     if (a != null) {
-      found[0] = true;
+      added[0] = true;
       add.accept(a);
     }
   }
 
   /** Returns an error that names the method, and the parameter if it is not null. */
-  private DefinitionException wrong(Parameter parameter, String message) {
+  private DefinitionException invalid(Parameter parameter, String message) {
     String at = method.getDeclaringClass().getSimpleName() + "." + method.getName();
     if (parameter != null) {
       int index = Arrays.asList(method.getParameters()).indexOf(parameter) + 1;
       at += ", parameter " + index + " (" + parameter.getType().getSimpleName() + " " + parameter.getName() + ")";
     }
-    return new DefinitionException(Where.of(method), at + ": " + message);
+    return new DefinitionException(SourceLine.of(method), at + ": " + message);
   }
 
   private String where() {
-    return Where.of(method);
+    return SourceLine.of(method);
   }
 
-  private void accessible() {
+  private void makeAccessible() {
     if (object == null && !Modifier.isStatic(method.getModifiers())) {
-      throw wrong(null, "it is not static; add an object: new " + method.getDeclaringClass().getSimpleName() + "(...)");
+      throw invalid(
+          null, "it is not static; add an object: new " + method.getDeclaringClass().getSimpleName() + "(...)");
     }
     try {
       method.setAccessible(true);
     } catch (RuntimeException e) {
-      throw wrong(null, "it cannot be called from here: " + e.getMessage());
+      throw invalid(null, "it cannot be called from here: " + e.getMessage());
     }
   }
 
-  private String name(String given) {
-    return given.isEmpty() ? method.getName() : given;
+  private String name(String explicit) {
+    return explicit.isEmpty() ? method.getName() : explicit;
   }
 
-  private String name(Parameter parameter, String given) {
-    if (!given.isEmpty()) {
-      return given;
+  private String name(Parameter parameter, String explicit) {
+    if (!explicit.isEmpty()) {
+      return explicit;
     }
     if (!parameter.isNamePresent()) {
-      String annotation = what.equals("tool") ? "ToolArg" : "PromptArg";
-      throw wrong(parameter, "its name is not in the class file; compile with javac -parameters, or write @" + annotation + "(name = \"...\")");
+      String annotation = kind.equals("tool") ? "ToolArg" : "PromptArg";
+      throw invalid(
+          parameter,
+          "its name is not in the class file; compile with javac -parameters, or write @"
+              + annotation
+              + "(name = \"...\")");
     }
     return parameter.getName();
   }
 
-  private static Object special(Class<?> type, Context ctx) {
-    if (type == Context.class || type == Progress.class || type == Cancellation.class || type == Asks.class) {
+  private static Object contextArgument(Class<?> type, Context ctx) {
+    if (type == Context.class || type == Progress.class || type == Cancellation.class || type == Questions.class) {
       return ctx;
     }
     return type == Log.class ? ctx.log() : null;
   }
 
-  private static boolean isSpecial(Class<?> type) {
-    return type == Context.class || type == Progress.class || type == Cancellation.class || type == Asks.class || type == Log.class;
+  private static boolean isContextType(Class<?> type) {
+    return type == Context.class
+        || type == Progress.class
+        || type == Cancellation.class
+        || type == Questions.class
+        || type == Log.class;
   }
 
   private Object call(Object... arguments) throws Exception {
@@ -149,9 +167,11 @@ final class Methods {
   }
 
   /** Returns the return type of the method, or if that is a CompletionStage the type of its value. */
-  private Type returned() {
+  private Type returnType() {
     Type type = method.getGenericReturnType();
-    if (type instanceof ParameterizedType p && p.getRawType() instanceof Class<?> raw && CompletionStage.class.isAssignableFrom(raw)) {
+    if (type instanceof ParameterizedType p
+        && p.getRawType() instanceof Class<?> raw
+        && CompletionStage.class.isAssignableFrom(raw)) {
       return p.getActualTypeArguments()[0];
     }
     return type;
@@ -160,21 +180,21 @@ final class Methods {
   // Tools.
 
   private void tool(Tool a) {
-    accessible();
+    makeAccessible();
     String name = name(a.name());
     List<Schema.Parameter> parameters = new ArrayList<>();
     Parameter[] all = method.getParameters();
     ObjectReader[] readers = new ObjectReader[all.length];
     String[] names = new String[all.length];
     for (int i = 0; i < all.length; i++) {
-      if (isSpecial(all[i].getType())) {
+      if (isContextType(all[i].getType())) {
         continue;
       }
       ToolArg arg = all[i].getAnnotation(ToolArg.class);
       names[i] = name(all[i], arg == null ? "" : arg.name());
       String why = Types.unreadable(all[i].getParameterizedType());
       if (why != null) {
-        throw wrong(all[i], why);
+        throw invalid(all[i], why);
       }
       readers[i] = Json.MAPPER.readerFor(Json.MAPPER.constructType(all[i].getParameterizedType()));
       parameters.add(new Schema.Parameter(names[i], all[i], arg));
@@ -183,11 +203,19 @@ final class Methods {
     try {
       arguments = new Schema.Arguments(name, Schema.of(parameters), true);
     } catch (RuntimeException e) {
-      throw wrong(guilty(parameters), "tool \"" + name + "\": " + (e instanceof DefinitionException d ? d.what : e.getMessage()));
+      throw invalid(
+          invalidParameter(parameters),
+          "tool \"" + name + "\": " + (e instanceof DefinitionException d ? d.what : e.getMessage()));
     }
     for (Schema.Parameter p : parameters) {
-      if (p.parameter().getType().isPrimitive() && !p.required() && !arguments.schema.get("properties").get(p.name()).has("default")) {
-        throw wrong(p.parameter(), "it may be missing, and " + p.parameter().getType() + " has no null; give it a defaultValue, or use Optional");
+      if (p.parameter().getType().isPrimitive()
+          && !p.required()
+          && !arguments.schema.get("properties").get(p.name()).has("default")) {
+        throw invalid(
+            p.parameter(),
+            "it may be missing, and "
+                + p.parameter().getType()
+                + " has no null; give it a defaultValue, or use Optional");
       }
       checkDefault(p, arguments);
     }
@@ -210,15 +238,18 @@ final class Methods {
         (json, ctx) -> {
           Object[] values = new Object[all.length];
           for (int i = 0; i < all.length; i++) {
-            values[i] = readers[i] == null ? special(all[i].getType(), ctx) : read(arguments, names[i], readers[i], json.get(names[i]));
+            values[i] =
+                readers[i] == null
+                    ? contextArgument(all[i].getType(), ctx)
+                    : read(arguments, names[i], readers[i], json.get(names[i]));
           }
           return call(values);
         };
     try {
       boolean nullable = Schema.nullable(method) || Schema.nullable(method.getAnnotatedReturnType());
-      ToolBuilder.add(app, message, hints, arguments, returned(), nullable, handler, this::where);
+      ToolBuilder.add(app, message, hints, arguments, returnType(), nullable, handler, this::where);
     } catch (DefinitionException e) {
-      throw wrong(null, e.what);
+      throw invalid(null, e.what);
     }
   }
 
@@ -229,7 +260,7 @@ final class Methods {
   }
 
   /** Returns the parameter for which no schema can be generated. */
-  private static Parameter guilty(List<Schema.Parameter> parameters) {
+  private static Parameter invalidParameter(List<Schema.Parameter> parameters) {
     for (Schema.Parameter p : parameters) {
       try {
         Schema.of(List.of(p));
@@ -246,11 +277,11 @@ final class Methods {
       try {
         Json.MAPPER.readerFor(Json.MAPPER.constructType(p.parameter().getParameterizedType())).readValue(value);
       } catch (JacksonException e) {
-        throw wrong(p.parameter(), "its default value does not fit: " + e.getOriginalMessage());
+        throw invalid(p.parameter(), "its default value is invalid: " + e.getOriginalMessage());
       }
-      String why = arguments.wrongDefault(p.name());
+      String why = arguments.defaultViolation(p.name());
       if (why != null) {
-        throw wrong(p.parameter(), "its default value does not fit: " + why);
+        throw invalid(p.parameter(), "its default value is invalid: " + why);
       }
     }
   }
@@ -266,25 +297,28 @@ final class Methods {
     try {
       return reader.readValue(value);
     } catch (JacksonException e) {
-      throw arguments.unreadable(name, e);
+      throw arguments.conversionError(name, e);
     }
   }
 
   // Resources and prompts: their arguments are text.
 
   private void resource(Resource a) {
-    accessible();
+    makeAccessible();
     for (Parameter p : method.getParameters()) {
-      if (!isSpecial(p.getType())) {
-        throw wrong(p, "a resource has no arguments; a @ResourceTemplate has");
+      if (!isContextType(p.getType())) {
+        throw invalid(p, "a resource has no arguments; a @ResourceTemplate has");
       }
     }
     var builder = app.resource(a.uri()).name(name(a.name()));
     describe(builder, a.title(), a.description(), a.mimeType());
     try {
-      builder.handle((none, ctx) -> call(texts(Map.of(), new String[method.getParameterCount()], ctx)), Map.of(), this::where);
+      builder.handle(
+          (none, ctx) -> call(convertTexts(Map.of(), new String[method.getParameterCount()], ctx)),
+          Map.of(),
+          this::where);
     } catch (DefinitionException e) {
-      throw wrong(null, e.what);
+      throw invalid(null, e.what);
     }
   }
 
@@ -301,34 +335,34 @@ final class Methods {
   }
 
   private void template(ResourceTemplate a) {
-    accessible();
+    makeAccessible();
     Template template;
     try {
       template = new Template(a.uriTemplate());
     } catch (IllegalArgumentException e) {
-      throw wrong(null, "the template " + a.uriTemplate() + ": " + e.getMessage());
+      throw invalid(null, "the template " + a.uriTemplate() + ": " + e.getMessage());
     }
-    String[] names = textNames();
+    String[] names = argumentNames();
     for (int i = 0; i < names.length; i++) {
       Parameter p = method.getParameters()[i];
       if (names[i] != null && !template.variables.contains(names[i])) {
-        throw wrong(p, "the template " + a.uriTemplate() + " has no {" + names[i] + "}");
+        throw invalid(p, "the template " + a.uriTemplate() + " has no {" + names[i] + "}");
       }
       if (names[i] != null && template.optional.contains(names[i]) && p.getType().isPrimitive()) {
-        throw wrong(p, "it may be missing in a URI, and " + p.getType() + " has no null; use Optional");
+        throw invalid(p, "it may be missing in a URI, and " + p.getType() + " has no null; use Optional");
       }
     }
     var builder = app.resourceTemplate(a.uriTemplate()).name(name(a.name()));
     describe(builder, a.title(), a.description(), a.mimeType());
     try {
-      builder.handle((variables, ctx) -> call(texts(variables, names, ctx)), choices(names), this::where);
+      builder.handle((variables, ctx) -> call(convertTexts(variables, names, ctx)), choices(names), this::where);
     } catch (DefinitionException e) {
-      throw wrong(null, e.what);
+      throw invalid(null, e.what);
     }
   }
 
   private void prompt(Prompt a) {
-    accessible();
+    makeAccessible();
     var message = dev.mcpbridge.v1.Prompt.newBuilder().setName(name(a.name()));
     if (!a.title().isEmpty()) {
       message.setTitle(a.title());
@@ -336,7 +370,7 @@ final class Methods {
     if (!a.description().isEmpty()) {
       message.setDescription(a.description());
     }
-    String[] names = textNames();
+    String[] names = argumentNames();
     for (int i = 0; i < names.length; i++) {
       if (names[i] == null) {
         continue;
@@ -349,31 +383,39 @@ final class Methods {
       }
       boolean optional = Schema.isOptional(p.getType()) || (arg != null && !arg.required()) || Schema.nullable(p);
       if (optional && p.getType().isPrimitive()) {
-        throw wrong(p, "it may be missing, and " + p.getType() + " has no null; use Optional");
+        throw invalid(p, "it may be missing, and " + p.getType() + " has no null; use Optional");
       }
       message.addArguments(argument.setRequired(!optional));
     }
     try {
-      app.put(new App.PromptEntry(message.build(), choices(names), (arguments, ctx) -> call(texts(arguments, names, ctx)), this::where));
+      app.put(
+          new App.PromptEntry(
+              message.build(),
+              choices(names),
+              (arguments, ctx) -> call(convertTexts(arguments, names, ctx)),
+              this::where));
     } catch (DefinitionException e) {
-      throw wrong(null, e.what);
+      throw invalid(null, e.what);
     }
   }
 
-  private String[] textNames() {
+  private String[] argumentNames() {
     Parameter[] all = method.getParameters();
     String[] names = new String[all.length];
     for (int i = 0; i < all.length; i++) {
-      if (!isSpecial(all[i].getType())) {
+      if (!isContextType(all[i].getType())) {
         PromptArg arg = all[i].getAnnotation(PromptArg.class);
         names[i] = name(all[i], arg == null ? "" : arg.name());
         String why = Types.unreadable(all[i].getParameterizedType());
         if (why != null) {
-          throw wrong(all[i], why);
+          throw invalid(all[i], why);
         }
-        Class<?> type = textual(all[i]).getRawClass();
-        if (type.isRecord() || type.isArray() || Collection.class.isAssignableFrom(type) || Map.class.isAssignableFrom(type)) {
-          throw wrong(all[i], "it comes as text, which cannot be that; use String, a number, boolean or an enum");
+        Class<?> type = textType(all[i]).getRawClass();
+        if (type.isRecord()
+            || type.isArray()
+            || Collection.class.isAssignableFrom(type)
+            || Map.class.isAssignableFrom(type)) {
+          throw invalid(all[i], "text cannot be converted to its type; use String, a number, boolean or an enum");
         }
       }
     }
@@ -381,7 +423,7 @@ final class Methods {
   }
 
   /** Returns the type of a text parameter, without Optional. */
-  private static JavaType textual(Parameter p) {
+  private static JavaType textType(Parameter p) {
     JavaType type = Json.MAPPER.constructType(p.getParameterizedType());
     return type.isReferenceType() ? type.getReferencedType() : type;
   }
@@ -390,35 +432,40 @@ final class Methods {
   private Map<String, List<String>> choices(String[] names) {
     Map<String, List<String>> choices = new HashMap<>();
     for (int i = 0; i < names.length; i++) {
-      if (names[i] != null && textual(method.getParameters()[i]).isEnumType()) {
-        choices.put(names[i], values(textual(method.getParameters()[i])));
+      if (names[i] != null && textType(method.getParameters()[i]).isEnumType()) {
+        choices.put(names[i], values(textType(method.getParameters()[i])));
       }
     }
     return choices;
   }
 
   private static List<String> values(JavaType type) {
-    return Arrays.stream(type.getRawClass().getEnumConstants()).map(c -> Json.MAPPER.valueToTree(c).asString()).toList();
+    return Arrays.stream(type.getRawClass().getEnumConstants())
+        .map(c -> Json.MAPPER.valueToTree(c).asString())
+        .toList();
   }
 
-  private Object[] texts(Map<String, String> given, String[] names, Context ctx) {
+  private Object[] convertTexts(Map<String, String> texts, String[] names, Context ctx) {
     Parameter[] all = method.getParameters();
     Object[] values = new Object[all.length];
     for (int i = 0; i < all.length; i++) {
       if (names[i] == null) {
-        values[i] = special(all[i].getType(), ctx);
+        values[i] = contextArgument(all[i].getType(), ctx);
         continue;
       }
-      String text = given.get(names[i]);
+      String text = texts.get(names[i]);
       if (text == null && !Schema.isOptional(all[i].getType())) {
         continue;
       }
       try {
         values[i] = Json.MAPPER.convertValue(text, Json.MAPPER.constructType(all[i].getParameterizedType()));
       } catch (JacksonException e) {
-        JavaType type = textual(all[i]);
-        String wanted = type.isEnumType() ? "one of " + String.join(", ", values(type)) : type.getRawClass().getSimpleName();
-        throw new McpException(-32602, what + " " + method.getName() + ": " + names[i] + ": expected " + wanted + ", got \"" + text + "\"");
+        JavaType type = textType(all[i]);
+        String expected =
+            type.isEnumType() ? "one of " + String.join(", ", values(type)) : type.getRawClass().getSimpleName();
+        throw new McpException(
+            -32602,
+            kind + " " + method.getName() + ": " + names[i] + ": expected " + expected + ", got \"" + text + "\"");
       }
     }
     return values;
@@ -434,31 +481,34 @@ final class Methods {
     app.completeVariable(a.value(), argument(a.argument()), this::complete, this::where);
   }
 
-  private String argument(String given) {
-    accessible();
+  private String argument(String explicit) {
+    makeAccessible();
     Class<?> type = method.getReturnType();
     if (!Collection.class.isAssignableFrom(type) && type != String[].class) {
-      throw wrong(null, "a completion returns the values to propose: a List<String>");
+      throw invalid(null, "a completion returns the values to propose: a List<String>");
     }
     Parameter typed = null;
     for (Parameter p : method.getParameters()) {
       if (p.getType() == String.class && typed == null) {
         typed = p;
       } else if (p.getType() != Map.class) {
-        throw wrong(p, "a completion takes what is typed so far, a String, and the other arguments, a Map<String, String>");
+        throw invalid(
+            p, "a completion takes what is typed so far, a String, and the other arguments, a Map<String, String>");
       }
     }
     if (typed == null) {
-      if (given.isEmpty()) {
-        throw wrong(null, "which argument does it complete? Name a String parameter for it");
+      if (explicit.isEmpty()) {
+        throw invalid(
+            null,
+            "it names no argument to complete; add a String parameter with its name, or write argument = \"...\"");
       }
-      return given;
+      return explicit;
     }
-    if (given.isEmpty() && !typed.isNamePresent()) {
-      String fix = "Compile with javac -parameters, or write argument = \"...\"";
-      throw wrong(typed, "which argument does it complete? " + fix);
+    if (explicit.isEmpty() && !typed.isNamePresent()) {
+      String fix = "compile with javac -parameters, or write argument = \"...\"";
+      throw invalid(typed, "the name of the argument to complete is not in the class file; " + fix);
     }
-    return name(typed, given);
+    return name(typed, explicit);
   }
 
   @SuppressWarnings("unchecked") // argument has checked the return type.

@@ -39,7 +39,7 @@ public final class PromptBuilder {
 
   /** Adds the prompt, also while the app runs. */
   public App handle(Handler<? super Map<String, String>, ?> handler) {
-    app.put(new App.PromptEntry(message.build(), Map.of(), handler::handle, App.here()));
+    app.put(new App.PromptEntry(message.build(), Map.of(), handler::handle, App.callerLine()));
     return app;
   }
 }

@@ -14,25 +14,25 @@ abstract sealed class Question permits Answer, Sample {
   }
 
   /** Ends the round if there is no answer, and throws the error if the question failed. */
-  void look() {
-    answered(ctx, response);
+  void requireAnswer() {
+    requireAnswer(ctx, response);
   }
 
   final InputResponse response() {
-    answered(ctx, response);
+    requireAnswer(ctx, response);
     return response;
   }
 
-  static void answered(Context ctx, InputResponse response) {
+  static void requireAnswer(Context ctx, InputResponse response) {
     if (response == null) {
       throw ctx.endRound();
     }
     if (response.hasError()) {
-      throw failed(response.getError());
+      throw exceptionOf(response.getError());
     }
   }
 
-  private static ToolException failed(InputError error) {
+  private static ToolException exceptionOf(InputError error) {
     String message = error.getMessage();
     return switch (error.getReason()) {
       case REASON_UNSUPPORTED -> new UnsupportedException(

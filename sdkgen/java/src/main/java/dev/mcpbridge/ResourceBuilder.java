@@ -14,7 +14,8 @@ public final class ResourceBuilder<A> {
   private final dev.mcpbridge.v1.Resource.Builder resource; // Null for a template.
   private final dev.mcpbridge.v1.ResourceTemplate.Builder template;
 
-  private ResourceBuilder(App app, dev.mcpbridge.v1.Resource.Builder resource, dev.mcpbridge.v1.ResourceTemplate.Builder template) {
+  private ResourceBuilder(
+      App app, dev.mcpbridge.v1.Resource.Builder resource, dev.mcpbridge.v1.ResourceTemplate.Builder template) {
     this.app = app;
     this.resource = resource;
     this.template = template;
@@ -81,7 +82,7 @@ public final class ResourceBuilder<A> {
 
   /** Adds the resource or template, also while the app runs. A template's handler receives the variables' values. */
   public App handle(Handler<? super A, ?> handler) {
-    return handle(handler, Map.of(), App.here());
+    return handle(handler, Map.of(), App.callerLine());
   }
 
   @SuppressWarnings("unchecked") // A is Void for a resource, and a map for a template: see resource and template.

@@ -7,8 +7,8 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Registers a method as a resource template: in {@code db://tables/{table}}, its parameter {@code table} is the value of the
- * variable. {@code {+path}} also matches slashes, and {@code {?a,b}} at the end is optional.
+ * Registers a method as a resource template: in {@code db://tables/{table}}, its parameter {@code table} is the value
+ * of the variable. {@code {+path}} also matches slashes, and {@code {?a,b}} at the end is optional.
  */
 @Documented
 @Target(ElementType.METHOD)

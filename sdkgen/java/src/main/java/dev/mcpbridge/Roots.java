@@ -15,12 +15,12 @@ public final class Roots extends AbstractList<Root> {
     this.response = response;
   }
 
-  void look() {
-    Question.answered(ctx, response);
+  void requireAnswer() {
+    Question.requireAnswer(ctx, response);
   }
 
   private List<Root> list() {
-    look();
+    requireAnswer();
     return response.getListRoots().getRootsList();
   }
 

@@ -42,7 +42,8 @@ public final class Sample extends Question {
     try {
       return Json.MAPPER.treeToValue(Json.object(call.getInput()), type);
     } catch (JacksonException e) {
-      throw new IllegalArgumentException("the arguments of " + call.getName() + " cannot be read: " + e.getOriginalMessage(), e);
+      throw new IllegalArgumentException(
+          "the arguments of " + call.getName() + " cannot be converted: " + e.getOriginalMessage(), e);
     }
   }
 
@@ -58,6 +59,9 @@ public final class Sample extends Question {
 
   private static ToolResultContent toolResult(ToolUseContent call, CallToolResult result) {
     var content = ToolResultContent.newBuilder().setToolUseId(call.getId()).addAllContent(result.getContentList());
-    return content.setStructuredContent(result.getStructuredContent().toStringUtf8()).setIsError(result.getIsError()).build();
+    return content
+        .setStructuredContent(result.getStructuredContent().toStringUtf8())
+        .setIsError(result.getIsError())
+        .build();
   }
 }

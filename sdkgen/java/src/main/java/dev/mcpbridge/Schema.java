@@ -60,8 +60,18 @@ final class Schema {
   /** The keywords of a schema that assert something about values, beyond their type. */
   private static final List<String> ASSERTIONS =
       List.of(
-          "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems",
-          "minProperties", "maxProperties");
+          "format",
+          "pattern",
+          "minimum",
+          "maximum",
+          "exclusiveMinimum",
+          "exclusiveMaximum",
+          "minLength",
+          "maxLength",
+          "minItems",
+          "maxItems",
+          "minProperties",
+          "maxProperties");
 
   private Schema() {}
 
@@ -85,7 +95,9 @@ final class Schema {
 
     private SchemaGeneratorConfigBuilder config() {
       var config = new SchemaGeneratorConfigBuilder(Json.MAPPER, SchemaVersion.DRAFT_2020_12, OptionPreset.PLAIN_JSON);
-      config.with(new JacksonSchemaModule(JacksonOption.FLATTENED_ENUMS_FROM_JSONVALUE, JacksonOption.RESPECT_JSONPROPERTY_REQUIRED));
+      config.with(
+          new JacksonSchemaModule(
+              JacksonOption.FLATTENED_ENUMS_FROM_JSONVALUE, JacksonOption.RESPECT_JSONPROPERTY_REQUIRED));
       config.with(new JakartaValidationModule(JakartaValidationOption.NOT_NULLABLE_FIELD_IS_REQUIRED));
       config.with(Option.MAP_VALUES_AS_ADDITIONAL_PROPERTIES, Option.STANDARD_FORMATS);
       config.without(Option.SCHEMA_VERSION_INDICATOR, Option.NULLABLE_FIELDS_BY_DEFAULT, Option.FLATTENED_OPTIONALS);
@@ -97,22 +109,24 @@ final class Schema {
           .forTypesInGeneral()
           .withCustomDefinitionProvider(
               (type, context) -> {
-                String[] said = TEXTS.get(type.getErasedType());
-                return said == null ? null : new CustomDefinition(NODES.objectNode().put("type", "string").put(said[0], said[1]), true);
+                String[] keyword = TEXTS.get(type.getErasedType());
+                return keyword == null
+                    ? null
+                    : new CustomDefinition(NODES.objectNode().put("type", "string").put(keyword[0], keyword[1]), true);
               });
-      config.forTypesInGeneral().withCustomDefinitionProvider((type, context) -> titled(type.getErasedType()));
+      config.forTypesInGeneral().withCustomDefinitionProvider((type, context) -> titledEnum(type.getErasedType()));
       var fields = config.forFields();
       fields.withStringPatternResolver(f -> pattern(f.getAnnotation(Pattern.class), f.getAnnotation(NotBlank.class)));
-      fields.withDescriptionResolver(f -> described(f.getAnnotation(ToolArg.class)));
+      fields.withDescriptionResolver(f -> descriptionOf(f.getAnnotation(ToolArg.class)));
       fields.withDefaultResolver(f -> defaultOf(f.getAnnotation(ToolArg.class), f.getType().getErasedType()));
       fields.withRequiredCheck(this::required);
       // An empty Optional is absent and not null, as forms require. Json writes it in the same way.
-      fields.withTargetTypeOverridesResolver(Use::held);
+      fields.withTargetTypeOverridesResolver(Use::optionalValue);
       return config;
     }
 
     /** Returns the choices of an enum whose constants have titles, or null. */
-    private static CustomDefinition titled(Class<?> type) {
+    private static CustomDefinition titledEnum(Class<?> type) {
       if (!type.isEnum() || Arrays.stream(type.getFields()).noneMatch(f -> f.isAnnotationPresent(Title.class))) {
         return null;
       }
@@ -131,12 +145,14 @@ final class Schema {
       return new CustomDefinition(schema, true);
     }
 
-    private static List<ResolvedType> held(FieldScope field) {
+    private static List<ResolvedType> optionalValue(FieldScope field) {
       Class<?> type = field.getType() == null ? null : field.getType().getErasedType();
       if (type == Optional.class) {
         return List.of(field.getTypeParameterFor(Optional.class, 0));
       }
-      return type == null || !Schema.isOptional(type) ? null : List.of(field.getContext().resolve(unwrapOptional(type)));
+      return type == null || !Schema.isOptional(type)
+          ? null
+          : List.of(field.getContext().resolve(unwrapOptional(type)));
     }
 
     private boolean required(FieldScope field) {
@@ -150,13 +166,17 @@ final class Schema {
       }
       boolean may = optional(arg) || (property != null && !property.defaultValue().isEmpty());
       Class<?> owner = field.getDeclaringType().getErasedType();
-      return owner.isRecord() && !may && !Schema.isOptional(field.getDeclaredType().getErasedType()) && !nullable(owner, field.getName());
+      return owner.isRecord()
+          && !may
+          && !Schema.isOptional(field.getDeclaredType().getErasedType())
+          && !nullable(owner, field.getName());
     }
 
     private static boolean nullable(Class<?> owner, String component) {
       return Arrays.stream(owner.getRecordComponents())
           .filter(c -> c.getName().equals(component))
-          .anyMatch(c -> Schema.nullable(c) || Schema.nullable(c.getAnnotatedType()) || Schema.nullable(c.getAccessor()));
+          .anyMatch(
+              c -> Schema.nullable(c) || Schema.nullable(c.getAnnotatedType()) || Schema.nullable(c.getAccessor()));
     }
   }
 
@@ -165,7 +185,10 @@ final class Schema {
   }
 
   static boolean isOptional(Class<?> type) {
-    return type == Optional.class || type == OptionalInt.class || type == OptionalLong.class || type == OptionalDouble.class;
+    return type == Optional.class
+        || type == OptionalInt.class
+        || type == OptionalLong.class
+        || type == OptionalDouble.class;
   }
 
   /** Reports whether e has an annotation named Nullable, of any library. */
@@ -177,7 +200,7 @@ final class Schema {
     return arg != null && (!arg.required() || !arg.defaultValue().isEmpty());
   }
 
-  private static String described(ToolArg arg) {
+  private static String descriptionOf(ToolArg arg) {
     return arg == null || arg.description().isEmpty() ? null : arg.description();
   }
 
@@ -199,7 +222,7 @@ final class Schema {
   static ObjectNode of(Type type, Use use) {
     ObjectNode schema;
     synchronized (use) {
-      schema = plain(use.generator().generateSchema(type));
+      schema = normalize(use.generator().generateSchema(type));
     }
     if (schema.has("$ref") && schema.get("$defs") instanceof ObjectNode defs) {
       String ref = schema.get("$ref").asString();
@@ -212,7 +235,7 @@ final class Schema {
   }
 
   /** Converts default values, which victools adds as objects, to JSON. */
-  private static ObjectNode plain(ObjectNode schema) {
+  private static ObjectNode normalize(ObjectNode schema) {
     return (ObjectNode) Json.MAPPER.readTree(schema.toString());
   }
 
@@ -241,11 +264,11 @@ final class Schema {
         schema.set("$defs", defs);
       }
     }
-    schema = plain(schema);
+    schema = normalize(schema);
     properties = (ObjectNode) schema.get("properties");
     for (Parameter p : parameters) {
       ObjectNode property = (ObjectNode) properties.get(p.name());
-      if (described(p.arg()) != null) {
+      if (descriptionOf(p.arg()) != null) {
         property.put("description", p.arg().description());
       }
       JsonNode value = defaultOf(p.arg(), p.parameter().getType());
@@ -271,7 +294,9 @@ final class Schema {
     }
     return t.getRawClass() == OptionalInt.class
         ? Integer.class
-        : t.getRawClass() == OptionalLong.class ? Long.class : t.getRawClass() == OptionalDouble.class ? Double.class : type;
+        : t.getRawClass() == OptionalLong.class
+            ? Long.class
+            : t.getRawClass() == OptionalDouble.class ? Double.class : type;
   }
 
   /** Converts a pattern of Jakarta, which matches a whole string, to one of JSON Schema, which matches a part. */
@@ -319,34 +344,37 @@ final class Schema {
       }
       if (arguments.size() > 0) {
         // Models write null for absent arguments.
-        arguments.properties().removeIf(e -> e.getValue().isNull() && names.contains(e.getKey()) && !required.contains(e.getKey()));
+        arguments
+            .properties()
+            .removeIf(e -> e.getValue().isNull() && names.contains(e.getKey()) && !required.contains(e.getKey()));
       }
-      String wrong = check.list(arguments, names);
-      if (wrong != null) {
-        throw invalid(wrong);
+      String violations = check.list(arguments, names);
+      if (violations != null) {
+        throw invalid(violations);
       }
       defaults.fill(arguments);
       return arguments;
     }
 
     /** Returns the violation of its schema by the default value of an argument, or null. */
-    String wrongDefault(String field) {
-      ObjectNode alone = NODES.objectNode().put("type", "object");
-      alone.putObject("properties").set(field, properties.get(field));
+    String defaultViolation(String field) {
+      ObjectNode singleField = NODES.objectNode().put("type", "object");
+      singleField.putObject("properties").set(field, properties.get(field));
       if (schema.has("$defs")) {
-        alone.set("$defs", schema.get("$defs"));
+        singleField.set("$defs", schema.get("$defs"));
       }
-      String wrong = new Check(alone).list(NODES.objectNode().set(field, properties.get(field).get("default")), List.of());
-      return wrong == null ? null : wrong.replace("- " + field + ": ", "");
+      String violations =
+          new Check(singleField).list(NODES.objectNode().set(field, properties.get(field).get("default")), List.of());
+      return violations == null ? null : violations.replace("- " + field + ": ", "");
     }
 
     /** Returns the error for an argument that conforms to the schema and that Jackson cannot convert. */
-    ToolException unreadable(String field, JacksonException e) {
+    ToolException conversionError(String field, JacksonException e) {
       return invalid("- " + (field == null ? "(all)" : field) + ": " + e.getOriginalMessage());
     }
 
     private ToolException invalid(String lines) {
-      return new ToolException(name + ": the arguments are not valid.\n" + lines + "\nUsage: " + usage);
+      return new ToolException(name + ": the arguments are invalid.\n" + lines + "\nUsage: " + usage);
     }
 
     private String usage() {
@@ -379,7 +407,7 @@ final class Schema {
         return (items.contains(" | ") ? "(" + items + ")" : items) + "[]";
       }
       String format = s.path("format").asString("");
-      return Formats.is(format) != null ? format : type + bounds(s);
+      return Formats.descriptionOf(format) != null ? format : type + bounds(s);
     }
 
     /** Returns the bounds of a number, to be written after its type: " 1..14", " > 0". */
@@ -451,13 +479,13 @@ final class Schema {
     }
 
     private com.networknt.schema.Schema schema() {
-      com.networknt.schema.Schema ready = schema;
-      if (ready == null) {
-        ready = Registry.DRAFT_2020_12.getSchema(enums(source.deepCopy()));
-        ready.initializeValidators();
-        schema = ready;
+      com.networknt.schema.Schema compiled = schema;
+      if (compiled == null) {
+        compiled = Registry.DRAFT_2020_12.getSchema(enums(source.deepCopy()));
+        compiled.initializeValidators();
+        schema = compiled;
       }
-      return ready;
+      return compiled;
     }
 
     /** Converts choices with titles to an enum, for which a single error names all choices. */
@@ -507,9 +535,11 @@ final class Schema {
           String message = e.getMessage();
           String got = String.valueOf(e.getInstanceNode());
           String prefix = at + ": ";
-          String is = e.getKeyword().equals("format") ? Formats.is(e.getSchemaNode().asString()) : null;
-          what = (is != null ? "must be " + is : message.startsWith(prefix) ? message.substring(prefix.length()) : message)
-              + ", got " + (got.length() <= 80 ? got : got.substring(0, 80) + " ...");
+          String is = e.getKeyword().equals("format") ? Formats.descriptionOf(e.getSchemaNode().asString()) : null;
+          what =
+              (is != null ? "must be " + is : message.startsWith(prefix) ? message.substring(prefix.length()) : message)
+                  + ", got "
+                  + (got.length() <= 80 ? got : got.substring(0, 80) + " ...");
         }
       }
       return "- " + (path.isEmpty() ? "(all)" : String.join(".", path)) + ": " + what;
@@ -522,7 +552,10 @@ final class Schema {
   record Output(String schema, ObjectWriter writer, boolean wrap, Check check) {
     static Output of(Type type) {
       ObjectNode schema = Schema.of(type, Use.OUTPUT);
-      Check check = ASSERTIONS.stream().anyMatch(said -> !schema.findValues(said).isEmpty()) ? new Check(schema.deepCopy()) : null;
+      Check check =
+          ASSERTIONS.stream().anyMatch(keyword -> !schema.findValues(keyword).isEmpty())
+              ? new Check(schema.deepCopy())
+              : null;
       return of(type, schema, check);
     }
 
@@ -544,10 +577,10 @@ final class Schema {
 
     /** Returns the JSON of a value. Throws IllegalStateException if it is invalid or JSON cannot represent it. */
     byte[] write(Object value) {
-      byte[] json = Json.exactly("the tool", value, writer);
-      String wrong = check == null ? null : check.list(Json.MAPPER.readTree(json), List.of());
-      if (wrong != null) {
-        throw new IllegalStateException("the tool returned what its output schema does not allow:\n" + wrong);
+      byte[] json = Json.write("the tool", value, writer);
+      String violations = check == null ? null : check.list(Json.MAPPER.readTree(json), List.of());
+      if (violations != null) {
+        throw new IllegalStateException("the tool returned what its output schema does not allow:\n" + violations);
       }
       return json;
     }
@@ -575,30 +608,32 @@ final class Schema {
     }
 
     /** Returns the form for a single value. */
-    private static ObjectNode alone(ObjectNode value) {
+    private static ObjectNode singleField(ObjectNode value) {
       ObjectNode root = NODES.objectNode().put("type", "object");
       root.putObject("properties").set("value", value);
       root.putArray("required").add("value");
       return root;
     }
 
-    private static Form<?> made(Class<?> type) {
+    private static Form<?> create(Class<?> type) {
       ObjectNode of;
       try {
         of = Schema.of(type, Use.FORM);
       } catch (StackOverflowError e) {
-        throw new IllegalArgumentException("a form cannot ask for " + type.getSimpleName() + ", which holds itself");
+        throw new IllegalArgumentException("a form cannot ask for " + type.getSimpleName() + ", which contains itself");
       }
       boolean object = of.path("type").asString("").equals("object");
       if (!object) {
-        of = alone(of);
+        of = singleField(of);
       }
       for (var field : of.path("properties").properties()) {
         JsonNode s = field.getValue();
         if (s.path("items").get("oneOf") instanceof ArrayNode choices) {
           ((ObjectNode) s).putObject("items").set("anyOf", choices); // The schema of MCP for multiple choices.
         }
-        boolean choices = s.path("type").asString("").equals("array") && (s.path("items").has("enum") || s.path("items").has("anyOf"));
+        boolean choices =
+            s.path("type").asString("").equals("array")
+                && (s.path("items").has("enum") || s.path("items").has("anyOf"));
         if (!PRIMITIVES.contains(s.path("type").asString("")) && !choices) {
           throw new IllegalArgumentException(
               "a form cannot ask for \"" + field.getKey() + "\" of " + type.getSimpleName()
@@ -624,14 +659,15 @@ final class Schema {
     static Form<String> of(Collection<Map.Entry<String, String>> titles) {
       ObjectNode of = NODES.objectNode().put("type", "string");
       of.set("oneOf", choices(titles));
-      return new Form<>(String.class, alone(of), false);
+      return new Form<>(String.class, singleField(of), false);
     }
 
     /** Returns the form for any number of these values, by title. */
     static Form<List<String>> listOf(Collection<Map.Entry<String, String>> titles) {
       ObjectNode of = NODES.objectNode().put("type", "array");
       of.putObject("items").set("anyOf", choices(titles));
-      return new Form<>(Json.MAPPER.getTypeFactory().constructCollectionType(List.class, String.class), alone(of), false);
+      return new Form<>(
+          Json.MAPPER.getTypeFactory().constructCollectionType(List.class, String.class), singleField(of), false);
     }
 
     private static ArrayNode choices(Collection<Map.Entry<String, String>> titles) {
@@ -645,22 +681,22 @@ final class Schema {
 
     @SuppressWarnings("unchecked") // Values have the type of their class.
     static <T> Form<T> of(Class<T> type) {
-      return (Form<T>) FORMS.computeIfAbsent(type, Form::made);
+      return (Form<T>) FORMS.computeIfAbsent(type, Form::create);
     }
 
     T parse(String content) {
       try {
         ObjectNode value = Json.object(content);
-        String wrong = check.list(value, List.of());
-        if (wrong != null) {
-          throw new InvalidAnswerException("the answer does not fit the form:\n" + wrong);
+        String violations = check.list(value, List.of());
+        if (violations != null) {
+          throw new InvalidAnswerException("the answer violates the schema of the form:\n" + violations);
         }
         defaults.fill(value);
         return Json.MAPPER.treeToValue(object ? value : value.get("value"), type);
       } catch (JacksonException e) {
-        throw new InvalidAnswerException("the answer does not fit the form: " + e.getOriginalMessage());
+        throw new InvalidAnswerException("the answer violates the schema of the form: " + e.getOriginalMessage());
       } catch (IllegalArgumentException e) {
-        throw new InvalidAnswerException("the answer cannot be read: " + e.getMessage());
+        throw new InvalidAnswerException("the answer is invalid: " + e.getMessage());
       }
     }
   }

@@ -42,15 +42,19 @@ final class Serve {
       app.check();
       app.warn();
       if (listen != null) {
-        attached(app, listen);
+        serveAt(app, listen);
       } else if (Stdout.MANAGED) {
-        managed(app);
+        serveBridge(app);
       } else {
         String java = program();
         exit(
             2,
-            app.name() + " is a set of tools for mcpbridge, which speaks MCP for it. Run\n\n    mcpbridge run -- " + java
-                + "\n\nor let it wait for a bridge, or a debugger, with\n\n    " + java + " --listen 127.0.0.1:50051");
+            app.name()
+                + " is a set of tools for mcpbridge, which speaks MCP for it. Run\n\n    mcpbridge run -- "
+                + java
+                + "\n\nor let it wait for a bridge, or a debugger, with\n\n    "
+                + java
+                + " --listen 127.0.0.1:50051");
       }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
@@ -96,9 +100,9 @@ final class Serve {
     System.exit(code);
   }
 
-  // The two modes.
+  // Two modes: the bridge launched this program, or clients connect to an address.
 
-  private static void attached(App app, String listen) throws IOException, InterruptedException {
+  private static void serveAt(App app, String listen) throws IOException, InterruptedException {
     // The bridge's address format: tcp:host:port, unix:///path.
     String address = listen.startsWith("tcp:") ? listen.substring("tcp:".length()).replaceFirst("^//", "") : listen;
     Service service = new Service(app);
@@ -107,7 +111,7 @@ final class Serve {
     try {
       if (address.startsWith("unix:")) {
         socket = Path.of(address.substring("unix:".length()).replaceFirst("^//", "")).toAbsolutePath();
-        deleteDead(socket);
+        deleteStale(socket);
         server = service.start(UnixDomainSocketAddress.of(socket), null);
       } else {
         int colon = address.lastIndexOf(':');
@@ -144,7 +148,7 @@ final class Serve {
   }
 
   /** Removes the socket of a program that has exited. */
-  private static void deleteDead(Path socket) throws IOException {
+  private static void deleteStale(Path socket) throws IOException {
     if (!Files.exists(socket)) {
       return;
     }
@@ -157,16 +161,19 @@ final class Serve {
     throw new IOException("the address is in use");
   }
 
-  private static void managed(App app) throws IOException, InterruptedException {
+  private static void serveBridge(App app) throws IOException, InterruptedException {
     checkVersion();
-    KeyPair pair = KeyPair.given();
+    KeyPair pair = KeyPair.fromEnvironment();
     Service service = new Service(app);
     String dir = System.getenv("PLUGIN_UNIX_SOCKET_DIR");
     String network;
     String address;
-    Runnable tidy = () -> {};
-    boolean noUnix = !List.of(Optional.ofNullable(System.getenv("PLUGIN_TRANSPORTS")).orElse("unix").split(",")).contains("unix");
-    if (noUnix || File.separatorChar == '\\' || (dir != null && dir.getBytes(StandardCharsets.UTF_8).length > MAX_PATH - 20)) {
+    Runnable cleanup = () -> {};
+    boolean noUnix =
+        !List.of(Optional.ofNullable(System.getenv("PLUGIN_TRANSPORTS")).orElse("unix").split(",")).contains("unix");
+    if (noUnix
+        || File.separatorChar == '\\'
+        || (dir != null && dir.getBytes(StandardCharsets.UTF_8).length > MAX_PATH - 20)) {
       Server server = service.start(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), pair);
       network = "tcp";
       address = text(server.getListenSockets().get(0));
@@ -177,7 +184,7 @@ final class Serve {
       group(socket);
       network = "unix";
       address = socket.toString();
-      tidy =
+      cleanup =
           () -> {
             socket.toFile().delete();
             if (dir == null) {
@@ -187,21 +194,33 @@ final class Serve {
     }
     onSignal("INT", () -> {}); // The terminal also sends it to the bridge, which then stops this program.
     onSignal("TERM", service::stop);
-    watchParent(service, tidy);
+    watchParent(service, cleanup);
     String multiplex = Optional.ofNullable(System.getenv("PLUGIN_MULTIPLEX_GRPC")).orElse("").isEmpty() ? "" : "|false";
     Stdout.writeHandshake(
-        "1|" + PROTOCOL + "|" + network + "|" + address + "|grpc|" + (pair == null ? "" : pair.handshake()) + multiplex);
+        "1|"
+            + PROTOCOL
+            + "|"
+            + network
+            + "|"
+            + address
+            + "|grpc|"
+            + (pair == null ? "" : pair.handshake())
+            + multiplex);
     service.connect(System.getenv(Frames.VARIABLE));
     service.await();
-    tidy.run();
+    cleanup.run();
   }
 
   private static void checkVersion() {
-    String offered = Optional.ofNullable(System.getenv("PLUGIN_PROTOCOL_VERSIONS")).orElse("1");
-    if (Arrays.stream(offered.split(",")).noneMatch(v -> v.strip().equals(String.valueOf(PROTOCOL)))) {
+    String versions = Optional.ofNullable(System.getenv("PLUGIN_PROTOCOL_VERSIONS")).orElse("1");
+    if (Arrays.stream(versions.split(",")).noneMatch(v -> v.strip().equals(String.valueOf(PROTOCOL)))) {
       exit(
           1,
-          "the bridge supports version " + offered + " of the plugin protocol, and this SDK supports version " + PROTOCOL + ": update one of them");
+          "the bridge supports version "
+              + versions
+              + " of the plugin protocol, and this SDK supports version "
+              + PROTOCOL
+              + ": update one of them");
     }
   }
 
@@ -236,7 +255,8 @@ final class Serve {
             }
           };
       Object proxy = Proxy.newProxyInstance(Serve.class.getClassLoader(), new Class<?>[] {handler}, invoke);
-      type.getMethod("handle", type, handler).invoke(null, type.getConstructor(String.class).newInstance(signal), proxy);
+      type.getMethod("handle", type, handler)
+          .invoke(null, type.getConstructor(String.class).newInstance(signal), proxy);
     } catch (ReflectiveOperationException | RuntimeException e) {
       System.getLogger("mcpbridge").log(System.Logger.Level.DEBUG, "no handler for SIG" + signal, e);
     }
@@ -256,12 +276,13 @@ final class Serve {
       }
       // Not an IOException, which Scanner hides.
       throw new IllegalStateException(
-          "a tool cannot read standard input, which belongs to the bridge; ask the user: ctx.elicit(message, String.class)");
+          "a tool cannot read standard input, which belongs to the bridge; ask the user:"
+              + " ctx.elicit(message, String.class)");
     }
   }
 
   /** Makes the program exit when the bridge exits or is killed. */
-  private static void watchParent(Service service, Runnable tidy) {
+  private static void watchParent(Service service, Runnable cleanup) {
     InputStream lifeline = System.in;
     boolean stdin = "stdin".equals(System.getenv("MCP_PLUGIN_LIFELINE"));
     Optional<ProcessHandle> parent = ProcessHandle.current().parent();
@@ -290,7 +311,7 @@ final class Serve {
               } catch (InterruptedException e) {
                 // Exit at once.
               }
-              tidy.run();
+              cleanup.run();
               Runtime.getRuntime().halt(0);
             },
             "mcpbridge-lifeline");

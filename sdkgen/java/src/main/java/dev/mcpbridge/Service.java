@@ -104,7 +104,8 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   private final ExecutorService handlers;
   private final Health health = new Health();
   private final AtomicInteger running = new AtomicInteger(); // Calls without a response.
-  private final Map<Thread, Consumer<String>> handling = new ConcurrentHashMap<>(); // Functions that fail the calls.
+  // Functions that fail the calls.
+  private final Map<Thread, Consumer<String>> failFunctions = new ConcurrentHashMap<>();
   private final CountDownLatch stopping = new CountDownLatch(1);
   private final AtomicLong drain = new AtomicLong(Serve.DRAIN);
   private Server server;
@@ -141,7 +142,8 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   Server start(SocketAddress address, KeyPair pair) throws IOException {
     // One thread suffices for the input and output of a single connection.
-    var loop = new MultiThreadIoEventLoopGroup(1, new DefaultThreadFactory("mcpbridge-grpc", true), NioIoHandler.newFactory());
+    var loop =
+        new MultiThreadIoEventLoopGroup(1, new DefaultThreadFactory("mcpbridge-grpc", true), NioIoHandler.newFactory());
     Class<? extends ServerChannel> channel =
         address instanceof UnixDomainSocketAddress ? NioServerDomainSocketChannel.class : NioServerSocketChannel.class;
     NettyServerBuilder builder =
@@ -166,7 +168,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       builder.sslContext(GrpcSslContexts.configure(tls, SslProvider.JDK).build());
     }
     server = builder.build().start();
-    Runtime.getRuntime().addShutdownHook(new Thread(this::exiting, "mcpbridge-exit"));
+    Runtime.getRuntime().addShutdownHook(new Thread(this::atExit, "mcpbridge-exit"));
     return server;
   }
 
@@ -179,19 +181,22 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
    * Runs at exit. If a handler called System.exit, its call fails, the line is logged, and other calls have time to
    * complete.
    */
-  private void exiting() {
+  private void atExit() {
     if (stopped) {
       return;
     }
     Map<Thread, StackTraceElement[]> traces = new HashMap<>(Thread.getAllStackTraces());
     // getAllStackTraces omits virtual threads.
-    handling.keySet().forEach(thread -> traces.put(thread, thread.getStackTrace()));
+    failFunctions.keySet().forEach(thread -> traces.put(thread, thread.getStackTrace()));
     int ended = 0;
     for (var trace : traces.entrySet()) {
-      String at = Where.exit(trace.getValue());
+      String at = SourceLine.ofExit(trace.getValue());
       if (at != null) {
-        Consumer<String> call = handling.remove(trace.getKey());
-        BridgeLog.error("System.exit was called at " + at + ", which ends the backend with all its calls; throw an exception instead");
+        Consumer<String> call = failFunctions.remove(trace.getKey());
+        BridgeLog.error(
+            "System.exit was called at "
+                + at
+                + ", which ends the backend with all its calls; throw an exception instead");
         if (call != null) {
           call.accept("System.exit was called, which ended the backend");
           ended++;
@@ -225,20 +230,20 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
   }
 
   /** Refuses new calls, and waits for calls in flight, except for a number that cannot complete. */
-  private void drain(int stuck) throws InterruptedException {
+  private void drain(int uncompletable) throws InterruptedException {
     health.stop();
     app.changes.close();
-    long began = System.nanoTime();
-    Frames framed = frames;
-    if (framed != null) {
-      framed.drain(); // Before gRPC stops: after LAST, the bridge makes no new calls over gRPC either.
-      while (!framed.ended(5) && drains(began)) {}
-      framed.end();
+    long start = System.nanoTime();
+    Frames connection = frames;
+    if (connection != null) {
+      connection.drain(); // Before gRPC stops: after LAST, the bridge makes no new calls over gRPC either.
+      while (!connection.awaitClose(5) && mayDrain(start)) {}
+      connection.close();
     }
     // gRPC accepts calls until the peer has acknowledged the shutdown (GOAWAY, PING, GOAWAY). It closes the connection
     // when its calls have ended.
     server.shutdown();
-    while ((running.get() > stuck || !server.isTerminated()) && drains(began)) {
+    while ((running.get() > uncompletable || !server.isTerminated()) && mayDrain(start)) {
       Thread.sleep(5);
     }
     if (!server.isTerminated()) {
@@ -247,15 +252,15 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     }
   }
 
-  private boolean drains(long began) {
-    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began) < drain.get();
+  private boolean mayDrain(long start) {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start) < drain.get();
   }
 
   /** Health checks. Watch ends when the server stops: gRPC's implementation would block the shutdown. */
   private static final class Health extends HealthGrpc.HealthImplBase {
     private static final Set<String> SERVICES = Set.of("", "plugin");
 
-    private final Set<StreamObserver<HealthCheckResponse>> watching = new HashSet<>(); // Guarded by this.
+    private final Set<StreamObserver<HealthCheckResponse>> watchers = new HashSet<>(); // Guarded by this.
     private ServingStatus status = ServingStatus.SERVING; // Guarded by this.
 
     private static HealthCheckResponse is(ServingStatus status) {
@@ -274,26 +279,26 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
     @Override
     public synchronized void watch(HealthCheckRequest request, StreamObserver<HealthCheckResponse> out) {
-      ((ServerCallStreamObserver<HealthCheckResponse>) out).setOnCancelHandler(() -> forget(out));
+      ((ServerCallStreamObserver<HealthCheckResponse>) out).setOnCancelHandler(() -> removeWatcher(out));
       out.onNext(is(SERVICES.contains(request.getService()) ? status : ServingStatus.SERVICE_UNKNOWN));
       if (status == ServingStatus.SERVING) {
-        watching.add(out);
+        watchers.add(out);
       } else {
         out.onCompleted();
       }
     }
 
-    private synchronized void forget(StreamObserver<HealthCheckResponse> out) {
-      watching.remove(out);
+    private synchronized void removeWatcher(StreamObserver<HealthCheckResponse> out) {
+      watchers.remove(out);
     }
 
     synchronized void stop() {
       status = ServingStatus.NOT_SERVING;
-      for (var out : watching) {
+      for (var out : watchers) {
         out.onNext(is(status));
         out.onCompleted();
       }
-      watching.clear();
+      watchers.clear();
     }
   }
 
@@ -322,27 +327,28 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   @Override
   public void discover(DiscoverRequest request, StreamObserver<DiscoverResponse> out) {
-    answer(request.getContext(), out, () -> app.discover());
+    respond(request.getContext(), out, () -> app.discover());
   }
 
   @Override
   public void listTools(ListToolsRequest request, StreamObserver<ListToolsResponse> out) {
-    answer(request.getContext(), out, () -> app.listTools(request.hasCursor()));
+    respond(request.getContext(), out, () -> app.listTools(request.hasCursor()));
   }
 
   @Override
   public void listResources(ListResourcesRequest request, StreamObserver<ListResourcesResponse> out) {
-    answer(request.getContext(), out, () -> app.listResources(request.hasCursor()));
+    respond(request.getContext(), out, () -> app.listResources(request.hasCursor()));
   }
 
   @Override
-  public void listResourceTemplates(ListResourceTemplatesRequest request, StreamObserver<ListResourceTemplatesResponse> out) {
-    answer(request.getContext(), out, () -> app.listResourceTemplates(request.hasCursor()));
+  public void listResourceTemplates(
+      ListResourceTemplatesRequest request, StreamObserver<ListResourceTemplatesResponse> out) {
+    respond(request.getContext(), out, () -> app.listResourceTemplates(request.hasCursor()));
   }
 
   @Override
   public void listPrompts(ListPromptsRequest request, StreamObserver<ListPromptsResponse> out) {
-    answer(request.getContext(), out, () -> app.listPrompts(request.hasCursor()));
+    respond(request.getContext(), out, () -> app.listPrompts(request.hasCursor()));
   }
 
   @Override
@@ -356,14 +362,14 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     app.changes.listen(request.getNotifications(), (ServerCallStreamObserver<ListenResponse>) out);
   }
 
-  private interface Answer<R> {
+  private interface Method<R> {
     R get() throws Exception;
   }
 
-  private static <R> void answer(CallContext call, StreamObserver<R> out, Answer<R> answer) {
+  private static <R> void respond(CallContext call, StreamObserver<R> out, Method<R> method) {
     try {
       checkContract(call);
-      out.onNext(answer.get());
+      out.onNext(method.get());
       out.onCompleted();
     } catch (Throwable e) {
       out.onError(status(e));
@@ -372,11 +378,11 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   /** Throws if the bridge that makes a call was built with another version of the contract. */
   private static void checkContract(CallContext call) {
-    int theirs = Math.max(call.getVerified().getContractVersion(), 1); // Version 1 had no such field.
-    if (theirs != CONTRACT) {
+    int version = Math.max(call.getVerified().getContractVersion(), 1); // Version 1 had no such field.
+    if (version != CONTRACT) {
       throw new CallStatus(
           Status.Code.FAILED_PRECONDITION,
-          "the bridge has version " + theirs + " of the contract, and this SDK has version " + CONTRACT
+          "the bridge has version " + version + " of the contract, and this SDK has version " + CONTRACT
               + ": install an mcpbridge and an SDK of the same release");
     }
   }
@@ -389,7 +395,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     ((ServerCallStreamObserver<CompleteResponse>) out).setOnCancelHandler(() -> {});
     execute(
         out,
-        () -> answer(request.getContext(), out, () -> app.complete(request)),
+        () -> respond(request.getContext(), out, () -> app.complete(request)),
         message -> out.onError(Status.INTERNAL.withDescription(message).asRuntimeException()));
   }
 
@@ -446,7 +452,10 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
 
   /** Converts the events of a call to responses of its method. */
   private record Wrap<R>(
-      Function<Progress, R> progress, Function<LogMessage, R> log, Function<MessageLite, R> result, Function<InputRequired, R> ask) {
+      Function<Progress, R> progress,
+      Function<LogMessage, R> log,
+      Function<MessageLite, R> result,
+      Function<InputRequired, R> ask) {
     R last(MessageLite message) {
       return message instanceof InputRequired i ? ask.apply(i) : result.apply(message);
     }
@@ -496,11 +505,11 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     try {
       handlers.execute(
           () -> {
-            handling.put(Thread.currentThread(), end);
+            failFunctions.put(Thread.currentThread(), end);
             try {
               work.run();
             } finally {
-              handling.remove(Thread.currentThread());
+              failFunctions.remove(Thread.currentThread());
               running.decrementAndGet();
             }
           });
@@ -515,7 +524,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     private final ServerCallStreamObserver<R> out;
     private final Wrap<R> wrap;
     private final ReentrantLock lock = new ReentrantLock(); // Guards out and closed.
-    private final Condition woken = lock.newCondition();
+    private final Condition writable = lock.newCondition();
     private boolean closed;
 
     Writer(ServerCallStreamObserver<R> out, Wrap<R> wrap) {
@@ -537,7 +546,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       lock.lock();
       try {
         while (!closed && !out.isCancelled() && !out.isReady()) {
-          woken.await();
+          writable.await();
         }
         if (!closed && !out.isCancelled()) {
           out.onNext(event);
@@ -552,7 +561,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     void wake() {
       lock.lock();
       try {
-        woken.signalAll();
+        writable.signalAll();
       } finally {
         lock.unlock();
       }
@@ -574,7 +583,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       lock.lock();
       try {
         closed = true;
-        woken.signalAll();
+        writable.signalAll();
         // Also if the call was canceled: gRPC discards the response, and the bridge waits for the end of framed calls.
         how.run();
       } finally {
@@ -590,24 +599,30 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
       return s.status.asRuntimeException();
     }
     if (e instanceof McpException m) {
-      return exact(m);
+      return statusOf(m);
     }
     System.getLogger("mcpbridge").log(System.Logger.Level.ERROR, "a call failed: " + e, e);
     return Status.INTERNAL.withDescription(String.valueOf(e)).asRuntimeException();
   }
 
   /** Returns a gRPC status whose details contain the exact JSON-RPC error. */
-  private static RuntimeException exact(McpException e) {
+  private static RuntimeException statusOf(McpException e) {
     Status.Code code =
         e.code() == -32600 || e.code() == -32602
             ? Status.Code.INVALID_ARGUMENT
-            : e.code() == -32601 ? Status.Code.UNIMPLEMENTED : e.code() == -32603 ? Status.Code.INTERNAL : Status.Code.UNKNOWN;
+            : e.code() == -32601
+                ? Status.Code.UNIMPLEMENTED
+                : e.code() == -32603 ? Status.Code.INTERNAL : Status.Code.UNKNOWN;
     String message = e.getMessage() == null ? "" : e.getMessage();
     var error = JsonRpcError.newBuilder().setCode(e.code()).setMessage(message);
     if (e.data() != null) {
-      error.setData(Json.anything(e.data()));
+      error.setData(Json.lenient(e.data()));
     }
     return StatusProto.toStatusRuntimeException(
-        com.google.rpc.Status.newBuilder().setCode(code.value()).setMessage(message).addDetails(Any.pack(error.build())).build());
+        com.google.rpc.Status.newBuilder()
+            .setCode(code.value())
+            .setMessage(message)
+            .addDetails(Any.pack(error.build()))
+            .build());
   }
 }

@@ -9,8 +9,8 @@ import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Makes System.out safe: standard output has one line for the bridge, the handshake. All other output, also of native code and
- * child processes, goes to the log of the bridge.
+ * Makes System.out safe: standard output has one line for the bridge, the handshake. All other output, also of native
+ * code and child processes, goes to the log of the bridge.
  */
 final class Stdout {
   static final boolean MANAGED = "mcpbridge.v1".equals(System.getenv("MCPBRIDGE_PLUGIN"));
@@ -18,7 +18,7 @@ final class Stdout {
   private Stdout() {}
 
   /** Redirects System.out to standard error. Must be called before any output. */
-  static synchronized void take() {
+  static synchronized void redirect() {
     if (System.getProperty("slf4j.internal.verbosity") == null) {
       // SLF4J would print a warning that there is no logger, which is not a problem here.
       System.setProperty("slf4j.internal.verbosity", "ERROR");
@@ -26,7 +26,7 @@ final class Stdout {
     if (MANAGED) {
       System.out.flush();
       System.setOut(new PrintStream(new FileOutputStream(FileDescriptor.err), true, Charset.defaultCharset()));
-      BridgeLog.take();
+      BridgeLog.install();
     }
   }
 

@@ -13,9 +13,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Matches URIs against URI templates of RFC 6570, and returns the values of the variables. Level 3 is supported: {@code {a}} and
- * {@code {a,b}}, {@code {+path}}, {@code {#part}}, {@code {.ext}}, {@code {/a,b}}, {@code {;a,b}}, {@code {?a,b}} and {@code {&a,b}}. Level
- * 4, {@code {a:3}} and {@code {a*}}, is not.
+ * Matches URIs against URI templates of RFC 6570, and returns the values of the variables. Level 3 is supported: {@code
+ * {a}} and {@code {a,b}}, {@code {+path}}, {@code {#part}}, {@code {.ext}}, {@code {/a,b}}, {@code {;a,b}}, {@code
+ * {?a,b}} and {@code {&a,b}}. Level 4, {@code {a:3}} and {@code {a*}}, is not.
  */
 final class Template {
   private static final Pattern EXPRESSION = Pattern.compile("\\{([^{}]*)\\}");
@@ -25,11 +25,11 @@ final class Template {
   private static final int MAX_URI = 4096;
 
   /** The end of a piece at a position where it cannot start. */
-  private static final int NOWHERE = -1;
+  private static final int NO_MATCH = -1;
 
   /**
-   * A part of a template: literal text, and an optional value after it. The names are the variables of the value, if any; several only
-   * if the value contains names, as in {@code a=1&b=2}. endsAt has the characters that end the value.
+   * A part of a template: literal text, and an optional value after it. The names are the variables of the value, if
+   * any; several only if the value contains names, as in {@code a=1&b=2}. endsAt has the characters that end the value.
    */
   private record Piece(String literal, List<String> names, String endsAt, String separator, boolean mayBeMissing) {}
 
@@ -46,7 +46,7 @@ final class Template {
       String text = expression.group(1);
       String operator = text.isEmpty() || "+#./;?&".indexOf(text.charAt(0)) < 0 ? "" : text.substring(0, 1);
       if (literal.isEmpty() && end > 0 && (operator.isEmpty() || operator.equals("+"))) {
-        throw new IllegalArgumentException("there is nothing between {" + text + "} and what is before it");
+        throw new IllegalArgumentException("{" + text + "} must be separated from the variable before it");
       }
       end = expression.end();
       literal(literal);
@@ -75,7 +75,8 @@ final class Template {
     // {+path} allows reserved characters, but ends where a query may start.
     String path = template.contains("{?") ? "?#" : template.contains("{#") ? "#" : "";
     String between = operator.equals(".") || operator.equals("/") ? operator : ",";
-    String endsAt = (operator.equals("+") ? path : operator.equals("#") ? "" : "/?#") + (names.size() > 1 ? between : "");
+    String endsAt =
+        (operator.equals("+") ? path : operator.equals("#") ? "" : "/?#") + (names.size() > 1 ? between : "");
     for (String name : names) {
       String literal = name.equals(names.get(0)) ? operator.replace("+", "") : between;
       if (!literal.isEmpty()) {
@@ -87,7 +88,7 @@ final class Template {
 
   private void literal(String literal) {
     if (literal.indexOf('{') >= 0 || literal.indexOf('}') >= 0) {
-      throw new IllegalArgumentException("a brace has no partner");
+      throw new IllegalArgumentException("unmatched brace");
     }
     if (!literal.isEmpty()) {
       pieces.add(new Piece(literal, List.of(), "", "", false));
@@ -97,18 +98,22 @@ final class Template {
   private String name(String name, String expression) {
     if (!NAME.matcher(name).matches()) {
       throw new IllegalArgumentException(
-          "{" + expression + "} cannot be matched; there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and {&a,b}");
+          "{"
+              + expression
+              + "} cannot be matched; there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and"
+              + " {&a,b}");
     }
     if (variables.contains(name)) {
-      throw new IllegalArgumentException("{" + name + "} is there twice");
+      throw new IllegalArgumentException("duplicate variable {" + name + "}");
     }
     variables.add(name);
     return name;
   }
 
   /**
-   * Returns the percent-decoded values of the variables, or null if the URI does not match. Matching is greedy, from the first
-   * variable on. Values with `..` path segments, such as `../secret`, do not match. The time is linear in the length of the URI.
+   * Returns the percent-decoded values of the variables, or null if the URI does not match. Matching is greedy, from
+   * the first variable on. Values with `..` path segments, such as `../secret`, do not match. The time is linear in the
+   * length of the URI.
    */
   Map<String, String> match(String uri) {
     Map<Piece, String> found = uri.length() <= MAX_URI ? find(uri) : null;
@@ -154,7 +159,7 @@ final class Template {
     // A regular expression would backtrack. Backward: the end of each piece by its start, if the rest matches.
     Deque<int[]> all = new ArrayDeque<>();
     int[] rest = new int[uri.length() + 1];
-    Arrays.fill(rest, NOWHERE);
+    Arrays.fill(rest, NO_MATCH);
     rest[uri.length()] = uri.length();
     for (int i = pieces.size() - 1; i >= 0; i--) {
       rest = ends(pieces.get(i), uri, rest);
@@ -164,7 +169,7 @@ final class Template {
     int at = 0;
     for (Piece piece : pieces) {
       int end = all.pop()[at];
-      if (end == NOWHERE) {
+      if (end == NO_MATCH) {
         return null;
       }
       if (!piece.names.isEmpty() && end > at) {
@@ -175,25 +180,27 @@ final class Template {
     return at < uri.length() ? null : values;
   }
 
-  /** Returns the latest end of a piece by its start; the rest must start there. An absent piece ends where it starts. */
+  /**
+   * Returns the latest end of a piece by its start; the rest must start there. An absent piece ends where it starts.
+   */
   private static int[] ends(Piece piece, String uri, int[] rest) {
     int[] values = new int[uri.length() + 1]; // The end of a value by its start.
-    int end = NOWHERE; // The latest end from this position.
+    int end = NO_MATCH; // The latest end from this position.
     for (int at = uri.length(); at >= 0; at--) {
-      boolean canEnd = rest[at] != NOWHERE;
+      boolean canEnd = rest[at] != NO_MATCH;
       if (at < uri.length() && piece.endsAt.indexOf(uri.charAt(at)) >= 0) {
-        end = NOWHERE;
+        end = NO_MATCH;
       }
-      boolean empty = piece.names.isEmpty() || (end == NOWHERE && !piece.separator.isEmpty());
-      values[at] = empty ? (canEnd ? at : NOWHERE) : end;
-      if (end == NOWHERE && canEnd) {
+      boolean empty = piece.names.isEmpty() || (end == NO_MATCH && !piece.separator.isEmpty());
+      values[at] = empty ? (canEnd ? at : NO_MATCH) : end;
+      if (end == NO_MATCH && canEnd) {
         end = at;
       }
     }
     int[] ends = new int[uri.length() + 1];
     for (int at = 0; at <= uri.length(); at++) {
-      ends[at] = uri.startsWith(piece.literal, at) ? values[at + piece.literal.length()] : NOWHERE;
-      if (ends[at] == NOWHERE && piece.mayBeMissing && rest[at] != NOWHERE) {
+      ends[at] = uri.startsWith(piece.literal, at) ? values[at + piece.literal.length()] : NO_MATCH;
+      if (ends[at] == NO_MATCH && piece.mayBeMissing && rest[at] != NO_MATCH) {
         ends[at] = at;
       }
     }

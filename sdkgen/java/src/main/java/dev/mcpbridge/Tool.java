@@ -7,8 +7,8 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Registers a method as a tool. Its parameters are the tool's arguments, except those of the types {@link Context}, {@link
- * Progress}, {@link Log} and {@link Cancellation}.
+ * Registers a method as a tool. Its parameters are the tool's arguments, except those of the types {@link Context},
+ * {@link Progress}, {@link Log} and {@link Cancellation}.
  *
  * <p>The hints are for clients. By default, clients assume a destructive tool in an open world.
  */

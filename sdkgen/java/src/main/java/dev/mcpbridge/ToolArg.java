@@ -14,7 +14,9 @@ public @interface ToolArg {
   /** The description, for the model. */
   String description() default "";
 
-  /** The name of the argument. If empty, the name of the parameter. In records and classes, use Jackson's JsonProperty. */
+  /**
+   * The name of the argument. If empty, the name of the parameter. In records and classes, use Jackson's JsonProperty.
+   */
   String name() default "";
 
   /** Whether the argument is required. An argument with a default, and an {@code Optional}, are not. */

@@ -14,7 +14,7 @@ import tools.jackson.databind.node.ObjectNode;
 /** Builds a tool. {@link #handle} adds it. By default, clients assume a destructive tool in an open world. */
 public final class ToolBuilder<A, R> {
   /** Return types that allow null. */
-  private static final List<Type> NOTHING = List.of(void.class, Void.class, Object.class);
+  private static final List<Type> NULL_TYPES = List.of(void.class, Void.class, Object.class);
 
   private final App app;
   private final dev.mcpbridge.v1.Tool.Builder message = dev.mcpbridge.v1.Tool.newBuilder();
@@ -114,12 +114,23 @@ public final class ToolBuilder<A, R> {
     ObjectNode properties = schema != null ? schema : JsonNodeFactory.instance.objectNode().put("type", "object");
     if (!properties.path("type").asString("").equals("object")) {
       throw new DefinitionException(
-          "tool \"" + message.getName() + "\": its arguments are an object; " + (input == null ? "its schema" : input.getSimpleName())
+          "tool \""
+              + message.getName()
+              + "\": its arguments are an object; "
+              + (input == null ? "its schema" : input.getSimpleName())
               + " is none");
     }
     var arguments = new Schema.Arguments(message.getName(), properties, input != null || schema == null);
     Class<A> type = input;
-    add(app, message, annotations, arguments, output, false, (json, ctx) -> handler.handle(read(arguments, json, type), ctx), App.here());
+    add(
+        app,
+        message,
+        annotations,
+        arguments,
+        output,
+        false,
+        (json, ctx) -> handler.handle(read(arguments, json, type), ctx),
+        App.callerLine());
     return app;
   }
 
@@ -128,7 +139,7 @@ public final class ToolBuilder<A, R> {
     try {
       return type == null ? (A) json : Json.MAPPER.treeToValue(json, type);
     } catch (JacksonException e) {
-      throw arguments.unreadable(null, e);
+      throw arguments.conversionError(null, e);
     }
   }
 
@@ -147,10 +158,10 @@ public final class ToolBuilder<A, R> {
       message.setAnnotations(annotations);
     }
     Schema.Output output = null;
-    boolean mayBeNothing = nullable || returned == null || NOTHING.contains(returned);
+    boolean allowsNull = nullable || returned == null || NULL_TYPES.contains(returned);
     if (returned != null) {
       JavaType type = Json.MAPPER.constructType(returned);
-      mayBeNothing |= type.isReferenceType();
+      allowsNull |= type.isReferenceType();
       String why = Types.unwritable(type);
       if (why != null) {
         throw new DefinitionException("tool \"" + message.getName() + "\": " + why);
@@ -160,6 +171,6 @@ public final class ToolBuilder<A, R> {
         message.setOutputSchema(output.schema());
       }
     }
-    app.put(new App.ToolEntry(message.build(), arguments, handler, output, mayBeNothing, where));
+    app.put(new App.ToolEntry(message.build(), arguments, handler, output, allowsNull, where));
   }
 }

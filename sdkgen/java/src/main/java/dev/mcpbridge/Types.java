@@ -39,11 +39,15 @@ final class Types {
     try {
       var reader = context.findRootValueDeserializer(type);
       if (reader instanceof AbstractDeserializer || reader instanceof UnsupportedTypeDeserializer) {
-        return "JSON cannot become a " + name + "; use text, numbers, boolean, enums, records, classes, lists and maps of these";
+        return "JSON cannot be converted to "
+            + name
+            + "; use text, numbers, boolean, enums, records, classes, lists and maps of these";
       }
       if (reader instanceof BeanDeserializerBase bean) {
         if (!bean.getValueInstantiator().canInstantiate()) {
-          return "JSON cannot become a " + name + ", which has no constructor for it; make it a record, or give it one without parameters";
+          return "JSON cannot be converted to "
+              + name
+              + ", which has no usable constructor; make it a record, or add a constructor without parameters";
         }
         for (var properties = bean.properties(); properties.hasNext(); ) {
           var property = properties.next();
@@ -67,7 +71,9 @@ final class Types {
     for (JavaType value = type; value != null; value = value.getContentType()) {
       Class<?> raw = value.getRawClass();
       if (OPAQUE.stream().anyMatch(c -> c.isAssignableFrom(raw))) {
-        return "it returns " + raw.getSimpleName() + ", which JSON cannot hold; return text, a record, a class, a list or map of these, Image or Audio";
+        return "it returns "
+            + raw.getSimpleName()
+            + ", which JSON cannot represent; return text, a record, a class, a list or map of these, Image or Audio";
       }
     }
     return null;

@@ -70,7 +70,8 @@ class AskTest {
     var form = called.asked().get(0).getElicit().getForm();
     assertEquals("Which colour?", form.getMessage());
     assertEquals(
-        "{\"type\":\"object\",\"properties\":{\"shade\":{\"type\":\"string\",\"enum\":[\"RED\",\"GREEN\"]}},\"required\":[\"shade\"]}",
+        "{\"type\":\"object\",\"properties\":{\"shade\":{\"type\":\"string\",\"enum\":[\"RED\",\"GREEN\"]}},"
+            + "\"required\":[\"shade\"]}",
         form.getRequestedSchema());
   }
 
@@ -128,13 +129,13 @@ class AskTest {
   @Test
   void repeatedEventsAreLoggedOnce() {
     interface Step {
-      void take(Context ctx);
+      void run(Context ctx);
     }
     record Case(String name, boolean warns, List<Step> steps) {}
     Step ask = ctx -> ctx.elicit("Sure?", Boolean.class).data();
     Step report = ctx -> ctx.progress(1, null, null);
     Step write = ctx -> ctx.log().info("begun");
-    Step reportOnce = ctx -> ctx.once("report", () -> report.take(ctx));
+    Step reportOnce = ctx -> ctx.once("report", () -> report.run(ctx));
     List<Case> cases =
         List.of(
             new Case("progress-before", true, List.of(report, ask)),
@@ -151,7 +152,7 @@ class AskTest {
         tool(
             c.name,
             (in, ctx) -> {
-              c.steps.forEach(step -> step.take(ctx));
+              c.steps.forEach(step -> step.run(ctx));
               return "done";
             });
         warnings.clear();
@@ -160,7 +161,11 @@ class AskTest {
         }
         assertEquals(c.warns ? 1 : 0, warnings.size(), c.name + ": " + warnings);
         if (c.warns) {
-          assertTrue(warnings.get(0).contains("tool \"" + c.name + "\" sends progress or log messages before an answered question"), warnings.get(0));
+          assertTrue(
+              warnings
+                  .get(0)
+                  .contains("tool \"" + c.name + "\" sends progress or log messages before an answered question"),
+              warnings.get(0));
         }
       }
     } finally {
@@ -173,7 +178,8 @@ class AskTest {
     Iterator<Integer> price = List.of(1, 2, 2).iterator();
     tool("buy", (in, ctx) -> ctx.elicit("Pay " + price.next() + "?", Confirm.class).data().sure());
     var called = caller(new Confirm(true), new Confirm(false)).tool("buy");
-    assertEquals(List.of("Pay 1?", "Pay 2?"), called.asked().stream().map(q -> q.getElicit().getForm().getMessage()).toList());
+    assertEquals(
+        List.of("Pay 1?", "Pay 2?"), called.asked().stream().map(q -> q.getElicit().getForm().getMessage()).toList());
     assertEquals("false", called.text());
   }
 
@@ -196,7 +202,9 @@ class AskTest {
           var roots = all.roots();
           return a.data() + b.data() + roots.size();
         });
-    var roots = InputResponse.newBuilder().setListRoots(ListRootsResult.newBuilder().addRoots(Root.newBuilder().setUri("file:///a")));
+    var roots =
+        InputResponse.newBuilder()
+            .setListRoots(ListRootsResult.newBuilder().addRoots(Root.newBuilder().setUri("file:///a")));
     var called = caller("a", 1, roots.build()).tool("both");
     assertEquals("a11 2 3", called.text() + " " + called.rounds() + " " + called.asked().size());
   }
@@ -207,7 +215,15 @@ class AskTest {
         "ask",
         (in, ctx) -> {
           var answer = ctx.elicit("Sure?", Boolean.class);
-          return answer.accepted() + " " + answer.declined() + " " + answer.cancelled() + " " + answer.yes() + " " + answer.optional();
+          return answer.accepted()
+              + " "
+              + answer.declined()
+              + " "
+              + answer.cancelled()
+              + " "
+              + answer.yes()
+              + " "
+              + answer.optional();
         });
     tool("use", (in, ctx) -> ctx.elicit("Sure?", Boolean.class).data());
     assertEquals("true false false true Optional[true]", caller(true).tool("ask").text());
@@ -223,14 +239,25 @@ class AskTest {
   void whatCannotBeAskedOrIsNotAnsweredIsAnException() {
     tool("form", (in, ctx) -> ctx.elicit("Number?", Limited.class).data().n());
     tool("url", (in, ctx) -> ctx.elicitUrl("Sign in", "https://example.com").accepted());
-    var nobody = CallContext.getDefaultInstance();
-    assertTrue(new Caller(app).as(nobody).tool("form").text().startsWith("This client cannot show a form to its user. Ask the user yourself"));
-    assertTrue(new Caller(app).as(nobody).tool("url").text().startsWith("This client cannot open a web page"));
-    assertEquals("the client did not answer in time", caller(error(InputError.Reason.REASON_NO_ANSWER)).tool("form").text());
-    assertEquals("the client refused to answer", caller(error(InputError.Reason.REASON_REFUSED)).tool("form").text());
-    assertTrue(caller(error(InputError.Reason.REASON_UNSUPPORTED)).tool("form").text().startsWith("This client cannot be asked this"));
+    var incapable = CallContext.getDefaultInstance();
+    assertTrue(
+        new Caller(app)
+            .context(incapable)
+            .tool("form")
+            .text()
+            .startsWith("This client cannot show a form to its user. Ask the user yourself"));
+    assertTrue(new Caller(app).context(incapable).tool("url").text().startsWith("This client cannot open a web page"));
     assertEquals(
-        "the answer does not fit the form:\n- n: must have a maximum value of 9, got 10", caller(new Limited(10)).tool("form").text());
+        "the client did not answer in time", caller(error(InputError.Reason.REASON_NO_ANSWER)).tool("form").text());
+    assertEquals("the client refused to answer", caller(error(InputError.Reason.REASON_REFUSED)).tool("form").text());
+    assertTrue(
+        caller(error(InputError.Reason.REASON_UNSUPPORTED))
+            .tool("form")
+            .text()
+            .startsWith("This client cannot be asked this"));
+    assertEquals(
+        "the answer violates the schema of the form:\n- n: must have a maximum value of 9, got 10",
+        caller(new Limited(10)).tool("form").text());
     var accept = InputResponse.newBuilder().setElicit(ElicitResult.newBuilder().setAction("accept"));
     assertEquals("true", caller(accept.build()).tool("url").text());
     tool("nested", (in, ctx) -> ctx.elicit("?", Nested.class).data());
@@ -251,13 +278,17 @@ class AskTest {
 
   @Test
   void aFormMayBeASchema() {
-    String schema = "{'type':'object','properties':{'n':{'type':'integer','default':7}},'required':[]}".replace('\'', '"');
+    String schema =
+        "{'type':'object','properties':{'n':{'type':'integer','default':7}},'required':[]}".replace('\'', '"');
     tool("raw", (in, ctx) -> ctx.elicitJson("Which?", schema).data());
     tool("bad", (in, ctx) -> ctx.elicitJson("Which?", "[]").data());
     var called = caller(Map.of()).tool("raw");
     assertEquals("{\"n\":7}", called.text());
-    assertEquals(Json.MAPPER.readTree(schema), Json.parse(called.asked().get(0).getElicit().getForm().getRequestedSchema()));
-    assertEquals("the answer does not fit the form:\n- n: string found, integer expected, got \"x\"", caller(Map.of("n", "x")).tool("raw").text());
+    assertEquals(
+        Json.MAPPER.readTree(schema), Json.parse(called.asked().get(0).getElicit().getForm().getRequestedSchema()));
+    assertEquals(
+        "the answer violates the schema of the form:\n- n: string found, integer expected, got \"x\"",
+        caller(Map.of("n", "x")).tool("raw").text());
     assertEquals("the schema of a form is a JSON object", caller().tool("bad").text());
   }
 
@@ -265,9 +296,9 @@ class AskTest {
   void theModelAndTheRootsAreAskedByKeys() {
     tool("keys", (in, ctx) -> {
       var all = ctx.askAll();
-      var said = all.key("model").sample("Hi " + System.nanoTime());
+      var sample = all.key("model").sample("Hi " + System.nanoTime());
       var roots = all.key("roots").roots();
-      return said.text() + " " + roots.get(0).getUri();
+      return sample.text() + " " + roots.get(0).getUri();
     });
     var called = caller("Ho", List.of("file:///a")).tool("keys");
     assertEquals("Ho file:///a 2", called.text() + " " + called.rounds());
@@ -328,7 +359,13 @@ class AskTest {
   @Test
   void aHandlerMayAskByItself() {
     var asked = InputRequired.newBuilder().setRequestState(ByteString.copyFromUtf8("mine")).build();
-    tool("mine", (in, ctx) -> ctx.requestState().isPresent() ? ctx.requestState().get().toStringUtf8() + ctx.request(CallToolRequest.class).getArguments().toStringUtf8() : asked);
+    tool(
+        "mine",
+        (in, ctx) ->
+            ctx.requestState().isPresent()
+                ? ctx.requestState().get().toStringUtf8()
+                    + ctx.request(CallToolRequest.class).getArguments().toStringUtf8()
+                : asked);
     assertEquals("mine{}", caller().tool("mine").text());
   }
 }

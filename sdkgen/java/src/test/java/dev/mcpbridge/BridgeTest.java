@@ -35,12 +35,16 @@ class BridgeTest {
       var wrong = client.call("add", Map.of("a", 1, "b", 200, "bb", 1));
       String text = wrong.text();
       assertTrue(wrong.isError(), text);
-      assertTrue(text.contains("b: ") && text.contains("200") && text.contains("bb: ") && text.contains("add(a: integer"), text);
+      assertTrue(
+          text.contains("b: ") && text.contains("200") && text.contains("bb: ") && text.contains("add(a: integer"),
+          text);
 
       Map<String, String> missing = Map.of("uri", "test://items/100");
-      assertEquals(-32002, assertThrows(Client.RpcException.class, () -> client.request("resources/read", missing)).code());
+      assertEquals(
+          -32002, assertThrows(Client.RpcException.class, () -> client.request("resources/read", missing)).code());
       var exact = assertThrows(Client.RpcException.class, () -> client.call("exact", Map.of()));
-      assertEquals("{\"code\":-31042,\"message\":\"exactly this\",\"data\":{\"n\":9007199254740993}}", exact.getMessage());
+      assertEquals(
+          "{\"code\":-31042,\"message\":\"exactly this\",\"data\":{\"n\":9007199254740993}}", exact.getMessage());
 
       assertEquals("done", client.call("steps", Map.of("n", 2)).text());
       assertEquals(0, client.awaitNotification("notifications/progress").path("progress").asInt(-1));
@@ -50,7 +54,8 @@ class BridgeTest {
       assertEquals("extra", client.call("extra", Map.of()).text());
 
       // A tool that ends the program answers, and the bridge starts it anew.
-      assertEquals("System.exit was called, which ended the backend", client.call("exits", Map.of("elsewhere", false)).text());
+      assertEquals(
+          "System.exit was called, which ended the backend", client.call("exits", Map.of("elsewhere", false)).text());
       client.awaitNotification("notifications/tools/list_changed");
       assertEquals("{\"sum\":3}", client.call("add", Map.of("a", 1, "b", 2)).structured());
     }
@@ -60,7 +65,8 @@ class BridgeTest {
   @Test
   void aClientStartsWhenTheBackendHasStarted(@TempDir Path folder) {
     Path started = folder.resolve("started");
-    List<String> command = new ArrayList<>(List.of("sh", "-c", "sleep 3; touch \"$0\"; exec \"$@\"", started.toString()));
+    List<String> command =
+        new ArrayList<>(List.of("sh", "-c", "sleep 3; touch \"$0\"; exec \"$@\"", started.toString()));
     command.addAll(Plugin.java(Tools.class));
     try (Client client = Client.start(command)) {
       assertTrue(Files.exists(started));
@@ -73,14 +79,17 @@ class BridgeTest {
 
   @Test
   void aMistakeIsToldWithItsLine() throws IOException, InterruptedException {
-    Path said = Files.createTempFile(Path.of("target"), "said", "");
-    List<String> command = new ArrayList<>(List.of(System.getProperty("MCPBRIDGE_BIN"), "run", "--stdio", "--log-format", "text", "--"));
+    Path stderr = Files.createTempFile(Path.of("target"), "stderr", "");
+    List<String> command =
+        new ArrayList<>(List.of(System.getProperty("MCPBRIDGE_BIN"), "run", "--stdio", "--log-format", "text", "--"));
     command.addAll(Plugin.java(Broken.class));
-    Process bridge = new ProcessBuilder(command).redirectError(said.toFile()).start();
+    Process bridge = new ProcessBuilder(command).redirectError(stderr.toFile()).start();
     bridge.getOutputStream().close();
     assertEquals(7, bridge.waitFor());
-    String text = Files.readString(said);
-    String want = "Broken.java:9: Broken.upload, parameter 1 (InputStream file): JSON cannot become a InputStream; use text,";
+    String text = Files.readString(stderr);
+    String want =
+        "Broken.java:9: Broken.upload, parameter 1 (InputStream file): JSON cannot be converted to InputStream;"
+            + " use text,";
     assertTrue(text.lines().anyMatch(line -> line.contains(want)), text);
     assertTrue(text.contains("fix:   correct what it printed last on standard error"), text);
   }

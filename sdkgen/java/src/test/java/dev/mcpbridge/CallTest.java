@@ -53,17 +53,22 @@ class CallTest {
         .readOnly(true)
         .input(Range.class)
         .output(int[].class)
-        .handle((r, ctx) -> IntStream.rangeClosed(r.from, r.to.orElse(r.from)).filter(i -> (i - r.from) % r.step == 0).toArray());
+        .handle(
+            (r, ctx) ->
+                IntStream.rangeClosed(r.from, r.to.orElse(r.from)).filter(i -> (i - r.from) % r.step == 0).toArray());
     assertEquals("[1,3,5]", caller.tool("count", new Range(1, Optional.of(5), 2)).text());
     assertEquals("[4]", caller.tool("count", Map.of("from", 4)).text());
-    app.tool("raw").inputSchema("{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}").handle((json, ctx) -> json.get("n"));
+    app.tool("raw")
+        .inputSchema("{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}")
+        .handle((json, ctx) -> json.get("n"));
     assertEquals("9007199254740993", caller.tool("raw", Map.of("n", 9007199254740993L)).text());
     assertTrue(caller.tool("raw", Map.of("n", "x")).text().contains("- n: string found, integer expected, got \"x\""));
   }
 
   static final class Numbers {
     @Tool
-    public String show(int i, Optional<String> text, @ToolArg(defaultValue = "1.10") BigDecimal price, List<Integer> list) {
+    public String show(
+        int i, Optional<String> text, @ToolArg(defaultValue = "1.10") BigDecimal price, List<Integer> list) {
       return i + " " + text + " " + price + " " + list;
     }
   }
@@ -74,7 +79,11 @@ class CallTest {
     assertEquals("1 Optional.empty 1.10 [2]", caller.tool("show", Map.of("i", 1, "list", List.of(2))).text());
     assertEquals(
         "1 Optional[t] 123456789012345678.90 []",
-        caller.tool("show", Map.of("i", 1, "text", "t", "price", new BigDecimal("123456789012345678.90"), "list", List.of())).text());
+        caller
+            .tool(
+                "show",
+                Map.of("i", 1, "text", "t", "price", new BigDecimal("123456789012345678.90"), "list", List.of()))
+            .text());
     var called = caller.tool("show", Map.of("i", "one", "list", List.of(1, "two"), "texd", 1));
     assertTrue(called.isError());
     assertEquals(
@@ -83,8 +92,14 @@ class CallTest {
             "- list.1: string found, integer expected, got \"two\"",
             "- texd: does not exist; did you mean text?"),
         called.text().lines().filter(l -> l.startsWith("- ")).sorted().toList());
-    assertTrue(called.text().endsWith("Usage: show(i: integer, text: string = ..., price: number = 1.10, list: integer[])"), called.text());
-    assertTrue(caller.tool("show", Map.of("i", 3_000_000_000L, "list", List.of())).text().startsWith("show: the arguments are not valid.\n- i: "));
+    assertTrue(
+        called.text().endsWith("Usage: show(i: integer, text: string = ..., price: number = 1.10, list: integer[])"),
+        called.text());
+    assertTrue(
+        caller
+            .tool("show", Map.of("i", 3_000_000_000L, "list", List.of()))
+            .text()
+            .startsWith("show: the arguments are invalid.\n- i: "));
   }
 
   record Item(@ToolArg(defaultValue = "7") int n, Optional<String> note) {}
@@ -114,7 +129,8 @@ class CallTest {
     app.add(new Below());
     String item = "Item[n=7, note=Optional.empty]";
     assertEquals(
-        "[" + item + "] {k=" + item + "}", caller.tool("deep", Map.of("list", List.of(Map.of()), "map", Map.of("k", Map.of()))).text());
+        "[" + item + "] {k=" + item + "}",
+        caller.tool("deep", Map.of("list", List.of(Map.of()), "map", Map.of("k", Map.of()))).text());
     assertEquals("below", caller.tool("twice").text());
     assertEquals(List.of("", "below"), caller.tools().stream().map(t -> t.getDescription()).toList());
   }
@@ -126,7 +142,9 @@ class CallTest {
     for (String bad : List.of("[1", "[1]", "\"x\"")) {
       Context ctx = new Context(app, null, Caller.EVERYTHING, Map.of(), null, null);
       var result = (CallToolResult) app.callTool("t", ByteString.copyFromUtf8(bad), ctx);
-      assertTrue(result.getContent(0).getText().getText().startsWith("t: the arguments are not valid.\n- (all): it is not"), bad);
+      assertTrue(
+          result.getContent(0).getText().getText().startsWith("t: the arguments are invalid.\n- (all): it is not"),
+          bad);
     }
   }
 
@@ -163,7 +181,9 @@ class CallTest {
 
     @Tool
     public CompletableFuture<String> async(boolean fails) {
-      return fails ? CompletableFuture.failedFuture(new ToolException("later")) : CompletableFuture.supplyAsync(() -> "later");
+      return fails
+          ? CompletableFuture.failedFuture(new ToolException("later"))
+          : CompletableFuture.supplyAsync(() -> "later");
     }
   }
 
@@ -191,7 +211,7 @@ class CallTest {
     @Tool
     public String fail(String how) throws IOException {
       switch (how) {
-        case "tool" -> throw new ToolException("meant");
+        case "tool" -> throw new ToolException("on purpose");
         case "null" -> throw new IllegalStateException();
         case "file" -> throw new NoSuchFileException("/x");
         case "deep" -> {
@@ -206,7 +226,7 @@ class CallTest {
   @Test
   void aFailureIsAResultThatSaysWhy() {
     app.add(new Failures());
-    assertEquals("meant", caller.tool("fail", Map.of("how", "tool")).text());
+    assertEquals("on purpose", caller.tool("fail", Map.of("how", "tool")).text());
     assertEquals("IllegalStateException", caller.tool("fail", Map.of("how", "null")).text());
     assertEquals("NoSuchFileException: /x", caller.tool("fail", Map.of("how", "file")).text());
     assertEquals("StackOverflowError", caller.tool("fail", Map.of("how", "deep")).text());
@@ -230,8 +250,15 @@ class CallTest {
       log.error("broken", new IOException("why"));
       LOGGER.info("by the logger");
       cancellation.check();
-      return ctx.clientInfo().getName() + " " + ctx.principal().map(Principal::getSubject).orElse("nobody") + " " + ctx.headers() + " " + ctx.meta()
-          + " " + ctx.protocolVersion();
+      return ctx.clientInfo().getName()
+          + " "
+          + ctx.principal().map(Principal::getSubject).orElse("nobody")
+          + " "
+          + ctx.headers()
+          + " "
+          + ctx.meta()
+          + " "
+          + ctx.protocolVersion();
     }
   }
 
@@ -251,10 +278,12 @@ class CallTest {
         CallContext.newBuilder()
             .setLogLevel(LogLevel.LOG_LEVEL_WARNING)
             .setVerified(
-                VerifiedCaller.newBuilder().setPrincipal(Principal.newBuilder().setSubject("ada")).putHeaders("x-a", "1"))
+                VerifiedCaller.newBuilder()
+                    .setPrincipal(Principal.newBuilder().setSubject("ada"))
+                    .putHeaders("x-a", "1"))
             .setMeta("{\"m\":1}")
             .build();
-    called = new Caller(app).as(quiet).tool("talk");
+    called = new Caller(app).context(quiet).tool("talk");
     assertEquals(" ada {x-a=1} {\"m\":1} ", called.text());
     assertEquals(List.of(), called.progress());
     assertEquals(2, called.logs().size());
@@ -262,20 +291,32 @@ class CallTest {
 
   @Test
   void textThatIsNotAsciiStaysTheSame() {
-    String said = "Zoë: \"東京\u2028\" 😀";
-    var meta = Map.of(said, List.of(said));
-    app.tool("say").description(said).meta(meta).inputSchema("{\"type\":\"object\"}").handle((in, ctx) -> {
-      ctx.log().info(in);
-      return Map.of("answer", ctx.elicitJson(said, "{\"type\":\"object\",\"properties\":{\"é\":{\"type\":\"string\"}}}").data(), "meta", ctx.meta());
-    });
+    String unicode = "Zoë: \"東京\u2028\" 😀";
+    var meta = Map.of(unicode, List.of(unicode));
+    app.tool("say")
+        .description(unicode)
+        .meta(meta)
+        .inputSchema("{\"type\":\"object\"}")
+        .handle(
+            (in, ctx) -> {
+              ctx.log().info(in);
+              return Map.of(
+                  "answer",
+                  ctx.elicitJson(unicode, "{\"type\":\"object\",\"properties\":{\"é\":{\"type\":\"string\"}}}").data(),
+                  "meta",
+                  ctx.meta());
+            });
     var context = Caller.EVERYTHING.toBuilder().setMeta(Json.text(meta)).build();
-    var called = new Caller(app).as(context).answers(Map.of("é", said)).tool("say", Map.of("text", said));
-    assertEquals(Json.parse(Json.text(Map.of("answer", Map.of("é", said), "meta", meta))), Json.parse(called.structured()));
+    var called = new Caller(app).context(context).answers(Map.of("é", unicode)).tool("say", Map.of("text", unicode));
+    assertEquals(
+        Json.parse(Json.text(Map.of("answer", Map.of("é", unicode), "meta", meta))), Json.parse(called.structured()));
     assertEquals(called.structured(), called.text());
-    assertEquals(Json.text(Map.of("text", said)), called.logs().get(0).getData());
+    assertEquals(Json.text(Map.of("text", unicode)), called.logs().get(0).getData());
     var form = called.asked().get(0).getElicit().getForm();
-    assertEquals(said + "{\"é\":{\"type\":\"string\"}}", form.getMessage() + Json.object(form.getRequestedSchema()).get("properties"));
-    assertEquals(said + Json.text(meta), caller.tools().get(0).getDescription() + caller.tools().get(0).getMeta());
+    assertEquals(
+        unicode + "{\"é\":{\"type\":\"string\"}}",
+        form.getMessage() + Json.object(form.getRequestedSchema()).get("properties"));
+    assertEquals(unicode + Json.text(meta), caller.tools().get(0).getDescription() + caller.tools().get(0).getMeta());
   }
 
   @Test
@@ -286,7 +327,8 @@ class CallTest {
     });
     app.forwardLogs("slf4j");
     var logs = caller.tool("talk").logs();
-    assertEquals("[\"1 of 2\"] slf4j.talks", logs.stream().map(l -> l.getData()).toList() + " " + logs.get(0).getLogger());
+    assertEquals(
+        "[\"1 of 2\"] slf4j.talks", logs.stream().map(l -> l.getData()).toList() + " " + logs.get(0).getLogger());
     assertEquals(LogLevel.LOG_LEVEL_WARNING, logs.get(0).getLevel());
   }
 
@@ -294,12 +336,12 @@ class CallTest {
   @SuppressWarnings("FutureReturnValueIgnored") // It is returned.
   void givingUpEndsWhatIsWaitedFor() throws Exception {
     var never = new CompletableFuture<String>();
-    List<String> told = new ArrayList<>();
+    List<String> actions = new ArrayList<>();
     CountDownLatch started = new CountDownLatch(1);
     app.tool("wait")
         .handle(
             (in, ctx) -> {
-              ctx.onCancelled(() -> told.add("given up"));
+              ctx.onCancelled(() -> actions.add("canceled"));
               started.countDown();
               return never;
             });
@@ -307,10 +349,12 @@ class CallTest {
     var call = CompletableFuture.supplyAsync(() -> app.callTool("wait", ByteString.EMPTY, ctx));
     assertTrue(started.await(10, TimeUnit.SECONDS));
     ctx.cancel();
-    assertInstanceOf(CancellationException.class, assertThrows(ExecutionException.class, () -> call.get(10, TimeUnit.SECONDS)).getCause());
-    assertEquals("true [given up]", never.isCancelled() + " " + told);
-    ctx.onCancelled(() -> told.add("at once"));
-    assertEquals(List.of("given up", "at once"), told);
+    assertInstanceOf(
+        CancellationException.class,
+        assertThrows(ExecutionException.class, () -> call.get(10, TimeUnit.SECONDS)).getCause());
+    assertEquals("true [canceled]", never.isCancelled() + " " + actions);
+    ctx.onCancelled(() -> actions.add("at once"));
+    assertEquals(List.of("canceled", "at once"), actions);
   }
 
   static final class Library {
@@ -329,7 +373,8 @@ class CallTest {
 
     @Prompt(title = "Review")
     public List<Object> review(@PromptArg(description = "The code") String code, Optional<String> style, Context ctx) {
-      return List.of(Message.user(code, new Image(new byte[1])), Message.assistant("In " + style.orElse("any") + " style?"));
+      return List.of(
+          Message.user(code, new Image(new byte[1])), Message.assistant("In " + style.orElse("any") + " style?"));
     }
 
     @CompletePrompt("review")
@@ -342,14 +387,16 @@ class CallTest {
   void resourcesAreRead() {
     app.add(new Library());
     app.resource("lib://bytes").handle((none, ctx) -> new byte[] {7});
-    app.resource("lib://gone").handle((none, ctx) -> null);
+    app.resource("lib://null").handle((none, ctx) -> null);
     app.resource("lib://broken").handle((none, ctx) -> { throw new IllegalStateException("no luck"); });
     var motd = caller.resource("lib://motd").result().getContents(0);
     assertEquals("text/markdown # Hi lib://motd", motd.getMimeType() + " " + motd.getText() + " " + motd.getUri());
     var bytes = caller.resource("lib://bytes").result().getContents(0);
     assertEquals("application/octet-stream", bytes.getMimeType());
-    assertEquals("{\"at\":\"a b:c/d.txt:3\"}", caller.resource("lib://a%20b/c/d.txt?page=3&other=1").result().getContents(0).getText());
-    for (String missing : List.of("lib://none/x", "lib://gone", "lib://a/../b", "other://x")) {
+    assertEquals(
+        "{\"at\":\"a b:c/d.txt:3\"}",
+        caller.resource("lib://a%20b/c/d.txt?page=3&other=1").result().getContents(0).getText());
+    for (String missing : List.of("lib://none/x", "lib://null", "lib://a/../b", "other://x")) {
       var e = assertThrows(CallStatus.class, () -> caller.resource(missing), missing);
       assertEquals("NOT_FOUND", e.status.getCode().name());
     }
@@ -360,7 +407,8 @@ class CallTest {
   @Test
   void promptsAreFilledIn() {
     app.add(new Library());
-    List<PromptMessage> messages = caller.prompt("review", Map.of("code", "x=1", "style", "old")).result().getMessagesList();
+    List<PromptMessage> messages =
+        caller.prompt("review", Map.of("code", "x=1", "style", "old")).result().getMessagesList();
     assertEquals(List.of("user", "user", "assistant"), messages.stream().map(PromptMessage::getRole).toList());
     assertEquals("In old style?", messages.get(2).getContent().getText().getText());
     var e = assertThrows(CallStatus.class, () -> caller.prompt("review", Map.of()));
@@ -374,7 +422,8 @@ class CallTest {
     var acme = CompletionReference.newBuilder().setRaw("{\"type\":\"ref/acme\"}").build();
     for (var reference : List.of(acme, CompletionReference.getDefaultInstance())) {
       var unknown = CompleteRequest.newBuilder().setReference(reference).build();
-      assertEquals(Status.Code.INVALID_ARGUMENT, assertThrows(CallStatus.class, () -> app.complete(unknown)).status.getCode());
+      assertEquals(
+          Status.Code.INVALID_ARGUMENT, assertThrows(CallStatus.class, () -> app.complete(unknown)).status.getCode());
     }
   }
 
@@ -397,7 +446,8 @@ class CallTest {
     var e = assertThrows(DefinitionException.class, app::check);
     assertEquals(
         List.of(
-            "there is no resource template \"books\", which this completes; write its URI template, \"lib://{book}\", and not its name",
+            "there is no resource template \"books\", which this completes; write its URI template,"
+                + " \"lib://{book}\", and not its name",
             "prompt \"review\" has no \"cod\", which this completes",
             "there is no prompt \"reviews\", which this completes; did you mean \"review\"?"),
         e.getMessage().lines().map(line -> line.replaceFirst("^CallTest\\.java:\\d+: ", "")).toList());
@@ -430,11 +480,15 @@ class CallTest {
     assertEquals("BLUE", caller.resource("colour://light%20blue").result().getContents(0).getText());
     for (var wrong :
         Map.of(
-                Map.of("coats", "1", "colour", "green"), "prompt paint: colour: expected one of RED, light blue, got \"green\"",
+                Map.of("coats", "1", "colour", "green"),
+                    "prompt paint: colour: expected one of RED, light blue, got \"green\"",
                 Map.of("coats", "two"), "prompt paint: coats: expected int, got \"two\"",
-                Map.of("coats", "1", "color", "RED"), "prompt \"paint\" has no argument \"color\"; did you mean colour?")
+                Map.of("coats", "1", "color", "RED"),
+                    "prompt \"paint\" has no argument \"color\"; did you mean colour?")
             .entrySet()) {
-      assertEquals(wrong.getValue(), assertThrows(RuntimeException.class, () -> caller.prompt("paint", wrong.getKey())).getMessage());
+      assertEquals(
+          wrong.getValue(),
+          assertThrows(RuntimeException.class, () -> caller.prompt("paint", wrong.getKey())).getMessage());
     }
   }
 

@@ -82,19 +82,21 @@ class FramesTest {
       address = "unix:" + socket;
     }
 
-    /** Takes the connection, and its HELLO. */
+    /** Accepts the connection, and reads its HELLO. */
     void accept() throws IOException {
       channel = server.accept();
       Frame hello = next();
-      assertEquals(List.of(Frames.HELLO, 0, 1, Frames.VERSION), List.of(hello.kind, hello.id, hello.payload.size(), (int) hello.payload.byteAt(0)));
+      assertEquals(
+          List.of(Frames.HELLO, 0, 1, Frames.VERSION),
+          List.of(hello.kind, hello.id, hello.payload.size(), (int) hello.payload.byteAt(0)));
     }
 
     void send(int kind, int id, byte... payload) throws IOException {
       write(header(kind, id, payload.length, payload.length).put(payload).flip());
     }
 
-    static ByteBuffer header(int kind, int id, int length, int room) {
-      return ByteBuffer.allocate(Frames.HEADER + room).putInt(length).putInt(id).put((byte) kind);
+    static ByteBuffer header(int kind, int id, int length, int capacity) {
+      return ByteBuffer.allocate(Frames.HEADER + capacity).putInt(length).putInt(id).put((byte) kind);
     }
 
     void write(ByteBuffer bytes) throws IOException {
@@ -108,7 +110,11 @@ class FramesTest {
     }
 
     static byte[] request(String name, Object arguments, Map<String, InputResponse> answers, CallToolResponse asked) {
-      var request = CallToolRequest.newBuilder().setContext(Caller.EVERYTHING).setName(name).setArguments(ByteString.copyFromUtf8(InProcess.json(arguments)));
+      var request =
+          CallToolRequest.newBuilder()
+              .setContext(Caller.EVERYTHING)
+              .setName(name)
+              .setArguments(ByteString.copyFromUtf8(InProcess.json(arguments)));
       if (asked != null) {
         request.setRequestState(asked.getInputRequired().getRequestState());
       }
@@ -137,14 +143,14 @@ class FramesTest {
             throw new EOFException();
           }
         }
-        int some = Math.min(in.remaining(), bytes.remaining());
-        bytes.put(in.slice(in.position(), some));
-        in.position(in.position() + some);
+        int count = Math.min(in.remaining(), bytes.remaining());
+        bytes.put(in.slice(in.position(), count));
+        in.position(in.position() + count);
       }
       return bytes.flip();
     }
 
-    boolean ended() throws IOException {
+    boolean isClosed() throws IOException {
       try {
         next();
         return false;
@@ -193,7 +199,7 @@ class FramesTest {
   }
 
   @Test
-  void callsSideBySideAreNeverCrossed() throws Exception {
+  void concurrentCallsGetTheirOwnResponses() throws Exception {
     connect();
     int calls = 10_000;
     var results =
@@ -210,7 +216,7 @@ class FramesTest {
               }
               return texts;
             });
-    // Ids use all of their bits, and frames end anywhere in what is read.
+    // Ids use all bits, and reads end at any byte of a frame.
     for (int i = 0; i < calls; i++) {
       peer.call(i * 429_467, "echo", Map.of("text", i + ":" + "x".repeat(i % 700)));
     }
@@ -221,7 +227,7 @@ class FramesTest {
   }
 
   @Test
-  void longMessagesComeWhole() throws Exception {
+  void longMessagesAreComplete() throws Exception {
     connect();
     String text = "ab".repeat(10 << 20);
     var writing =
@@ -243,11 +249,11 @@ class FramesTest {
   void aCancelledCallEndsAsOneOfGrpcDoes() throws Exception {
     connect();
     var interrupted = new LinkedBlockingQueue<Boolean>();
-    var told = new LinkedBlockingQueue<String>();
+    var canceled = new LinkedBlockingQueue<String>();
     app.tool("wait")
         .handle(
             (json, ctx) -> {
-              ctx.onCancelled(() -> told.add("told"));
+              ctx.onCancelled(() -> canceled.add("canceled"));
               ctx.progress(1);
               try {
                 new CountDownLatch(1).await();
@@ -259,21 +265,21 @@ class FramesTest {
             });
     peer.call(7, "wait", Map.of());
     assertEquals(Frames.EVENT, peer.next().kind);
-    peer.send(Frames.CANCEL, 8); // Nobody's.
+    peer.send(Frames.CANCEL, 8); // No such call.
     peer.send(Frames.CANCEL, 7);
     var end = peer.next();
     assertEquals(7, end.id);
     assertEquals(Status.Code.CANCELLED, end.code());
     assertEquals(true, interrupted.take());
-    assertEquals("told", told.take());
-    // The thread and the id are as new.
+    assertEquals("canceled", canceled.take());
+    // The thread and the id can be reused.
     peer.send(Frames.CANCEL, 7);
     peer.call(7, "echo", Map.of("text", "again"));
     assertEquals("again", peer.next().text());
   }
 
   @Test
-  void aCallThatIsCancelledBeforeItBeginsEnds() throws Exception {
+  void aCallThatIsCanceledBeforeItStartsEnds() throws Exception {
     app.threads(1);
     service.stop(0);
     serving.join();
@@ -294,35 +300,35 @@ class FramesTest {
     assertEquals("held", peer.next().text());
     assertEquals(Status.Code.CANCELLED, peer.next().code());
     assertEquals("x", peer.next().text());
-    assertEquals(0, ran.get()); // It did not begin, and needs no interruption to end.
+    assertEquals(0, ran.get()); // It did not start, so it needs no interrupt.
   }
 
   @Test
-  void eventsComeInOrderAndWaitForTheCaller() throws Exception {
+  void eventsAreInOrderAndWaitForTheCaller() throws Exception {
     connect();
-    var said = new AtomicInteger();
+    var sent = new AtomicInteger();
     int steps = 1000;
     app.tool("steps")
         .handle(
             (json, ctx) -> {
               for (int i = 0; i < steps; i++) {
                 ctx.progress(i);
-                said.set(i + 1);
+                sent.set(i + 1);
               }
               ctx.log().info("done");
               return "done";
             });
     peer.call(1, "steps", Map.of());
     int next = 0;
-    for (; next < Frames.MAX_UNTAKEN; next++) {
+    for (; next < Frames.MAX_UNREAD; next++) {
       assertEquals(next, peer.next().response().getProgress().getProgress());
     }
-    // Nothing of it until the caller takes some; other calls go on.
+    // No more events until the caller has read some; other calls proceed.
     peer.call(2, "echo", Map.of("text", "other"));
     var other = peer.next();
     assertEquals("2 other", other.id + " " + other.text());
-    assertEquals(Frames.MAX_UNTAKEN, said.get());
-    for (int i = 0; i < Frames.MAX_UNTAKEN; i++) {
+    assertEquals(Frames.MAX_UNREAD, sent.get());
+    for (int i = 0; i < Frames.MAX_UNREAD; i++) {
       peer.send(Frames.TAKEN, 1);
     }
     for (; next < steps; next++) {
@@ -338,13 +344,23 @@ class FramesTest {
   @Test
   void errorsAreThoseOfGrpc() throws Exception {
     connect();
-    app.tool("exact").handle((json, ctx) -> { throw new McpException(-32042, "exactly this", Map.of("n", 9007199254740993L)); });
-    app.tool("fails").handle((json, ctx) -> { throw new IllegalStateException("boom"); });
+    app.tool("exact")
+        .handle(
+            (json, ctx) -> {
+              throw new McpException(-32042, "exactly this", Map.of("n", 9007199254740993L));
+            });
+    app.tool("fails")
+        .handle(
+            (json, ctx) -> {
+              throw new IllegalStateException("boom");
+            });
     peer.call(1, "exact", Map.of());
     var exact = peer.next().error();
     assertEquals(Status.Code.UNKNOWN.value() + " exactly this", exact.getCode() + " " + exact.getMessage());
     var error = exact.getDetails(0).unpack(JsonRpcError.class);
-    assertEquals("-32042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData());
+    assertEquals(
+        "-32042 exactly this {\"n\":9007199254740993}",
+        error.getCode() + " " + error.getMessage() + " " + error.getData());
     peer.call(2, "ecko", Map.of());
     var missing = peer.next();
     assertEquals(Status.Code.NOT_FOUND, missing.code());
@@ -360,7 +376,7 @@ class FramesTest {
   }
 
   @Test
-  void anAnswerThatIsTooLongCostsOnlyItsCall() throws Exception {
+  void aResponseThatIsTooLongFailsOnlyItsCall() throws Exception {
     connect();
     app.tool("huge").handle((json, ctx) -> "x".repeat(Service.MAX_MESSAGE));
     app.tool("loud").handle((json, ctx) -> { ctx.progress(1, null, "x".repeat(Service.MAX_MESSAGE)); return ""; });
@@ -368,7 +384,9 @@ class FramesTest {
     assertEquals(Status.Code.RESOURCE_EXHAUSTED, peer.next().code());
     peer.call(1, "loud", Map.of());
     var loud = peer.next();
-    assertTrue(loud.response().getResult().getIsError() && loud.text().contains(" is more than the 67108864 of a message"), loud::toString);
+    assertTrue(
+        loud.response().getResult().getIsError() && loud.text().contains(" exceeds the maximum of 67108864 bytes"),
+        loud::toString);
     peer.call(1, "echo", Map.of("text", "on"));
     assertEquals("on", peer.next().text());
   }
@@ -402,7 +420,7 @@ class FramesTest {
   }
 
   @Test
-  void aPeerThatDoesNotKeepToItIsLeft() throws Exception {
+  void protocolViolationsCloseTheConnection() throws Exception {
     var cancelled = new LinkedBlockingQueue<String>();
     var started = new Semaphore(0);
     app.tool("wait")
@@ -413,19 +431,20 @@ class FramesTest {
               new CountDownLatch(1).await();
               return "";
             });
-    for (var breach :
+    for (var violation :
         List.of(
             Peer.header(Frames.CALL, 9, Service.MAX_MESSAGE + 1, 0).flip(),
-            Peer.header(99, 9, -1, 0).flip(), // Also of what would be ignored.
-            Peer.header(Frames.CALL, 1, 0, 0).flip())) { // It runs.
+            Peer.header(99, 9, -1, 0).flip(), // Also of a kind that is ignored.
+            Peer.header(Frames.CALL, 1, 0, 0).flip())) { // It is in flight.
       connect();
       peer.call(1, "wait", Map.of());
       started.acquire();
-      peer.write(breach);
-      assertTrue(peer.ended());
-      assertEquals("cancelled", cancelled.poll(SERVING, TimeUnit.SECONDS)); // The end of the connection is that of its calls.
+      peer.write(violation);
+      assertTrue(peer.isClosed());
+      // The end of the connection is that of its calls.
+      assertEquals("cancelled", cancelled.poll(SERVING, TimeUnit.SECONDS));
     }
-    // gRPC goes on.
+    // gRPC still works.
     var channel = Plugin.dial(null, "unix:" + folder.resolve("grpc.sock"));
     assertEquals("on", Plugin.text(channel, "echo", Map.of("text", "on")));
     channel.shutdownNow();
@@ -451,15 +470,16 @@ class FramesTest {
     peer.next();
     peer.next();
     peer.send(Frames.CALL, 3, new byte[0]);
-    peer.write(Peer.header(Frames.CALL, 4, 100, 0).flip()); // Of which nothing comes.
+    peer.write(Peer.header(Frames.CALL, 4, 100, 0).flip()); // Without its payload.
     peer.channel.close();
     assertEquals(true, ended.poll(SERVING, TimeUnit.SECONDS));
     assertEquals(true, ended.poll(SERVING, TimeUnit.SECONDS));
   }
 
   @Test
-  void whereThereIsNoSocketCallsComeByGrpc() throws Exception {
-    for (String address : new String[] {null, "", "C:\\frames", "unix:", "unix:" + folder.resolve("nobody"), "unix:\0"}) {
+  void withoutASocketCallsUseGrpc() throws Exception {
+    for (String address :
+        new String[] {null, "", "C:\\frames", "unix:", "unix:" + folder.resolve("missing"), "unix:\0"}) {
       assertNull(Frames.connect(service, address), address);
     }
   }
@@ -473,7 +493,7 @@ class FramesTest {
       peer.call(1, "add", Map.of("a", 1, "b", 2));
       assertEquals("{\"sum\":3}", peer.next().response().getResult().getStructuredContent().toStringUtf8());
       assertEquals("{\"sum\":3}", Plugin.text(plugin.channel(), "add", Map.of("a", 1, "b", 2)));
-      // Both transports' calls get their time.
+      // Calls of both transports have time to complete.
       var file = folder.resolve("f").toString();
       peer.call(2, "slow", Map.of("seconds", 0.5, "file", file));
       assertEquals(Frames.EVENT, peer.next().kind);
@@ -481,13 +501,13 @@ class FramesTest {
       assertEquals(new Peer.Frame(Frames.LAST, 2, ByteString.EMPTY), peer.next());
       assertEquals("slept", peer.next().text());
       peer.channel.shutdownOutput();
-      assertTrue(peer.ended());
-      assertEquals(0, plugin.ended(30));
+      assertTrue(peer.isClosed());
+      assertEquals(0, plugin.exitCode(30));
     }
   }
 
   @Test
-  void anExitIsAnswered() throws Exception {
+  void aCallThatExitsGetsAResponse() throws Exception {
     Map<String, String> env = new HashMap<>(Plugin.COOKIE);
     env.put(Frames.VARIABLE, peer.address);
     try (Plugin plugin = new Plugin(folder, env)) {
@@ -496,8 +516,8 @@ class FramesTest {
       assertEquals("System.exit was called, which ended the backend", peer.next().text());
       assertEquals(new Peer.Frame(Frames.LAST, 1, ByteString.EMPTY), peer.next());
       peer.channel.shutdownOutput();
-      assertTrue(peer.ended());
-      assertEquals(3, plugin.ended(30));
+      assertTrue(peer.isClosed());
+      assertEquals(3, plugin.exitCode(30));
     }
   }
 }

@@ -29,7 +29,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import tools.jackson.databind.JsonNode;
 
-/** The code of the README, from its choices to what comes and goes: it stands here as it stands there, and does what is said. */
+/** The code of the README, from "Choices with titles" to "Lists that change", unchanged. */
 class GuideTest {
   /** A program of it. */
   public static final class Guide {
@@ -49,7 +49,8 @@ class GuideTest {
     public String comfort(Context ctx) {
       var wish = ctx.elicit("How do you travel?", Comfort.class).data();
       var line = ctx.elicit("Which line?", Choice.of(entry("ic", "InterCity"), entry("rj", "Railjet"))).data();
-      var via = ctx.elicit("Through which cities?", Choice.listOf(entry("bz", "Bolzano"), entry("in", "Innsbruck"))).data();
+      var via =
+          ctx.elicit("Through which cities?", Choice.listOf(entry("bz", "Bolzano"), entry("in", "Innsbruck"))).data();
       return wish.seat() + " " + wish.extras() + " " + line + " " + via;
     }
 
@@ -65,12 +66,14 @@ class GuideTest {
       var request = CreateMessageRequest.newBuilder().addAllTools(ctx.tools("degrees")).setMaxTokens(500);
       request.addMessages(Message.user(question).sampling());
       for (int i = 0; i < 5; i++) {
-        Sample said = ctx.sample(request.build());
-        if (said.toolCalls().isEmpty()) {
-          return said.text();
+        Sample answer = ctx.sample(request.build());
+        if (answer.toolCalls().isEmpty()) {
+          return answer.text();
         }
-        var results = said.toolCalls().stream().map(call -> Sample.toolResult(call, degrees(Sample.input(call, Place.class).city())));
-        request.addMessages(said.turn()).addMessages(Message.user(results.toArray()).sampling());
+        var results =
+            answer.toolCalls().stream()
+                .map(call -> Sample.toolResult(call, degrees(Sample.input(call, Place.class).city())));
+        request.addMessages(answer.turn()).addMessages(Message.user(results.toArray()).sampling());
       }
       return "That takes too long.";
     }
@@ -80,7 +83,8 @@ class GuideTest {
       var turn = Map.of("role", "user", "content", Map.of("type", "text", "text", "Say one word."));
       var tool = Map.of("name", "dictionary", "inputSchema", Map.of("type", "object"));
       var none = Map.of("mode", "none");
-      return ctx.sample(Map.of("messages", List.of(turn), "maxTokens", 9, "tools", List.of(tool), "toolChoice", none)).text();
+      return ctx.sample(Map.of("messages", List.of(turn), "maxTokens", 9, "tools", List.of(tool), "toolChoice", none))
+          .text();
     }
 
     @Tool(description = "Add or remove the tool calibrate_all")
@@ -116,7 +120,11 @@ class GuideTest {
     String readme = Files.readString(Path.of("README.md"));
     String here = normal(Files.readString(Path.of("src", "test", "java", "dev", "mcpbridge", "GuideTest.java")));
     String sections = readme.substring(readme.indexOf("## Choices with titles"), readme.indexOf("## Tests"));
-    var blocks = Arrays.stream(sections.split("```java")).skip(1).map(block -> normal(block.substring(0, block.indexOf("```")))).toList();
+    var blocks =
+        Arrays.stream(sections.split("```java"))
+            .skip(1)
+            .map(block -> normal(block.substring(0, block.indexOf("```"))))
+            .toList();
     assertEquals(4, blocks.size());
     blocks.forEach(block -> assertTrue(here.contains(block), block));
   }
@@ -135,11 +143,21 @@ class GuideTest {
     var called = new Caller(guide()).answers(comfort, "rj", List.of("bz", "in")).tool("comfort");
     assertEquals("AISLE [WIFI] rj [bz, in]", called.text());
     List<JsonNode> asked = called.asked().stream().map(GuideTest::properties).toList();
-    assertEquals(json("{'type':'string','oneOf':[{'const':'WINDOW','title':'Window'},{'const':'AISLE','title':'Aisle'}]}"), asked.get(0).get("seat"));
-    assertEquals(json("{'type':'array','items':{'type':'string','enum':['LUNCH','WIFI']}}"), asked.get(0).get("extras"));
-    assertEquals(json("{'value':{'type':'string','oneOf':[{'const':'ic','title':'InterCity'},{'const':'rj','title':'Railjet'}]}}"), asked.get(1));
     assertEquals(
-        json("{'value':{'type':'array','items':{'anyOf':[{'const':'bz','title':'Bolzano'},{'const':'in','title':'Innsbruck'}]}}}"), asked.get(2));
+        json("{'type':'string','oneOf':[{'const':'WINDOW','title':'Window'},{'const':'AISLE','title':'Aisle'}]}"),
+        asked.get(0).get("seat"));
+    assertEquals(
+        json("{'type':'array','items':{'type':'string','enum':['LUNCH','WIFI']}}"), asked.get(0).get("extras"));
+    assertEquals(
+        json(
+            "{'value':{'type':'string','oneOf':[{'const':'ic','title':'InterCity'},"
+                + "{'const':'rj','title':'Railjet'}]}}"),
+        asked.get(1));
+    assertEquals(
+        json(
+            "{'value':{'type':'array','items':{'anyOf':[{'const':'bz','title':'Bolzano'},"
+                + "{'const':'in','title':'Innsbruck'}]}}}"),
+        asked.get(2));
   }
 
   record Seats(List<Guide.Seat> seats) {}
@@ -148,13 +166,17 @@ class GuideTest {
   void whatCannotBeChosenIsRefusedOnOneLine() {
     App app = guide();
     String wrong = new Caller(app).answers(Map.of("seat", "Aisle", "extras", List.of())).tool("comfort").text();
-    assertEquals("the answer does not fit the form:\n- seat: does not have a value in the enumeration [\"WINDOW\", \"AISLE\"], got \"Aisle\"", wrong);
+    assertEquals(
+        "the answer violates the schema of the form:\n"
+            + "- seat: does not have a value in the enumeration [\"WINDOW\", \"AISLE\"], got \"Aisle\"",
+        wrong);
     Map<String, String> lines = new LinkedHashMap<>();
     lines.put("b", "Second");
     lines.put("a", "First");
     app.tool("dynamic").handle((none, ctx) -> ctx.elicit("Which?", Choice.listOf(lines.entrySet())).data());
     assertEquals(
-        "the answer does not fit the form:\n- value.0: does not have a value in the enumeration [\"b\", \"a\"], got \"c\"",
+        "the answer violates the schema of the form:\n"
+            + "- value.0: does not have a value in the enumeration [\"b\", \"a\"], got \"c\"",
         new Caller(app).answers(List.of("c")).tool("dynamic").text());
     app.tool("none").handle((none, ctx) -> ctx.elicit("Which?", Choice.of(List.of())).data());
     assertEquals("there is nothing to choose from", new Caller(app).tool("none").text());
@@ -164,11 +186,16 @@ class GuideTest {
     var seats = new Caller(app).answers(Map.of("seats", List.of("AISLE"))).tool("seats");
     assertEquals("[AISLE]", seats.text());
     assertEquals(
-        json("{'seats':{'type':'array','items':{'anyOf':[{'const':'WINDOW','title':'Window'},{'const':'AISLE','title':'Aisle'}]}}}"),
+        json(
+            "{'seats':{'type':'array','items':{'anyOf':[{'const':'WINDOW','title':'Window'},"
+                + "{'const':'AISLE','title':'Aisle'}]}}}"),
         properties(seats.asked().get(0)));
-    assertEquals("AISLE [WINDOW]", new Caller(app).tool("seat", Map.of("seat", "AISLE", "others", List.of("WINDOW"))).text());
+    assertEquals(
+        "AISLE [WINDOW]", new Caller(app).tool("seat", Map.of("seat", "AISLE", "others", List.of("WINDOW"))).text());
     String refused = new Caller(app).tool("seat", Map.of("seat", "x", "others", List.of())).text();
-    assertTrue(refused.contains("- seat: does not have a value in the enumeration [\"WINDOW\", \"AISLE\"], got \"x\""), refused);
+    assertTrue(
+        refused.contains("- seat: does not have a value in the enumeration [\"WINDOW\", \"AISLE\"], got \"x\""),
+        refused);
     assertTrue(refused.contains("seat(seat: \"WINDOW\" | \"AISLE\", others: (\"WINDOW\" | \"AISLE\")[])"), refused);
   }
 
@@ -176,16 +203,16 @@ class GuideTest {
   private static Caller caller(Object... answers) {
     var context = Caller.EVERYTHING.toBuilder();
     context.getClientCapabilitiesBuilder().getSamplingBuilder().setTools(Capability.getDefaultInstance());
-    return new Caller(guide()).as(context.build()).answers(answers);
+    return new Caller(guide()).context(context.build()).answers(answers);
   }
 
-  private static InputResponse says(ContentBlock.Builder... blocks) {
-    var said = CreateMessageResult.newBuilder().setRole("assistant");
-    Arrays.stream(blocks).forEach(said::addContent);
-    return InputResponse.newBuilder().setCreateMessage(said).build();
+  private static InputResponse message(ContentBlock.Builder... blocks) {
+    var result = CreateMessageResult.newBuilder().setRole("assistant");
+    Arrays.stream(blocks).forEach(result::addContent);
+    return InputResponse.newBuilder().setCreateMessage(result).build();
   }
 
-  private static ContentBlock.Builder wants(String id, String city) {
+  private static ContentBlock.Builder toolUse(String id, String city) {
     var call = ToolUseContent.newBuilder().setId(id).setName("degrees").setInput("{\"city\":\"" + city + "\"}");
     return ContentBlock.newBuilder().setToolUse(call);
   }
@@ -200,19 +227,34 @@ class GuideTest {
   @Test
   void theModelCallsTools() {
     var warm = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText("Go to Rome."));
-    var called = caller(says(wants("1", "rome"), wants("2", "oslo")), says(warm)).tool("advise", Map.of("question", "Where?"));
+    var called =
+        caller(message(toolUse("1", "rome"), toolUse("2", "oslo")), message(warm))
+            .tool("advise", Map.of("question", "Where?"));
     assertEquals("Go to Rome.", called.text());
     var last = called.asked().get(1).getCreateMessage();
     assertEquals("degrees", last.getTools(0).getName());
     assertEquals(List.of("user", "assistant", "user"), last.getMessagesList().stream().map(m -> m.getRole()).toList());
     var results = last.getMessages(2).getContentList().stream().map(ContentBlock::getToolResult).toList();
-    assertEquals(List.of("1 30 {\"result\":30} false", "2 12 {\"result\":12} false"), results.stream().map(r ->
-        r.getToolUseId() + " " + r.getContent(0).getText().getText() + " " + r.getStructuredContent() + " " + r.getIsError()).toList());
+    assertEquals(
+        List.of("1 30 {\"result\":30} false", "2 12 {\"result\":12} false"),
+        results.stream()
+            .map(
+                r ->
+                    r.getToolUseId()
+                        + " "
+                        + r.getContent(0).getText().getText()
+                        + " "
+                        + r.getStructuredContent()
+                        + " "
+                        + r.getIsError())
+            .toList());
     assertEquals(
         "This client does not give its model tools. Answer this yourself and go on without the tool.",
-        new Caller(guide()).as(WITHOUT_TOOLS).tool("advise", Map.of("question", "Where?")).text());
-    var failed = Sample.toolFailure(wants("3", "x").getToolUse(), "there is no x");
-    assertEquals("3 true there is no x", failed.getToolUseId() + " " + failed.getIsError() + " " + failed.getContent(0).getText().getText());
+        new Caller(guide()).context(WITHOUT_TOOLS).tool("advise", Map.of("question", "Where?")).text());
+    var failed = Sample.toolFailure(toolUse("3", "x").getToolUse(), "there is no x");
+    assertEquals(
+        "3 true there is no x",
+        failed.getToolUseId() + " " + failed.getIsError() + " " + failed.getContent(0).getText().getText());
     App app = Bridge.app("t", "1");
     app.tool("other").handle((none, ctx) -> ctx.tools("othr"));
     assertEquals("there is no tool \"othr\"; did you mean \"other\"?", new Caller(app).tool("other").text());
@@ -225,11 +267,12 @@ class GuideTest {
     assertEquals(
         "{\"method\":\"sampling/createMessage\",\"params\":{\"maxTokens\":9,"
             + "\"messages\":[{\"content\":{\"text\":\"Say one word.\",\"type\":\"text\"},\"role\":\"user\"}],"
-            + "\"toolChoice\":{\"mode\":\"none\"},\"tools\":[{\"inputSchema\":{\"type\":\"object\"},\"name\":\"dictionary\"}]}}",
+            + "\"toolChoice\":{\"mode\":\"none\"},"
+            + "\"tools\":[{\"inputSchema\":{\"type\":\"object\"},\"name\":\"dictionary\"}]}}",
         called.asked().get(0).getRaw());
     assertEquals(
         "This client does not give its model tools. Answer this yourself and go on without the tool.",
-        new Caller(guide()).as(WITHOUT_TOOLS).tool("word").text());
+        new Caller(guide()).context(WITHOUT_TOOLS).tool("word").text());
   }
 
   @Test

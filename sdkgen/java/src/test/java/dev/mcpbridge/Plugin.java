@@ -36,7 +36,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
-/** A process of {@link Tools}, and what the bridge does to one. */
+/** A process of {@link Tools}, started and called as the bridge does. */
 final class Plugin implements AutoCloseable {
   static final Map<String, String> COOKIE = Map.of("MCPBRIDGE_PLUGIN", "mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS", "1");
   private static final EventLoopGroup LOOP =
@@ -110,7 +110,11 @@ final class Plugin implements AutoCloseable {
 
   static Iterator<CallToolResponse> call(ManagedChannel channel, String name, Object arguments) {
     var request =
-        CallToolRequest.newBuilder().setContext(Caller.EVERYTHING).setName(name).setArguments(ByteString.copyFromUtf8(InProcess.json(arguments))).build();
+        CallToolRequest.newBuilder()
+            .setContext(Caller.EVERYTHING)
+            .setName(name)
+            .setArguments(ByteString.copyFromUtf8(InProcess.json(arguments)))
+            .build();
     return McpServiceGrpc.newBlockingStub(channel).withDeadlineAfter(30, TimeUnit.SECONDS).callTool(request);
   }
 
@@ -141,7 +145,7 @@ final class Plugin implements AutoCloseable {
   }
 
   /** The exit code, or -1 if the process does not end. */
-  int ended(int seconds) throws InterruptedException {
+  int exitCode(int seconds) throws InterruptedException {
     return process.waitFor(seconds, TimeUnit.SECONDS) ? process.exitValue() : -1;
   }
 

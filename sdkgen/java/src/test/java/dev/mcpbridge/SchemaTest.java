@@ -49,7 +49,8 @@ class SchemaTest {
 
   record Node(String name, List<Node> children) {}
 
-  record Person(@NotBlank String name, Optional<Integer> age, @ToolArg(defaultValue = "7") int lucky, @Email String mail) {}
+  record Person(
+      @NotBlank String name, Optional<Integer> age, @ToolArg(defaultValue = "7") int lucky, @Email String mail) {}
 
   public static final class Bean {
     @JsonProperty(required = true)
@@ -66,13 +67,19 @@ class SchemaTest {
     public void simple(String s, int i, long l, double d, boolean b, Unit u) {}
 
     @Tool
-    public void boxed(Integer i, Optional<String> o, @ToolArg(required = false) String n, @ToolArg(defaultValue = "METRIC") Unit u) {}
+    public void boxed(
+        Integer i, Optional<String> o, @ToolArg(required = false) String n, @ToolArg(defaultValue = "METRIC") Unit u) {}
 
     @Tool
-    public void limits(@Min(1) @Max(14) int days, @Size(min = 2, max = 3) String code, @Pattern(regexp = "[a-z]+") String word, @Positive BigDecimal price) {}
+    public void limits(
+        @Min(1) @Max(14) int days,
+        @Size(min = 2, max = 3) String code,
+        @Pattern(regexp = "[a-z]+") String word,
+        @Positive BigDecimal price) {}
 
     @Tool
-    public void lists(@Size(min = 1) List<@NotBlank String> names, Map<String, @Max(9) Integer> counts, int[] numbers) {}
+    public void lists(
+        @Size(min = 1) List<@NotBlank String> names, Map<String, @Max(9) Integer> counts, int[] numbers) {}
 
     @Tool
     public void nested(Point point, @ToolArg(description = "Who", name = "who") Person person) {}
@@ -133,18 +140,22 @@ class SchemaTest {
       quoteCharacter = '`',
       value = {
         "none|{}|",
-        "simple|{'s':{'type':'string'},'i':{'type':'integer'},'l':{'type':'integer'},'d':{'type':'number'},'b':{'type':'boolean'},"
+        "simple|{'s':{'type':'string'},'i':{'type':'integer'},'l':{'type':'integer'},'d':{'type':'number'},"
+            + "'b':{'type':'boolean'},"
             + "'u':{'type':'string','enum':['METRIC','IMPERIAL']}}|s,i,l,d,b,u",
         "boxed|{'i':{'type':'integer'},'o':{'type':'string'},'n':{'type':'string'},"
             + "'u':{'type':'string','enum':['METRIC','IMPERIAL'],'default':'METRIC'}}|i",
-        "limits|{'days':{'type':'integer','minimum':1,'maximum':14},'code':{'type':'string','minLength':2,'maxLength':3},"
-            + "'word':{'type':'string','pattern':'^(?:[a-z]+)$'},'price':{'type':'number','exclusiveMinimum':0}}|days,code,word,price",
+        "limits|{'days':{'type':'integer','minimum':1,'maximum':14},"
+            + "'code':{'type':'string','minLength':2,'maxLength':3},"
+            + "'word':{'type':'string','pattern':'^(?:[a-z]+)$'},"
+            + "'price':{'type':'number','exclusiveMinimum':0}}|days,code,word,price",
         "lists|{'names':{'type':'array','items':{'type':'string','minLength':1,'pattern':'\\\\S'},'minItems':1},"
             + "'counts':{'type':'object','additionalProperties':{'type':'integer','maximum':9}},"
             + "'numbers':{'type':'array','items':{'type':'integer'}}}|names,counts,numbers",
         "nested|{'point':{'type':'object','properties':{'x':{'type':'integer'},"
             + "'y':{'type':'integer','description':'upwards','minimum':0}},'required':['x','y']},"
-            + "'who':{'type':'object','properties':{'name':{'type':'string','minLength':1,'pattern':'\\\\S'},'age':{'type':'integer'},"
+            + "'who':{'type':'object','properties':{'name':{'type':'string','minLength':1,'pattern':'\\\\S'},"
+            + "'age':{'type':'integer'},"
             + "'lucky':{'type':'integer','default':7},'mail':{'type':'string','format':'email'}},"
             + "'required':['name','mail'],'description':'Who'}}|point,who",
         "bean|{'bean':{'type':'object','properties':{'needed':{'type':'string'},'may':{'type':'string','maxLength':5}},"
@@ -153,7 +164,9 @@ class SchemaTest {
       })
   void argumentsHaveASchema(String name, String properties, String required) {
     String list = required == null ? "" : ",'required':['" + required.replace(",", "','") + "']";
-    same("{'type':'object','properties':" + properties + list + ",'additionalProperties':false}", tool(name).getInputSchema());
+    same(
+        "{'type':'object','properties':" + properties + list + ",'additionalProperties':false}",
+        tool(name).getInputSchema());
   }
 
   @Test
@@ -165,7 +178,8 @@ class SchemaTest {
         tool("recursive").getInputSchema());
     var leaf = Map.of("name", "a", "children", List.of());
     assertTrue(!CALLER.tool("recursive", Map.of("tree", Map.of("name", "r", "children", List.of(leaf)))).isError());
-    assertTrue(CALLER.tool("recursive", Map.of("tree", Map.of("name", "r"))).text().contains("- tree.children: is required"));
+    assertTrue(
+        CALLER.tool("recursive", Map.of("tree", Map.of("name", "r"))).text().contains("- tree.children: is required"));
   }
 
   @ParameterizedTest
@@ -173,11 +187,13 @@ class SchemaTest {
       delimiter = '|',
       quoteCharacter = '`',
       value = {
-        "point|{'type':'object','properties':{'x':{'type':'integer'},'y':{'type':'integer','description':'upwards','minimum':0}},"
+        "point|{'type':'object','properties':{'x':{'type':'integer'},"
+            + "'y':{'type':'integer','description':'upwards','minimum':0}},"
             + "'required':['x','y']}|{'x':1,'y':2}",
-        "points|{'type':'object','properties':{'result':{'type':'array','items':{'type':'object','properties':{'x':{'type':'integer'},"
-            + "'y':{'type':'integer','description':'upwards','minimum':0}},'required':['x','y']}}},'required':['result']}"
-            + "|{'result':[{'x':1,'y':2}]}",
+        "points|{'type':'object','properties':{'result':{'type':'array',"
+            + "'items':{'type':'object','properties':{'x':{'type':'integer'},"
+            + "'y':{'type':'integer','description':'upwards','minimum':0}},'required':['x','y']}}},"
+            + "'required':['result']}|{'result':[{'x':1,'y':2}]}",
         "number|{'type':'object','properties':{'result':{'type':'integer'}},'required':['result']}|{'result':7}",
         "later|{'type':'object','additionalProperties':{'type':'integer'}}|{'a':1}",
         "text||",
@@ -195,19 +211,23 @@ class SchemaTest {
   @Test
   void whatIsNullIsNotThereAndNotRequired() {
     assertEquals("{\"name\":\"Ada\",\"lucky\":1}", CALLER.tool("person").structured());
-    assertTrue(tool("person").getOutputSchema().contains("\"required\":[\"name\",\"lucky\"]"), tool("person")::toString);
+    assertTrue(
+        tool("person").getOutputSchema().contains("\"required\":[\"name\",\"lucky\"]"), tool("person")::toString);
   }
 
   record Formatted(@Email String email, LocalDate date, OffsetDateTime dateTime) {}
 
-  /** A format that an author has written by hand, in arguments; those of results are said by types and constraints. */
+  /** A format in arguments, written by the author; types and constraints determine the formats of results. */
   @Test
   void formatsAcceptWhatTheSharedTableSays() throws IOException {
     JsonNode formats = Json.MAPPER.readTree(Files.readString(Path.of("..", "testdata", "formats.json"))).get("formats");
-    assertEquals(Formats.ALL.stream().map(f -> f.getName()).sorted().toList(), formats.propertyNames().stream().sorted().toList());
+    assertEquals(
+        Formats.ALL.stream().map(f -> f.getName()).sorted().toList(),
+        formats.propertyNames().stream().sorted().toList());
     App app = Bridge.app("t", "1");
     for (var format : formats.properties()) {
-      String schema = "{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"string\",\"format\":\"" + format.getKey() + "\"}}}";
+      String schema =
+          "{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"string\",\"format\":\"" + format.getKey() + "\"}}}";
       app.tool(format.getKey()).inputSchema(schema).handle((in, ctx) -> in.get("v").asString());
     }
     Caller caller = new Caller(app);
@@ -219,7 +239,12 @@ class SchemaTest {
       }
       for (JsonNode v : format.getValue().get("refuses")) {
         String wrong = "- v: must be " + format.getValue().get("is").asString() + ", got " + v;
-        all.add(() -> assertEquals(wrong, caller.tool(name, Map.of("v", v.asString())).text().lines().skip(1).findFirst().orElse(""), name + " " + v));
+        all.add(
+            () ->
+                assertEquals(
+                    wrong,
+                    caller.tool(name, Map.of("v", v.asString())).text().lines().skip(1).findFirst().orElse(""),
+                    name + " " + v));
       }
     }
     assertAll(all);
@@ -269,23 +294,34 @@ class SchemaTest {
     var wrong = results.tool("formatted", Map.of("email", "ada"));
     assertTrue(wrong.isError());
     assertEquals(
-        "the tool returned what its output schema does not allow:\n- email: must be an email address such as ada@example.com, got \"ada\"", wrong.text());
+        "the tool returned what its output schema does not allow:\n"
+            + "- email: must be an email address such as ada@example.com, got \"ada\"",
+        wrong.text());
     // Types without an offset have a pattern in place of a format.
     var at = Map.of("at", "2026-01-31T14:30:00", "time", "10:00", "length", "PT1H");
     assertEquals("{\"result\":\"2026-01-31T11:00:00\"}", results.tool("local", at).structured());
-    assertTrue(results.tool("local", Map.of("at", "2026-01-31T14:30:00Z", "time", "10:00", "length", "PT1.5S")).text().contains("- at: "));
+    assertTrue(
+        results
+            .tool("local", Map.of("at", "2026-01-31T14:30:00Z", "time", "10:00", "length", "PT1.5S"))
+            .text()
+            .contains("- at: "));
     assertTrue(results.tool("most", Map.of("n", 10)).text().endsWith("Usage: most(n: integer <= 9)"));
   }
 
   @Test
   void aFormatThatNobodyChecksIsRefusedWhereItIsWritten() {
-    String why = "there is no format dat; did you mean date?; there are date, date-time, duration, email, hostname, ipv4, ipv6, time, uri, uuid";
+    String why =
+        "there is no format dat; did you mean date?; there are date, date-time, duration, email, hostname, ipv4, ipv6,"
+            + " time, uri, uuid";
     String dat = "{\"type\":\"string\",\"format\":\"dat\"}";
     App app = Bridge.app("t", "1");
     for (String schema :
         List.of(
             "{\"type\":\"object\",\"properties\":{\"day\":" + dat + "}}",
-            "{\"type\":\"object\",\"properties\":{\"day\":{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"null\"}," + dat + "]}}}}")) {
+            "{\"type\":\"object\",\"properties\":{\"day\":{\"type\":\"array\","
+                + "\"items\":{\"anyOf\":[{\"type\":\"null\"},"
+                + dat
+                + "]}}}}")) {
       var e = assertThrows(DefinitionException.class, () -> app.tool("t").inputSchema(schema));
       int here = StackWalker.getInstance().walk(frames -> frames.findFirst().orElseThrow().getLineNumber()) - 1;
       assertEquals("SchemaTest.java:" + here + ": tool \"t\": day: " + why, e.getMessage());
@@ -295,16 +331,24 @@ class SchemaTest {
       assertEquals("the schema of a form: day: " + why, asked.text());
     }
     // Neither a property of this name nor a value is a format.
-    String other = "{\"properties\":{\"format\":{\"type\":\"string\",\"default\":{\"format\":\"dat\"}}},\"type\":\"object\"}";
+    String other =
+        "{\"properties\":{\"format\":{\"type\":\"string\",\"default\":{\"format\":\"dat\"}}},\"type\":\"object\"}";
     app.tool("other").inputSchema(other).handle((in, ctx) -> "");
   }
 
   @ParameterizedTest
-  @CsvSource({"NaN,rows.1.price is NaN", "float,rows.1.price is Infinity", "array,rows.1.price.1 is NaN", "floats,rows.1.price.1 is NaN", "optional,rows.1.price is NaN", "opaque,rows.1.price is of type Object"})
+  @CsvSource({
+    "NaN,rows.1.price is NaN",
+    "float,rows.1.price is Infinity",
+    "array,rows.1.price.1 is NaN",
+    "floats,rows.1.price.1 is NaN",
+    "optional,rows.1.price is NaN",
+    "opaque,rows.1.price is of type Object"
+  })
   void whatJsonCannotHoldIsRefusedWithItsPlace(String what, String place) {
     var called = new Caller(Bridge.of(new Results())).tool("lost", Map.of("what", what));
     assertTrue(called.isError());
-    assertEquals("the tool returned what JSON cannot hold: " + place, called.text());
+    assertEquals("the tool returned a value that JSON cannot represent: " + place, called.text());
   }
 
   static final class Several {
@@ -325,7 +369,13 @@ class SchemaTest {
     var e = assertThrows(DefinitionException.class, () -> Bridge.of(new Several(), "text"));
     List<String> lines = e.getMessage().lines().toList();
     assertEquals(4, lines.size(), e::getMessage);
-    assertTrue(lines.get(0).matches("SchemaTest\\.java:\\d+: Several\\.first, parameter 1 \\(int n\\): its default value does not fit: .*8.*"), lines.get(0));
+    assertTrue(
+        lines
+            .get(0)
+            .matches(
+                "SchemaTest\\.java:\\d+: Several\\.first, parameter 1 \\(int n\\):"
+                    + " its default value is invalid: .*8.*"),
+        lines.get(0));
     assertTrue(lines.get(1).contains("Several.second, parameter 1 (InputStream in)"), lines.get(1));
     assertTrue(lines.get(2).contains("Several.third, parameter 1 (List ids)"), lines.get(2));
     assertTrue(lines.get(3).contains("String has no method with @Tool"), lines.get(3));
@@ -377,16 +427,24 @@ class SchemaTest {
   @Test
   void aMistakeIsNamed() {
     wrong(new Missing(), "Missing.primitive, parameter 1 (int n): it may be missing, and int has no null");
-    wrong(new BadDefault(), "BadDefault.broken, parameter 1 (int n): tool \"broken\": the default value many is not JSON");
-    wrong(new WrongDefault(), "WrongDefault.wrong, parameter 1 (int n): its default value does not fit");
-    wrong(new BadTemplate(), "BadTemplate.two: the template x://{a}{b}: there is nothing between {b} and what is before it");
+    wrong(
+        new BadDefault(),
+        "BadDefault.broken, parameter 1 (int n): tool \"broken\": the default value many is not JSON");
+    wrong(new WrongDefault(), "WrongDefault.wrong, parameter 1 (int n): its default value is invalid");
+    wrong(
+        new BadTemplate(),
+        "BadTemplate.two: the template x://{a}{b}: {b} must be separated from the variable before it");
     wrong(new OtherVariable(), "OtherVariable.two, parameter 1 (String b): the template x://{a} has no {b}");
     wrong(new NoScheme(), "NoScheme.config: resource \"config\": a URI begins with a scheme, such as file:///");
-    wrong(new NoText(), "NoText.many, parameter 1 (List ids): it comes as text, which cannot be that; use String, a number");
+    wrong(
+        new NoText(),
+        "NoText.many, parameter 1 (List ids): text cannot be converted to its type; use String, a number");
     wrong("text", "String has no method with @Tool");
     wrong(All.class, "All.bean: it is not static; add an object: new All(...)");
     var twice = assertThrows(DefinitionException.class, () -> Bridge.of(new All()).add(new All()));
-    assertTrue(twice.getMessage().lines().allMatch(line -> line.matches(".* is there already, from SchemaTest\\.java:\\d+")), twice.getMessage());
+    assertTrue(
+        twice.getMessage().lines().allMatch(line -> line.matches(".* is already defined at SchemaTest\\.java:\\d+")),
+        twice.getMessage());
     var name = assertThrows(DefinitionException.class, () -> Bridge.app("t", "1").tool("a b").handle((in, ctx) -> ""));
     assertTrue(name.getMessage().contains("1 to 128 letters"), name.getMessage());
   }
@@ -439,13 +497,18 @@ class SchemaTest {
 
   @Test
   void aTypeThatJsonCannotHoldIsNamed() {
-    wrong(new Abstract(), "Abstract.draw, parameter 1 (Map boxes): Box.shape: JSON cannot become a Shape; use text,");
-    wrong(new NoConstructor(), "NoConstructor.go, parameter 1 (NoWay way): JSON cannot become a NoWay, which has no constructor for it");
-    wrong(new Streams(), "Streams.stream: tool \"stream\": it returns Stream, which JSON cannot hold");
+    wrong(
+        new Abstract(),
+        "Abstract.draw, parameter 1 (Map boxes): Box.shape: JSON cannot be converted to Shape; use text,");
+    wrong(
+        new NoConstructor(),
+        "NoConstructor.go, parameter 1 (NoWay way): JSON cannot be converted to NoWay, which has no usable"
+            + " constructor");
+    wrong(new Streams(), "Streams.stream: tool \"stream\": it returns Stream, which JSON cannot represent");
     wrong(new Bytes(), "Bytes.bytes: tool \"bytes\": it returns byte[]: return new Image(");
-    wrong(new ReadsNothing(), "ReadsNothing.prompt, parameter 1 (Runnable run): JSON cannot become a Runnable");
+    wrong(new ReadsNothing(), "ReadsNothing.prompt, parameter 1 (Runnable run): JSON cannot be converted to Runnable");
     var e = assertThrows(DefinitionException.class, () -> Bridge.app("t", "1").tool("t").input(Box.class));
-    assertTrue(e.getMessage().contains("tool \"t\": Box.shape: JSON cannot become a Shape"), e.getMessage());
+    assertTrue(e.getMessage().contains("tool \"t\": Box.shape: JSON cannot be converted to Shape"), e.getMessage());
   }
 
   @Test

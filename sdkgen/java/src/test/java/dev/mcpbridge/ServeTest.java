@@ -49,7 +49,9 @@ import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 import tools.jackson.databind.JsonNode;
 
-/** A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end. */
+/**
+ * A real process, spoken to as the bridge does: handshake, TLS, streams, shutdown, and what happens when things end.
+ */
 class ServeTest {
   @TempDir Path folder;
 
@@ -61,22 +63,26 @@ class ServeTest {
   void aLife() throws Exception {
     try (Plugin plugin = start()) {
       assertEquals(List.of("printed before the app"), plugin.before);
-      assertEquals(List.of("1", "1", "unix", "grpc", ""), List.of(plugin.fields[0], plugin.fields[1], plugin.fields[2], plugin.fields[4], plugin.fields[5]));
+      assertEquals(
+          List.of("1", "1", "unix", "grpc", ""),
+          List.of(plugin.fields[0], plugin.fields[1], plugin.fields[2], plugin.fields[4], plugin.fields[5]));
       var channel = plugin.channel();
       assertEquals("{\"sum\":3}", Plugin.text(channel, "add", Map.of("a", 1, "b", 2)));
 
-      // What is printed is log, at once; what children print is noise that the bridge knows.
+      // Output is logged at once. The bridge handles the output of child processes.
       assertEquals("ok", Plugin.text(channel, "loud", Map.of()));
       assertTrue(plugin.log().contains("printed after the app") && plugin.log().contains("printed\n"), plugin.log());
       assertFalse(plugin.log().contains("WARN"), plugin.log());
       assertEquals("echoed by a child", plugin.stdout.readLine());
       assertEquals(
-          "a tool cannot read standard input, which belongs to the bridge; ask the user: ctx.elicit(message, String.class)",
+          "a tool cannot read standard input, which belongs to the bridge; ask the user:"
+              + " ctx.elicit(message, String.class)",
           Plugin.text(channel, "readStdin", Map.of()));
 
       // Health.
       for (String service : List.of("", "plugin")) {
-        var answer = HealthGrpc.newBlockingStub(channel).check(HealthCheckRequest.newBuilder().setService(service).build());
+        var answer =
+            HealthGrpc.newBlockingStub(channel).check(HealthCheckRequest.newBuilder().setService(service).build());
         assertEquals(ServingStatus.SERVING, answer.getStatus());
       }
 
@@ -96,17 +102,34 @@ class ServeTest {
       var stub = McpServiceGrpc.newBlockingStub(channel);
       var exact = assertThrows(StatusRuntimeException.class, () -> Plugin.text(channel, "exact", Map.of()));
       var error = StatusProto.fromThrowable(exact).getDetails(0).unpack(JsonRpcError.class);
-      assertEquals("-31042 exactly this {\"n\":9007199254740993}", error.getCode() + " " + error.getMessage() + " " + error.getData());
+      assertEquals(
+          "-31042 exactly this {\"n\":9007199254740993}",
+          error.getCode() + " " + error.getMessage() + " " + error.getData());
       assertEquals(Status.Code.NOT_FOUND, code(() -> Plugin.text(channel, "nothing", Map.of())));
       assertEquals(
           Status.Code.NOT_FOUND,
-          code(() -> stub.readResource(ReadResourceRequest.newBuilder().setContext(Caller.EVERYTHING).setUri("test://items/100").build()).next()));
-      assertEquals(Status.Code.INVALID_ARGUMENT, code(() -> stub.listTools(ListToolsRequest.newBuilder().setContext(Caller.EVERYTHING).setCursor("x").build())));
-      assertEquals(1, stub.listResources(ListResourcesRequest.newBuilder().setContext(Caller.EVERYTHING).build()).getResourcesCount());
+          code(
+              () ->
+                  stub.readResource(
+                          ReadResourceRequest.newBuilder()
+                              .setContext(Caller.EVERYTHING)
+                              .setUri("test://items/100")
+                              .build())
+                      .next()));
+      assertEquals(
+          Status.Code.INVALID_ARGUMENT,
+          code(
+              () ->
+                  stub.listTools(ListToolsRequest.newBuilder().setContext(Caller.EVERYTHING).setCursor("x").build())));
+      assertEquals(
+          1,
+          stub.listResources(ListResourcesRequest.newBuilder().setContext(Caller.EVERYTHING).build())
+              .getResourcesCount());
 
       // A bridge with another version of the contract.
       for (int version : List.of(0, 3)) {
-        var other = CallContext.newBuilder().setVerified(VerifiedCaller.newBuilder().setContractVersion(version)).build();
+        var other =
+            CallContext.newBuilder().setVerified(VerifiedCaller.newBuilder().setContractVersion(version)).build();
         List<Executable> calls =
             List.of(
                 () -> stub.discover(DiscoverRequest.newBuilder().setContext(other).build()),
@@ -114,15 +137,18 @@ class ServeTest {
                 () -> stub.listen(ListenRequest.newBuilder().setContext(other).build()).next());
         for (Executable call : calls) {
           assertEquals(
-              "FAILED_PRECONDITION: the bridge has version " + Math.max(version, 1) + " of the contract, and this SDK has version 2: "
+              "FAILED_PRECONDITION: the bridge has version "
+                  + Math.max(version, 1)
+                  + " of the contract, and this SDK has version 2: "
                   + "install an mcpbridge and an SDK of the same release",
               assertThrows(StatusRuntimeException.class, call).getMessage());
         }
       }
 
       // Changes.
-      var wanted = SubscriptionFilter.newBuilder().setToolsListChanged(true).addResourceSubscriptions("test://a");
-      Iterator<ListenResponse> changes = stub.listen(ListenRequest.newBuilder().setContext(Caller.EVERYTHING).setNotifications(wanted).build());
+      var filter = SubscriptionFilter.newBuilder().setToolsListChanged(true).addResourceSubscriptions("test://a");
+      Iterator<ListenResponse> changes =
+          stub.listen(ListenRequest.newBuilder().setContext(Caller.EVERYTHING).setNotifications(filter).build());
       assertTrue(changes.next().hasAcknowledged());
       Plugin.call(channel, "grow", Map.of("name", "extra")).forEachRemaining(e -> {});
       assertTrue(changes.next().hasToolsListChanged());
@@ -152,7 +178,7 @@ class ServeTest {
       assertFalse(changes.hasNext());
       assertEquals(ServingStatus.NOT_SERVING, health.next().getStatus());
       assertFalse(health.hasNext());
-      assertEquals(0, plugin.ended(5));
+      assertEquals(0, plugin.exitCode(5));
       assertFalse(Files.exists(Path.of(plugin.fields[3])));
       assertEquals(null, plugin.stdout.readLine());
     }
@@ -167,10 +193,10 @@ class ServeTest {
     try (Plugin plugin = start()) {
       var channel = plugin.channel();
       assertTrue(Plugin.call(channel, "stuck", Map.of()).next().hasProgress());
-      long began = System.nanoTime();
+      long start = System.nanoTime();
       Plugin.shutdown(channel);
-      assertEquals(0, plugin.ended(30));
-      long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
+      assertEquals(0, plugin.exitCode(30));
+      long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
       assertTrue(took >= Serve.DRAIN - 100, "it took " + took + " ms");
     }
   }
@@ -184,7 +210,7 @@ class ServeTest {
       signal(plugin, "INT"); // The terminal's, which is for the bridge.
       signal(plugin, "TERM");
       assertEquals("slept", slow.next().getResult().getContent(0).getText().getText());
-      assertEquals(0, plugin.ended(30));
+      assertEquals(0, plugin.exitCode(30));
     }
   }
 
@@ -195,24 +221,43 @@ class ServeTest {
       assertEquals("boom", Plugin.text(channel, "fails", Map.of()));
       assertEquals("For input string: \"many\"", Plugin.text(channel, "unready", Map.of()));
       assertTrue(Plugin.text(channel, "unready", Map.of()).contains("For input string: \"many\""));
-      assertEquals("the tool returned null, which its return type does not allow", Plugin.text(channel, "cannotBeWritten", Map.of()));
-      assertEquals("the tool returned what JSON cannot hold: a is NaN", Plugin.text(channel, "notANumber", Map.of()));
+      assertEquals(
+          "the tool returned null, which its return type does not allow",
+          Plugin.text(channel, "cannotBeWritten", Map.of()));
+      assertEquals(
+          "the tool returned a value that JSON cannot represent: a is NaN",
+          Plugin.text(channel, "notANumber", Map.of()));
       Plugin.call(channel, "logs", Map.of()).forEachRemaining(e -> {});
 
       // A failure is one line, which the bridge takes apart.
-      List<JsonNode> all = plugin.log().lines().filter(line -> line.startsWith("{")).map(Json.MAPPER::readTree).toList();
+      List<JsonNode> all =
+          plugin.log().lines().filter(line -> line.startsWith("{")).map(Json.MAPPER::readTree).toList();
       String loud = "Tools.java:" + Tools.line("\"printed\"") + ": tool \"loud\" has no description, ";
       assertTrue(all.stream().anyMatch(record -> record.get("message").asString().startsWith(loud)), all::toString);
-      List<JsonNode> log = all.stream().filter(record -> !record.get("message").asString().contains("has no description")).toList();
-      List<String> said = log.stream().map(record -> record.get("level").asString() + " " + record.get("message").asString()).toList();
+      List<JsonNode> log =
+          all.stream().filter(record -> !record.get("message").asString().contains("has no description")).toList();
+      List<String> lines =
+          log.stream().map(record -> record.get("level").asString() + " " + record.get("message").asString()).toList();
       String unready = " failed at Tools.java:" + Tools.line("Integer.parseInt(\"many\")") + ": ";
-      assertEquals("error tool \"fails\" failed at Tools.java:" + Tools.line("\"boom\"") + ": java.lang.IllegalStateException: boom", said.get(0));
-      assertEquals("error tool \"unready\"" + unready + "java.lang.NumberFormatException: For input string: \"many\"", said.get(1));
-      assertTrue(said.get(2).startsWith("error tool \"unready\"" + unready), said.get(2));
-      assertTrue(said.get(3).startsWith("error tool \"cannotBeWritten\" failed at Tools.java:" + Tools.line("return null;") + ": "), said.get(3));
-      assertTrue(said.get(4).startsWith("error tool \"notANumber\" failed at Tools.java:" + Tools.line("Double.NaN") + ": "), said.get(4));
-      assertEquals("warn mind\nthe gap", said.get(5));
-      assertEquals(6, said.size());
+      assertEquals(
+          "error tool \"fails\" failed at Tools.java:"
+              + Tools.line("\"boom\"")
+              + ": java.lang.IllegalStateException: boom",
+          lines.get(0));
+      assertEquals(
+          "error tool \"unready\"" + unready + "java.lang.NumberFormatException: For input string: \"many\"",
+          lines.get(1));
+      assertTrue(lines.get(2).startsWith("error tool \"unready\"" + unready), lines.get(2));
+      assertTrue(
+          lines
+              .get(3)
+              .startsWith("error tool \"cannotBeWritten\" failed at Tools.java:" + Tools.line("return null;") + ": "),
+          lines.get(3));
+      assertTrue(
+          lines.get(4).startsWith("error tool \"notANumber\" failed at Tools.java:" + Tools.line("Double.NaN") + ": "),
+          lines.get(4));
+      assertEquals("warn mind\nthe gap", lines.get(5));
+      assertEquals(6, lines.size());
       for (JsonNode record : log.subList(0, 5)) {
         assertFalse(record.get("trace").asString().contains("dev.mcpbridge.App"), record::toString);
         assertFalse(record.get("trace").asString().contains("tools.jackson"), record::toString);
@@ -235,11 +280,16 @@ class ServeTest {
           var call = Plugin.call(channel, "exits", Map.of("elsewhere", false)).next().getResult();
           assertTrue(call.getIsError());
           assertEquals("System.exit was called, which ended the backend", call.getContent(0).getText().getText());
-          assertEquals("slept", slow.next().getResult().getContent(0).getText().getText()); // The others get their time.
+          // The others get their time.
+          assertEquals("slept", slow.next().getResult().getContent(0).getText().getText());
         }
-        assertEquals(elsewhere ? 4 : 3, plugin.ended(30));
+        assertEquals(elsewhere ? 4 : 3, plugin.exitCode(30));
         String at = "Tools.java:" + Tools.line(elsewhere ? "// Elsewhere." : "// Here.");
-        assertTrue(plugin.log().contains("\"level\":\"error\",\"logger\":\"mcpbridge\",\"message\":\"System.exit was called at " + at), plugin.log());
+        assertTrue(
+            plugin
+                .log()
+                .contains("\"level\":\"error\",\"logger\":\"mcpbridge\",\"message\":\"System.exit was called at " + at),
+            plugin.log());
       }
     }
   }
@@ -253,7 +303,7 @@ class ServeTest {
     try (Plugin plugin = start()) {
       assertTrue(Plugin.call(plugin.channel(), "stuck", Map.of()).next().hasProgress());
       plugin.process.getOutputStream().close();
-      assertEquals(0, plugin.ended(30));
+      assertEquals(0, plugin.exitCode(30));
       assertFalse(Files.exists(Path.of(plugin.fields[3])));
     }
   }
@@ -261,12 +311,17 @@ class ServeTest {
   @Test
   void aPersonIsToldWhatToDo() throws Exception {
     try (Plugin plugin = new Plugin(folder, Map.of("MCPBRIDGE_PLUGIN", ""))) {
-      assertEquals(2, plugin.ended(20));
+      assertEquals(2, plugin.exitCode(20));
       assertTrue(plugin.log().contains("mcpbridge run -- java -cp ... dev.mcpbridge.Tools\n"), plugin.log());
     }
-    try (Plugin plugin = new Plugin(folder, Map.of("MCPBRIDGE_PLUGIN", "mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS", "2,3"))) {
-      assertEquals(1, plugin.ended(20));
-      assertTrue(plugin.log().contains("the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1"), plugin.log());
+    try (Plugin plugin =
+        new Plugin(folder, Map.of("MCPBRIDGE_PLUGIN", "mcpbridge.v1", "PLUGIN_PROTOCOL_VERSIONS", "2,3"))) {
+      assertEquals(1, plugin.exitCode(20));
+      assertTrue(
+          plugin
+              .log()
+              .contains("the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1"),
+          plugin.log());
     }
   }
 
@@ -286,7 +341,8 @@ class ServeTest {
     String socket = "unix:" + folder.resolve("s");
     for (String address : List.of("127.0.0.1:0", socket)) {
       Map<String, String> alone = Map.of("MCPBRIDGE_PLUGIN", "");
-      ProcessBuilder builder = new ProcessBuilder(Plugin.java(Tools.class, "--listen", address)).redirectErrorStream(true);
+      ProcessBuilder builder =
+          new ProcessBuilder(Plugin.java(Tools.class, "--listen", address)).redirectErrorStream(true);
       builder.environment().putAll(alone);
       Process process = builder.start();
       try {
@@ -317,7 +373,13 @@ class ServeTest {
     }
 
     private static String pem(String what, byte[] der) {
-      return "-----BEGIN " + what + "-----\n" + Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(der) + "\n-----END " + what + "-----\n";
+      return "-----BEGIN "
+          + what
+          + "-----\n"
+          + Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(der)
+          + "\n-----END "
+          + what
+          + "-----\n";
     }
 
     String both() throws Exception {
@@ -331,10 +393,32 @@ class ServeTest {
     List<Process> processes = new ArrayList<>();
     for (String name : names) {
       List<String> command =
-          new ArrayList<>(List.of(keytool.toString(), "-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-storetype", "PKCS12"));
-      command.addAll(List.of("-dname", "CN=localhost", "-ext", "san=dns:localhost", "-ext", "bc:c=ca:true", "-ext", "eku=serverAuth,clientAuth"));
+          new ArrayList<>(
+              List.of(
+                  keytool.toString(),
+                  "-genkeypair",
+                  "-keyalg",
+                  "EC",
+                  "-groupname",
+                  "secp256r1",
+                  "-storetype",
+                  "PKCS12"));
+      command.addAll(
+          List.of(
+              "-dname",
+              "CN=localhost",
+              "-ext",
+              "san=dns:localhost",
+              "-ext",
+              "bc:c=ca:true",
+              "-ext",
+              "eku=serverAuth,clientAuth"));
       command.addAll(List.of("-alias", "a", "-storepass", "changeit", "-keystore", folder.resolve(name).toString()));
-      processes.add(new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(folder.resolve(name + ".log").toFile()).start());
+      processes.add(
+          new ProcessBuilder(command)
+              .redirectErrorStream(true)
+              .redirectOutput(folder.resolve(name + ".log").toFile())
+              .start());
     }
     List<Identity> identities = new ArrayList<>();
     for (int i = 0; i < names.length; i++) {
@@ -343,7 +427,9 @@ class ServeTest {
       try (InputStream in = Files.newInputStream(folder.resolve(names[i]))) {
         store.load(in, "changeit".toCharArray());
       }
-      identities.add(new Identity((PrivateKey) store.getKey("a", "changeit".toCharArray()), (X509Certificate) store.getCertificate("a")));
+      identities.add(
+          new Identity(
+              (PrivateKey) store.getKey("a", "changeit".toCharArray()), (X509Certificate) store.getCertificate("a")));
     }
     return identities;
   }
@@ -372,9 +458,15 @@ class ServeTest {
                     .generateCertificate(new ByteArrayInputStream(Base64.getDecoder().decode(plugin.fields[5])));
         assertEquals(made.get(0).certificate(), server);
         String address = dir == deep ? plugin.fields[3] : "unix:" + plugin.fields[3];
-        assertEquals("{\"sum\":3}", Plugin.text(plugin.channel(tls(server, made.get(1)), address), "add", Map.of("a", 1, "b", 2)));
-        assertEquals(Status.Code.UNAVAILABLE, code(() -> Plugin.text(plugin.channel(tls(server, made.get(2)), address), "add", Map.of())));
-        assertEquals(Status.Code.UNAVAILABLE, code(() -> Plugin.text(plugin.channel(tls(server, null), address), "add", Map.of())));
+        assertEquals(
+            "{\"sum\":3}",
+            Plugin.text(plugin.channel(tls(server, made.get(1)), address), "add", Map.of("a", 1, "b", 2)));
+        assertEquals(
+            Status.Code.UNAVAILABLE,
+            code(() -> Plugin.text(plugin.channel(tls(server, made.get(2)), address), "add", Map.of())));
+        assertEquals(
+            Status.Code.UNAVAILABLE,
+            code(() -> Plugin.text(plugin.channel(tls(server, null), address), "add", Map.of())));
         assertEquals(Status.Code.UNAVAILABLE, code(() -> Plugin.text(plugin.channel(null, address), "add", Map.of())));
       }
     }

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 
 /** From URIs to the values of a template's variables. */
 class TemplateTest {
-  /** The client says the URI, and one that fits almost must not stop a thread: a regular expression takes minutes. */
+  /** Clients choose the URI: one that almost matches must not block a thread. A regular expression takes minutes. */
   @Test
   void aHostileUriIsLookedAtOnce() {
     Map<String, String> hostile = new LinkedHashMap<>();
@@ -25,7 +25,10 @@ class TemplateTest {
     hostile.put("x://{/a,b,c}{/d,e,f}!", "/");
     hostile.put("x://{;a}{;b}{;c}!", ";");
     assertTimeoutPreemptively(
-        Duration.ofSeconds(20), () -> hostile.forEach((template, c) -> assertNull(new Template(template).match("x://" + c.repeat(4000)), template)));
+        Duration.ofSeconds(20),
+        () ->
+            hostile.forEach(
+                (template, c) -> assertNull(new Template(template).match("x://" + c.repeat(4000)), template)));
     assertNull(new Template("{a}").match("a".repeat(5000))); // Longer than any that is looked at.
   }
 

@@ -78,7 +78,7 @@ public final class Tools {
   @Tool
   public String greet(String name, Context ctx) {
     var answer = ctx.elicit("Hello " + name + "! What is your favourite colour?", Favourite.class);
-    return answer.accepted() ? name + " likes " + answer.data().colour() : name + " does not tell";
+    return answer.accepted() ? name + " likes " + answer.data().colour() : name + " does not answer";
   }
 
   @Tool

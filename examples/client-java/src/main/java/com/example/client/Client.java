@@ -56,7 +56,8 @@ public final class Client {
     if (args.length > 1) {
       metadata.put(Metadata.Key.of("mcpbridge-server", Metadata.ASCII_STRING_MARSHALLER), args[1]);
     }
-    stub = McpServiceGrpc.newBlockingStub(channel).withInterceptors(MetadataUtils.newAttachHeadersInterceptor(metadata));
+    stub =
+        McpServiceGrpc.newBlockingStub(channel).withInterceptors(MetadataUtils.newAttachHeadersInterceptor(metadata));
     for (String line; (line = IN.readLine()) != null; ) {
       String[] words = (line + "   ").split(" ", 3);
       try {
@@ -80,7 +81,8 @@ public final class Client {
     }
     return NettyChannelBuilder.forAddress(UnixDomainSocketAddress.of(Path.of(URI.create(address).getPath())))
         .channelType(NioDomainSocketChannel.class, UnixDomainSocketAddress.class)
-        .eventLoopGroup(new MultiThreadIoEventLoopGroup(1, new DefaultThreadFactory("grpc", true), NioIoHandler.newFactory()))
+        .eventLoopGroup(
+            new MultiThreadIoEventLoopGroup(1, new DefaultThreadFactory("grpc", true), NioIoHandler.newFactory()))
         .overrideAuthority("localhost")
         .usePlaintext()
         .build();
@@ -104,11 +106,13 @@ public final class Client {
   }
 
   private static void call(String name, String arguments) throws IOException {
-    var request = CallToolRequest.newBuilder().setContext(CALLER).setName(name).setArguments(ByteString.copyFromUtf8(arguments));
+    var request =
+        CallToolRequest.newBuilder().setContext(CALLER).setName(name).setArguments(ByteString.copyFromUtf8(arguments));
     for (var events = mcp().callTool(request.build()); events.hasNext(); ) {
       CallToolResponse event = events.next();
       switch (event.getEventCase()) {
-        case PROGRESS -> OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
+        case PROGRESS ->
+            OUT.printf("progress %.0f of %.0f%n", event.getProgress().getProgress(), event.getProgress().getTotal());
         case INPUT_REQUIRED -> { // The call has ended. Repeat it with the answers and the state.
           InputRequired asked = event.getInputRequired();
           request.setRequestState(asked.getRequestState()).clearInputResponses();
@@ -130,8 +134,14 @@ public final class Client {
   private static InputResponse answer(InputRequest question) throws IOException {
     var answer = InputResponse.newBuilder();
     if (question.hasCreateMessage()) {
-      String said = ask("model", question.getCreateMessage().getMessages(0).getContent(0).getText().getText());
-      answer.getCreateMessageBuilder().setRole("assistant").setModel("you").addContentBuilder().getTextBuilder().setText(said);
+      String text = ask("model", question.getCreateMessage().getMessages(0).getContent(0).getText().getText());
+      answer
+          .getCreateMessageBuilder()
+          .setRole("assistant")
+          .setModel("you")
+          .addContentBuilder()
+          .getTextBuilder()
+          .setText(text);
     } else {
       String form = ask("question", question.getElicit().getForm().getMessage());
       answer.getElicitBuilder().setAction("accept").setContent(form);
@@ -152,23 +162,26 @@ public final class Client {
 
   /** Waits for one change, and cancels the call. */
   private static void listen(String uri) {
-    var wanted = SubscriptionFilter.newBuilder().setToolsListChanged(true);
+    var filter = SubscriptionFilter.newBuilder().setToolsListChanged(true);
     if (!uri.isEmpty()) {
-      wanted.addResourceSubscriptions(uri);
+      filter.addResourceSubscriptions(uri);
     }
-    var request = ListenRequest.newBuilder().setContext(CALLER).setNotifications(wanted).build();
+    var request = ListenRequest.newBuilder().setContext(CALLER).setNotifications(filter).build();
     try (Context.CancellableContext call = Context.current().withCancellation()) {
-      call.run(() -> {
-        for (var events = mcp().listen(request); events.hasNext(); ) {
-          ListenResponse event = events.next();
-          if (event.hasAcknowledged()) {
-            OUT.println("listening");
-          } else {
-            OUT.println("changed: " + (event.hasResourceUpdated() ? event.getResourceUpdated().getUri() : "the list of tools"));
-            return;
-          }
-        }
-      });
+      call.run(
+          () -> {
+            for (var events = mcp().listen(request); events.hasNext(); ) {
+              ListenResponse event = events.next();
+              if (event.hasAcknowledged()) {
+                OUT.println("listening");
+              } else {
+                OUT.println(
+                    "changed: "
+                        + (event.hasResourceUpdated() ? event.getResourceUpdated().getUri() : "the list of tools"));
+                return;
+              }
+            }
+          });
     }
   }
 

@@ -38,8 +38,8 @@ import tools.jackson.databind.node.ObjectNode;
 /**
  * The backend that the official MCP conformance suite asks for: its tools, prompts and resources, by its names.
  *
- * <p>It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed state,
- * capability checks) is the bridge's business, and so is not here.
+ * <p>It answers as examples/conformance-go does. What the suite asks of a server beyond that (sessions, headers, sealed
+ * state, capability checks) is the bridge's business, and so is not here.
  */
 public final class Conformance {
   /** Milliseconds that the tools that take a while take for a part of it. */
@@ -70,7 +70,8 @@ public final class Conformance {
     // Their schemas have keywords that no class can express.
     app.tool("test_x_mcp_header")
         .description("Takes an argument that is a header, too.")
-        .inputSchema("{\"type\":\"object\",\"properties\":{\"region\":{\"type\":\"string\",\"x-mcp-header\":\"Region\"}}}")
+        .inputSchema(
+            "{\"type\":\"object\",\"properties\":{\"region\":{\"type\":\"string\",\"x-mcp-header\":\"Region\"}}}")
         .handle((arguments, ctx) -> arguments.toString());
     app.tool("json_schema_2020_12_tool")
         .description("Tool with JSON Schema 2020-12 features.")
@@ -93,13 +94,16 @@ public final class Conformance {
   }
 
   /** Returns the action of the user and the content of the form. */
-  private static String said(Answer<ObjectNode> answer) {
+  private static String outcome(Answer<ObjectNode> answer) {
     String action = answer.accepted() ? "accept" : answer.declined() ? "decline" : "cancel";
     return "action=" + action + ", content=" + answer.optional().map(ObjectNode::toString).orElse("{}");
   }
 
   private static CreateMessageRequest model(String prompt, int maxTokens) {
-    return CreateMessageRequest.newBuilder().addMessages(Message.user(prompt).sampling()).setMaxTokens(maxTokens).build();
+    return CreateMessageRequest.newBuilder()
+        .addMessages(Message.user(prompt).sampling())
+        .setMaxTokens(maxTokens)
+        .build();
   }
 
   private static String uris(List<Root> roots) {
@@ -131,7 +135,10 @@ public final class Conformance {
   @Tool(name = "test_multiple_content_types", description = "Returns text, an image and a resource.")
   public List<Object> multiple() {
     String json = "{\"test\":\"data\",\"value\":123}";
-    return List.of("Multiple content types test:", image(), new Embedded("test://mixed-content-resource", json, "application/json"));
+    return List.of(
+        "Multiple content types test:",
+        image(),
+        new Embedded("test://mixed-content-resource", json, "application/json"));
   }
 
   @Tool(name = "test_error_handling", description = "Always fails.")
@@ -174,11 +181,14 @@ public final class Conformance {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "$defs": {"address": {
-          "$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}
+          "$anchor": "addressDef",
+          "type": "object",
+          "properties": {"street": {"type": "string"}, "city": {"type": "string"}}
         }},
         "properties": {
           "name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
-          "contactMethod": {"type": "string", "enum": ["phone", "email"]}, "phone": {"type": "string"}, "email": {"type": "string"}
+          "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+          "phone": {"type": "string"}, "email": {"type": "string"}
         },
         "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
         "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
@@ -193,7 +203,8 @@ public final class Conformance {
   private static final String ADDRESS =
       """
       {"type":"object","properties":{
-        "username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}
+        "username":{"type":"string","description":"User's response"},
+        "email":{"type":"string","description":"User's email address"}
       },"required":["username","email"]}
       """;
 
@@ -202,11 +213,14 @@ public final class Conformance {
       {"type":"object","properties":{
         "untitledSingle":{"type":"string","enum":["option1","option2","option3"]},
         "titledSingle":{"type":"string","oneOf":[
-          {"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
-        "legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},
+          {"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},
+          {"const":"value3","title":"Third Option"}]},
+        "legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],
+          "enumNames":["Option One","Option Two","Option Three"]},
         "untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},
         "titledMulti":{"type":"array","items":{"anyOf":[
-          {"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}
+          {"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},
+          {"const":"value3","title":"Third Choice"}]}}
       },"required":[]}
       """;
 
@@ -216,7 +230,8 @@ public final class Conformance {
         "name":{"type":"string","description":"User name","default":"John Doe"},
         "age":{"type":"integer","description":"User age","default":30},
         "score":{"type":"number","description":"User score","default":95.5},
-        "status":{"type":"string","description":"User status","enum":["active","inactive","pending"],"default":"active"},
+        "status":{"type":"string","description":"User status","enum":["active","inactive","pending"],
+          "default":"active"},
         "verified":{"type":"boolean","description":"Verification status","default":true}
       },"required":[]}
       """;
@@ -236,17 +251,17 @@ public final class Conformance {
 
   @Tool(name = "test_elicitation", description = "Asks the user for a name and an address.")
   public String elicitation(@ToolArg(description = "What to ask the user") String message, Context ctx) {
-    return "User response: <" + said(ctx.key("user").elicitJson(message, ADDRESS)) + ">";
+    return "User response: <" + outcome(ctx.key("user").elicitJson(message, ADDRESS)) + ">";
   }
 
   @Tool(name = "test_elicitation_sep1034_defaults", description = "Asks the user with a form that has defaults.")
   public String defaults(Context ctx) {
-    return "Elicitation completed: " + said(ctx.key("form").elicitJson("Please fill in this form", DEFAULTS));
+    return "Elicitation completed: " + outcome(ctx.key("form").elicitJson("Please fill in this form", DEFAULTS));
   }
 
   @Tool(name = "test_elicitation_sep1330_enums", description = "Asks the user with a form that has choices.")
   public String enums(Context ctx) {
-    return "Elicitation completed: " + said(ctx.key("form").elicitJson("Please fill in this form", ENUMS));
+    return "Elicitation completed: " + outcome(ctx.key("form").elicitJson("Please fill in this form", ENUMS));
   }
 
   @Tool(name = "test_input_required_result_elicitation", description = "Asks the user for a name and greets.")
@@ -270,17 +285,23 @@ public final class Conformance {
     return "state-ok: " + (answer.accepted() ? "accept" : "not accepted");
   }
 
-  @Tool(name = "test_input_required_result_request_state", description = "Asks for a confirmation and wants its state back.")
+  @Tool(
+      name = "test_input_required_result_request_state",
+      description = "Asks for a confirmation and wants its state back.")
   public String state(Context ctx) {
     return confirm(ctx);
   }
 
-  @Tool(name = "test_input_required_result_tampered_state", description = "Asks for a confirmation and wants its state back as it was.")
+  @Tool(
+      name = "test_input_required_result_tampered_state",
+      description = "Asks for a confirmation and wants its state back as it was.")
   public String tamperedState(Context ctx) {
     return confirm(ctx);
   }
 
-  @Tool(name = "test_input_required_result_multiple_inputs", description = "Asks the user, the model and for the folders, at once.")
+  @Tool(
+      name = "test_input_required_result_multiple_inputs",
+      description = "Asks the user, the model and for the folders, at once.")
   public String askAll(Context ctx) {
     var all = ctx.askAll();
     var name = all.key("user_name").elicit("What is your name?", Name.class);
@@ -318,7 +339,10 @@ public final class Conformance {
   public String missingCapability(Context ctx) {
     // For tools that check before asking: otherwise, UnsupportedException is thrown.
     if (!ctx.clientCapabilities().hasSampling()) {
-      throw new McpException(-32021, "this tool needs a client with sampling", Map.of("requiredCapabilities", Map.of("sampling", Map.of())));
+      throw new McpException(
+          -32021,
+          "this tool needs a client with sampling",
+          Map.of("requiredCapabilities", Map.of("sampling", Map.of())));
     }
     return "The client can sample.";
   }
@@ -375,7 +399,8 @@ public final class Conformance {
 
   @Prompt(name = "test_prompt_with_arguments", description = "A prompt with two arguments.")
   public String promptWithArguments(
-      @PromptArg(description = "First test argument") String arg1, @PromptArg(description = "Second test argument") String arg2) {
+      @PromptArg(description = "First test argument") String arg1,
+      @PromptArg(description = "Second test argument") String arg2) {
     return "Prompt with arguments: arg1='" + arg1 + "', arg2='" + arg2 + "'";
   }
 
@@ -395,7 +420,9 @@ public final class Conformance {
 
   @Prompt(name = "test_prompt_with_embedded_resource", description = "A prompt that holds a resource.")
   public List<Object> promptWithResource(@PromptArg(description = "URI of the resource to embed") String resourceUri) {
-    return List.of(new Embedded(resourceUri, "Embedded resource content for testing."), "Please process the embedded resource above.");
+    return List.of(
+        new Embedded(resourceUri, "Embedded resource content for testing."),
+        "Please process the embedded resource above.");
   }
 
   @Prompt(name = "test_prompt_with_image", description = "A prompt that holds an image.")
@@ -416,7 +443,11 @@ public final class Conformance {
     return "This is the content of the static text resource.";
   }
 
-  @Resource(uri = "test://static-binary", name = "static-binary", description = "An image that stays the same.", mimeType = "image/png")
+  @Resource(
+      uri = "test://static-binary",
+      name = "static-binary",
+      description = "An image that stays the same.",
+      mimeType = "image/png")
   public byte[] staticBinary() {
     return RED_PIXEL;
   }
@@ -426,7 +457,11 @@ public final class Conformance {
     return "The lists have changed " + changes + " times.";
   }
 
-  @ResourceTemplate(uriTemplate = "test://template/{id}/data", name = "template", description = "Data by id.", mimeType = "application/json")
+  @ResourceTemplate(
+      uriTemplate = "test://template/{id}/data",
+      name = "template",
+      description = "Data by id.",
+      mimeType = "application/json")
   public Map<String, Object> template(String id) {
     return Map.of("id", id, "templateTest", true, "data", "Data for ID: " + id);
   }

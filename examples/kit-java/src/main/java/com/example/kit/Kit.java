@@ -42,7 +42,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import tools.jackson.databind.node.ObjectNode;
 
 /**
- * The tools of the contract kit, written with the SDK for Java: the handler laws and {@code mcpbridge verify} call them.
+ * The tools of the contract kit, written with the SDK for Java: the handler laws and {@code mcpbridge verify} call
+ * them.
  *
  * <p>docs/verify.md describes them exactly. Try it: mcpbridge verify -- java -jar target/kit-java.jar
  */
@@ -79,168 +80,233 @@ public final class Kit {
   private Kit() {
     app.add(this);
     // In the order of their names: a list has one.
-    tool("add", (in, ctx) -> {
-      String name = in.get("name").asString();
-      tool(name, (any, c) -> name);
-      return "added";
-    });
-    tool("ask", (in, ctx) -> {
-      ctx.progress(1);
-      var answers = ctx.inputResponses();
-      if (ctx.requestState().isPresent()) {
-        return ctx.requestState().get().toStringUtf8() + " " + answers.get("right").getElicit().getContent();
-      }
-      if (!answers.containsKey("name")) {
-        return InputRequired.newBuilder().addInputRequests(form("name", "who are you?", "name")).build();
-      }
-      var name = answers.get("name").getElicit();
-      if (!name.getAction().equals("accept")) {
-        return "the user said " + name.getAction();
-      }
-      ByteString state = ByteString.copyFromUtf8("name=" + name.getContent());
-      return InputRequired.newBuilder().addInputRequests(form("right", "is that right?", "yes")).setRequestState(state).build();
-    });
-    tool("blob", (in, ctx) -> {
-      byte[] data = new byte[in.get("size").asInt()];
-      for (int i = 0; i < data.length; i++) {
-        data[i] = (byte) (i % 251);
-      }
-      return new Image(data, "application/octet-stream");
-    });
-    tool("count", (in, ctx) -> {
-      ctx.progress(0, 2.0, "begin");
-      ctx.log().debug("detail");
-      ctx.progress(1, 2);
-      ctx.progress(1, 2);
-      ctx.log().named("l").warn(Map.of("n", 9007199254740993L));
-      ctx.progress(2, 2);
-      return "counted";
-    });
+    tool(
+        "add",
+        (in, ctx) -> {
+          String name = in.get("name").asString();
+          tool(name, (any, c) -> name);
+          return "added";
+        });
+    tool(
+        "ask",
+        (in, ctx) -> {
+          ctx.progress(1);
+          var answers = ctx.inputResponses();
+          if (ctx.requestState().isPresent()) {
+            return ctx.requestState().get().toStringUtf8() + " " + answers.get("right").getElicit().getContent();
+          }
+          if (!answers.containsKey("name")) {
+            return InputRequired.newBuilder().addInputRequests(form("name", "who are you?", "name")).build();
+          }
+          var name = answers.get("name").getElicit();
+          if (!name.getAction().equals("accept")) {
+            return "the user said " + name.getAction();
+          }
+          ByteString state = ByteString.copyFromUtf8("name=" + name.getContent());
+          return InputRequired.newBuilder()
+              .addInputRequests(form("right", "is that right?", "yes"))
+              .setRequestState(state)
+              .build();
+        });
+    tool(
+        "blob",
+        (in, ctx) -> {
+          byte[] data = new byte[in.get("size").asInt()];
+          for (int i = 0; i < data.length; i++) {
+            data[i] = (byte) (i % 251);
+          }
+          return new Image(data, "application/octet-stream");
+        });
+    tool(
+        "count",
+        (in, ctx) -> {
+          ctx.progress(0, 2.0, "begin");
+          ctx.log().debug("detail");
+          ctx.progress(1, 2);
+          ctx.progress(1, 2);
+          ctx.log().named("l").warn(Map.of("n", 9007199254740993L));
+          ctx.progress(2, 2);
+          return "counted";
+        });
     tool("echo", (in, ctx) -> arguments(ctx));
-    tool("ended", (in, ctx) -> {
-      waiting(in).ended.await();
-      return "ended";
-    });
-    tool("exact", (in, ctx) -> {
-      throw new McpException(-7, "no luck", Map.of("n", List.of(1)));
-    });
-    tool("fail", (in, ctx) -> {
-      throw new ToolException("it does not work");
-    });
-    tool("levels", (in, ctx) -> {
-      for (LogLevel level : LogLevel.values()) {
-        if (level != LogLevel.LOG_LEVEL_UNSPECIFIED && level != LogLevel.UNRECOGNIZED) {
-          ctx.log().log(level, level.name().substring("LOG_LEVEL_".length()).toLowerCase(Locale.ROOT));
-        }
-      }
-      return "logged";
-    });
-    tool("many", (in, ctx) -> {
-      var answers = ctx.inputResponses();
-      if (answers.isEmpty()) {
-        var message = SamplingMessage.newBuilder().setRole("user").addContent(text("2+2?"));
-        var model = CreateMessageRequest.newBuilder().setMaxTokens(10).addMessages(message);
-        return InputRequired.newBuilder()
-            .addInputRequests(form("form", "q", "a"))
-            .addInputRequests(InputRequest.newBuilder().setKey("model").setCreateMessage(model))
-            .addInputRequests(InputRequest.newBuilder().setKey("roots").setListRoots(ListRootsRequest.getDefaultInstance()))
-            .build();
-      }
-      String content = answers.get("form").getElicit().getContent();
-      String said = answers.get("model").getCreateMessage().getContent(0).getText().getText();
-      return "form=" + content + " model=" + said + " roots=" + answers.get("roots").getListRoots().getRootsCount();
-    });
-    tool("meta", (in, ctx) -> {
-      var request = ctx.request(CallToolRequest.class);
-      return CallToolResult.newBuilder()
-          .addContent(text("meta"))
-          .setMeta(request.getContext().getMeta())
-          .setExtra(request.getExtra())
-          .build();
-    });
-    tool("noise", (in, ctx) -> {
-      System.out.println("noise on stdout");
-      System.out.println("x".repeat(100_000));
-      System.err.println("noise on stderr");
-      return "quiet";
-    });
-    tool("remove", (in, ctx) -> {
-      app.removeTool(in.get("name").asString());
-      return "removed";
-    });
-    tool("sleep", (in, ctx) -> {
-      Thread.sleep(in.get("ms").asInt());
-      return "slept";
-    });
-    tool("started", (in, ctx) -> {
-      waiting(in).started.await();
-      return "started";
-    });
-    tool("steps", (in, ctx) -> {
-      if (!in.path("n").isIntegralNumber()) {
-        throw new ToolException("n is a whole number");
-      }
-      int n = in.get("n").asInt();
-      for (int i = 0; i < n; i++) {
-        ctx.progress(i);
-      }
-      return n + " steps";
-    });
-    tool("structured", (in, ctx) ->
-        CallToolResult.newBuilder().setStructuredContent(ctx.request(CallToolRequest.class).getArguments()).build());
-    tool("survey", (in, ctx) -> {
-      int serial = ctx.once("serial", Integer.class, serials::incrementAndGet);
-      var all = ctx.askAll();
-      var name = all.elicit("What is your name?", String.class);
-      var age = all.elicit("How old are you?", Integer.class);
-      String who = name.data() + " is " + age.data();
-      return who + ": " + ctx.elicit(who + ", right?", Boolean.class).data() + ", " + serial;
-    });
-    tool("tell", (in, ctx) -> {
-      try {
-        var said = ctx.elicit("Say something.", String.class);
-        return said.accepted() ? "accepted: " + said.data() : said.declined() ? "declined" : "cancelled";
-      } catch (UnsupportedException e) {
-        return "unsupported";
-      } catch (NoAnswerException e) {
-        return "no answer";
-      } catch (RefusedException e) {
-        return "refused";
-      } catch (InvalidAnswerException e) {
-        return "invalid";
-      }
-    });
-    tool("unknown", (in, ctx) -> {
-      var answer = ctx.inputResponses().get("new");
-      if (answer == null) {
-        String raw = "{\"method\":\"acme/ask\",\"params\":{\"n\":9007199254740993}}";
-        return InputRequired.newBuilder().addInputRequests(InputRequest.newBuilder().setKey("new").setRaw(raw)).build();
-      }
-      var text = TextContent.newBuilder().setText(answer.getRaw()).setAnnotations(Annotations.newBuilder().addAudience("judge"));
-      var acme = ContentBlock.newBuilder().setRaw("{\"type\":\"acme\",\"n\":9007199254740993}");
-      return CallToolResult.newBuilder().addContent(acme).addContent(ContentBlock.newBuilder().setText(text)).build();
-    });
-    tool("update", (in, ctx) -> {
-      app.notifyUpdated(in.get("uri").asString());
-      return "updated";
-    });
-    tool("wait", (in, ctx) -> {
-      Waiting waiting = waiting(in);
-      waiting.started.countDown();
-      try {
-        new CountDownLatch(1).await();
-        return "never";
-      } finally {
-        waiting.ended.countDown();
-      }
-    });
-    tool("who", (in, ctx) -> {
-      var call = ctx.request(CallToolRequest.class).getContext();
-      var can = ctx.clientCapabilities();
-      boolean forms = can.hasElicitation() && (can.getElicitation().hasForm() || !can.getElicitation().hasUrl());
-      return ctx.protocolVersion() + " " + ctx.clientInfo().getName() + " progress=" + call.getProgressWanted() + " log="
-          + call.getLogLevel() + " forms=" + forms;
-    });
+    tool(
+        "ended",
+        (in, ctx) -> {
+          waiting(in).ended.await();
+          return "ended";
+        });
+    tool(
+        "exact",
+        (in, ctx) -> {
+          throw new McpException(-7, "no luck", Map.of("n", List.of(1)));
+        });
+    tool(
+        "fail",
+        (in, ctx) -> {
+          throw new ToolException("it does not work");
+        });
+    tool(
+        "levels",
+        (in, ctx) -> {
+          for (LogLevel level : LogLevel.values()) {
+            if (level != LogLevel.LOG_LEVEL_UNSPECIFIED && level != LogLevel.UNRECOGNIZED) {
+              ctx.log().log(level, level.name().substring("LOG_LEVEL_".length()).toLowerCase(Locale.ROOT));
+            }
+          }
+          return "logged";
+        });
+    tool(
+        "many",
+        (in, ctx) -> {
+          var answers = ctx.inputResponses();
+          if (answers.isEmpty()) {
+            var message = SamplingMessage.newBuilder().setRole("user").addContent(text("2+2?"));
+            var model = CreateMessageRequest.newBuilder().setMaxTokens(10).addMessages(message);
+            return InputRequired.newBuilder()
+                .addInputRequests(form("form", "q", "a"))
+                .addInputRequests(InputRequest.newBuilder().setKey("model").setCreateMessage(model))
+                .addInputRequests(
+                    InputRequest.newBuilder().setKey("roots").setListRoots(ListRootsRequest.getDefaultInstance()))
+                .build();
+          }
+          String content = answers.get("form").getElicit().getContent();
+          String text = answers.get("model").getCreateMessage().getContent(0).getText().getText();
+          return "form=" + content + " model=" + text + " roots=" + answers.get("roots").getListRoots().getRootsCount();
+        });
+    tool(
+        "meta",
+        (in, ctx) -> {
+          var request = ctx.request(CallToolRequest.class);
+          return CallToolResult.newBuilder()
+              .addContent(text("meta"))
+              .setMeta(request.getContext().getMeta())
+              .setExtra(request.getExtra())
+              .build();
+        });
+    tool(
+        "noise",
+        (in, ctx) -> {
+          System.out.println("noise on stdout");
+          System.out.println("x".repeat(100_000));
+          System.err.println("noise on stderr");
+          return "quiet";
+        });
+    tool(
+        "remove",
+        (in, ctx) -> {
+          app.removeTool(in.get("name").asString());
+          return "removed";
+        });
+    tool(
+        "sleep",
+        (in, ctx) -> {
+          Thread.sleep(in.get("ms").asInt());
+          return "slept";
+        });
+    tool(
+        "started",
+        (in, ctx) -> {
+          waiting(in).started.await();
+          return "started";
+        });
+    tool(
+        "steps",
+        (in, ctx) -> {
+          if (!in.path("n").isIntegralNumber()) {
+            throw new ToolException("n is a whole number");
+          }
+          int n = in.get("n").asInt();
+          for (int i = 0; i < n; i++) {
+            ctx.progress(i);
+          }
+          return n + " steps";
+        });
+    tool(
+        "structured",
+        (in, ctx) ->
+            CallToolResult.newBuilder()
+                .setStructuredContent(ctx.request(CallToolRequest.class).getArguments())
+                .build());
+    tool(
+        "survey",
+        (in, ctx) -> {
+          int serial = ctx.once("serial", Integer.class, serials::incrementAndGet);
+          var all = ctx.askAll();
+          var name = all.elicit("What is your name?", String.class);
+          var age = all.elicit("How old are you?", Integer.class);
+          String who = name.data() + " is " + age.data();
+          return who + ": " + ctx.elicit(who + ", right?", Boolean.class).data() + ", " + serial;
+        });
+    tool(
+        "tell",
+        (in, ctx) -> {
+          try {
+            var answer = ctx.elicit("Say something.", String.class);
+            return answer.accepted() ? "accepted: " + answer.data() : answer.declined() ? "declined" : "cancelled";
+          } catch (UnsupportedException e) {
+            return "unsupported";
+          } catch (NoAnswerException e) {
+            return "no answer";
+          } catch (RefusedException e) {
+            return "refused";
+          } catch (InvalidAnswerException e) {
+            return "invalid";
+          }
+        });
+    tool(
+        "unknown",
+        (in, ctx) -> {
+          var answer = ctx.inputResponses().get("new");
+          if (answer == null) {
+            String raw = "{\"method\":\"acme/ask\",\"params\":{\"n\":9007199254740993}}";
+            return InputRequired.newBuilder()
+                .addInputRequests(InputRequest.newBuilder().setKey("new").setRaw(raw))
+                .build();
+          }
+          var text =
+              TextContent.newBuilder()
+                  .setText(answer.getRaw())
+                  .setAnnotations(Annotations.newBuilder().addAudience("judge"));
+          var acme = ContentBlock.newBuilder().setRaw("{\"type\":\"acme\",\"n\":9007199254740993}");
+          return CallToolResult.newBuilder()
+              .addContent(acme)
+              .addContent(ContentBlock.newBuilder().setText(text))
+              .build();
+        });
+    tool(
+        "update",
+        (in, ctx) -> {
+          app.notifyUpdated(in.get("uri").asString());
+          return "updated";
+        });
+    tool(
+        "wait",
+        (in, ctx) -> {
+          Waiting waiting = waiting(in);
+          waiting.started.countDown();
+          try {
+            new CountDownLatch(1).await();
+            return "never";
+          } finally {
+            waiting.ended.countDown();
+          }
+        });
+    tool(
+        "who",
+        (in, ctx) -> {
+          var call = ctx.request(CallToolRequest.class).getContext();
+          var can = ctx.clientCapabilities();
+          boolean forms = can.hasElicitation() && (can.getElicitation().hasForm() || !can.getElicitation().hasUrl());
+          return ctx.protocolVersion()
+              + " "
+              + ctx.clientInfo().getName()
+              + " progress="
+              + call.getProgressWanted()
+              + " log="
+              + call.getLogLevel()
+              + " forms="
+              + forms;
+        });
   }
 
   private static ContentBlock text(String text) {
@@ -248,7 +314,12 @@ public final class Kit {
   }
 
   private static InputRequest form(String key, String message, String field) {
-    String schema = "{\"type\":\"object\",\"properties\":{\"" + field + "\":{\"type\":\"string\"}},\"required\":[\"" + field + "\"]}";
+    String schema =
+        "{\"type\":\"object\",\"properties\":{\""
+            + field
+            + "\":{\"type\":\"string\"}},\"required\":[\""
+            + field
+            + "\"]}";
     var form = ElicitForm.newBuilder().setMessage(message).setRequestedSchema(schema);
     return InputRequest.newBuilder().setKey(key).setElicit(ElicitRequest.newBuilder().setForm(form)).build();
   }

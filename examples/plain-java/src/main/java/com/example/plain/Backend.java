@@ -9,7 +9,9 @@ import java.net.InetSocketAddress;
 import java.util.concurrent.TimeUnit;
 import tools.jackson.databind.json.JsonMapper;
 
-/** A backend without an SDK: gRPC and the generated stubs. It listens at the port of this machine that is its argument. */
+/**
+ * A backend without an SDK: gRPC and the generated stubs. It listens at the port of this machine that is its argument.
+ */
 public final class Backend extends McpServiceGrpc.McpServiceImplBase { // Other methods are UNIMPLEMENTED.
   @Override
   public void discover(DiscoverRequest request, StreamObserver<DiscoverResponse> out) {
@@ -24,7 +26,9 @@ public final class Backend extends McpServiceGrpc.McpServiceImplBase { // Other 
       out.onError(Status.INVALID_ARGUMENT.withDescription("there is one page only").asException());
       return;
     }
-    String schema = "{'type':'object','properties':{'a':{'type':'integer'},'b':{'type':'integer'}},'required':['a','b']}".replace('\'', '"');
+    String schema =
+        "{'type':'object','properties':{'a':{'type':'integer'},'b':{'type':'integer'}},'required':['a','b']}"
+            .replace('\'', '"');
     var add = Tool.newBuilder().setName("add").setDescription("Add two numbers.").setInputSchema(schema);
     answer(out, ListToolsResponse.newBuilder().addTools(add).build());
   }
@@ -35,8 +39,10 @@ public final class Backend extends McpServiceGrpc.McpServiceImplBase { // Other 
       out.onError(Status.NOT_FOUND.withDescription("there is no tool '" + request.getName() + "'").asException());
       return;
     }
-    var in = JsonMapper.shared().readTree(request.getArguments().toByteArray()); // The bridge has held them against the schema.
-    var text = TextContent.newBuilder().setText(in.get("a").bigIntegerValue().add(in.get("b").bigIntegerValue()).toString());
+    // The bridge has held them against the schema.
+    var in = JsonMapper.shared().readTree(request.getArguments().toByteArray());
+    var text =
+        TextContent.newBuilder().setText(in.get("a").bigIntegerValue().add(in.get("b").bigIntegerValue()).toString());
     var result = CallToolResult.newBuilder().addContent(ContentBlock.newBuilder().setText(text));
     answer(out, CallToolResponse.newBuilder().setResult(result).build());
   }

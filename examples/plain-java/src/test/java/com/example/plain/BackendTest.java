@@ -18,11 +18,12 @@ class BackendTest {
     int port = freePort();
     Path java = Path.of(System.getProperty("java.home"), "bin", "java");
     Process backend =
-        new ProcessBuilder(java.toString(), "-cp", System.getProperty("java.class.path"), Backend.class.getName(), "" + port)
+        new ProcessBuilder(
+                java.toString(), "-cp", System.getProperty("java.class.path"), Backend.class.getName(), "" + port)
             .redirectErrorStream(true)
             .redirectOutput(Path.of("target", "backend-output").toFile())
             .start();
-    // It may be there first or second: calls wait for it.
+    // It may start before or after the bridge: calls wait for it.
     Process bridge =
         new ProcessBuilder("../../bin/mcpbridge", "run", "--stdio", "tcp:127.0.0.1:" + port)
             .redirectError(Path.of("target", "bridge-stderr").toFile())
@@ -31,17 +32,18 @@ class BackendTest {
         Writer in = bridge.outputWriter()) {
       in.write(
           """
-          {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+          {"jsonrpc":"2.0","id":1,"method":"initialize",\
+          "params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
           {"jsonrpc":"2.0","method":"notifications/initialized"}
           """);
       in.flush();
-      says(out, "\"serverInfo\""); // of the backend, unless it takes long to start
+      assertResponse(out, "\"serverInfo\""); // Of the backend, unless it starts slowly.
       call(in, "add", "{\"a\":2,\"b\":40}");
-      says(out, "\"text\":\"42\"");
-      call(in, "add", "{\"a\":2}"); // The bridge says so: the backend has no code for it.
-      says(out, "\"isError\":true");
+      assertResponse(out, "\"text\":\"42\"");
+      call(in, "add", "{\"a\":2}"); // The bridge validates arguments; the backend does not.
+      assertResponse(out, "\"isError\":true");
       call(in, "subtract", "{}");
-      says(out, "there is no tool 'subtract'");
+      assertResponse(out, "there is no tool 'subtract'");
     } finally {
       assertTrue(bridge.waitFor(20, TimeUnit.SECONDS));
       backend.destroy(); // SIGTERM.
@@ -58,13 +60,18 @@ class BackendTest {
   }
 
   private static void call(Writer in, String tool, String arguments) throws IOException {
-    in.write("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"" + tool + "\",\"arguments\":" + arguments + "}}\n");
+    in.write(
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\""
+            + tool
+            + "\",\"arguments\":"
+            + arguments
+            + "}}\n");
     in.flush();
   }
 
-  private static void says(BufferedReader out, String what) throws IOException {
+  private static void assertResponse(BufferedReader out, String what) throws IOException {
     String line;
-    do { // What a notification says is of no matter.
+    do { // Skip notifications.
       line = out.readLine();
     } while (line != null && !line.contains("\"id\":"));
     assertTrue(line != null && line.contains(what), line);

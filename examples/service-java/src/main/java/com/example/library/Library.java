@@ -37,7 +37,11 @@ public class Library {
     List<Book> found = new ArrayList<>();
     for (Book book : books.values()) {
       String text = (book.title() + " " + book.author()).toLowerCase(Locale.ROOT);
-      if (words.toLowerCase(Locale.ROOT).lines().flatMap(l -> List.of(l.split(" +", -1)).stream()).allMatch(text::contains)) {
+      if (words
+          .toLowerCase(Locale.ROOT)
+          .lines()
+          .flatMap(l -> List.of(l.split(" +", -1)).stream())
+          .allMatch(text::contains)) {
         found.add(book);
       }
     }

@@ -37,7 +37,10 @@ public final class LibraryTools {
   }
 
   @Tool(description = "Lend a book to a member.", destructive = Hint.NO)
-  public Loan lend(@Pattern(regexp = ISBN) String isbn, @NotBlank @ToolArg(description = "The member's name") String member, Context ctx)
+  public Loan lend(
+      @Pattern(regexp = ISBN) String isbn,
+      @NotBlank @ToolArg(description = "The member's name") String member,
+      Context ctx)
       throws LoanException {
     Loan loan = library.lend(isbn, member, LocalDate.now(clock)); // The model reads the messages of its exceptions.
     ctx.notifyUpdated("library://loans");

@@ -22,9 +22,16 @@ class LibraryToolsTest {
     App app = Bridge.app("library", "1").add(new LibraryTools(Library.small(), clock));
     Caller caller = new Caller(app);
     assertTrue(caller.tool("search", Map.of("words", "java bloch")).structured().contains("Effective Java"));
-    assertTrue(caller.tool("lend", Map.of("isbn", JAVA, "member", "Ada")).structured().endsWith("\"member\":\"Ada\",\"due\":\"2026-12-11\"}"));
-    assertEquals("Effective Java is lent to Ada until 2026-12-11", caller.tool("lend", Map.of("isbn", JAVA, "member", "Bob")).text());
-    assertTrue(caller.tool("lend", Map.of("isbn", "Effective Java", "member", " ")).text().contains("- isbn: does not match"));
+    assertTrue(
+        caller
+            .tool("lend", Map.of("isbn", JAVA, "member", "Ada"))
+            .structured()
+            .endsWith("\"member\":\"Ada\",\"due\":\"2026-12-11\"}"));
+    assertEquals(
+        "Effective Java is lent to Ada until 2026-12-11",
+        caller.tool("lend", Map.of("isbn", JAVA, "member", "Bob")).text());
+    assertTrue(
+        caller.tool("lend", Map.of("isbn", "Effective Java", "member", " ")).text().contains("- isbn: does not match"));
     assertTrue(caller.resource("library://loans").result().getContents(0).getText().contains("Ada"));
 
     Map<String, String> c = Map.of("isbn", "978-0-13-110362-7");

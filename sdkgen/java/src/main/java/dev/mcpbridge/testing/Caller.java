@@ -68,7 +68,8 @@ public final class Caller {
                   .setRoots(RootsCapability.getDefaultInstance()))
           .setLogLevel(LogLevel.LOG_LEVEL_DEBUG)
           .setProgressWanted(true)
-          .setVerified(VerifiedCaller.newBuilder().setContractVersion(InProcess.CONTRACT).setProtocolVersion("2026-07-28"))
+          .setVerified(
+              VerifiedCaller.newBuilder().setContractVersion(InProcess.CONTRACT).setProtocolVersion("2026-07-28"))
           .build();
 
   /** An answer to a question: the user declined. */
@@ -88,7 +89,9 @@ public final class Caller {
       } else if (result instanceof ReadResourceResult r) {
         texts = r.getContentsList().stream().map(contents -> contents.getText());
       } else {
-        texts = ((GetPromptResult) result).getMessagesList().stream().map(message -> message.getContent().getText().getText());
+        texts =
+            ((GetPromptResult) result)
+                .getMessagesList().stream().map(message -> message.getContent().getText().getText());
       }
       return texts.collect(Collectors.joining("\n"));
     }
@@ -113,7 +116,7 @@ public final class Caller {
   }
 
   /** Sets the context of the calls, instead of {@link #EVERYTHING}. */
-  public Caller as(CallContext context) {
+  public Caller context(CallContext context) {
     this.context = context;
     return this;
   }
@@ -149,7 +152,11 @@ public final class Caller {
 
   /** Completes an argument of a prompt, given the other arguments. */
   public List<String> completePrompt(String prompt, String argument, String typed, Map<String, String> others) {
-    return complete(CompletionReference.newBuilder().setPrompt(PromptReference.newBuilder().setName(prompt)), argument, typed, others);
+    return complete(
+        CompletionReference.newBuilder().setPrompt(PromptReference.newBuilder().setName(prompt)),
+        argument,
+        typed,
+        others);
   }
 
   /** Completes an argument of a prompt, without other arguments. */
@@ -158,12 +165,17 @@ public final class Caller {
   }
 
   /** Completes a variable of a resource template, given the other variables. */
-  public List<String> completeResourceTemplate(String uriTemplate, String variable, String typed, Map<String, String> others) {
+  public List<String> completeResourceTemplate(
+      String uriTemplate, String variable, String typed, Map<String, String> others) {
     return complete(
-        CompletionReference.newBuilder().setResource(ResourceReference.newBuilder().setUri(uriTemplate)), variable, typed, others);
+        CompletionReference.newBuilder().setResource(ResourceReference.newBuilder().setUri(uriTemplate)),
+        variable,
+        typed,
+        others);
   }
 
-  private List<String> complete(CompletionReference.Builder reference, String argument, String typed, Map<String, String> others) {
+  private List<String> complete(
+      CompletionReference.Builder reference, String argument, String typed, Map<String, String> others) {
     var request =
         CompleteRequest.newBuilder()
             .setContext(context)
@@ -208,8 +220,8 @@ public final class Caller {
     }
     if (question.hasCreateMessage() || question.hasRaw()) { // Only sampling is sent in MCP's format.
       var text = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText((String) answer));
-      var said = CreateMessageResult.newBuilder().setRole("assistant").addContent(text).setModel("test");
-      return InputResponse.newBuilder().setCreateMessage(said).build();
+      var message = CreateMessageResult.newBuilder().setRole("assistant").addContent(text).setModel("test");
+      return InputResponse.newBuilder().setCreateMessage(message).build();
     }
     if (question.hasListRoots()) {
       var roots = ListRootsResult.newBuilder();

@@ -38,7 +38,7 @@ public final class Client implements AutoCloseable {
   private static final String END = "";
 
   /** The time in seconds to wait for a message, including the start of a Java program. */
-  private static final int PATIENCE = 60;
+  private static final int TIMEOUT = 60;
 
   private static final int METHOD_NOT_FOUND = -32601;
 
@@ -96,20 +96,27 @@ public final class Client implements AutoCloseable {
   public static Client start(Class<?> main, String... args) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-    command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", System.getProperty("java.class.path"), main.getName()));
+    command.addAll(
+        List.of(
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            System.getProperty("java.class.path"),
+            main.getName()));
     command.addAll(List.of(args));
     return start(command);
   }
 
   /** Starts the bridge with a program, by its command, and waits until both are ready. */
   public static Client start(List<String> command) {
-    String named = System.getProperty("MCPBRIDGE_BIN", System.getenv("MCPBRIDGE_BIN"));
-    List<String> all = new ArrayList<>(List.of(named == null ? "mcpbridge" : named, "run", "--stdio", "--"));
+    String program = System.getProperty("MCPBRIDGE_BIN", System.getenv("MCPBRIDGE_BIN"));
+    List<String> all = new ArrayList<>(List.of(program == null ? "mcpbridge" : program, "run", "--stdio", "--"));
     all.addAll(command);
     try {
       return new Client(new ProcessBuilder(all).redirectError(ProcessBuilder.Redirect.INHERIT).start());
     } catch (IOException e) {
-      throw new UncheckedIOException("cannot start the bridge; the environment variable MCPBRIDGE_BIN can name it: " + e.getMessage(), e);
+      throw new UncheckedIOException(
+          "cannot start the bridge; the environment variable MCPBRIDGE_BIN can name it: " + e.getMessage(), e);
     }
   }
 
@@ -121,11 +128,23 @@ public final class Client implements AutoCloseable {
     reader.start();
     try {
       Map<String, ?> can =
-          Map.of("elicitation", Map.of("form", Map.of(), "url", Map.of()), "sampling", Map.of("tools", Map.of()), "roots", Map.of());
-      initialized = request(
-          "initialize",
           Map.of(
-              "protocolVersion", "2025-11-25", "capabilities", can, "clientInfo", Map.of("name", "dev.mcpbridge.testing", "version", "1")));
+              "elicitation",
+              Map.of("form", Map.of(), "url", Map.of()),
+              "sampling",
+              Map.of("tools", Map.of()),
+              "roots",
+              Map.of());
+      initialized =
+          request(
+              "initialize",
+              Map.of(
+                  "protocolVersion",
+                  "2025-11-25",
+                  "capabilities",
+                  can,
+                  "clientInfo",
+                  Map.of("name", "dev.mcpbridge.testing", "version", "1")));
       notify("notifications/initialized", Map.of());
       awaitBackend();
     } catch (RuntimeException | Error e) {
@@ -169,7 +188,8 @@ public final class Client implements AutoCloseable {
 
   /** Calls a tool. Its arguments are a map or a record. */
   public Result call(String name, Object arguments) {
-    return new Result(request("tools/call", Map.of("name", name, "arguments", arguments, "_meta", Map.of("progressToken", id + 1))));
+    return new Result(
+        request("tools/call", Map.of("name", name, "arguments", arguments, "_meta", Map.of("progressToken", id + 1))));
   }
 
   /** Sends a request and returns its result. Throws {@link RpcException} if the response is an error. */
@@ -180,7 +200,12 @@ public final class Client implements AutoCloseable {
   /** Sends a request and returns its id, for {@link #await}. */
   public int send(String method, Object params) {
     id++;
-    write(JSON.createObjectNode().put("jsonrpc", "2.0").put("id", id).put("method", method).set("params", JSON.valueToTree(params)));
+    write(
+        JSON.createObjectNode()
+            .put("jsonrpc", "2.0")
+            .put("id", id)
+            .put("method", method)
+            .set("params", JSON.valueToTree(params)));
     return id;
   }
 
@@ -220,13 +245,13 @@ public final class Client implements AutoCloseable {
   private JsonNode next() {
     String line;
     try {
-      line = lines.poll(PATIENCE, TimeUnit.SECONDS);
+      line = lines.poll(TIMEOUT, TimeUnit.SECONDS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new IllegalStateException(e);
     }
     if (line == null) {
-      throw new AssertionError("nothing came for " + PATIENCE + " seconds");
+      throw new AssertionError("no message arrived within " + TIMEOUT + " seconds");
     }
     if (line.equals(END)) {
       lines.add(END);
@@ -242,7 +267,9 @@ public final class Client implements AutoCloseable {
         answer.set("result", JSON.valueToTree(answers.apply(message.get("method").asString(), message.path("params"))));
         write(answer);
       } catch (AssertionError e) {
-        answer.set("error", JsonNodeFactory.instance.objectNode().put("code", -32603).put("message", "the test has no answer"));
+        answer.set(
+            "error",
+            JsonNodeFactory.instance.objectNode().put("code", -32603).put("message", "the test has no answer"));
         write(answer);
         throw e;
       }
@@ -268,9 +295,9 @@ public final class Client implements AutoCloseable {
       // The bridge has exited.
     }
     try {
-      if (!bridge.waitFor(PATIENCE, TimeUnit.SECONDS)) {
+      if (!bridge.waitFor(TIMEOUT, TimeUnit.SECONDS)) {
         bridge.destroyForcibly();
-        throw new AssertionError("the bridge did not end");
+        throw new AssertionError("the bridge did not exit");
       }
     } catch (InterruptedException e) {
       bridge.destroyForcibly();

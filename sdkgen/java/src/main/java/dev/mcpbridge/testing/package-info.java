@@ -1,2 +1,5 @@
-/** Calls tools, resources and prompts in a test, without a bridge and without gRPC. See {@link dev.mcpbridge.testing.Caller}. */
+/**
+ * Calls tools, resources and prompts in a test, without a bridge and without gRPC. See {@link
+ * dev.mcpbridge.testing.Caller}.
+ */
 package dev.mcpbridge.testing;

@@ -27,42 +27,72 @@ import io.modelcontextprotocol.spec.McpSchema.Tool;
 import java.util.List;
 import java.util.Map;
 
-/** A server on stdio that has a bit of everything, on the official SDK: there is none in the registries that is built on it. */
+/**
+ * A server on stdio that has a bit of everything, on the official SDK: there is none in the registries that is built on
+ * it.
+ */
 public final class Server {
   private Server() {}
 
   public static void main(String[] args) {
     McpServer.sync(new StdioServerTransportProvider(McpJsonDefaults.getMapper()))
         .serverInfo("java", "1")
-        .capabilities(ServerCapabilities.builder().tools(true).resources(false, false).prompts(false).completions().build())
-        .toolCall(tool("echo"), (exchange, request) -> says(String.valueOf(request.arguments().get("text"))))
-        .toolCall(tool("count"), (exchange, request) -> {
-          for (int i = 1; i <= 3; i++) {
-            if (request.progressToken() != null) {
-              exchange.progressNotification(new ProgressNotification(request.progressToken(), i, 3.0, null));
-            }
-          }
-          return says("counted");
-        })
-        .toolCall(tool("ask"), (exchange, request) -> {
-          Map<String, Object> schema = Map.of("type", "object", "properties", Map.of("name", Map.of("type", "string")));
-          return says("You are " + exchange.createElicitation(ElicitRequest.builder("Who are you?", schema).build()).content().get("name"));
-        })
-        .toolCall(tool("think"), (exchange, request) -> {
-          var prompt = SamplingMessage.builder(Role.USER, TextContent.builder("What is love?").build()).build();
-          var answer = exchange.createMessage(CreateMessageRequest.builder(List.of(prompt), 10).build());
-          return says("The model says: " + ((TextContent) answer.content()).text());
-        })
-        .resources(new SyncResourceSpecification(
-            Resource.builder("java://greeting", "greeting").mimeType("text/plain").build(),
-            (exchange, request) -> new ReadResourceResult(List.of(new TextResourceContents(request.uri(), "text/plain", "Hello from Java")))))
-        .prompts(new SyncPromptSpecification(
-            Prompt.builder("greet").arguments(List.of(PromptArgument.builder("name").required(true).build())).build(),
-            (exchange, request) -> GetPromptResult.builder(List.of(PromptMessage.builder(
-                Role.USER, TextContent.builder("Greet " + request.arguments().get("name")).build()).build())).build()))
-        .completions(new SyncCompletionSpecification(
-            new PromptReference("greet"),
-            (exchange, request) -> new CompleteResult(new CompleteResult.CompleteCompletion(List.of("Ada", "Alan")))))
+        .capabilities(
+            ServerCapabilities.builder().tools(true).resources(false, false).prompts(false).completions().build())
+        .toolCall(tool("echo"), (exchange, request) -> text(String.valueOf(request.arguments().get("text"))))
+        .toolCall(
+            tool("count"),
+            (exchange, request) -> {
+              for (int i = 1; i <= 3; i++) {
+                if (request.progressToken() != null) {
+                  exchange.progressNotification(new ProgressNotification(request.progressToken(), i, 3.0, null));
+                }
+              }
+              return text("counted");
+            })
+        .toolCall(
+            tool("ask"),
+            (exchange, request) -> {
+              Map<String, Object> schema =
+                  Map.of("type", "object", "properties", Map.of("name", Map.of("type", "string")));
+              return text(
+                  "You are "
+                      + exchange
+                          .createElicitation(ElicitRequest.builder("Who are you?", schema).build())
+                          .content()
+                          .get("name"));
+            })
+        .toolCall(
+            tool("think"),
+            (exchange, request) -> {
+              var prompt = SamplingMessage.builder(Role.USER, TextContent.builder("What is love?").build()).build();
+              var answer = exchange.createMessage(CreateMessageRequest.builder(List.of(prompt), 10).build());
+              return text("The model says: " + ((TextContent) answer.content()).text());
+            })
+        .resources(
+            new SyncResourceSpecification(
+                Resource.builder("java://greeting", "greeting").mimeType("text/plain").build(),
+                (exchange, request) ->
+                    new ReadResourceResult(
+                        List.of(new TextResourceContents(request.uri(), "text/plain", "Hello from Java")))))
+        .prompts(
+            new SyncPromptSpecification(
+                Prompt.builder("greet")
+                    .arguments(List.of(PromptArgument.builder("name").required(true).build()))
+                    .build(),
+                (exchange, request) ->
+                    GetPromptResult.builder(
+                            List.of(
+                                PromptMessage.builder(
+                                        Role.USER,
+                                        TextContent.builder("Greet " + request.arguments().get("name")).build())
+                                    .build()))
+                        .build()))
+        .completions(
+            new SyncCompletionSpecification(
+                new PromptReference("greet"),
+                (exchange, request) ->
+                    new CompleteResult(new CompleteResult.CompleteCompletion(List.of("Ada", "Alan")))))
         .build();
   }
 
@@ -71,7 +101,7 @@ public final class Server {
     return Tool.builder().name(name).description("Does it.").inputSchema(schema).build();
   }
 
-  private static CallToolResult says(String text) {
+  private static CallToolResult text(String text) {
     return CallToolResult.builder().addTextContent(text).build();
   }
 }

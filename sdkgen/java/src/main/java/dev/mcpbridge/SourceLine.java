@@ -11,14 +11,18 @@ import java.util.function.Supplier;
 import java.util.regex.Pattern;
 
 /** Source lines of the application, such as `Tools.java:12`, for messages. */
-final class Where {
+final class SourceLine {
   /** Classes of the SDK that can be on the stack of a definition. */
-  private static final Pattern DEFINING = Pattern.compile("dev\\.mcpbridge\\.(App|Bridge|Methods|Schema|Types|Where|DefinitionException|\\w+Builder)\\b.*");
+  private static final Pattern DEFINING =
+      Pattern.compile(
+          "dev\\.mcpbridge\\.(App|Bridge|Methods|Schema|Types|SourceLine|DefinitionException|\\w+Builder)\\b.*");
 
   /** Classes of the SDK and of the JDK that can be between the SDK and the application on the stack of a call. */
-  private static final Pattern CALLING = Pattern.compile("dev\\.mcpbridge\\.(App|Context|Methods|Content|Schema|Json|Service|\\w+Builder)\\b.*|(java|jdk)\\..*");
+  private static final Pattern CALLING =
+      Pattern.compile(
+          "dev\\.mcpbridge\\.(App|Context|Methods|Content|Schema|Json|Service|\\w+Builder)\\b.*|(java|jdk)\\..*");
 
-  private Where() {}
+  private SourceLine() {}
 
   /** Returns the current line of the application. */
   static String caller() {
@@ -32,8 +36,11 @@ final class Where {
   static String of(Method method) {
     Class<?> type = method.getDeclaringClass();
     String name = type.getSimpleName() + "." + method.getName();
-    try (InputStream file = type.getResourceAsStream(type.getName().substring(type.getName().lastIndexOf('.') + 1) + ".class")) {
-      return file == null ? name : new ClassFile(new DataInputStream(file)).line(method.getName(), descriptor(method), name);
+    try (InputStream file =
+        type.getResourceAsStream(type.getName().substring(type.getName().lastIndexOf('.') + 1) + ".class")) {
+      return file == null
+          ? name
+          : new ClassFile(new DataInputStream(file)).line(method.getName(), descriptor(method), name);
     } catch (IOException | RuntimeException e) {
       return name; // A line number is not required.
     }
@@ -54,33 +61,34 @@ final class Where {
   }
 
   /** Returns the cause of e if the JVM has wrapped it because the initialization of a class failed, or else e. */
-  static Throwable reason(Throwable e) {
+  static Throwable unwrapInitializer(Throwable e) {
     boolean wrapped = e instanceof ExceptionInInitializerError || e instanceof NoClassDefFoundError;
-    return wrapped && e.getCause() != null ? reason(e.getCause()) : e;
+    return wrapped && e.getCause() != null ? unwrapInitializer(e.getCause()) : e;
   }
 
   /**
-   * Returns the line of the application at which a call failed, or the line of its handler. Removes frames of the SDK from the stack
-   * trace.
+   * Returns the line of the application at which a call failed, or the line of its handler. Removes frames of the SDK
+   * from the stack trace.
    */
-  static String failed(Throwable e, Supplier<String> defined) {
+  static String ofFailure(Throwable e, Supplier<String> definition) {
     StackTraceElement[] trace = e.getStackTrace();
-    int frame = handler(trace);
+    int frame = handlerFrame(trace);
     for (int i = 0; i < frame; i++) {
       if (trace[i].getMethodName().equals("<clinit>")) {
         frame = i; // The failed initializer, and not the code that uses the class.
       }
     }
     for (Throwable t = e; t != null; t = t.getCause()) {
-      t.setStackTrace(Arrays.copyOf(t.getStackTrace(), handler(t.getStackTrace()) + 1));
+      t.setStackTrace(Arrays.copyOf(t.getStackTrace(), handlerFrame(t.getStackTrace()) + 1));
     }
-    return frame < 0 ? defined.get() : text(trace[frame]);
+    return frame < 0 ? definition.get() : text(trace[frame]);
   }
 
   /** Returns the outermost frame of the application, or -1. */
-  private static int handler(StackTraceElement[] trace) {
+  private static int handlerFrame(StackTraceElement[] trace) {
     int frame = trace.length - 1;
-    while (frame >= 0 && !(trace[frame].getClassName().equals(App.class.getName()) && trace[frame].getMethodName().equals("round"))) {
+    while (frame >= 0
+        && !(trace[frame].getClassName().equals(App.class.getName()) && trace[frame].getMethodName().equals("round"))) {
       frame--;
     }
     if (frame < 0) {
@@ -93,10 +101,11 @@ final class Where {
   }
 
   /** Returns the line that calls System.exit in this stack trace, or null. */
-  static String exit(StackTraceElement[] trace) {
+  static String ofExit(StackTraceElement[] trace) {
     for (int i = trace.length - 2; i >= 0; i--) {
       String name = trace[i].getClassName();
-      if (trace[i].getMethodName().equals("exit") && (name.equals("java.lang.System") || name.equals("java.lang.Runtime"))) {
+      if (trace[i].getMethodName().equals("exit")
+          && (name.equals("java.lang.System") || name.equals("java.lang.Runtime"))) {
         return text(trace[i + 1]);
       }
     }
@@ -148,10 +157,10 @@ final class Where {
       int[] line = {-1};
       for (int members = in.readUnsignedShort(); members > 0; members--) {
         in.skipNBytes(2);
-        String named = texts.get(in.readUnsignedShort());
-        boolean wanted = texts.get(in.readUnsignedShort()).equals(descriptor) && named.equals(name);
+        String member = texts.get(in.readUnsignedShort());
+        boolean matches = texts.get(in.readUnsignedShort()).equals(descriptor) && member.equals(name);
         attributes((attribute, length) -> {
-          if (wanted && attribute.equals("Code")) {
+          if (matches && attribute.equals("Code")) {
             line[0] = code();
           } else {
             in.skipNBytes(length);

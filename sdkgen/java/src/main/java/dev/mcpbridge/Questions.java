@@ -7,14 +7,15 @@ import tools.jackson.databind.node.ObjectNode;
 /**
  * Questions to the client, its user and its model.
  *
- * <p>A question without an answer ends the round. With the answer, the handler runs again from the top, and the question returns
- * the answer. Work before a question is therefore repeated in each round; put work that must happen only once into {@link
- * Context#once}. If the message or the form of a question changes between rounds, it is asked again.
+ * <p>A question without an answer ends the round. With the answer, the handler runs again from the top, and the
+ * question returns the answer. Work before a question is therefore repeated in each round; put work that must happen
+ * only once into {@link Context#once}. If the message or the form of a question changes between rounds, it is asked
+ * again.
  */
-public interface Asks {
+public interface Questions {
   /**
-   * Asks the user to fill in a form: a record or class whose fields are text, numbers, booleans and enums, or one of these
-   * types itself. Throws {@link UnsupportedException} if the client does not support forms.
+   * Asks the user to fill in a form: a record or class whose fields are text, numbers, booleans and enums, or one of
+   * these types itself. Throws {@link UnsupportedException} if the client does not support forms.
    */
   <T> Answer<T> elicit(String message, Class<T> form);
 
@@ -29,15 +30,16 @@ public interface Asks {
 
   /** Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead. */
   default Sample sample(String prompt) {
-    return sample(CreateMessageRequest.newBuilder().addMessages(Message.user(prompt).sampling()).setMaxTokens(1024).build());
+    return sample(
+        CreateMessageRequest.newBuilder().addMessages(Message.user(prompt).sampling()).setMaxTokens(1024).build());
   }
 
   /** Like {@link #sample(String)}, with all parameters. */
   Sample sample(CreateMessageRequest request);
 
   /**
-   * Like {@link #sample(CreateMessageRequest)}, with parameters in MCP's format: {@code Map.of("messages", List.of(Map.of("role",
-   * "user", "content", Map.of("type", "text", "text", "Hi"))), "maxTokens", 100)}.
+   * Like {@link #sample(CreateMessageRequest)}, with parameters in MCP's format: {@code Map.of("messages",
+   * List.of(Map.of("role", "user", "content", Map.of("type", "text", "text", "Hi"))), "maxTokens", 100)}.
    */
   Sample sample(Map<String, ?> params);
 
@@ -48,5 +50,5 @@ public interface Asks {
    * Identifies the next question by this key and not by its text, which may then vary between rounds: {@code
    * ctx.key("why").elicit("It is " + now + ". Why?", String.class)}. Each question needs a different key.
    */
-  Asks key(String key);
+  Questions key(String key);
 }
