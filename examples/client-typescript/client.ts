@@ -83,10 +83,13 @@ async function ask(who: string, question: string): Promise<string> {
 
 async function read(uri: string): Promise<void> {
   const request = v1.ReadResourceRequest.fromPartial({ context, uri });
-  for await (const { event } of mcp.readResource(request, metadata, options()) as AsyncIterable<v1.ReadResourceResponse>) {
+  for await (
+    const { event } of mcp.readResource(request, metadata, options()) as AsyncIterable<v1.ReadResourceResponse>
+  ) {
     if (event?.$case !== "result") continue;
     // Or blob.
-    for (const { uri, body } of event.value.contents) console.log(`${uri}: ${body?.$case === "text" ? body.value : ""}`);
+    for (const { uri, body } of event.value.contents)
+      console.log(`${uri}: ${body?.$case === "text" ? body.value : ""}`);
   }
 }
 

@@ -42,7 +42,7 @@ function silence(): Buffer {
 }
 
 /** Returns the action of the user and the content of the form. */
-function said(answer: Answer<unknown>): string {
+function outcome(answer: Answer<unknown>): string {
   return `action=${answer.action}, content=${JSON.stringify(answer.accepted ? answer.data : {})}`;
 }
 
@@ -86,14 +86,22 @@ a.tool("test_tool_with_progress", { description: "Tells its progress three times
   return "Tool with progress executed successfully";
 });
 
-a.tool("test_reconnection", { description: "Takes long enough for its stream to be closed and taken up again." }, async (_, ctx) => {
-  await ctx.log.info("The stream may be closed now.", "conformance");
-  await sleep(10 * STEP); // Whether and when a stream is closed meanwhile, the bridge decides.
-  return "Reconnection test completed";
-});
+a.tool(
+  "test_reconnection",
+  { description: "Takes long enough for its stream to be closed and taken up again." },
+  async (_, ctx) => {
+    await ctx.log.info("The stream may be closed now.", "conformance");
+    await sleep(10 * STEP); // Whether and when a stream is closed meanwhile, the bridge decides.
+    return "Reconnection test completed";
+  },
+);
 
 const region = z.string().meta({ "x-mcp-header": "Region" }).default("");
-a.tool("test_x_mcp_header", { description: "Takes an argument that is a header, too.", input: { region } }, (args) => JSON.stringify(args));
+a.tool(
+  "test_x_mcp_header",
+  { description: "Takes an argument that is a header, too.", input: { region } },
+  (args) => JSON.stringify(args),
+);
 
 // It has every kind of keyword, which clients must receive unchanged.
 const FULL_SCHEMA = {
@@ -119,7 +127,11 @@ const FULL_SCHEMA = {
   else: { required: ["email"] },
   additionalProperties: false,
 } as const;
-a.tool("json_schema_2020_12_tool", { description: "Tool with JSON Schema 2020-12 features.", input: FULL_SCHEMA }, (args) => JSON.stringify(args));
+a.tool(
+  "json_schema_2020_12_tool",
+  { description: "Tool with JSON Schema 2020-12 features.", input: FULL_SCHEMA },
+  (args) => JSON.stringify(args),
+);
 
 const prompt = z.string().describe("What to ask the model");
 a.tool("test_sampling", { description: "Asks the model.", input: { prompt } }, async ({ prompt }, ctx) => {
@@ -127,11 +139,18 @@ a.tool("test_sampling", { description: "Asks the model.", input: { prompt } }, a
   return `LLM response: ${text}`;
 });
 
-const ADDRESS = { username: z.string().describe("User's response"), email: z.string().describe("User's email address") };
+const ADDRESS = {
+  username: z.string().describe("User's response"),
+  email: z.string().describe("User's email address"),
+};
 const message = z.string().describe("What to ask the user");
-a.tool("test_elicitation", { description: "Asks the user for a name and an address.", input: { message } }, async ({ message }, ctx) => {
-  return `User response: <${said(await ctx.elicit(message, ADDRESS, { key: "user" }))}>`;
-});
+a.tool(
+  "test_elicitation",
+  { description: "Asks the user for a name and an address.", input: { message } },
+  async ({ message }, ctx) => {
+    return `User response: <${outcome(await ctx.elicit(message, ADDRESS, { key: "user" }))}>`;
+  },
+);
 
 const DEFAULTS = {
   name: z.string().describe("User name").default("John Doe"),
@@ -140,31 +159,54 @@ const DEFAULTS = {
   status: z.enum(["active", "inactive", "pending"]).describe("User status").default("active"),
   verified: z.boolean().describe("Verification status").default(true),
 };
-a.tool("test_elicitation_sep1034_defaults", { description: "Asks the user with a form that has defaults." }, async (_, ctx) => {
-  return `Elicitation completed: ${said(await ctx.elicit("Please fill in this form", DEFAULTS, { key: "form" }))}`;
-});
+a.tool(
+  "test_elicitation_sep1034_defaults",
+  { description: "Asks the user with a form that has defaults." },
+  async (_, ctx) => {
+    return `Elicitation completed: ${outcome(await ctx.elicit("Please fill in this form", DEFAULTS, { key: "form" }))}`;
+  },
+);
 
-const titled = (titles: Record<string, string>) => Object.entries(titles).map(([value, title]) => ({ const: value, title }));
+const titled = (titles: Record<string, string>) =>
+  Object.entries(titles).map(([value, title]) => ({ const: value, title }));
 const OPTIONS = { type: "string", enum: ["option1", "option2", "option3"] };
 const ENUMS = {
   type: "object",
   properties: {
     untitledSingle: OPTIONS,
-    titledSingle: { type: "string", oneOf: titled({ value1: "First Option", value2: "Second Option", value3: "Third Option" }) },
-    legacyEnum: { type: "string", enum: ["opt1", "opt2", "opt3"], enumNames: ["Option One", "Option Two", "Option Three"] },
+    titledSingle: {
+      type: "string",
+      oneOf: titled({ value1: "First Option", value2: "Second Option", value3: "Third Option" }),
+    },
+    legacyEnum: {
+      type: "string",
+      enum: ["opt1", "opt2", "opt3"],
+      enumNames: ["Option One", "Option Two", "Option Three"],
+    },
     untitledMulti: { type: "array", items: OPTIONS },
-    titledMulti: { type: "array", items: { anyOf: titled({ value1: "First Choice", value2: "Second Choice", value3: "Third Choice" }) } },
+    titledMulti: {
+      type: "array",
+      items: { anyOf: titled({ value1: "First Choice", value2: "Second Choice", value3: "Third Choice" }) },
+    },
   },
   required: [],
 } as const;
-a.tool("test_elicitation_sep1330_enums", { description: "Asks the user with a form that has choices." }, async (_, ctx) => {
-  return `Elicitation completed: ${said(await ctx.elicit("Please fill in this form", ENUMS, { key: "form" }))}`;
-});
+a.tool(
+  "test_elicitation_sep1330_enums",
+  { description: "Asks the user with a form that has choices." },
+  async (_, ctx) => {
+    return `Elicitation completed: ${outcome(await ctx.elicit("Please fill in this form", ENUMS, { key: "form" }))}`;
+  },
+);
 
-a.tool("test_input_required_result_elicitation", { description: "Asks the user for a name and greets." }, async (_, ctx) => {
-  const answer = await ctx.elicit("What is your name?", { name: z.string() }, { key: "user_name" });
-  return `Hello, ${answer.data.name}!`;
-});
+a.tool(
+  "test_input_required_result_elicitation",
+  { description: "Asks the user for a name and greets." },
+  async (_, ctx) => {
+    const answer = await ctx.elicit("What is your name?", { name: z.string() }, { key: "user_name" });
+    return `Hello, ${answer.data.name}!`;
+  },
+);
 
 a.tool("test_input_required_result_sampling", { description: "Asks the model for a capital." }, async (_, ctx) => {
   const { text } = await ctx.sample("What is the capital of France?", { maxTokens: 100, key: "capital_question" });
@@ -182,13 +224,19 @@ async function confirm(ctx: Context): Promise<string> {
   return `state-ok: action=${answer.action}`;
 }
 
-a.tool("test_input_required_result_request_state", { description: "Asks for a confirmation and wants its state back." }, (_, ctx) => confirm(ctx));
-
-a.tool("test_input_required_result_tampered_state", { description: "Asks for a confirmation and wants its state back as it was." }, (_, ctx) =>
-  confirm(ctx),
+a.tool(
+  "test_input_required_result_request_state",
+  { description: "Asks for a confirmation and wants its state back." },
+  (_, ctx) => confirm(ctx),
 );
 
-a.tool("test_input_required_result_multiple_inputs", { description: "Asks the user, the model and for the folders, at once." }, async (_, ctx) => {
+a.tool("test_input_required_result_tampered_state", {
+  description: "Asks for a confirmation and wants its state back as it was.",
+}, (_, ctx) => confirm(ctx));
+
+a.tool("test_input_required_result_multiple_inputs", {
+  description: "Asks the user, the model and for the folders, at once.",
+}, async (_, ctx) => {
   const [name, greeting, roots] = await ctx.all([
     ctx.elicit("What is your name?", { name: z.string() }, { key: "user_name" }),
     ctx.sample("Generate a greeting", { maxTokens: 50, key: "greeting" }),
@@ -197,20 +245,30 @@ a.tool("test_input_required_result_multiple_inputs", { description: "Asks the us
   return `${greeting.text} ${name.data.name}, you work in ${roots.map(({ uri }) => uri).join(", ")}`;
 });
 
-a.tool("test_input_required_result_multi_round", { description: "Asks the user twice, one after the other." }, async (_, ctx) => {
-  const name = await ctx.elicit("Step 1: What is your name?", { name: z.string() }, { key: "step1" });
-  const color = await ctx.elicit("Step 2: What is your favorite color?", { color: z.string() }, { key: "step2" });
-  return `${name.data.name} likes ${color.data.color}`;
-});
+a.tool(
+  "test_input_required_result_multi_round",
+  { description: "Asks the user twice, one after the other." },
+  async (_, ctx) => {
+    const name = await ctx.elicit("Step 1: What is your name?", { name: z.string() }, { key: "step1" });
+    const color = await ctx.elicit("Step 2: What is your favorite color?", { color: z.string() }, { key: "step2" });
+    return `${name.data.name} likes ${color.data.color}`;
+  },
+);
 
-a.tool("test_input_required_result_capabilities", { description: "Asks only what the client can answer." }, async (_, ctx) => {
-  const can = ctx.clientCapabilities;
-  const asked: Promise<unknown>[] = [];
-  if (can?.elicitation) asked.push(ctx.elicit("What is your name?", { name: z.string() }, { key: "user_name" }));
-  if (can?.sampling) asked.push(ctx.sample("What is the capital of France?", { maxTokens: 100, key: "capital_question" }));
-  if (can?.roots) asked.push(ctx.roots({ key: "client_roots" }));
-  return `The client answered ${(await ctx.all(asked)).length} questions.`;
-});
+a.tool(
+  "test_input_required_result_capabilities",
+  { description: "Asks only what the client can answer." },
+  async (_, ctx) => {
+    const can = ctx.clientCapabilities;
+    const asked: Promise<unknown>[] = [];
+    if (can?.elicitation) asked.push(ctx.elicit("What is your name?", { name: z.string() }, { key: "user_name" }));
+    if (can?.sampling) asked.push(
+        ctx.sample("What is the capital of France?", { maxTokens: 100, key: "capital_question" }),
+      );
+    if (can?.roots) asked.push(ctx.roots({ key: "client_roots" }));
+    return `The client answered ${(await ctx.all(asked)).length} questions.`;
+  },
+);
 
 a.tool("test_missing_capability", { description: "Needs a client with sampling." }, (_, ctx) => {
   // For tools that check the capability first. Others get Unsupported from ctx.sample.
@@ -254,32 +312,49 @@ a.tool("test_trigger_prompt_change", { description: "Changes the list of prompts
 
 // Prompts.
 
-a.prompt("test_simple_prompt", { description: "A prompt without arguments." }, () => "This is a simple prompt for testing.");
+a.prompt(
+  "test_simple_prompt",
+  { description: "A prompt without arguments." },
+  () => "This is a simple prompt for testing.",
+);
 
 a.prompt(
   "test_prompt_with_arguments",
   {
     description: "A prompt with two arguments.",
     arguments: { arg1: z.string().describe("First test argument"), arg2: z.string().describe("Second test argument") },
-    complete: { arg1: ["paris", "park", "party", "test-value-1", "test-value-2"], arg2: ["test-value-a", "test-value-b"] },
+    complete: {
+      arg1: ["paris", "park", "party", "test-value-1", "test-value-2"],
+      arg2: ["test-value-a", "test-value-b"],
+    },
   },
   ({ arg1, arg2 }) => `Prompt with arguments: arg1='${arg1}', arg2='${arg2}'`,
 );
 
 a.prompt(
   "test_prompt_with_embedded_resource",
-  { description: "A prompt that holds a resource.", arguments: { resourceUri: z.string().describe("URI of the resource to embed") } },
-  ({ resourceUri }) => [embedded(resourceUri, "Embedded resource content for testing."), "Please process the embedded resource above."],
+  {
+    description: "A prompt that holds a resource.",
+    arguments: { resourceUri: z.string().describe("URI of the resource to embed") },
+  },
+  ({ resourceUri }) =>
+    [embedded(resourceUri, "Embedded resource content for testing."), "Please process the embedded resource above."],
 );
 
 a.prompt("test_prompt_with_image", { description: "A prompt that holds an image." }, () => [
   user(image(RED_PIXEL), "Please analyze the image above."),
 ]);
 
-a.prompt("test_input_required_result_prompt", { description: "A prompt that asks the user for its context." }, async (_, ctx) => {
-  const answer = await ctx.elicit("What context should the prompt use?", { context: z.string() }, { key: "user_context" });
-  return `Use this context: ${answer.data.context}`;
-});
+a.prompt(
+  "test_input_required_result_prompt",
+  { description: "A prompt that asks the user for its context." },
+  async (_, ctx) => {
+    const answer = await ctx.elicit("What context should the prompt use?", { context: z.string() }, {
+      key: "user_context",
+    });
+    return `Use this context: ${answer.data.context}`;
+  },
+);
 
 // Resources.
 

@@ -38,7 +38,10 @@ function tool(name: string, handler: (args: any, ctx: Context<CallToolRequest>) 
 
 function form(key: string, message: string, field: string) {
   const requestedSchema = `{"type":"object","properties":{"${field}":{"type":"string"}},"required":["${field}"]}`;
-  return { key, request: { $case: "elicit", value: { mode: { $case: "form", value: { message, requestedSchema } } } } } as const;
+  return {
+    key,
+    request: { $case: "elicit", value: { mode: { $case: "form", value: { message, requestedSchema } } } },
+  } as const;
 }
 
 function elicited(answer: InputResponse | undefined) {
@@ -57,15 +60,18 @@ tool("ask", async (_, ctx) => {
   const { right, name } = ctx.request.inputResponses;
   if (ctx.requestState) return `${Buffer.from(ctx.requestState).toString()} ${elicited(right)?.content}`;
   if (!name) return inputRequired({ inputRequests: [form("name", "who are you?", "name")] });
-  const said = elicited(name);
-  if (said?.action !== "accept") return `the user said ${said?.action}`;
+  const answer = elicited(name);
+  if (answer?.action !== "accept") return `the user said ${answer?.action}`;
   return inputRequired({
     inputRequests: [form("right", "is that right?", "yes")],
-    requestState: Buffer.from(`name=${said.content}`),
+    requestState: Buffer.from(`name=${answer.content}`),
   });
 });
 
-tool("blob", ({ size }) => image(Buffer.alloc(size, Uint8Array.from({ length: 251 }, (_, i) => i)), "application/octet-stream"));
+tool(
+  "blob",
+  ({ size }) => image(Buffer.alloc(size, Uint8Array.from({ length: 251 }, (_, i) => i)), "application/octet-stream"),
+);
 
 tool("count", async (_, ctx) => {
   await ctx.progress(0, 2, "begin");
@@ -135,12 +141,15 @@ tool("many", (_, ctx) => {
     });
   }
   const block = model?.response?.$case === "createMessage" ? model.response.value.content[0]?.block : undefined;
-  const said = block?.$case === "text" ? block.value.text : "";
+  const reply = block?.$case === "text" ? block.value.text : "";
   const count = roots?.response?.$case === "listRoots" ? roots.response.value.roots.length : 0;
-  return `form=${elicited(filled)?.content} model=${said} roots=${count}`;
+  return `form=${elicited(filled)?.content} model=${reply} roots=${count}`;
 });
 
-tool("meta", (_, ctx): Result => result({ content: "meta", meta: ctx.request.context?.meta, extra: ctx.request.extra }));
+tool(
+  "meta",
+  (_, ctx): Result => result({ content: "meta", meta: ctx.request.context?.meta, extra: ctx.request.extra }),
+);
 
 tool("noise", () => {
   console.log("noise on stdout");
@@ -176,16 +185,19 @@ let serials = 0;
 
 tool("survey", async (_, ctx) => {
   const serial = await ctx.once("serial", () => ++serials);
-  const [name, age] = await ctx.all([ctx.elicit("What is your name?", z.string()), ctx.elicit("How old are you?", z.int())]);
+  const [name, age] = await ctx.all([
+    ctx.elicit("What is your name?", z.string()),
+    ctx.elicit("How old are you?", z.int()),
+  ]);
   const right = await ctx.elicit(`${name.data} is ${age.data}, right?`, z.boolean());
   return `${name.data} is ${age.data}: ${right.data}, ${serial}`;
 });
 
 tool("tell", async (_, ctx) => {
   try {
-    const said = await ctx.elicit("Say something.", z.string());
-    if (said.accepted) return `accepted: ${said.data}`;
-    return said.action === "decline" ? "declined" : "cancelled";
+    const answer = await ctx.elicit("Say something.", z.string());
+    if (answer.accepted) return `accepted: ${answer.data}`;
+    return answer.action === "decline" ? "declined" : "cancelled";
   } catch (e) {
     if (e instanceof Unsupported) return "unsupported";
     if (e instanceof NoAnswer) return "no answer";
@@ -225,7 +237,9 @@ tool("who", (_, ctx) => {
   const forms = ctx.clientCapabilities?.elicitation;
   return (
     `${ctx.protocolVersion} ${ctx.clientInfo.name} progress=${call?.progressWanted}` +
-    ` log=LOG_LEVEL_${LogLevel[call?.logLevel ?? 0]} forms=${forms !== undefined && (forms.form !== undefined || forms.url === undefined)}`
+    ` log=LOG_LEVEL_${LogLevel[call?.logLevel ?? 0]} forms=${
+      forms !== undefined && (forms.form !== undefined || forms.url === undefined)
+    }`
   );
 });
 
@@ -240,9 +254,9 @@ a.resource("test://{id}", { name: "t" }, ({ id }) => {
 
 a.prompt("p", { arguments: { x: z.string().optional() }, complete: { x: (typed) => [`${typed}!`] } }, ({ x }, ctx) => {
   if (x === undefined) {
-    const said = elicited(ctx.request.inputResponses.x);
-    if (said?.action !== "accept") return inputRequired({ inputRequests: [form("x", "which x?", "x")] });
-    x = said.content;
+    const answer = elicited(ctx.request.inputResponses.x);
+    if (answer?.action !== "accept") return inputRequired({ inputRequests: [form("x", "which x?", "x")] });
+    x = answer.content;
   }
   return `x is ${x}`;
 });

@@ -26,7 +26,7 @@ afterAll(async () => {
 const list = async () => ((await client.request("resources/list")).resources as { name: string }[]).map((r) => r.name);
 
 /** Waits for a state of the list. A notification is a hint, and may be sent more often than the list changes. */
-const listed = async (want: string[]) => {
+const waitForList = async (want: string[]) => {
   while (JSON.stringify(await list()) !== JSON.stringify(want)) {
     await client.notification("notifications/resources/list_changed");
   }
@@ -49,15 +49,19 @@ test("a file that is read is watched", async () => {
   expect(await client.call("search", { text: "thr" })).toContain("a.txt:1: three");
 });
 
-test("files come and go", async () => {
+test("files are added and removed", async () => {
   writeFileSync(join(folder, "b.bin"), new Uint8Array([0xff, 0]));
-  await listed(["a.txt", "b.bin"]);
+  await waitForList(["a.txt", "b.bin"]);
   const { contents } = await client.request("resources/read", { uri: uri("b.bin") });
   expect(contents).toMatchObject([{ blob: "/wA=" }]);
   const ref = { type: "ref/prompt", name: "explain" };
   const completed = await client.request("completion/complete", { ref, argument: { name: "file", value: "b" } });
   expect(completed).toMatchObject({ completion: { values: ["b.bin"] } });
   rmSync(join(folder, "b.bin"));
-  await listed(["a.txt"]);
-  expect(JSON.parse(await client.call("changes"))).toMatchObject([{ file: "b.bin", what: "removed" }, { what: "added" }, { what: "changed" }]);
+  await waitForList(["a.txt"]);
+  expect(JSON.parse(await client.call("changes"))).toMatchObject([
+    { file: "b.bin", what: "removed" },
+    { what: "added" },
+    { what: "changed" },
+  ]);
 });

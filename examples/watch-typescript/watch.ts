@@ -14,7 +14,7 @@ const { positionals } = parseArgs({ options: { listen: { type: "string" } }, all
 const folder = resolve(positionals[0] ?? ".");
 const files = new Map<string, string>(); // Their URIs, by their paths in the folder.
 const changes: { file: string; what: "added" | "changed" | "removed"; at: string }[] = [];
-const happened = new EventEmitter().setMaxListeners(0);
+const emitter = new EventEmitter().setMaxListeners(0);
 
 const a = app("watch", "1.0.0", { declares: ["resources"], instructions: `The resources are the files of ${folder}.` });
 
@@ -22,18 +22,18 @@ const a = app("watch", "1.0.0", { declares: ["resources"], instructions: `The re
 
 async function read(file: string): Promise<string | Buffer> {
   const data = await readFile(join(folder, file)).catch(() => {
-    throw new NotFound(`${file} is gone`);
+    throw new NotFound(`${file} was removed`);
   });
   return isUtf8(data) ? data.toString() : data;
 }
 
 /** Updates the resource of a file, or those of all files in a folder, and records the change. */
-async function look(path: string, quiet = false): Promise<void> {
+async function update(path: string, quiet = false): Promise<void> {
   if (path.split("/").some((part) => (part.startsWith(".") && part !== ".") || part === "node_modules")) return;
-  const is = await stat(join(folder, path)).catch(() => undefined);
-  if (is?.isDirectory()) {
-    for (const name of await readdir(join(folder, path))) await look(join(path, name), quiet);
-  } else if (!is) {
+  const stats = await stat(join(folder, path)).catch(() => undefined);
+  if (stats?.isDirectory()) {
+    for (const name of await readdir(join(folder, path))) await update(join(path, name), quiet);
+  } else if (!stats) {
     for (const [file, uri] of files) {
       if (file !== path && !file.startsWith(`${path}/`)) continue;
       files.delete(file);
@@ -43,10 +43,10 @@ async function look(path: string, quiet = false): Promise<void> {
   } else if (files.has(path)) {
     a.notifyUpdated(files.get(path)!);
     record(path, "changed");
-  } else if (is.isFile()) {
+  } else if (stats.isFile()) {
     const uri = pathToFileURL(join(folder, path)).href;
     files.set(path, uri);
-    a.resource(uri, { name: path, size: is.size }, () => read(path));
+    a.resource(uri, { name: path, size: stats.size }, () => read(path));
     if (!quiet) record(path, "added");
   }
 }
@@ -54,12 +54,16 @@ async function look(path: string, quiet = false): Promise<void> {
 function record(file: string, what: "added" | "changed" | "removed"): void {
   changes.push({ file, what, at: new Date().toISOString() });
   if (changes.length > 100) changes.shift();
-  happened.emit("change");
+  emitter.emit("change");
 }
 
 // Tools.
 
-a.tool("search", { description: "Find the lines that hold a text.", readOnly: true, input: { text: z.string().min(1) } }, async ({ text }, ctx) => {
+a.tool("search", {
+  description: "Find the lines that hold a text.",
+  readOnly: true,
+  input: { text: z.string().min(1) },
+}, async ({ text }, ctx) => {
   const found = [];
   let done = 0;
   for (const [file, uri] of files) {
@@ -72,16 +76,26 @@ a.tool("search", { description: "Find the lines that hold a text.", readOnly: tr
   return found.length ? found : "no file holds that";
 });
 
-const Changes = z.array(z.object({ file: z.string(), what: z.enum(["added", "changed", "removed"]), at: z.iso.datetime() }));
+const Changes = z.array(
+  z.object({ file: z.string(), what: z.enum(["added", "changed", "removed"]), at: z.iso.datetime() }),
+);
 
-a.tool("changes", { description: "What has changed since the start, the last first.", readOnly: true, output: Changes }, () => changes.toReversed());
+a.tool(
+  "changes",
+  { description: "What has changed since the start, the last first.", readOnly: true, output: Changes },
+  () => changes.toReversed(),
+);
 
 a.tool(
   "wait_for_change",
-  { description: "Wait until a file changes.", readOnly: true, input: { seconds: z.number().positive().max(600).default(60) } },
+  {
+    description: "Wait until a file changes.",
+    readOnly: true,
+    input: { seconds: z.number().positive().max(600).default(60) },
+  },
   async ({ seconds }, ctx) => {
     const signal = AbortSignal.any([ctx.signal, AbortSignal.timeout(seconds * 1000)]);
-    const change = once(happened, "change", { signal }).catch(() => {
+    const change = once(emitter, "change", { signal }).catch(() => {
       throw new ToolError(`nothing has changed for ${seconds} s`);
     });
     await ctx.progress(0, 1, "watching");
@@ -117,11 +131,11 @@ async function keepWatching(): Promise<void> {
     // Editors write a file in several steps.
     void sleep(50).then(() => {
       pending.delete(filename);
-      return look(relative(folder, join(folder, filename)));
+      return update(relative(folder, join(folder, filename)));
     });
   }
 }
 
-await look(".", true);
+await update(".", true);
 void keepWatching();
 await a.run();

@@ -26,16 +26,27 @@ import {
 } from "./gen/mcpbridge/v1/service.js";
 import { Tool } from "./gen/mcpbridge/v1/tool.js";
 import { Changes, type List } from "./changes.js";
-import { annotationsOf, Content, failure, promptResult, readResult, Required, Result, success, type Hints, type Message } from "./content.js";
-import { Caller, Context, forwardConsole, type Emit, type Round } from "./context.js";
-import { DefinitionError, McpError, NotFound, place, placeOf, Suspend, ToolError } from "./errors.js";
+import {
+  annotationsOf,
+  Content,
+  failure,
+  type Hints,
+  type Message,
+  promptResult,
+  readResult,
+  Required,
+  Result,
+  success,
+} from "./content.js";
+import { Caller, Context, type Emit, forwardConsole, type Round } from "./context.js";
+import { callerLine, DefinitionError, lineOf, McpError, NotFound, RoundEnd, ToolError } from "./errors.js";
 import { objectToJson, textOf, toJson, type JsonObject } from "./json.js";
 import {
   check,
   compile,
   didYouMean,
   fromText,
-  list,
+  describeIssues,
   rejectLists,
   usageOf,
   type Compiled,
@@ -49,7 +60,7 @@ import { CONTRACT_VERSION, StatusError } from "./status.js";
 import { MANAGED, report } from "./stdout.js";
 import { Template, type Variables } from "./template.js";
 
-type Promised<T> = T | Promise<T>;
+type MaybePromise<T> = T | Promise<T>;
 type AnySchema = Schema | Shape | JsonSchema;
 
 export interface AppOptions {
@@ -72,7 +83,7 @@ export interface AppOptions {
   maxConcurrentCalls?: number;
 }
 
-interface About {
+interface Description {
   /** The display name. */
   title?: string;
   description?: string;
@@ -81,7 +92,7 @@ interface About {
   meta?: object;
 }
 
-export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> extends About {
+export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> extends Description {
   /** The arguments: a shape such as `{ city: z.string() }`, a schema of an object, or a JSON Schema. */
   input?: I;
   /** The schema of the result. The returned value is validated against it, and becomes structured content. */
@@ -99,7 +110,7 @@ export interface ToolOptions<I extends AnySchema, O extends Schema | Shape> exte
 /** Completes an argument: a list of values, which is filtered by the typed prefix, or a function. */
 export type Completer =
   | readonly string[]
-  | ((typed: string, others: Readonly<Record<string, string>>, caller: Caller) => Promised<readonly string[]>);
+  | ((prefix: string, others: Readonly<Record<string, string>>, caller: Caller) => MaybePromise<readonly string[]>);
 
 export type Completions<Name extends string> = { readonly [N in Name]?: Completer };
 
@@ -109,7 +120,7 @@ export type VariableSchemas<Name extends string> = { readonly [N in Name]?: Sche
 type Typed<U extends string, V> = Flat<Omit<Variables<U>, keyof V> & OutputOf<V>>;
 type Flat<T> = { [K in keyof T]: T[K] } & {};
 
-export interface ResourceOptions<Name extends string = string, V = VariableSchemas<Name>> extends About {
+export interface ResourceOptions<Name extends string = string, V = VariableSchemas<Name>> extends Description {
   /** The name for programs. If empty, the URI. */
   name?: string;
   mimeType?: string;
@@ -127,7 +138,7 @@ export interface ResourceOptions<Name extends string = string, V = VariableSchem
   complete?: Completions<Name>;
 }
 
-export interface PromptOptions<A extends Shape> extends About {
+export interface PromptOptions<A extends Shape> extends Description {
   /** The arguments: a shape of schemas. They are text in the protocol, and converted to numbers and booleans. */
   arguments?: A;
   complete?: Completions<Extract<keyof A, string>>;
@@ -141,7 +152,7 @@ interface ToolEntry {
   readonly output: Compiled | undefined;
   readonly usage: string;
   readonly handler: Handler;
-  readonly at: string;
+  readonly location: string;
 }
 
 interface ResourceEntry {
@@ -151,7 +162,7 @@ interface ResourceEntry {
   readonly options: ResourceOptions;
   readonly completers: Map<string, Completer>;
   readonly handler: Handler;
-  readonly at: string;
+  readonly location: string;
 }
 
 interface PromptEntry {
@@ -159,7 +170,7 @@ interface PromptEntry {
   readonly input: Compiled;
   readonly completers: Map<string, Completer>;
   readonly handler: Handler;
-  readonly at: string;
+  readonly location: string;
 }
 
 /** A set of tools, resources and prompts: `const a = app("weather", "1.0.0")`. */
@@ -176,9 +187,9 @@ export class App {
   readonly #resources = new Map<string, ResourceEntry>();
   readonly #templates = new Map<string, ResourceEntry>();
   readonly #prompts = new Map<string, PromptEntry>();
-  readonly #has: Set<List>; // Capabilities that have been declared to clients.
+  readonly #capabilities: Set<List>; // Capabilities that have been declared to clients.
   #discovered = false;
-  #ran = false;
+  #isRunning = false;
   #current: AsyncLocalStorage<Context> | undefined; // The current call, if console output is forwarded.
   #toolList: ListToolsResponse | undefined;
   readonly #mistakes: string[] = [];
@@ -189,12 +200,13 @@ export class App {
     readonly version: string,
     readonly options: AppOptions = {},
   ) {
-    this.#has = new Set(options.declares);
-    const at = place();
-    rejectUnknown(options, APP_OPTIONS, (what) => this.#mistakes.push(`${at}: app "${name}": ${what}`));
+    this.#capabilities = new Set(options.declares);
+    const location = callerLine();
+    rejectUnknown(options, APP_OPTIONS, (what) => this.#mistakes.push(`${location}: app "${name}": ${what}`));
     if (MANAGED) {
       process.once("exit", (code) => {
-        if (code === 0 && !this.#ran) console.error(`mcpbridge: ${at}: the app "${name}" was never run; end the file with: await a.run()`);
+        if (code === 0 && !this.#isRunning)
+          console.error(`mcpbridge: ${location}: the app "${name}" was never run; end the file with: await a.run()`);
       });
     }
   }
@@ -208,10 +220,10 @@ export class App {
   }
 
   /** Records the mistakes in a definition for check, and reports whether it is valid. */
-  #accept(what: string, at: string, wrong: string[]): boolean {
-    if (!wrong.length) return true;
-    this.#mistakes.push(...wrong.map((w) => `${at}: ${what}: ${w}`));
-    if (this.#ran) throw new DefinitionError(this.#mistakes.splice(0).join("\n"));
+  #accept(what: string, location: string, mistakes: string[]): boolean {
+    if (!mistakes.length) return true;
+    this.#mistakes.push(...mistakes.map((w) => `${location}: ${what}: ${w}`));
+    if (this.#isRunning) throw new DefinitionError(this.#mistakes.splice(0).join("\n"));
     return false;
   }
 
@@ -224,22 +236,24 @@ export class App {
     handler: (
       args: OutputOf<I>,
       ctx: Context<CallToolRequest>,
-    ) => Promised<[O] extends [never] ? unknown : InputOf<O> | Result | Content | Required>,
+    ) => MaybePromise<[O] extends [never] ? unknown : InputOf<O> | Result | Content | Required>,
   ): this {
-    const at = place();
+    const location = callerLine();
     const what = `tool "${name}"`;
-    const wrong: string[] = [];
-    if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) wrong.push("a name is 1 to 128 letters, digits, '_', '-' and '.'");
-    const before = this.#tools.get(name);
-    if (before) wrong.push(`is already defined at ${before.at}`);
-    if (typeof handler !== "function") wrong.push("has no handler; write tool(name, options, (args, ctx) => ...)");
-    rejectUnknown(options, TOOL_OPTIONS, (w) => wrong.push(w));
-    const input = read(wrong, "input", () => compile(options.input ?? {}, "input"));
+    const mistakes: string[] = [];
+    if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) mistakes.push("a name is 1 to 128 letters, digits, '_', '-' and '.'");
+    const existing = this.#tools.get(name);
+    if (existing) mistakes.push(`is already defined at ${existing.location}`);
+    if (typeof handler !== "function") mistakes.push("has no handler; write tool(name, options, (args, ctx) => ...)");
+    rejectUnknown(options, TOOL_OPTIONS, (w) => mistakes.push(w));
+    const input = attempt(mistakes, "input", () => compile(options.input ?? {}, "input"));
     if (input && input.json.type !== "object") {
-      wrong.push(`input: has to be an object, not ${typeof input.json.type === "string" ? input.json.type : "anything"}`);
+      mistakes.push(
+        `input: has to be an object, not ${typeof input.json.type === "string" ? input.json.type : "anything"}`,
+      );
     }
-    const output = options.output && read(wrong, "output", () => compile(options.output as AnySchema, "output"));
-    if (!this.#accept(what, at, wrong) || !input) return this;
+    const output = options.output && attempt(mistakes, "output", () => compile(options.output as AnySchema, "output"));
+    if (!this.#accept(what, location, mistakes) || !input) return this;
     const wrap = output && output.json.type !== "object";
     const annotations = {
       readOnlyHint: options.readOnly,
@@ -248,17 +262,17 @@ export class App {
       openWorldHint: options.openWorld,
     };
     // Absent is not false: a tool is destructive by default.
-    const hinted = Object.values(annotations).some((hint) => hint !== undefined);
+    const hasHints = Object.values(annotations).some((hint) => hint !== undefined);
     const message = Tool.fromPartial({
       name,
-      ...about(options),
+      ...describe(options),
       inputSchema: toJson(input.json),
-      outputSchema: output ? toJson(wrap ? wrapped(output.json) : output.json) : "",
-      ...(hinted ? { annotations } : {}),
+      outputSchema: output ? toJson(wrap ? wrapSchema(output.json) : output.json) : "",
+      ...(hasHints ? { annotations } : {}),
     });
-    const entry = { message, input, output, usage: usageOf(name, input.json), handler, at };
+    const entry = { message, input, output, usage: usageOf(name, input.json), handler, location };
     this.#tools.set(name, entry);
-    if (this.#ran) lint(entry);
+    if (this.#isRunning) lint(entry);
     this.#changed("tools");
     return this;
   }
@@ -282,39 +296,50 @@ export class App {
    * handler returns text, bytes, any JSON value, or `part`s, and throws NotFound if the resource does not exist.
    * `ctx.uri` is the requested URI.
    */
-  resource<const U extends string, const V extends VariableSchemas<Extract<keyof Variables<U>, string>> = Record<never, never>>(
+  resource<
+    const U extends string,
+    const V extends VariableSchemas<Extract<keyof Variables<U>, string>> = Record<never, never>,
+  >(
     uri: U,
     options: ResourceOptions<Extract<keyof Variables<U>, string>, V>,
     handler: (variables: Typed<U, V>, ctx: Context<ReadResourceRequest>) => unknown,
   ): this {
-    const at = place();
-    const wrong: string[] = [];
-    const before = this.#resources.get(uri) ?? this.#templates.get(uri);
-    if (before) wrong.push(`is already defined at ${before.at}`);
-    if (!/^[A-Za-z][A-Za-z0-9+.-]*:/.test(uri)) wrong.push("a URI begins with a scheme, such as file:///");
-    if (typeof handler !== "function") wrong.push("has no handler; write resource(uri, options, (variables, ctx) => ...)");
-    rejectUnknown(options, RESOURCE_OPTIONS, (w) => wrong.push(w));
+    const location = callerLine();
+    const mistakes: string[] = [];
+    const existing = this.#resources.get(uri) ?? this.#templates.get(uri);
+    if (existing) mistakes.push(`is already defined at ${existing.location}`);
+    if (!/^[A-Za-z][A-Za-z0-9+.-]*:/.test(uri)) mistakes.push("a URI begins with a scheme, such as file:///");
+    if (typeof handler !== "function")
+      mistakes.push("has no handler; write resource(uri, options, (variables, ctx) => ...)");
+    rejectUnknown(options, RESOURCE_OPTIONS, (w) => mistakes.push(w));
     const { mimeType, size, name = uri } = options;
-    const template = uri.includes("{") ? read(wrong, undefined, () => new Template(uri)) : undefined;
+    const template = uri.includes("{") ? attempt(mistakes, undefined, () => new Template(uri)) : undefined;
     const variables = template?.variables ?? [];
     for (const unknown of Object.keys({ ...options.variables, ...options.complete })) {
-      if (template && !variables.includes(unknown)) wrong.push(`there is no variable "${unknown}"${didYouMean(unknown, variables)}`);
+      if (template && !variables.includes(unknown))
+        mistakes.push(`there is no variable "${unknown}"${didYouMean(unknown, variables)}`);
     }
     const completers = completersOf(options.complete);
     const schemas = Object.entries((options.variables ?? {}) as Shape).flatMap(([n, schema]): [string, Compiled][] => {
-      const c = read(wrong, "variables", () => ofTexts({ [n]: schema }));
+      const c = attempt(mistakes, "variables", () => compileTexts({ [n]: schema }));
       const choices = (c?.json.properties as Record<string, JsonObject> | undefined)?.[n]?.enum;
       if (!completers.has(n) && Array.isArray(choices)) completers.set(n, choices.map(String));
       return c ? [[n, c]] : [];
     });
-    if (!this.#accept(`resource "${uri}"`, at, wrong)) return this;
+    if (!this.#accept(`resource "${uri}"`, location, mistakes)) return this;
     const annotations = annotationsOf(options.hints);
     if (template) {
-      const message = ResourceTemplate.fromPartial({ uriTemplate: uri, name, ...about(options), mimeType, annotations });
-      this.#templates.set(uri, { message, template, schemas, options, completers, handler, at });
+      const message = ResourceTemplate.fromPartial({
+        uriTemplate: uri,
+        name,
+        ...describe(options),
+        mimeType,
+        annotations,
+      });
+      this.#templates.set(uri, { message, template, schemas, options, completers, handler, location });
     } else {
-      const message = Resource.fromPartial({ uri, name, ...about(options), mimeType, size, annotations });
-      this.#resources.set(uri, { message, template, schemas: [], options, completers: new Map(), handler, at });
+      const message = Resource.fromPartial({ uri, name, ...describe(options), mimeType, size, annotations });
+      this.#resources.set(uri, { message, template, schemas: [], options, completers: new Map(), handler, location });
     }
     this.#changed("resources");
     return this;
@@ -342,25 +367,26 @@ export class App {
     handler: (
       args: OutputOf<A>,
       ctx: Context<GetPromptRequest>,
-    ) => Promised<string | Content | Message | (string | Content | Message)[] | Required>,
+    ) => MaybePromise<string | Content | Message | (string | Content | Message)[] | Required>,
   ): this {
-    const at = place();
-    const wrong: string[] = [];
-    const before = this.#prompts.get(name);
-    if (before) wrong.push(`is already defined at ${before.at}`);
-    if (typeof handler !== "function") wrong.push("has no handler; write prompt(name, options, (args, ctx) => ...)");
-    rejectUnknown(options, PROMPT_OPTIONS, (w) => wrong.push(w));
-    const input = read(wrong, "arguments", () => ofTexts(options.arguments ?? {}));
+    const location = callerLine();
+    const mistakes: string[] = [];
+    const existing = this.#prompts.get(name);
+    if (existing) mistakes.push(`is already defined at ${existing.location}`);
+    if (typeof handler !== "function") mistakes.push("has no handler; write prompt(name, options, (args, ctx) => ...)");
+    rejectUnknown(options, PROMPT_OPTIONS, (w) => mistakes.push(w));
+    const input = attempt(mistakes, "arguments", () => compileTexts(options.arguments ?? {}));
     const required = (input?.json.required ?? []) as string[];
     const properties = Object.entries((input?.json.properties ?? {}) as Record<string, JsonObject>);
     for (const unknown of Object.keys(options.complete ?? {})) {
       const names = properties.map(([n]) => n);
-      if (input && !names.includes(unknown)) wrong.push(`complete: there is no argument "${unknown}"${didYouMean(unknown, names)}`);
+      if (input && !names.includes(unknown))
+        mistakes.push(`complete: there is no argument "${unknown}"${didYouMean(unknown, names)}`);
     }
-    if (!this.#accept(`prompt "${name}"`, at, wrong) || !input) return this;
+    if (!this.#accept(`prompt "${name}"`, location, mistakes) || !input) return this;
     const message = Prompt.fromPartial({
       name,
-      ...about(options),
+      ...describe(options),
       arguments: properties.map(([n, s]) => ({
         name: n,
         ...(typeof s.title === "string" ? { title: s.title } : {}),
@@ -372,7 +398,7 @@ export class App {
     for (const [n, s] of properties) {
       if (!completers.has(n) && Array.isArray(s.enum)) completers.set(n, s.enum.map(String)); // Automatic.
     }
-    this.#prompts.set(name, { message, input, completers, handler, at });
+    this.#prompts.set(name, { message, input, completers, handler, location });
     this.#changed("prompts");
     return this;
   }
@@ -385,14 +411,14 @@ export class App {
   #changed(which: List): true {
     this.#toolList = undefined;
     this.changes.listChanged(which);
-    if (this.#discovered && !this.#has.has(which)) {
+    if (this.#discovered && !this.#capabilities.has(which)) {
       report(
         "warn",
-        `mcpbridge: ${place()}: ${this.name} declared no ${which} at startup, so clients do not list them; ` +
+        `mcpbridge: ${callerLine()}: ${this.name} declared no ${which} at startup, so clients do not list them; ` +
           `write app(name, version, { declares: ["${which}"] })`,
       );
     }
-    this.#has.add(which);
+    this.#capabilities.add(which);
     return true;
   }
 
@@ -411,9 +437,9 @@ export class App {
     return DiscoverResponse.fromPartial({
       serverInfo: { name: this.name, version: this.version, title, description, websiteUrl, icons: iconsOf(icons) },
       capabilities: {
-        ...(this.#has.has("tools") ? { tools: { listChanged: true } } : {}),
-        ...(this.#has.has("resources") ? { resources: { listChanged: true, subscribe: true } } : {}),
-        ...(this.#has.has("prompts") ? { prompts: { listChanged: true } } : {}),
+        ...(this.#capabilities.has("tools") ? { tools: { listChanged: true } } : {}),
+        ...(this.#capabilities.has("resources") ? { resources: { listChanged: true, subscribe: true } } : {}),
+        ...(this.#capabilities.has("prompts") ? { prompts: { listChanged: true } } : {}),
         ...(completes ? { completions: {} } : {}),
         logging: {},
       },
@@ -426,14 +452,14 @@ export class App {
   }
 
   /** Returns the part of the requested changes that Listen reports. */
-  supported(wanted: SubscriptionFilter | undefined): SubscriptionFilter {
-    const resources = this.#has.has("resources");
+  supported(requested: SubscriptionFilter | undefined): SubscriptionFilter {
+    const resources = this.#capabilities.has("resources");
     return {
-      ...(wanted?.toolsListChanged && this.#has.has("tools") ? { toolsListChanged: true } : {}),
-      ...(wanted?.promptsListChanged && this.#has.has("prompts") ? { promptsListChanged: true } : {}),
-      ...(wanted?.resourcesListChanged && resources ? { resourcesListChanged: true } : {}),
-      ...(wanted?.elicitationsCompleted ? { elicitationsCompleted: true } : {}),
-      resourceSubscriptions: resources ? (wanted?.resourceSubscriptions ?? []) : [],
+      ...(requested?.toolsListChanged && this.#capabilities.has("tools") ? { toolsListChanged: true } : {}),
+      ...(requested?.promptsListChanged && this.#capabilities.has("prompts") ? { promptsListChanged: true } : {}),
+      ...(requested?.resourcesListChanged && resources ? { resourcesListChanged: true } : {}),
+      ...(requested?.elicitationsCompleted ? { elicitationsCompleted: true } : {}),
+      resourceSubscriptions: resources ? (requested?.resourceSubscriptions ?? []) : [],
       extra: "",
     };
   }
@@ -461,20 +487,26 @@ export class App {
 
   listPrompts(request: { cursor?: string | undefined }): ListPromptsResponse {
     this.#firstPage(request, "prompts");
-    return ListPromptsResponse.fromPartial({ prompts: [...this.#prompts.values()].map((p) => p.message), ...cache(this.options) });
+    return ListPromptsResponse.fromPartial({
+      prompts: [...this.#prompts.values()].map((p) => p.message),
+      ...cache(this.options),
+    });
   }
 
   #firstPage(request: { cursor?: string | undefined }, which: List): void {
-    if (!this.#has.has(which)) throw new StatusError(status.UNIMPLEMENTED, `${this.name} has no ${which}`);
+    if (!this.#capabilities.has(which)) throw new StatusError(status.UNIMPLEMENTED, `${this.name} has no ${which}`);
     if (request.cursor === undefined) return;
-    throw new StatusError(status.INVALID_ARGUMENT, `there is no page at cursor ${JSON.stringify(request.cursor.slice(0, 128))}`);
+    throw new StatusError(
+      status.INVALID_ARGUMENT,
+      `there is no page at cursor ${JSON.stringify(request.cursor.slice(0, 128))}`,
+    );
   }
 
   /**
-   * Implements CallTool: returns the last event. Throws StatusError and McpError only. `started` receives the call, so
+   * Implements CallTool: returns the last event. Throws StatusError and McpError only. `onStart` receives the call, so
    * that it can be canceled.
    */
-  async callTool(request: CallToolRequest, emit: Emit, started?: (caller: Caller) => void): Promise<CallToolResponse> {
+  async callTool(request: CallToolRequest, emit: Emit, onStart?: (caller: Caller) => void): Promise<CallToolResponse> {
     const tool = this.#tools.get(request.name);
     if (!tool) throw notFound("tool", request.name, this.#tools.keys());
     const what = `tool "${request.name}"`;
@@ -482,9 +514,13 @@ export class App {
       request,
       emit,
       "",
-      started,
-      `${tool.at}: ${what}`,
-      async (ctx) => tool.handler((await check(tool.input, request.name, tool.usage, parse(tool.input, request.arguments))) as never, ctx as never),
+      onStart,
+      `${tool.location}: ${what}`,
+      async (ctx) =>
+        tool.handler(
+          (await check(tool.input, request.name, tool.usage, parse(tool.input, request.arguments))) as never,
+          ctx as never,
+        ),
       async (value) => {
         if (tool.output && !isContent(value)) value = await validated(tool.output, value, what);
         const schema = tool.output && (tool.output.json.type === "object" ? "object" : "wrapped");
@@ -492,30 +528,34 @@ export class App {
       },
       (e) => {
         if (e instanceof McpError) throw e;
-        if (!(e instanceof ToolError)) logCrash(what, e, tool.at);
+        if (!(e instanceof ToolError)) logCrash(what, e, tool.location);
         return { event: { $case: "result", value: failure(messageOf(e)) } };
       },
     );
   }
 
   /** Implements ReadResource, like callTool. */
-  async readResource(request: ReadResourceRequest, emit: Emit, started?: (caller: Caller) => void): Promise<ReadResourceResponse> {
+  async readResource(
+    request: ReadResourceRequest,
+    emit: Emit,
+    onStart?: (caller: Caller) => void,
+  ): Promise<ReadResourceResponse> {
     const { uri } = request;
     const [resource, variables] = await this.#find(uri);
     const what = `resource "${uri}"`;
-    const defined = "uriTemplate" in resource.message ? `resource template "${resource.message.uriTemplate}"` : what;
+    const definition = "uriTemplate" in resource.message ? `resource template "${resource.message.uriTemplate}"` : what;
     return await this.#round<ReadResourceResponse>(
       request,
       emit,
       uri,
-      started,
-      `${resource.at}: ${defined}`,
+      onStart,
+      `${resource.location}: ${definition}`,
       (ctx) => resource.handler(variables as never, ctx as never),
       (value) => {
-        const read = readResult(value, uri, resource.options.mimeType);
-        return { event: { $case: "result", value: { ...read, ...cache(resource.options) } } };
+        const result = readResult(value, uri, resource.options.mimeType);
+        return { event: { $case: "result", value: { ...result, ...cache(resource.options) } } };
       },
-      (e) => refuse(what, e, resource.at),
+      (e) => rethrow(what, e, resource.location),
     );
   }
 
@@ -524,13 +564,17 @@ export class App {
     if (exact) return [exact, {}];
     for (const entry of this.#templates.values()) {
       const variables: JsonObject | undefined = entry.template?.match(uri);
-      if (variables && (await fits(entry.schemas, variables))) return [entry, variables];
+      if (variables && (await conform(entry.schemas, variables))) return [entry, variables];
     }
     throw notFound("resource", uri, this.#resources.keys());
   }
 
   /** Implements GetPrompt, like callTool. */
-  async getPrompt(request: GetPromptRequest, emit: Emit, started?: (caller: Caller) => void): Promise<GetPromptResponse> {
+  async getPrompt(
+    request: GetPromptRequest,
+    emit: Emit,
+    onStart?: (caller: Caller) => void,
+  ): Promise<GetPromptResponse> {
     const prompt = this.#prompts.get(request.name);
     if (!prompt) throw notFound("prompt", request.name, this.#prompts.keys());
     const what = `prompt "${request.name}"`;
@@ -538,17 +582,20 @@ export class App {
       request,
       emit,
       "",
-      started,
-      `${prompt.at}: ${what}`,
+      onStart,
+      `${prompt.location}: ${what}`,
       async (ctx) => {
         const checked = await prompt.input.validate(fromText(prompt.input, request.arguments));
         if (checked.issues) {
-          throw new McpError(-32602, `${what}: the arguments are not valid.\n${list(checked.issues, request.arguments)}`);
+          throw new McpError(
+            -32602,
+            `${what}: the arguments are invalid.\n${describeIssues(checked.issues, request.arguments)}`,
+          );
         }
         return prompt.handler(checked.value as never, ctx as never);
       },
       (value) => ({ event: { $case: "result", value: promptResult(value, prompt.message.description) } }),
-      (e) => refuse(what, e, prompt.at),
+      (e) => rethrow(what, e, prompt.location),
     );
   }
 
@@ -557,15 +604,15 @@ export class App {
     request: Round,
     emit: Emit,
     uri: string,
-    started: ((caller: Caller) => void) | undefined,
+    onStart: ((caller: Caller) => void) | undefined,
     definition: string,
     call: (ctx: Context) => unknown,
-    finish: (value: unknown) => Promised<R>,
+    finish: (value: unknown) => MaybePromise<R>,
     failed: (e: unknown) => R,
   ): Promise<R> {
     const required = (value: InputRequired) => ({ event: { $case: "inputRequired", value } }) as unknown as R;
     const ctx = new Context(this, request, emit, uri);
-    started?.(ctx);
+    onStart?.(ctx);
     this.running++;
     let response: R | undefined;
     try {
@@ -575,7 +622,7 @@ export class App {
     } catch (e) {
       if (ctx.canceled) throw CANCELED;
       // A question without an answer ends the round, even if the handler threw another error.
-      if (!ctx.ended) response = failed(e instanceof Suspend ? new Error(e.toString()) : e);
+      if (!ctx.ended) response = failed(e instanceof RoundEnd ? new Error(e.toString()) : e);
     } finally {
       this.running--;
       ctx.close();
@@ -593,11 +640,15 @@ export class App {
     if (this.#warned.has(definition)) return;
     this.#warned.add(definition);
     const where = "send them after the question or in ctx.once";
-    report("warn", `mcpbridge: ${definition} sends progress or log messages before an answered question, and so again in each round; ${where}`);
+    report(
+      "warn",
+      `mcpbridge: ${definition} sends progress or log messages before an answered question, and so again in each ` +
+        `round; ${where}`,
+    );
   }
 
   /** Implements Complete. */
-  async complete(request: CompleteRequest, started?: (caller: Caller) => void): Promise<CompleteResponse> {
+  async complete(request: CompleteRequest, onStart?: (caller: Caller) => void): Promise<CompleteResponse> {
     const reference = request.reference?.reference;
     let completers: Map<string, Completer>;
     if (reference?.$case === "prompt") {
@@ -611,23 +662,23 @@ export class App {
     } else {
       throw new StatusError(status.INVALID_ARGUMENT, "the reference is neither a prompt nor a resource template");
     }
-    const { name = "", value: typed = "" } = request.argument ?? {};
+    const { name = "", value: prefix = "" } = request.argument ?? {};
     const completer = completers.get(name);
     let values: readonly string[] = [];
     if (typeof completer === "function") {
       const caller = new Caller(request.context);
-      started?.(caller);
+      onStart?.(caller);
       this.running++;
       try {
-        values = await completer(typed, request.argumentContext?.arguments ?? {}, caller);
+        values = await completer(prefix, request.argumentContext?.arguments ?? {}, caller);
       } catch (e) {
         if (caller.canceled) throw CANCELED;
-        refuse(`the completion of "${name}"`, e, undefined);
+        rethrow(`the completion of "${name}"`, e, undefined);
       } finally {
         this.running--;
       }
     } else if (completer) {
-      values = completer.filter((v) => v.toLowerCase().startsWith(typed.toLowerCase()));
+      values = completer.filter((v) => v.toLowerCase().startsWith(prefix.toLowerCase()));
     }
     const completion = { values: values.slice(0, 100), total: values.length, hasMore: values.length > 100, extra: "" };
     return { completion, meta: "", extra: "" };
@@ -652,7 +703,7 @@ export class App {
    */
   async run(options: { listen?: string } = {}): Promise<void> {
     this.check();
-    this.#ran = true;
+    this.#isRunning = true;
     for (const tool of this.#tools.values()) lint(tool);
     const { run } = await import("./serve.js");
     await run(this, options.listen);
@@ -664,44 +715,68 @@ export class App {
 const CANCELED = new StatusError(status.CANCELLED, "the caller canceled the call");
 
 const APP_OPTIONS = [
-  "title", "description", "websiteUrl", "icons", "instructions", "declares", "ttlMs", "cacheScope", "meta", "maxConcurrentCalls",
+  "title",
+  "description",
+  "websiteUrl",
+  "icons",
+  "instructions",
+  "declares",
+  "ttlMs",
+  "cacheScope",
+  "meta",
+  "maxConcurrentCalls",
 ];
-const ABOUT = ["title", "description", "icons", "meta"];
-const TOOL_OPTIONS = [...ABOUT, "input", "output", "readOnly", "destructive", "idempotent", "openWorld"];
-const RESOURCE_OPTIONS = [...ABOUT, "name", "mimeType", "size", "ttlMs", "cacheScope", "hints", "variables", "complete"];
-const PROMPT_OPTIONS = [...ABOUT, "arguments", "complete"];
+const DESCRIPTION_OPTIONS = ["title", "description", "icons", "meta"];
+const TOOL_OPTIONS = [...DESCRIPTION_OPTIONS, "input", "output", "readOnly", "destructive", "idempotent", "openWorld"];
+const RESOURCE_OPTIONS = [
+  ...DESCRIPTION_OPTIONS,
+  "name",
+  "mimeType",
+  "size",
+  "ttlMs",
+  "cacheScope",
+  "hints",
+  "variables",
+  "complete",
+];
+const PROMPT_OPTIONS = [...DESCRIPTION_OPTIONS, "arguments", "complete"];
 
 /** Rejects unknown options, which JavaScript would ignore. */
-function rejectUnknown(options: object, known: string[], wrong: (what: string) => void): void {
+function rejectUnknown(options: object, known: string[], addMistake: (what: string) => void): void {
   for (const unknown of Object.keys(options)) {
-    if (!known.includes(unknown)) wrong(`there is no option "${unknown}"${didYouMean(unknown, known) || `; there are ${known.join(", ")}`}`);
+    if (!known.includes(unknown))
+      addMistake(`there is no option "${unknown}"${didYouMean(unknown, known) || `; there are ${known.join(", ")}`}`);
   }
 }
 
 /** Returns the result of make, or undefined and the error. */
-function read<T>(wrong: string[], what: string | undefined, make: () => T): T | undefined {
+function attempt<T>(mistakes: string[], what: string | undefined, make: () => T): T | undefined {
   try {
     return make();
   } catch (e) {
-    wrong.push((what ? `${what}: ` : "") + (e instanceof Error ? e.message : String(e)));
+    mistakes.push((what ? `${what}: ` : "") + (e instanceof Error ? e.message : String(e)));
     return undefined;
   }
 }
 
 /** Returns the schema of values that are text in the protocol. */
-function ofTexts(shape: Shape): Compiled {
+function compileTexts(shape: Shape): Compiled {
   const c = compile(shape, "input");
   rejectLists(c);
   return c;
 }
 
 /** Logs warnings about definitions. */
-function lint({ message, at }: ToolEntry): void {
+function lint({ message, location }: ToolEntry): void {
   if (message.description) return;
-  report("warn", `mcpbridge: ${at}: tool "${message.name}" has no description, by which models select tools; write { description: "..." }`);
+  report(
+    "warn",
+    `mcpbridge: ${location}: tool "${message.name}" has no description, by which models select tools; ` +
+      'write { description: "..." }',
+  );
 }
 
-function about(o: About): { title?: string; description?: string; icons: Icon[]; meta: string } {
+function describe(o: Description): { title?: string; description?: string; icons: Icon[]; meta: string } {
   return {
     ...(o.title === undefined ? {} : { title: o.title }),
     ...(o.description === undefined ? {} : { description: o.description }),
@@ -719,15 +794,17 @@ function iconsOf(icons: (string | Icon)[] = []): Icon[] {
 }
 
 /** Returns the schema of `{"result": value}`, because structured content is an object in MCP. */
-function wrapped(json: JsonObject): JsonObject {
+function wrapSchema(json: JsonObject): JsonObject {
   const { $defs, ...result } = json;
   return { type: "object", properties: { result }, required: ["result"], ...($defs ? { $defs } : {}) };
 }
 
 /** Converts the variables by their schemas, and reports whether they conform. */
-async function fits(schemas: [string, Compiled][], variables: JsonObject): Promise<boolean> {
+async function conform(schemas: [string, Compiled][], variables: JsonObject): Promise<boolean> {
   for (const [name, c] of schemas) {
-    const checked = await c.validate(Object.hasOwn(variables, name) ? fromText(c, { [name]: String(variables[name]) }) : {});
+    const checked = await c.validate(
+      Object.hasOwn(variables, name) ? fromText(c, { [name]: String(variables[name]) }) : {},
+    );
     if (checked.issues) return false;
     Object.assign(variables, checked.value);
   }
@@ -739,8 +816,8 @@ function cache(o: { ttlMs?: number; cacheScope?: string }): { ttlMs?: number; ca
 }
 
 function notFound(what: string, name: string, names: Iterable<string>): StatusError {
-  const asked = name.slice(0, 128); // A status is sent in the trailers, which are limited.
-  return new StatusError(status.NOT_FOUND, `there is no ${what} "${asked}"${didYouMean(asked, names)}`);
+  const queried = name.slice(0, 128); // A status is sent in the trailers, which are limited.
+  return new StatusError(status.NOT_FOUND, `there is no ${what} "${queried}"${didYouMean(queried, names)}`);
 }
 
 function parse(c: Compiled, json: Uint8Array): unknown {
@@ -759,23 +836,26 @@ function isContent(value: unknown): boolean {
 async function validated(output: Compiled, value: unknown, what: string): Promise<unknown> {
   const checked = await output.validate(value);
   // A mistake of the author, not of the model.
-  if (checked.issues) throw new TypeError(`${what} returned a value that violates its output schema:\n${list(checked.issues, value)}`);
+  if (checked.issues)
+    throw new TypeError(
+      `${what} returned a value that violates its output schema:\n${describeIssues(checked.issues, value)}`,
+    );
   return checked.value;
 }
 
 /** Throws the error for the client of a resource or prompt that failed with e. */
-function refuse(what: string, e: unknown, at: string | undefined): never {
+function rethrow(what: string, e: unknown, location: string | undefined): never {
   if (e instanceof McpError) throw e;
   if (e instanceof NotFound) throw new StatusError(status.NOT_FOUND, e.message);
   if (e instanceof ToolError) throw new McpError(-32603, e.message);
-  logCrash(what, e, at);
+  logCrash(what, e, location);
   throw new McpError(-32603, messageOf(e));
 }
 
 /** Logs the failure of a handler, with its line and its stack. */
-function logCrash(what: string, e: unknown, defined: string | undefined): void {
-  const at = (e instanceof Error ? placeOf(e.stack) : undefined) ?? defined;
-  report("error", `${what} failed${at ? ` at ${at}` : ""}: ${inspect(e)}`);
+function logCrash(what: string, e: unknown, definition: string | undefined): void {
+  const location = (e instanceof Error ? lineOf(e.stack) : undefined) ?? definition;
+  report("error", `${what} failed${location ? ` at ${location}` : ""}: ${inspect(e)}`);
 }
 
 function messageOf(e: unknown): string {

@@ -10,7 +10,7 @@ import { createInterface } from "node:readline";
 import type { JsonObject } from "./json.js";
 
 // The time that a test waits for one message, in milliseconds.
-const PATIENCE = 30_000;
+const TIMEOUT = 30_000;
 
 const METHOD_NOT_FOUND = -32601;
 
@@ -49,7 +49,9 @@ export async function start(command: string[], options: StartOptions = {}): Prom
       if ((e as { code?: number }).code !== METHOD_NOT_FOUND) throw e;
     });
   } catch (e) {
-    throw (await client.close()) === 0 ? e : new Error(`the bridge has exited; its output:\n${client.log}`, { cause: e });
+    throw (await client.close()) === 0
+      ? e
+      : new Error(`the bridge has exited; its output:\n${client.log}`, { cause: e });
   }
   return client;
 }
@@ -63,21 +65,25 @@ export class Client {
   readonly #process: ChildProcess;
   readonly #answer: StartOptions["answer"];
   readonly #exited: Promise<number | null>;
-  readonly #waiting = new Map<number | string, (m: Message) => void>();
-  readonly #woken = new Set<() => void>();
+  readonly #pending = new Map<number | string, (m: Message) => void>();
+  readonly #notified = new Set<() => void>();
   #id = 0;
 
   constructor(command: string[], options: StartOptions) {
     this.#answer = options.answer;
     const bridge = options.bridge ?? process.env.MCPBRIDGE_BIN ?? "mcpbridge";
-    this.#process = spawn(bridge, ["run", "--stdio", "--", ...command], { stdio: ["pipe", "pipe", "pipe"], cwd: options.cwd });
+    this.#process = spawn(bridge, ["run", "--stdio", "--", ...command], {
+      stdio: ["pipe", "pipe", "pipe"],
+      cwd: options.cwd,
+    });
     this.#process.stdin?.on("error", () => undefined);
     this.#process.stderr?.setEncoding("utf8").on("data", (text: string) => (this.log += text));
     const lines = createInterface({ input: this.#process.stdout ?? process.stdin });
-    lines.on("line", (line) => void this.#take(JSON.parse(line) as Message));
+    lines.on("line", (line) => void this.#receive(JSON.parse(line) as Message));
     this.#exited = new Promise((resolve) => {
       const end = (why: string, code: number | null) => {
-        for (const done of this.#waiting.values()) done({ error: { code: 0, message: `${why}; its output:\n${this.log}` } });
+        for (const done of this.#pending.values())
+          done({ error: { code: 0, message: `${why}; its output:\n${this.log}` } });
         resolve(code);
       };
       this.#process.once("error", (e) => end(`the bridge did not start: ${e.message}`, 0));
@@ -93,10 +99,10 @@ export class Client {
   /** Sends a request and returns its result. A JSON-RPC error is thrown, with `code` and `data`. */
   async request(method: string, params: object = {}): Promise<JsonObject> {
     const id = ++this.#id;
-    const answer = new Promise<Message>((resolve) => this.#waiting.set(id, resolve));
+    const answer = new Promise<Message>((resolve) => this.#pending.set(id, resolve));
     this.#send({ id, method, params });
     const { result, error } = await within(answer, `an answer to ${method}`);
-    this.#waiting.delete(id);
+    this.#pending.delete(id);
     if (error) throw Object.assign(new Error(error.message), { code: error.code, data: error.data });
     return result ?? {};
   }
@@ -113,7 +119,7 @@ export class Client {
       const i = this.notifications.findIndex((m) => m.method === method);
       const [found] = i < 0 ? [] : this.notifications.splice(i, 1);
       if (found) return found;
-      await within(new Promise<void>((resolve) => this.#woken.add(resolve)), method);
+      await within(new Promise<void>((resolve) => this.#notified.add(resolve)), method);
     }
   }
 
@@ -127,13 +133,13 @@ export class Client {
     await this.close();
   }
 
-  async #take(m: Message): Promise<void> {
+  async #receive(m: Message): Promise<void> {
     if (m.method === undefined) {
-      this.#waiting.get(m.id ?? "")?.(m);
+      this.#pending.get(m.id ?? "")?.(m);
     } else if (m.id === undefined) {
       this.notifications.push(m);
-      for (const go of this.#woken) go();
-      this.#woken.clear();
+      for (const resume of this.#notified) resume();
+      this.#notified.clear();
     } else if (this.#answer) {
       this.#send({ id: m.id, result: await this.#answer(m.method, m.params ?? {}) });
     } else {
@@ -148,11 +154,11 @@ export class Client {
 
 async function within<T>(promise: Promise<T>, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what} did not arrive within ${PATIENCE / 1000} s`)), PATIENCE);
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} did not arrive within ${TIMEOUT / 1000} s`)), TIMEOUT);
   });
   try {
-    return await Promise.race([promise, late]);
+    return await Promise.race([promise, timeout]);
   } finally {
     clearTimeout(timer);
   }

@@ -23,7 +23,9 @@ export class Changes {
 
   elicitationCompleted(id: string): void {
     const value = { elicitationId: id, meta: "", extra: "" };
-    this.#notify(`visit ${id}`, (l) => l.elicitations && l.size < MAX_COMPLETED, { event: { $case: "elicitationCompleted", value } });
+    this.#notify(`visit ${id}`, (l) => l.elicitations && l.size < MAX_COMPLETED, {
+      event: { $case: "elicitationCompleted", value },
+    });
   }
 
   #notify(key: string, filter: (l: Listener) => boolean, response: ListenResponse): void {
@@ -48,7 +50,7 @@ export class Listener {
   constructor(
     filter: SubscriptionFilter,
     readonly wake: () => void,
-    readonly forget: () => void,
+    readonly remove: () => void,
   ) {
     if (filter.toolsListChanged) this.lists.add("tools");
     if (filter.promptsListChanged) this.lists.add("prompts");

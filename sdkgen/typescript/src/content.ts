@@ -36,13 +36,15 @@ export function text(text: string, hints?: Hints): Content {
 export function image(data: Uint8Array, mimeType = "image/png", hints?: Hints): Content {
   return block({ $case: "image", value: { data: bytes(data), mimeType, ...fromHints(hints) } });
 }
-image.file = (path: string, hints?: Hints): Content => image(readFileSync(path), typeOfFile(path) ?? "image/png", hints);
+image.file = (path: string, hints?: Hints): Content =>
+  image(readFileSync(path), typeOfFile(path) ?? "image/png", hints);
 
 /** Audio: `audio(wav)`, `audio(mp3, "audio/mpeg")` or `audio.file("bell.wav")`. */
 export function audio(data: Uint8Array, mimeType = "audio/wav", hints?: Hints): Content {
   return block({ $case: "audio", value: { data: bytes(data), mimeType, ...fromHints(hints) } });
 }
-audio.file = (path: string, hints?: Hints): Content => audio(readFileSync(path), typeOfFile(path) ?? "audio/wav", hints);
+audio.file = (path: string, hints?: Hints): Content =>
+  audio(readFileSync(path), typeOfFile(path) ?? "audio/wav", hints);
 
 /** An embedded resource: `embedded("file:///notes.txt", "the text")`, with text, bytes or any JSON value. */
 export function embedded(uri: string, data: unknown, mimeType?: string, hints?: Hints): Content {
@@ -213,11 +215,15 @@ function toBlock(value: unknown): ContentBlock {
     return { block: { $case: "text", value: { text: value, annotations: undefined, meta: "", extra: "" } } };
   }
   if (value instanceof Content) return value.block;
-  throw new TypeError(`content cannot be ${kindOf(value)}: use a string, text(), image(), audio(), embedded() or link()`);
+  throw new TypeError(
+    `content cannot be ${kindOf(value)}: use a string, text(), image(), audio(), embedded() or link()`,
+  );
 }
 
 function kindOf(value: unknown): string {
-  return typeof value === "object" && value !== null ? (value.constructor as { name: string } | undefined)?.name ?? "object" : String(value);
+  return typeof value === "object" && value !== null
+    ? (value.constructor as { name: string } | undefined)?.name ?? "object"
+    : String(value);
 }
 
 // Resources.
@@ -241,9 +247,12 @@ function contents(value: unknown, uri: string, mimeType: string | undefined): Re
     return { ...rest, mimeType: mimeType ?? own, body: { $case: "blob", value: data } };
   }
   if (value === undefined || value === null) {
-    throw new TypeError(`a resource cannot return ${String(value)}: throw new NotFound(...) if there is no such resource`);
+    throw new TypeError(
+      `a resource cannot return ${String(value)}: throw new NotFound(...) if there is no such resource`,
+    );
   }
-  if (value instanceof Content) throw new TypeError("a resource cannot return this content: return text, bytes or JSON");
+  if (value instanceof Content)
+    throw new TypeError("a resource cannot return this content: return text, bytes or JSON");
   return { ...rest, mimeType: mimeType ?? "application/json", body: { $case: "text", value: toExactJson(value) } };
 }
 
@@ -281,7 +290,11 @@ export function turnOf(role: string, content: ContentBlock[]): Message {
 }
 
 /** Returns the result or failure of a tool call of the model, for the next turn: `user(toolResult(call, value))`. */
-export function toolResult(call: { readonly id: string }, returned: unknown, options: { isError?: boolean } = {}): Content {
+export function toolResult(
+  call: { readonly id: string },
+  returned: unknown,
+  options: { isError?: boolean } = {},
+): Content {
   const { content, structuredContent, isError } = success(returned, undefined);
   const value = {
     toolUseId: call.id,

@@ -15,11 +15,28 @@ import {
 } from "./gen/mcpbridge/v1/input.js";
 import type { CallContext, Principal } from "./gen/mcpbridge/v1/service.js";
 import type { Tool } from "./gen/mcpbridge/v1/tool.js";
-import { conversation, turnOf, type Message, type Turn } from "./content.js";
-import { InvalidAnswer, McpError, NoAnswer, NotAccepted, placeOf, Refused, Suspend, ToolError, Unsupported } from "./errors.js";
-import { checkJson, objectToJson, toExactJson, toJson, toObject, type JsonObject } from "./json.js";
-import { modelPreferencesOf, toolChoiceOf, toolOf, type McpModelPreferences, type McpTool, type McpToolChoice } from "./mcp.js";
-import { formOf, type Form, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
+import { conversation, type Message, type Turn, turnOf } from "./content.js";
+import {
+  InvalidAnswer,
+  lineOf,
+  McpError,
+  NoAnswer,
+  NotAccepted,
+  Refused,
+  RoundEnd,
+  ToolError,
+  Unsupported,
+} from "./errors.js";
+import { checkJson, type JsonObject, objectToJson, toExactJson, toJson, toObject } from "./json.js";
+import {
+  type McpModelPreferences,
+  type McpTool,
+  type McpToolChoice,
+  modelPreferencesOf,
+  toolChoiceOf,
+  toolOf,
+} from "./mcp.js";
+import { type Form, formOf, type JsonSchema, type OutputOf, type Schema, type Shape } from "./schema.js";
 
 // The limit of the contract; the bridge refuses more.
 const MAX_STATE = 32 * 1024;
@@ -173,11 +190,11 @@ export class Context<Request extends Round = Round> extends Caller {
   #ended = false;
   #sent = false;
   #repeated = false;
-  #asking: Asking | undefined;
+  #store: QuestionStore | undefined;
 
-  constructor(home: Owner, request: Request, emit: Emit, uri = "") {
+  constructor(owner: Owner, request: Request, emit: Emit, uri = "") {
     super(request.context);
-    this.#owner = home;
+    this.#owner = owner;
     this.request = request;
     this.#emit = emit;
     this.uri = uri;
@@ -213,9 +230,9 @@ export class Context<Request extends Round = Round> extends Caller {
   /** For Log: sends a message of a requested level. */
   async write(level: Level, data: unknown, logger: string | undefined): Promise<void> {
     const severity = LogLevel[level.toUpperCase() as Uppercase<Level>];
-    const wanted = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
-    if (wanted === LogLevel.UNSPECIFIED || severity < wanted || this.#closed) return;
-    const value = { level: severity, logger, data: logged(data), meta: "", extra: "" };
+    const requested = this.call?.logLevel ?? LogLevel.UNSPECIFIED;
+    if (requested === LogLevel.UNSPECIFIED || severity < requested || this.#closed) return;
+    const value = { level: severity, logger, data: dataToJson(data), meta: "", extra: "" };
     this.#sent = true;
     await this.#emit({ $case: "log", value });
   }
@@ -224,23 +241,35 @@ export class Context<Request extends Round = Round> extends Caller {
 
   /** Asks the user to fill in a form: a shape such as `{ sure: z.boolean() }`, a schema, or a JSON Schema. */
   elicit(message: string): Promise<Answer<JsonObject>>;
-  elicit<const S extends Schema | Shape | JsonSchema>(message: string, schema: S, options?: AskOptions): Promise<Answer<OutputOf<S>>>;
+  elicit<const S extends Schema | Shape | JsonSchema>(
+    message: string,
+    schema: S,
+    options?: AskOptions,
+  ): Promise<Answer<OutputOf<S>>>;
   elicit(message: string, schema?: Schema | Shape | JsonSchema, options: AskOptions = {}): Promise<Answer<unknown>> {
     const can = this.call?.clientCapabilities?.elicitation;
     // No mode means form, as in 2025-06-18.
-    if (!can || (can.url && !can.form)) throw new Unsupported(unsupportedBecause("show a form to its user", message));
+    if (!can || (can.url && !can.form)) throw new Unsupported(unsupportedMessage("show a form to its user", message));
     const form = formOf(schema);
     const value = { message, requestedSchema: toJson(form.schema), meta: "", extra: "" };
-    return this.#question({ $case: "elicit", value: { mode: { $case: "form", value } } }, options.key, (r) => readAnswer(r, message, form));
+    return this.#question(
+      { $case: "elicit", value: { mode: { $case: "form", value } } },
+      options.key,
+      (r) => readAnswer(r, message, form),
+    );
   }
 
   /** Asks the user to visit a web page. Accepted means that they agreed, not that they have completed it. */
   elicitUrl(message: string, url: string, options: AskOptions = {}): Promise<Answer<undefined>> {
     if (!this.call?.clientCapabilities?.elicitation?.url) {
-      throw new Unsupported(unsupportedBecause("open a web page for its user", `${message} ${url}`));
+      throw new Unsupported(unsupportedMessage("open a web page for its user", `${message} ${url}`));
     }
     const value = { message, url, meta: "", extra: "" };
-    return this.#question({ $case: "elicit", value: { mode: { $case: "url", value } } }, options.key, (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>);
+    return this.#question(
+      { $case: "elicit", value: { mode: { $case: "url", value } } },
+      options.key,
+      (r) => readAnswer(r, message, undefined) as Promise<Answer<undefined>>,
+    );
   }
 
   /** Asks the client's model. Deprecated by MCP 2026-07-28: call the API of a model instead. */
@@ -248,7 +277,8 @@ export class Context<Request extends Round = Round> extends Caller {
     const can = this.call?.clientCapabilities?.sampling;
     const instead = "Answer this yourself and go on without the tool.";
     if (!can) throw new Unsupported(`This client does not let tools ask its model. ${instead}`);
-    if (options.tools?.length && !can.tools) throw new Unsupported(`This client does not give its model tools. ${instead}`);
+    if (options.tools?.length && !can.tools)
+      throw new Unsupported(`This client does not give its model tools. ${instead}`);
     const value = CreateMessageRequest.fromPartial({
       messages: conversation(prompt),
       systemPrompt: options.system,
@@ -257,7 +287,9 @@ export class Context<Request extends Round = Round> extends Caller {
       maxTokens: options.maxTokens ?? 1024,
       stopSequences: options.stop ?? [],
       metadata: objectToJson(options.metadata),
-      tools: (options.tools ?? []).map((t, i) => (typeof t === "string" ? this.#owner.toolMessage(t) : toolOf(t, `tools.${String(i)}`))),
+      tools: (options.tools ?? []).map((t, i) =>
+        (typeof t === "string" ? this.#owner.toolMessage(t) : toolOf(t, `tools.${String(i)}`)),
+      ),
     });
     if (options.model !== undefined) value.modelPreferences = modelPreferencesOf(options.model);
     if (options.toolChoice !== undefined) value.toolChoice = toolChoiceOf(options.toolChoice);
@@ -267,7 +299,7 @@ export class Context<Request extends Round = Round> extends Caller {
   /** Requests the root directories of the client. Deprecated by MCP 2026-07-28: take them as arguments instead. */
   roots(options: AskOptions = {}): Promise<Roots> {
     if (!this.call?.clientCapabilities?.roots) {
-      throw new Unsupported(unsupportedBecause("tell which folders it works in", "Which folder is meant?"));
+      throw new Unsupported(unsupportedMessage("list the folders that it works in", "Which folder is meant?"));
     }
     return this.#question({ $case: "listRoots", value: { meta: "", extra: "" } }, options.key, (r) =>
       r?.$case === "listRoots" ? r.value.roots.map(({ uri, name }) => ({ uri, name })) : [],
@@ -278,68 +310,75 @@ export class Context<Request extends Round = Round> extends Caller {
   async all<const T extends readonly unknown[]>(questions: T): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
     // Await all of them, even after one has ended the round, so that questions that follow belong to the same round.
     const settled = await Promise.allSettled(questions);
-    const failed = settled.filter((s) => s.status === "rejected").map((s): unknown => s.reason);
+    const failures = settled.filter((s) => s.status === "rejected").map((s): unknown => s.reason);
      
-    if (failed.length) throw failed.find((reason) => reason instanceof Suspend) ?? failed[0];
-    return settled.map((s) => (s as PromiseFulfilledResult<unknown>).value) as { -readonly [K in keyof T]: Awaited<T[K]> };
+    if (failures.length) throw failures.find((reason) => reason instanceof RoundEnd) ?? failures[0];
+    return settled.map((s) => (s as PromiseFulfilledResult<unknown>).value) as {
+      -readonly [K in keyof T]: Awaited<T[K]>;
+    };
   }
 
   /** Calls fn in the first round only, and returns its result, which must be JSON, in every round. */
   async once<T>(key: string, fn: () => T): Promise<Awaited<T>> {
-    const { once, doing: started } = this.#load();
+    const { once, running } = this.#load();
     if (once.has(key)) return once.get(key) as Awaited<T>;
-    const doing = started.get(key);
-    if (doing) return (await doing) as Awaited<T>;
+    const existing = running.get(key);
+    if (existing) return (await existing) as Awaited<T>;
     const start = (async () => {
       const value = jsonCopy(await fn(), key);
       once.set(key, value);
       return value;
     })();
-    started.set(key, start);
+    running.set(key, start);
     try {
       return (await start) as Awaited<T>;
     } finally {
-      started.delete(key);
+      running.delete(key);
     }
   }
 
   // Internal methods.
 
   /** Loads the state of earlier rounds and the answers of the last one. */
-  #load(): Asking {
-    if (this.#asking) return this.#asking;
-    const asking = (this.#asking = new Asking());
+  #load(): QuestionStore {
+    if (this.#store) return this.#store;
+    const store = (this.#store = new QuestionStore());
     if (this.request.requestState?.length) {
       try {
-        const state = JSON.parse(Buffer.from(this.request.requestState).toString()) as { answers: Record<string, string>; asked: string[]; once: JsonObject };
+        const state = JSON.parse(Buffer.from(this.request.requestState).toString()) as {
+          answers: Record<string, string>;
+          asked: string[];
+          once: JsonObject;
+        };
         for (const [key, answer] of Object.entries(state.answers)) {
-          asking.answers.set(key, InputResponse.decode(Buffer.from(answer, "base64")));
-          asking.asked.add(key);
+          store.answers.set(key, InputResponse.decode(Buffer.from(answer, "base64")));
+          store.asked.add(key);
         }
-        for (const key of state.asked) asking.asked.add(key);
-        for (const [key, value] of Object.entries(state.once)) asking.once.set(key, value);
+        for (const key of state.asked) store.asked.add(key);
+        for (const [key, value] of Object.entries(state.once)) store.once.set(key, value);
       } catch (e) {
         const error = new McpError(-32602, "the request's state is not one that this tool returned");
         error.cause = e;
         throw error;
       }
     }
-    for (const [key, answer] of Object.entries(this.request.inputResponses)) asking.answers.set(key, answer);
-    return asking;
+    for (const [key, answer] of Object.entries(this.request.inputResponses)) store.answers.set(key, answer);
+    return store;
   }
 
-  #question<T>(request: Asked, key: string | undefined, read: Read<T>): Question<T> {
+  #question<T>(request: QuestionRequest, key: string | undefined, read: Read<T>): Question<T> {
     const question = new Question(this, this.#ask(request, key), read);
-    this.#load().begun.push(question);
+    this.#load().created.push(question);
     return question;
   }
 
   /** Returns the answer to a question, if there is one. */
-  #ask(request: Asked, key: string | undefined): InputResponse | undefined {
+  #ask(request: QuestionRequest, key: string | undefined): InputResponse | undefined {
     const { answers, asked, counts, questions } = this.#load();
     const kind = request.$case;
     if (key === undefined) {
-      const digest = createHash("sha256").update(InputRequest.encode({ key: "", request }).finish()).digest("hex").slice(0, 12);
+      const digest = createHash("sha256").update(InputRequest.encode({ key: "", request }).finish()).digest("hex")
+        .slice(0, 12);
       const count = (counts.get(digest) ?? 0) + 1;
       counts.set(digest, count);
       key = count === 1 ? `${kind}-${digest}` : `${kind}-${digest}-${String(count)}`;
@@ -359,7 +398,7 @@ export class Context<Request extends Round = Round> extends Caller {
   endRound(): never {
     this.#ended = true;
     // eslint-disable-next-line @typescript-eslint/only-throw-error -- not an error
-    throw new Suspend();
+    throw new RoundEnd();
   }
 
   /** Reports whether a question without an answer was awaited. */
@@ -374,28 +413,32 @@ export class Context<Request extends Round = Round> extends Caller {
 
   /** Throws if the handler returned without awaiting a question. */
   checkAwaited(): void {
-    const forgotten = this.#asking?.begun.find((question) => !question.awaited)?.asked;
-    if (!forgotten) return;
-    const { stack = "" } = forgotten;
-    const error = new TypeError(`the question at ${placeOf(stack) ?? "an unknown line"} was not awaited; write: await ctx.elicit(...)`);
+    const unawaited = this.#store?.created.find((question) => !question.awaited)?.asked;
+    if (!unawaited) return;
+    const { stack = "" } = unawaited;
+    const error = new TypeError(
+      `the question at ${lineOf(stack) ?? "an unknown line"} was not awaited; write: await ctx.elicit(...)`,
+    );
     error.stack = `TypeError: ${error.message}${stack.slice(stack.indexOf("\n"))}`;
     throw error;
   }
 
   /** Returns the InputRequired of a round with unanswered questions. */
   inputRequired(): InputRequired {
-    const asking = this.#load();
+    const store = this.#load();
     const answers: Record<string, string> = {};
-    for (const [key, answer] of asking.answers) {
+    for (const [key, answer] of store.answers) {
       // Do not keep answers to questions that were not asked.
-      if (!asking.asked.has(key) || asking.questions.has(key)) continue;
+      if (!store.asked.has(key) || store.questions.has(key)) continue;
       answers[key] = Buffer.from(InputResponse.encode(answer).finish()).toString("base64");
     }
-    const once = Object.fromEntries(asking.once);
-    const state = Buffer.from(JSON.stringify({ answers, asked: [...asking.questions.keys()], once }));
+    const once = Object.fromEntries(store.once);
+    const state = Buffer.from(JSON.stringify({ answers, asked: [...store.questions.keys()], once }));
     if (state.length > MAX_STATE) {
       const sizes: [string, number][] = [
-        ...Object.entries(once).map(([k, v]): [string, number] => [`ctx.once(${JSON.stringify(k)})`, JSON.stringify(v).length]),
+        ...Object.entries(once).map(([k, v]): [string, number] =>
+          [`ctx.once(${JSON.stringify(k)})`, JSON.stringify(v).length],
+        ),
         ...Object.entries(answers).map(([k, a]): [string, number] => [`the answer ${k}`, a.length]),
       ];
       const [what, size] = sizes.reduce((a, b) => (b[1] > a[1] ? b : a), ["", 0]);
@@ -404,7 +447,7 @@ export class Context<Request extends Round = Round> extends Caller {
           `the largest part is ${what}, ${String(size)} bytes`,
       );
     }
-    return { inputRequests: [...asking.questions.values()], requestState: state, meta: "", extra: "" };
+    return { inputRequests: [...store.questions.values()], requestState: state, meta: "", extra: "" };
   }
 
   /** Stops sending events: the result is the last event. */
@@ -419,21 +462,23 @@ export class Context<Request extends Round = Round> extends Caller {
 }
 
 /** The questions and answers of a call. Created for the first question, because most calls have none. */
-class Asking {
+class QuestionStore {
   readonly answers = new Map<string, InputResponse>();
   readonly asked = new Set<string>();
   readonly once = new Map<string, unknown>();
-  readonly doing = new Map<string, Promise<unknown>>();
+  readonly running = new Map<string, Promise<unknown>>();
   readonly counts = new Map<string, number>();
   readonly questions = new Map<string, InputRequest>();
-  readonly begun: Question<unknown>[] = [];
+  readonly created: Question<unknown>[] = [];
 }
 
-type Asked = NonNullable<InputRequest["request"]>;
+type QuestionRequest = NonNullable<InputRequest["request"]>;
 type Read<T> = (response: InputResponse["response"]) => T | Promise<T>;
 
-function unsupportedBecause(cannot: string, question: string): string {
-  return `This client cannot ${cannot}. Ask the user yourself: ${JSON.stringify(question)}, and call the tool again with the answer.`;
+function unsupportedMessage(cannot: string, question: string): string {
+  return `This client cannot ${cannot}. Ask the user yourself: ${
+    JSON.stringify(question)
+  }, and call the tool again with the answer.`;
 }
 
 /** Converts a value to JSON and back, so that it is the same in every round. */
@@ -448,7 +493,7 @@ function jsonCopy(value: unknown, key: string): unknown {
 }
 
 /** Returns the JSON of any value, or its text if it has no JSON. */
-function logged(value: unknown): string {
+function dataToJson(value: unknown): string {
   try {
     return toExactJson(value);
   } catch {
@@ -545,20 +590,25 @@ class Question<T> implements Promise<T> {
     this.awaited = true;
     if (!this.#response) this.#ctx.endRound();
     const response = this.#response.response;
-    if (response?.$case === "error") throw failed(response.value);
+    if (response?.$case === "error") throw errorOf(response.value);
     return await this.#read(response);
   }
 }
 
-function failed(error: InputError): ToolError {
+function errorOf(error: InputError): ToolError {
   if (error.reason === InputError_Reason.UNSUPPORTED) {
     return new Unsupported(`This client cannot be asked this: ${error.message}. Ask the user yourself and call again.`);
   }
-  if (error.reason === InputError_Reason.NO_ANSWER) return new NoAnswer(error.message || "the client did not answer in time");
+  if (error.reason === InputError_Reason.NO_ANSWER)
+    return new NoAnswer(error.message || "the client did not answer in time");
   return new Refused(error.message || "the client refused to answer");
 }
 
-async function readAnswer(response: InputResponse["response"], message: string, form: Form | undefined): Promise<Answer<unknown>> {
+async function readAnswer(
+  response: InputResponse["response"],
+  message: string,
+  form: Form | undefined,
+): Promise<Answer<unknown>> {
   if (response?.$case !== "elicit") throw new InvalidAnswer("the client's response is not the answer of a user");
   const { action, content } = response.value;
   if (action === "accept") {
@@ -581,12 +631,14 @@ function readContent(content: string, form: Form): JsonObject {
   } catch (e) {
     throw new InvalidAnswer(`the answer is not JSON: ${(e as Error).message}`);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new InvalidAnswer("the answer is not a JSON object");
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new InvalidAnswer("the answer is not a JSON object");
   return value as JsonObject;
 }
 
 function readSample(response: InputResponse["response"]): Sample {
-  if (response?.$case !== "createMessage") throw new InvalidAnswer("the client's response is not a message of its model");
+  if (response?.$case !== "createMessage")
+    throw new InvalidAnswer("the client's response is not a message of its model");
   const { role, content, model, stopReason } = response.value;
   return {
     text: content.map(({ block }) => (block?.$case === "text" ? block.value.text : "")).join(""),
@@ -594,7 +646,9 @@ function readSample(response: InputResponse["response"]): Sample {
     stopReason,
     turn: turnOf(role, content),
     toolCalls: content.flatMap(({ block }) =>
-      block?.$case === "toolUse" ? [{ id: block.value.id, name: block.value.name, input: toObject(block.value.input) }] : [],
+      block?.$case === "toolUse"
+        ? [{ id: block.value.id, name: block.value.name, input: toObject(block.value.input) }]
+        : []
     ),
   };
 }

@@ -8,7 +8,7 @@ export class DefinitionError extends TypeError {
   constructor(message: string) {
     super(message);
     // Remove frames of the SDK from the stack that Node prints at exit.
-    const frames = (this.stack ?? "").split("\n").filter((line) => /^ +at /.test(line) && placeOf(line) !== undefined);
+    const frames = (this.stack ?? "").split("\n").filter((line) => /^ +at /.test(line) && lineOf(line) !== undefined);
     this.stack = [`DefinitionError: ${message}`, ...frames].join("\n");
   }
 }
@@ -85,32 +85,32 @@ export class InvalidAnswer extends ToolError {
 /**
  * Unwinds a handler that asked a question without an answer. It runs again once the answer has arrived.
  *
- * It is not an Error, so that a handler's `catch` can tell it apart. Catching it has no effect: the Context records the
- * end of the round.
+ * It is not an Error, so that a handler's `catch` can distinguish it. Catching it has no effect: the Context records
+ * the end of the round.
  */
-export class Suspend {
+export class RoundEnd {
   toString(): string {
-    return "mcpbridge: this round of the call is over; the handler runs again when the question is answered";
+    return "mcpbridge: this round of the call has ended; the handler runs again when the question is answered";
   }
 }
 
 // Source locations.
 
 // The directory of the SDK.
-const here = fileURLToPath(new URL(".", import.meta.url));
+const SDK_DIRECTORY = fileURLToPath(new URL(".", import.meta.url));
 
 /** Returns the first frame outside of the SDK, libraries and Node in a stack: `tools.ts:12`. */
-export function placeOf(stack: string | undefined): string | undefined {
+export function lineOf(stack: string | undefined): string | undefined {
   for (const line of (stack ?? "").split("\n")) {
     const found = /(?:\(|at (?:async )?)((?:file:|\/|[A-Za-z]:\\)[^()]*?):(\d+):\d+\)?$/.exec(line);
     if (!found?.[1] || found[1].includes("node_modules")) continue;
     const path = found[1].startsWith("file:") ? fileURLToPath(found[1]) : found[1];
-    if (!path.startsWith(here)) return `${path.replace(/^.*[\\/]/, "")}:${found[2] ?? ""}`;
+    if (!path.startsWith(SDK_DIRECTORY)) return `${path.replace(/^.*[\\/]/, "")}:${found[2] ?? ""}`;
   }
   return undefined;
 }
 
 /** Returns the line of the call to the SDK. */
-export function place(): string {
-  return placeOf(new Error().stack) ?? "(unknown line)";
+export function callerLine(): string {
+  return lineOf(new Error().stack) ?? "(unknown line)";
 }

@@ -25,7 +25,8 @@ const USER = "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?";
 const PCHAR = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
 const REST = "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*";
 const URI = new RegExp(
-  `^[A-Za-z][A-Za-z0-9+.-]*:(?://${USER}(?:\\[([^\\]]*)\\]|${HOST})(?::\\d*)?(?:/${PCHAR}*)*|/?${PCHAR}+(?:/${PCHAR}*)*|/)` +
+  `^[A-Za-z][A-Za-z0-9+.-]*:(?://${USER}(?:\\[([^\\]]*)\\]|${HOST})(?::\\d*)?(?:/${PCHAR}*)*|` +
+    `/?${PCHAR}+(?:/${PCHAR}*)*|/)` +
     `(?:\\?${REST})?(?:#${REST})?$`,
 );
 
@@ -48,7 +49,11 @@ const FORMATS: Readonly<Record<string, Format>> = {
   },
   duration: { name: "an ISO 8601 duration", sample: "P1DT12H", test: (text) => DURATION.test(text) },
   email: { name: "an email address", sample: "ada@example.com", test: (text) => EMAIL.test(text) },
-  hostname: { name: "a host name", sample: "www.example.com", test: (text) => text.length <= 253 && HOSTNAME.test(text) },
+  hostname: {
+    name: "a host name",
+    sample: "www.example.com",
+    test: (text) => text.length <= 253 && HOSTNAME.test(text),
+  },
   ipv4: { name: "an IPv4 address", sample: "192.0.2.1", test: isIPv4 },
   ipv6: { name: "an IPv6 address", sample: "2001:db8::1", test: isIPv6Address },
   uri: { name: "a URI", sample: "https://example.com/a", test: isUri },
@@ -59,50 +64,53 @@ const FORMATS: Readonly<Record<string, Format>> = {
 export const FORMAT_NAMES: readonly string[] = Object.keys(FORMATS);
 
 function isUri(text: string): boolean {
-  const found = URI.exec(text);
-  return found !== null && (found[1] === undefined || isIPv6Address(found[1]));
+  const match = URI.exec(text);
+  return match !== null && (match[1] === undefined || isIPv6Address(match[1]));
 }
 
 /** Returns the format of a string's schema, if supported. */
 export function formatOf(schema: JsonObject): Format | undefined {
-  return typeof schema.format === "string" && Object.hasOwn(FORMATS, schema.format) ? FORMATS[schema.format] : undefined;
+  return typeof schema.format === "string" && Object.hasOwn(FORMATS, schema.format)
+    ? FORMATS[schema.format]
+    : undefined;
 }
 
 type Issue = StandardSchemaV1.Issue;
 
 /** Reports whether the value conforms to the types, choices and formats of the schema. */
-export function fits(value: unknown, schema: JsonObject, root: JsonObject): boolean {
-  return walk(value, schema, root, [], []);
+export function conforms(value: unknown, schema: JsonObject, root: JsonObject): boolean {
+  return validate(value, schema, root, [], []);
 }
 
 /** Returns the violations of formats in an otherwise valid value. */
 export function formatIssues(value: unknown, schema: JsonObject): Issue[] {
   const issues: Issue[] = [];
-  walk(value, schema, schema, [], issues);
+  validate(value, schema, schema, [], issues);
   return issues;
 }
 
 /** Adds the violations to issues, and reports whether the value may conform to this schema. */
-function walk(value: unknown, schema: unknown, root: JsonObject, path: PropertyKey[], issues: Issue[]): boolean {
+function validate(value: unknown, schema: unknown, root: JsonObject, path: PropertyKey[], issues: Issue[]): boolean {
   if (!isObject(schema)) return true;
-  if (schema.$ref !== undefined && !walk(value, referred(schema.$ref, root), root, path, issues)) return false;
-  if (Array.isArray(schema.allOf) && !schema.allOf.every((s) => walk(value, s, root, path, issues))) return false;
+  if (schema.$ref !== undefined && !validate(value, resolveReference(schema.$ref, root), root, path, issues))
+    return false;
+  if (Array.isArray(schema.allOf) && !schema.allOf.every((s) => validate(value, s, root, path, issues))) return false;
   const choices = schema.anyOf ?? schema.oneOf;
   if (Array.isArray(choices)) {
     const wrong = choices.map((choice): Issue[] | undefined => {
       const own: Issue[] = [];
-      return walk(value, choice, root, path, own) ? undefined : own;
+      return validate(value, choice, root, path, own) ? undefined : own;
     });
     if (!wrong.includes(undefined)) {
       issues.push(...(wrong.find((own) => own?.length) ?? []));
       return false;
     }
   }
-  const simple = typeof value === "string" || typeof value === "number" || typeof value === "boolean";
-  if (simple && "const" in schema && schema.const !== value) return false;
-  if (simple && Array.isArray(schema.enum) && !schema.enum.includes(value)) return false;
+  const isScalar = typeof value === "string" || typeof value === "number" || typeof value === "boolean";
+  if (isScalar && "const" in schema && schema.const !== value) return false;
+  if (isScalar && Array.isArray(schema.enum) && !schema.enum.includes(value)) return false;
   const types: unknown[] = Array.isArray(schema.type) ? schema.type : [schema.type];
-  if (schema.type !== undefined && !types.includes(typeIn(value, types))) return false;
+  if (schema.type !== undefined && !types.includes(typeOfValue(value, types))) return false;
   if (typeof value === "string") {
     const format = formatOf(schema);
     if (!format || format.test(value)) return true;
@@ -111,20 +119,25 @@ function walk(value: unknown, schema: unknown, root: JsonObject, path: PropertyK
   }
   if (Array.isArray(value)) {
     const first = Array.isArray(schema.prefixItems) ? (schema.prefixItems as unknown[]) : [];
-    return value.map((item, i) => walk(item, first[i] ?? schema.items, root, [...path, i], issues)).every(Boolean);
+    return value.map((item, i) => validate(item, first[i] ?? schema.items, root, [...path, i], issues)).every(Boolean);
   }
   if (!isObject(value)) return true;
   const properties = isObject(schema.properties) ? schema.properties : {};
   return Object.entries(value)
-    .map(([name, v]) => walk(v, Object.hasOwn(properties, name) ? properties[name] : schema.additionalProperties, root, [...path, name], issues))
+    .map(([name, v]) =>
+      validate(v, Object.hasOwn(properties, name) ? properties[name] : schema.additionalProperties, root, [
+        ...path,
+        name,
+      ], issues)
+    )
     .every(Boolean);
 }
 
-function referred($ref: unknown, root: JsonObject): unknown {
+function resolveReference($ref: unknown, root: JsonObject): unknown {
   return $ref === "#" ? root : (root.$defs as JsonObject | undefined)?.[String($ref).slice("#/$defs/".length)];
 }
 
-function typeIn(value: unknown, types: unknown[]): string {
+function typeOfValue(value: unknown, types: unknown[]): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
   if (typeof value !== "number" && typeof value !== "bigint") return typeof value;

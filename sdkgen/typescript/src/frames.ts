@@ -39,7 +39,7 @@ delete process.env.MCPBRIDGE_FRAMES;
 /** The socket connection of an App. */
 export class Frames {
   /** Resolves when the connection is closed. */
-  readonly over: Promise<void>;
+  readonly closed: Promise<void>;
   readonly app: App;
   readonly #socket: Socket;
   readonly #maxPayload: number;
@@ -53,10 +53,10 @@ export class Frames {
   #size = 0; // The size of out.
   #encoder = new BinaryWriter();
 
-  /** Connects to the bridge at an address, `unix:` and a path. `most` is the maximum size of a payload. */
-  constructor(app: App, address: string, most: number) {
+  /** Connects to the bridge at an address, `unix:` and a path. `maxPayload` is in bytes. */
+  constructor(app: App, address: string, maxPayload: number) {
     this.app = app;
-    this.#maxPayload = most;
+    this.#maxPayload = maxPayload;
     this.#socket = connect({
       path: address.replace(/^unix:/, ""),
       onread: {
@@ -68,13 +68,16 @@ export class Frames {
       },
     });
     this.send(HELLO, 0, (w) => w.raw(Uint8Array.of(VERSION)));
-    this.#socket.on("error", (e) => console.debug(`DEBUG mcpbridge: cannot connect for frames, calls use gRPC: ${e.message}`));
+    this.#socket.on(
+      "error",
+      (e) => console.debug(`DEBUG mcpbridge: cannot connect for frames, calls use gRPC: ${e.message}`),
+    );
     this.#socket.on("drain", () => {
       const blocked = this.#blocked;
       this.#blocked = new Set();
-      for (const call of blocked) call.go();
+      for (const call of blocked) call.resume();
     });
-    this.over = new Promise((resolve) => {
+    this.closed = new Promise((resolve) => {
       this.#socket.on("close", () => {
         for (const call of this.#calls.values()) call.cancel();
         this.#calls.clear();
@@ -98,44 +101,46 @@ export class Frames {
     const buffer = this.#buffer;
     const end = this.#end + n;
     let at = 0;
-    let wanted = HEADER;
+    let size = HEADER;
     while (end - at >= HEADER) {
       const length = buffer.readUInt32BE(at);
       if (length > this.#maxPayload) {
-        this.#protocolError(`a frame of ${length} bytes, more than the maximum of ${this.#maxPayload}`);
+        this.#protocolViolation(`a frame of ${length} bytes, more than the maximum of ${this.#maxPayload}`);
         return;
       }
-      wanted = HEADER + length;
-      if (end - at < wanted) break;
+      size = HEADER + length;
+      if (end - at < size) break;
       const id = buffer.readUInt32BE(at + 4);
       const kind = buffer[at + 8];
       if (kind === CALL) {
         if (this.#calls.has(id)) {
-          this.#protocolError(`a call with the id ${id}, which is in flight`);
+          this.#protocolViolation(`a call with the id ${id}, which is in flight`);
           return;
         }
         // While draining, the LAST frame has informed the bridge. Copy the request: the buffer is reused.
-        if (!this.#draining) this.#begin(id, Buffer.from(buffer.subarray(at + HEADER, at + wanted)));
-      } else if (kind === CANCEL) this.#calls.get(id)?.canceledByCaller();
-      else if (kind === TAKEN) this.#calls.get(id)?.taken();
-      at += wanted;
-      wanted = HEADER;
+        if (!this.#draining) this.#start(id, Buffer.from(buffer.subarray(at + HEADER, at + size)));
+      } else if (kind === CANCEL) this.#calls.get(id)?.handleCancel();
+      else if (kind === TAKEN) this.#calls.get(id)?.handleTaken();
+      at += size;
+      size = HEADER;
     }
-    const size = Math.max(wanted, BUFFER);
-    if (size !== buffer.length) this.#buffer = Buffer.allocUnsafeSlow(size);
+    const capacity = Math.max(size, BUFFER);
+    if (capacity !== buffer.length) this.#buffer = Buffer.allocUnsafeSlow(capacity);
     if (at > 0 || buffer !== this.#buffer) buffer.copy(this.#buffer, 0, at, end);
     this.#end = end - at;
   }
 
-  #begin(id: number, request: Uint8Array): void {
+  #start(id: number, request: Uint8Array): void {
     this.#last = id;
     const call = new Call(this, id);
     this.#calls.set(id, call);
-    void call.answer(request);
+    void call.run(request);
   }
 
-  #protocolError(what: string): void {
-    console.error(`mcpbridge: protocol error: the bridge sent ${what}; the connection for frames is closed, and calls use gRPC`);
+  #protocolViolation(what: string): void {
+    console.error(
+      `mcpbridge: protocol violation: the bridge sent ${what}; the connection for frames is closed, and calls use gRPC`,
+    );
     this.#socket.destroy();
   }
 
@@ -143,12 +148,13 @@ export class Frames {
   #frame(kind: number, id: number, write: (w: BinaryWriter) => void): Buffer {
     const w = this.#encoder;
     this.#encoder = new BinaryWriter(); // If encoding fails, the encoder has a partial frame.
-    write(w.raw(ROOM));
+    write(w.raw(HEADER_SPACE));
     const bytes = w.finish();
     if (bytes.length <= MAX_SPARE) this.#encoder = w;
     const length = bytes.length - HEADER;
     if (length > this.#maxPayload) {
-      const what = `the call was executed, but its response of ${length} bytes exceeds the maximum of ${this.#maxPayload} bytes`;
+      const what =
+        `the call was executed, but its response of ${length} bytes exceeds the maximum of ${this.#maxPayload} bytes`;
       throw new StatusError(status.RESOURCE_EXHAUSTED, what);
     }
     const frame = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -166,28 +172,29 @@ export class Frames {
     if (this.#out.push(frame) === 1) process.nextTick(() => { this.#flush(); }); // After all immediate work.
   }
 
-  /** For Call: reports whether the bridge is reading. If not, calls go() when the bridge reads again. */
-  hasRoom(call: Call): boolean {
+  /** For Call: reports whether the bridge is reading. If not, calls resume() when the bridge reads again. */
+  isWritable(call: Call): boolean {
     if (!this.#socket.writableNeedDrain) return true;
     this.#blocked.add(call);
     return false;
   }
 
   /** For Call: removes a call that has ended. */
-  ended(id: number): void {
+  remove(id: number): void {
     this.#calls.delete(id);
   }
 
   #flush(): void {
     const [first] = this.#out;
     if (!first) return;
-    if (this.#socket.writable) this.#socket.write(this.#out.length === 1 ? first : Buffer.concat(this.#out, this.#size));
+    if (this.#socket.writable)
+      this.#socket.write(this.#out.length === 1 ? first : Buffer.concat(this.#out, this.#size));
     this.#out = [];
     this.#size = 0;
   }
 }
 
-const ROOM = new Uint8Array(HEADER);
+const HEADER_SPACE = new Uint8Array(HEADER);
 const DONE = Promise.resolve();
 
 /** A call received as a frame. */
@@ -198,7 +205,7 @@ class Call {
   #ended = false;
   #unread = 0;
   #events: Event[] = []; // Events that must wait.
-  #waiting: (() => void)[] = [];
+  #waiters: (() => void)[] = [];
 
   constructor(frames: Frames, id: number) {
     this.#frames = frames;
@@ -206,10 +213,10 @@ class Call {
   }
 
   /** Calls the tool, and always sends exactly one final frame. */
-  async answer(request: Uint8Array): Promise<void> {
+  async run(request: Uint8Array): Promise<void> {
     try {
-      const last = await this.#frames.app.callTool(checkContract(this.#read(request)), this.emit, this.started);
-      while (this.#events.length > 0) await this.#room(); // Events that were not awaited precede the result.
+      const last = await this.#frames.app.callTool(checkContract(this.#read(request)), this.emit, this.onStart);
+      while (this.#events.length > 0) await this.#waitForReader(); // Events that were not awaited precede the result.
       this.#finish(RESULT, (w) => CallToolResponse.encode(last, w));
     } catch (e) {
       this.#fail(e);
@@ -224,7 +231,7 @@ class Call {
     }
   }
 
-  readonly started = (caller: Caller): void => {
+  readonly onStart = (caller: Caller): void => {
     this.#caller = caller;
   };
 
@@ -233,21 +240,21 @@ class Call {
     if (this.#ended) return DONE;
     this.#events.push(event);
     this.#sendEvents();
-    return this.#hasRoom() ? DONE : this.#room();
+    return this.#canSend() ? DONE : this.#waitForReader();
   };
 
-  #hasRoom(): boolean {
-    return this.#ended || (this.#unread < MAX_UNREAD && this.#frames.hasRoom(this));
+  #canSend(): boolean {
+    return this.#ended || (this.#unread < MAX_UNREAD && this.#frames.isWritable(this));
   }
 
-  #room(): Promise<void> {
-    return new Promise((go) => this.#waiting.push(go));
+  #waitForReader(): Promise<void> {
+    return new Promise((resume) => this.#waiters.push(resume));
   }
 
   /** Sends events up to the limit. */
   #sendEvents(): void {
     try {
-      while (this.#events.length > 0 && this.#hasRoom()) {
+      while (this.#events.length > 0 && this.#canSend()) {
         const event = this.#events.shift();
         this.#frames.send(EVENT, this.#id, (w) => CallToolResponse.encode({ event }, w));
         this.#unread++;
@@ -259,22 +266,22 @@ class Call {
   }
 
   /** Handles a TAKEN frame: the bridge has read an event. */
-  taken(): void {
+  handleTaken(): void {
     if (this.#unread > 0) this.#unread--;
-    this.go();
+    this.resume();
   }
 
   /** Sends events that had to wait, and resumes their senders. */
-  go(): void {
+  resume(): void {
     this.#sendEvents();
-    if (!this.#hasRoom()) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const go of waiting) go();
+    if (!this.#canSend()) return;
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const resume of waiters) resume();
   }
 
   /** Handles a CANCEL frame: ends the call with CANCELLED. */
-  canceledByCaller(): void {
+  handleCancel(): void {
     this.#fail(new StatusError(status.CANCELLED, "the caller canceled the call"));
     this.cancel();
   }
@@ -284,7 +291,7 @@ class Call {
     this.#ended = true;
     this.#events = [];
     this.#caller?.cancel();
-    this.go();
+    this.resume();
   }
 
   #fail(e: unknown): void {
@@ -297,6 +304,6 @@ class Call {
     if (this.#ended) return;
     this.#frames.send(kind, this.#id, write);
     this.#ended = true;
-    this.#frames.ended(this.#id);
+    this.#frames.remove(this.#id);
   }
 }

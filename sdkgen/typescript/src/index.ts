@@ -13,16 +13,26 @@
 import "./stdout.js";
 import "./frames.js"; // Child processes started from now on do not inherit the address of the bridge.
 
-export { app, App } from "./app.js";
-export type {
-  AppOptions,
-  Completer,
-  Completions,
-  PromptOptions,
-  ResourceOptions,
-  ToolOptions,
-} from "./app.js";
-export { assistant, audio, Content, embedded, image, inputRequired, link, Message, part, Part, Required, result, Result, text, toolResult, user } from "./content.js";
+export { App, app } from "./app.js";
+export type { AppOptions, Completer, Completions, PromptOptions, ResourceOptions, ToolOptions } from "./app.js";
+export {
+  assistant,
+  audio,
+  Content,
+  embedded,
+  image,
+  inputRequired,
+  link,
+  Message,
+  Part,
+  part,
+  Required,
+  Result,
+  result,
+  text,
+  toolResult,
+  user,
+} from "./content.js";
 export { Caller, Context, Log } from "./context.js";
 export type { ResultOptions, Turn } from "./content.js";
 export type { Answer, AskOptions, Level, Roots, Sample, SampleOptions, ToolCall } from "./context.js";

@@ -19,7 +19,10 @@ export function toJson(value: unknown): string {
   } catch (e) {
     if (!(e instanceof TypeError)) throw e;
     // JSON.stringify does not support bigint.
-    return (stringify(value, (_, v) => (typeof v === "bigint" ? `${MARK}${String(v)}` : v)) ?? "null").replace(MARKED, "$1");
+    return (stringify(value, (_, v) => (typeof v === "bigint" ? `${MARK}${String(v)}` : v)) ?? "null").replace(
+      MARKED,
+      "$1",
+    );
   }
 }
 
@@ -34,56 +37,62 @@ export function toExactJson(value: unknown): string {
 
 /** Throws a TypeError with the path of a value that JSON cannot represent. */
 export function checkJson(value: unknown): void {
-  const loss = lossIn(value, []);
-  if (loss) throw new TypeError(`${loss.path.reverse().join(".") || "the value"} is ${loss.what}, which JSON cannot represent${loss.fix}`);
+  const found = findUnrepresentable(value, []);
+  if (found)
+    throw new TypeError(
+      `${found.path.reverse().join(".") || "the value"} is ${found.what}, which JSON cannot represent${found.fix}`,
+    );
 }
 
 /** A value that JSON cannot represent, and its path in reverse. */
-interface Loss {
+interface Unrepresentable {
   readonly what: string;
   readonly fix: string;
   readonly path: string[];
 }
 
-function loss(what: string, fix = ""): Loss {
+function unrepresentable(what: string, fix = ""): Unrepresentable {
   return { what, fix, path: [] };
 }
 
 /** Returns the first value that JSON cannot represent, if any. */
-function lossIn(value: unknown, around: object[]): Loss | undefined {
-  if (typeof value === "number") return Number.isFinite(value) ? undefined : loss(String(value));
-  if (value === undefined) return loss("undefined");
-  if (typeof value === "function" || typeof value === "symbol") return loss(`a ${typeof value}`);
+function findUnrepresentable(value: unknown, ancestors: object[]): Unrepresentable | undefined {
+  if (typeof value === "number") return Number.isFinite(value) ? undefined : unrepresentable(String(value));
+  if (value === undefined) return unrepresentable("undefined");
+  if (typeof value === "function" || typeof value === "symbol") return unrepresentable(`a ${typeof value}`);
   if (typeof value !== "object" || value === null || types.isBoxedPrimitive(value)) return undefined;
-  if (around.includes(value)) return loss("an object that contains itself");
-  if (ArrayBuffer.isView(value)) return loss(nameOf(value), "; write its base64");
+  if (ancestors.includes(value)) return unrepresentable("an object that contains itself");
+  if (ArrayBuffer.isView(value)) return unrepresentable(nameOf(value), "; write its base64");
   if ("toJSON" in value && typeof value.toJSON === "function") {
-    const own = (value as { toJSON: (key: string) => unknown }).toJSON("");
-    if (own === null && types.isDate(value)) return loss("an invalid Date");
-    return typeof own === "object" && own !== value ? lossIn(own, around) : undefined;
+    const json = (value as { toJSON: (key: string) => unknown }).toJSON("");
+    if (json === null && types.isDate(value)) return unrepresentable("an invalid Date");
+    return typeof json === "object" && json !== value ? findUnrepresentable(json, ancestors) : undefined;
   }
   const keys = Object.keys(value);
   const list = Array.isArray(value);
-  if (!list && (types.isNativeError(value) || (keys.length === 0 && !plain(value)))) {
-    return loss(nameOf(value), value instanceof Map ? "; write Object.fromEntries(map)" : value instanceof Set ? "; write [...set]" : "");
+  if (!list && (types.isNativeError(value) || (keys.length === 0 && !isPlainObject(value)))) {
+    return unrepresentable(
+      nameOf(value),
+      value instanceof Map ? "; write Object.fromEntries(map)" : value instanceof Set ? "; write [...set]" : "",
+    );
   }
-  around.push(value);
+  ancestors.push(value);
   // By index: a list may have holes, which are undefined. An undefined member is absent.
   const count = list ? value.length : keys.length;
   for (let i = 0; i < count; i++) {
     const name = list ? i : (keys[i] ?? "");
     const member = (value as JsonObject)[name];
-    const found = !list && member === undefined ? undefined : lossIn(member, around);
+    const found = !list && member === undefined ? undefined : findUnrepresentable(member, ancestors);
     if (found) {
       found.path.push(String(name));
       return found;
     }
   }
-  around.pop();
+  ancestors.pop();
   return undefined;
 }
 
-function plain(value: object): boolean {
+function isPlainObject(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
 }
@@ -93,7 +102,10 @@ function nameOf(value: object): string {
 }
 
 // TypeScript declares that JSON.stringify always returns a string; for some values it returns undefined.
-const stringify = JSON.stringify as (value: unknown, replace?: (key: string, value: unknown) => unknown) => string | undefined;
+const stringify = JSON.stringify as (
+  value: unknown,
+  replace?: (key: string, value: unknown) => unknown,
+) => string | undefined;
 
 /** Returns the JSON of an object, empty for undefined. */
 export function objectToJson(value: object | undefined): string {
@@ -109,8 +121,14 @@ export function toObject(text: string): JsonObject {
 export function toExactObject(text: string): JsonObject {
   const value = toObject(text);
   if (!/\d{16}/.test(text)) return value;
-  const marked = text.replace(TOKENS, (token) => (LARGE.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token));
-  const revive = (_: string, v: unknown) => (typeof v === "string" && v.startsWith(MARK) ? BigInt(v.slice(MARK.length)) : v);
+  const marked = text.replace(
+    TOKENS,
+    (token) => (LARGE.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token),
+  );
+  const revive = (
+    _: string,
+    v: unknown,
+  ) => (typeof v === "string" && v.startsWith(MARK) ? BigInt(v.slice(MARK.length)) : v);
   return JSON.parse(marked, revive) as JsonObject;
 }
 
@@ -120,7 +138,8 @@ const LONG = 4096; // The minimum size of text for the fast path, in bytes.
 export function textOf(bytes: Uint8Array): string {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   // Up to ten times as fast as toString in Node, but for valid UTF-8 only.
-  if (buffer.length >= LONG && !isAscii(buffer) && isUtf8(buffer)) return transcode(buffer, "utf8", "utf16le").toString("utf16le");
+  if (buffer.length >= LONG && !isAscii(buffer) && isUtf8(buffer))
+    return transcode(buffer, "utf8", "utf16le").toString("utf16le");
   return buffer.toString();
 }
 

@@ -75,7 +75,8 @@ export interface McpModelPreferences {
 }
 
 function requireObject(value: unknown, path: string): void {
-  if (!isObject(value)) throw new TypeError(`${path} must be an object in MCP's format, got ${toJson(value).slice(0, 80)}`);
+  if (!isObject(value))
+    throw new TypeError(`${path} must be an object in MCP's format, got ${toJson(value).slice(0, 80)}`);
 }
 
 function jsonOf(value: object | undefined): string {
@@ -90,7 +91,9 @@ function othersOf(value: object, ...known: string[]): string {
 
 export function messageOf(value: McpMessage, path: string): SamplingMessage {
   requireObject(value, path);
-  const blocks = Array.isArray(value.content) ? (value.content as readonly McpContent[]) : [value.content as McpContent];
+  const blocks = Array.isArray(value.content)
+    ? (value.content as readonly McpContent[])
+    : [value.content as McpContent];
   for (const block of blocks) requireObject(block, `${path}.content`);
   return {
     role: value.role,
@@ -122,7 +125,9 @@ export function toolChoiceOf(value: string | McpToolChoice): ToolChoice {
 /** Converts names of models, best first, or an object in MCP's format. */
 export function modelPreferencesOf(value: string | readonly string[] | McpModelPreferences): ModelPreferences {
   const names = typeof value === "string" ? [value] : value;
-  const preferences: McpModelPreferences = isObject(names) ? names : { hints: (names as readonly string[]).map((name) => ({ name })) };
+  const preferences: McpModelPreferences = isObject(names)
+    ? names
+    : { hints: (names as readonly string[]).map((name) => ({ name })) };
   return ModelPreferences.fromPartial({
     ...preferences,
     hints: (preferences.hints ?? []).map((hint) => ({ ...hint, extra: othersOf(hint, "name") })),

@@ -2,7 +2,7 @@
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 
 import { DefinitionError, InvalidAnswer, ToolError } from "./errors.js";
-import { fits, FORMAT_NAMES, formatIssues, formatOf } from "./formats.js";
+import { conforms, FORMAT_NAMES, formatIssues, formatOf } from "./formats.js";
 import { isObject, toExactObject, toJson, toObject, type JsonObject } from "./json.js";
 
 /**
@@ -57,14 +57,17 @@ export interface Compiled {
 /** Compiles a schema, a shape or a JSON Schema. Throws a TypeError if it is invalid. */
 export function compile(schema: Schema | Shape | JsonSchema, side: "input" | "output"): Compiled {
   if (isSchema(schema)) {
-    const c = withFormats(exact(jsonSchemaOf(schema, side), (v) => schema["~standard"].validate(v)), side);
+    const c = withFormats(withBigintSupport(jsonSchemaOf(schema, side), (v) => schema["~standard"].validate(v)), side);
     return side === "input" ? strict(c) : c;
   }
   const members = Object.entries(schema);
-  if (members.every(([, member]) => isSchema(member))) return withFormats(compileShape(members as [string, Schema][], side), side);
+  if (members.every(([, member]) => isSchema(member)))
+    return withFormats(compileShape(members as [string, Schema][], side), side);
   if (schema.type === "object") return { json: schema, read: toObject, validate: (value) => ({ value }) };
   const invalid = members.find(([, member]) => !isSchema(member))?.[0] ?? "";
-  throw new TypeError(`"${invalid}" is not a schema; write z.string(), or a schema of another library of the Standard Schema`);
+  throw new TypeError(
+    `"${invalid}" is not a schema; write z.string(), or a schema of another library of the Standard Schema`,
+  );
 }
 
 function isSchema(value: unknown): value is Schema {
@@ -75,36 +78,37 @@ function compileShape(members: [string, Schema][], side: "input" | "output"): Co
   const properties: JsonObject = {};
   const required: string[] = [];
   const defs: JsonObject = {};
-  const wrong: string[] = [];
+  const mistakes: string[] = [];
   for (const [name, schema] of members) {
     try {
       properties[name] = embed(jsonSchemaOf(schema, side), name, defs);
     } catch (e) {
-      wrong.push(`"${name}": ${e instanceof Error ? e.message : String(e)}`);
+      mistakes.push(`"${name}": ${e instanceof Error ? e.message : String(e)}`);
     }
     if (!isOptional(schema)) required.push(name);
   }
-  if (wrong.length) throw new TypeError(wrong.join("; "));
+  if (mistakes.length) throw new TypeError(mistakes.join("; "));
   const json: JsonObject = { type: "object", properties };
   if (required.length) json.required = required;
   if (Object.keys(defs).length) json.$defs = defs;
   json.additionalProperties = false;
-  return exact(json, (value) => {
+  return withBigintSupport(json, (value) => {
     if (!isObject(value)) return { issues: [{ message: "has to be an object" }] };
     const issues: Issue[] = side === "input" ? unknownMembers(value, properties) : [];
     const out: JsonObject = {};
-    const waiting: Promise<unknown>[] = [];
-    const take = (name: string, checked: Checked) => {
-      if (checked.issues) issues.push(...checked.issues.map((i) => ({ message: i.message, path: [name, ...(i.path ?? [])] })));
+    const pending: Promise<unknown>[] = [];
+    const collect = (name: string, checked: Checked) => {
+      if (checked.issues)
+        issues.push(...checked.issues.map((i) => ({ message: i.message, path: [name, ...(i.path ?? [])] })));
       else if (checked.value !== undefined) out[name] = checked.value;
     };
     for (const [name, schema] of members) {
       const checked = schema["~standard"].validate(Object.hasOwn(value, name) ? value[name] : undefined);
-      if (checked instanceof Promise) waiting.push(checked.then((c) => { take(name, c); }));
-      else take(name, checked);
+      if (checked instanceof Promise) pending.push(checked.then((c) => { collect(name, c); }));
+      else collect(name, checked);
     }
     const done = (): Checked => (issues.length ? { issues } : { value: out });
-    return waiting.length ? Promise.all(waiting).then(done) : done();
+    return pending.length ? Promise.all(pending).then(done) : done();
   });
 }
 
@@ -136,13 +140,16 @@ function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonObject {
     generated = generate(standard.jsonSchema[side], standard.vendor);
   } catch (e) {
     const what = e instanceof Error ? e.message : String(e);
-    throw new TypeError(/^Date cannot/.test(what) ? `${what}; write z.iso.date() or z.iso.datetime()` : what, { cause: e });
+    throw new TypeError(/^Date cannot/.test(what) ? `${what}; write z.iso.date() or z.iso.datetime()` : what, {
+      cause: e,
+    });
   }
   const json = structuredClone({ ...generated });
   delete json.$schema;
-  tidy(json);
+  simplify(json);
   const checked = "default" in json ? schema["~standard"].validate(json.default) : undefined;
-  if (checked && !(checked instanceof Promise) && checked.issues) throw new TypeError(badDefault(json.default, checked.issues[0]?.message));
+  if (checked && !(checked instanceof Promise) && checked.issues)
+    throw new TypeError(badDefault(json.default, checked.issues[0]?.message));
   checkDefaults(json, json);
   return json;
 }
@@ -153,7 +160,8 @@ function badDefault(value: unknown, why = "it violates the schema"): string {
 
 /** Throws a TypeError if a nested default does not conform to its schema: libraries do not validate defaults. */
 function checkDefaults(json: JsonObject, root: JsonObject): void {
-  if ("default" in json && !fits(json.default, json, root)) throw new TypeError(badDefault(json.default, `expected ${typeOf(json)}`));
+  if ("default" in json && !conforms(json.default, json, root))
+    throw new TypeError(badDefault(json.default, `expected ${typeOf(json)}`));
   for (const part of partsOf(json)) checkDefaults(part, root);
 }
 
@@ -203,13 +211,15 @@ function generate(convert: Generate, vendor: string | undefined): JsonObject {
     return convert({ ...options, libraryOptions: { override: rejectUnknownFormat } });
   } catch (e) {
     let bigints = 0;
-    const override = ({ zodSchema, jsonSchema }: { zodSchema: ZodInside; jsonSchema: JsonObject }) => {
+    const override = ({ zodSchema, jsonSchema }: { zodSchema: ZodInternals; jsonSchema: JsonObject }) => {
       rejectUnknownFormat({ zodSchema });
       const { def } = zodSchema._zod;
-      const isBig = def.type === "bigint" || (def.type === "literal" && def.values?.every((v) => typeof v === "bigint"));
+      const isBig = def.type === "bigint" ||
+        (def.type === "literal" && def.values?.every((v) => typeof v === "bigint"));
       if (!isBig) {
         // Other types that JSON Schema cannot represent are errors.
-        if (WITHOUT_JSON_SCHEMA.includes(def.type) || def.values?.some((v) => typeof v === "bigint" || v === undefined)) throw e;
+        if (WITHOUT_JSON_SCHEMA.includes(def.type) || def.values?.some((v) => typeof v === "bigint" || v === undefined))
+          throw e;
         return;
       }
       bigints++;
@@ -222,25 +232,37 @@ function generate(convert: Generate, vendor: string | undefined): JsonObject {
 }
 
 /** Throws a TypeError for an unsupported format in a definition. Zod validates its own formats, such as `z.jwt()`. */
-function rejectUnknownFormat({ zodSchema }: { zodSchema: ZodInside }): void {
+function rejectUnknownFormat({ zodSchema }: { zodSchema: ZodInternals }): void {
   const { format } = zodSchema.meta?.() ?? {};
   if (typeof format !== "string" || FORMAT_NAMES.includes(format)) return;
   const instead = didYouMean(format, FORMAT_NAMES) || `; there are ${FORMAT_NAMES.join(", ")}`;
   throw new TypeError(`there is no format "${format}"${instead}`);
 }
 
-interface ZodInside {
+interface ZodInternals {
   readonly meta?: () => JsonObject | undefined;
   readonly _zod: { readonly def: { readonly type: string; readonly values?: unknown[] } };
 }
 
-const WITHOUT_JSON_SCHEMA = ["custom", "date", "function", "map", "nan", "promise", "set", "symbol", "transform", "undefined", "void"];
+const WITHOUT_JSON_SCHEMA = [
+  "custom",
+  "date",
+  "function",
+  "map",
+  "nan",
+  "promise",
+  "set",
+  "symbol",
+  "transform",
+  "undefined",
+  "void",
+];
 
 // Marks bigints in a JSON Schema, internally.
 const BIGINT = "x-mcpbridge-bigint";
 
 /** Returns a compiled schema. If it has bigints, values are parsed with every digit. */
-function exact(marked: JsonObject, validate: Compiled["validate"]): Compiled {
+function withBigintSupport(marked: JsonObject, validate: Compiled["validate"]): Compiled {
   const text = toJson(marked);
   if (!text.includes(`"${BIGINT}":true`)) return { json: marked, read: toObject, validate };
   const json = unmarked(marked) as JsonObject;
@@ -263,12 +285,16 @@ function withBigints(value: unknown, schema: unknown, root: JsonObject): unknown
     return typeof value === "number" && Number.isInteger(value) && !either ? BigInt(value) : value;
   }
   if (Array.isArray(value)) {
-    return value.map((v, i) => withBigints(v, { anyOf: all.map((s) => (s.prefixItems as unknown[] | undefined)?.[i] ?? s.items) }, root));
+    return value.map((v, i) =>
+      withBigints(v, { anyOf: all.map((s) => (s.prefixItems as unknown[] | undefined)?.[i] ?? s.items) }, root)
+    );
   }
   if (!isObject(value)) return value;
   const member = (s: JsonObject, name: string) =>
     isObject(s.properties) && Object.hasOwn(s.properties, name) ? s.properties[name] : s.additionalProperties;
-  return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, withBigints(v, { anyOf: all.map((s) => member(s, k)) }, root)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([k, v]) => [k, withBigints(v, { anyOf: all.map((s) => member(s, k)) }, root)]),
+  );
 }
 
 /** Returns the schema, its references and its alternatives. */
@@ -278,19 +304,20 @@ function schemasAt(schema: unknown, root: JsonObject, seen = new Set<unknown>())
   const { $ref, anyOf, oneOf, allOf } = schema;
   const parts = [anyOf, oneOf, allOf].flatMap((p) => (Array.isArray(p) ? (p as unknown[]) : []));
   if ($ref === "#") parts.push(root);
-  else if (typeof $ref === "string") parts.push((root.$defs as JsonObject | undefined)?.[$ref.slice("#/$defs/".length)]);
+  else if (typeof $ref === "string")
+    parts.push((root.$defs as JsonObject | undefined)?.[$ref.slice("#/$defs/".length)]);
   return [schema, ...parts.flatMap((p) => schemasAt(p, root, seen))];
 }
 
 /** Removes the bounds of safe integers, and the redundant patterns of formats. */
-function tidy(json: unknown): void {
+function simplify(json: unknown): void {
   if (typeof json !== "object" || json === null) return;
   const o = json as JsonObject;
   if (o.type === "integer" && o.minimum === Number.MIN_SAFE_INTEGER) delete o.minimum;
   if (o.type === "integer" && o.maximum === Number.MAX_SAFE_INTEGER) delete o.maximum;
   const format = formatOf(o);
   if (format && typeof o.pattern === "string" && new RegExp(o.pattern).test(format.sample)) delete o.pattern;
-  for (const member of Object.values(o)) tidy(member);
+  for (const member of Object.values(o)) simplify(member);
 }
 
 /** Merges a member's schema into the whole, with its definitions. */
@@ -325,7 +352,10 @@ function embed(json: JsonObject, name: string, defs: JsonObject): JsonObject {
 function strict(c: Compiled): Compiled {
   const { json } = c;
   const closed = "additionalProperties" in json || "patternProperties" in json;
-  if (json.type !== "object" || !isObject(json.properties) || closed || "allOf" in json || "anyOf" in json || "oneOf" in json) return c;
+  if (
+    json.type !== "object" || !isObject(json.properties) || closed || "allOf" in json || "anyOf" in json ||
+    "oneOf" in json
+  ) return c;
   const properties = json.properties;
   return {
     ...c,
@@ -356,7 +386,7 @@ export function check(c: Compiled, name: string, usage: string, value: unknown):
   const checked = c.validate(value);
   const done = (r: Checked): unknown => {
     if (!r.issues) return r.value;
-    throw new ToolError(`${name}: the arguments are not valid.\n${list(r.issues, value)}\nUsage: ${usage}`);
+    throw new ToolError(`${name}: the arguments are invalid.\n${describeIssues(r.issues, value)}\nUsage: ${usage}`);
   };
   return checked instanceof Promise ? checked.then(done) : done(checked);
 }
@@ -379,7 +409,9 @@ export function rejectLists(c: Compiled): void {
   for (const name of Object.keys(c.json.properties ?? {})) {
     const types = typesOf(c, name);
     if (types.length && types.every((t) => t === "array" || t === "object")) {
-      throw new TypeError(`"${name}" is sent as text, and cannot be an ${types[0] ?? ""}; write z.string() or the like`);
+      throw new TypeError(
+        `"${name}" is sent as text, and cannot be an ${types[0] ?? ""}; write z.string() or the like`,
+      );
     }
   }
 }
@@ -387,17 +419,22 @@ export function rejectLists(c: Compiled): void {
 function typesOf(c: Compiled, name: string): unknown[] {
   const properties = c.json.properties;
   if (!isObject(properties) || !Object.hasOwn(properties, name)) return [];
-  return schemasAt(properties[name], c.json).flatMap((s) => s.type ?? (Array.isArray(s.enum) ? s.enum.map((v) => typeof v) : []));
+  return schemasAt(properties[name], c.json).flatMap((s) =>
+    s.type ?? (Array.isArray(s.enum) ? s.enum.map((v) => typeof v) : [])
+  );
 }
 
 /** Returns a line for each violation, with the field, the expected value and the actual one. */
-export function list(issues: readonly Issue[], value: unknown): string {
+export function describeIssues(issues: readonly Issue[], value: unknown): string {
   return issues
     .map((issue) => {
       const path = pathOf(issue);
       const field = path.map(String).join(".") || "(all)";
       let got: unknown = value;
-      for (const key of path) got = isObject(got) || Array.isArray(got) ? (got as JsonObject)[key as string] : undefined;
+      for (const key of path)
+        got = isObject(got) || Array.isArray(got)
+          ? (got as JsonObject)[key as string]
+          : undefined;
       if (issue.message.startsWith("does not exist")) return `- ${field}: ${issue.message}`;
       if (got === undefined && path.length) return `- ${field}: is required`;
       return `- ${field}: ${issue.message}, got ${shorten(toJson(got))}`;
@@ -413,7 +450,11 @@ function shorten(text: string): string {
 export function usageOf(name: string, json: JsonObject): string {
   const required = (json.required ?? []) as string[];
   const parts = Object.entries((json.properties ?? {}) as JsonObject).map(([field, s]) => {
-    const fallback = isObject(s) && "default" in s ? ` = ${toJson(s.default)}` : required.includes(field) ? "" : " = ...";
+    const fallback = isObject(s) && "default" in s
+      ? ` = ${toJson(s.default)}`
+      : required.includes(field)
+      ? ""
+      : " = ...";
     return `${field}: ${typeOf(s)}${fallback}`;
   });
   return `${name}(${parts.join(", ")})`;
@@ -486,8 +527,8 @@ const EMPTY: Form = { schema: { type: "object", properties: {} }, read: toObject
  */
 export function formOf(schema: Schema | Shape | JsonSchema | undefined): Form {
   if (!schema) return EMPTY;
-  const known = forms.get(schema);
-  if (known) return known;
+  const cached = forms.get(schema);
+  if (cached) return cached;
   const form = makeForm(schema);
   forms.set(schema, form);
   return form;
@@ -499,12 +540,13 @@ function makeForm(schema: Schema | Shape | JsonSchema): Form {
   const single = whole.json.type !== "object";
   const c = single ? compile({ value: schema as Schema }, "input") : whole;
   return {
-    schema: flat(c.json),
+    schema: flatten(c.json),
     read: c.read,
     parse: (content) => {
       const checked = c.validate(content);
       const done = (r: Checked): unknown => {
-        if (r.issues) throw new InvalidAnswer(`the answer violates the schema of the form:\n${list(r.issues, content)}`);
+        if (r.issues)
+          throw new InvalidAnswer(`the answer violates the schema of the form:\n${describeIssues(r.issues, content)}`);
         return single ? (r.value as JsonObject).value : r.value;
       };
       return checked instanceof Promise ? checked.then(done) : done(checked);
@@ -523,14 +565,16 @@ function isChoice(s: JsonObject): boolean {
 /** Returns the strings of several such schemas, with titles if one of them has a title. */
 function choice(schemas: JsonObject[]): JsonObject {
   const all = schemas.flatMap(({ enum: values, oneOf, title }) =>
-    Array.isArray(oneOf) ? (oneOf as JsonObject[]) : (values as unknown[]).map((value) => ({ const: value, ...(title === undefined ? {} : { title }) })),
+    Array.isArray(oneOf)
+      ? (oneOf as JsonObject[])
+      : (values as unknown[]).map((value) => ({ const: value, ...(title === undefined ? {} : { title }) }))
   ) as { const: unknown; title?: unknown }[];
   if (all.every((c) => c.title === undefined)) return { enum: all.map((c) => c.const) };
   return { oneOf: all.map((c) => ({ const: c.const, title: c.title ?? c.const })) };
 }
 
 /** Converts a schema to the flat schema of MCP's forms: no references, no nulls, no nesting. */
-function flat(json: JsonObject): JsonObject {
+function flatten(json: JsonObject): JsonObject {
   const defs = (json.$defs ?? {}) as Record<string, JsonObject>;
   const resolve = (s: JsonObject): JsonObject => {
     if (typeof s.$ref === "string") {
@@ -562,10 +606,13 @@ function flat(json: JsonObject): JsonObject {
   let required = (json.required ?? []) as string[];
   const properties: JsonObject = {};
   for (const [name, s] of Object.entries((json.properties ?? {}) as Record<string, JsonObject>)) {
-    const nullable = Array.isArray(s.anyOf) ? s.anyOf.some((c: JsonObject) => c.type === "null") : Array.isArray(s.type) && s.type.includes("null");
+    const nullable = Array.isArray(s.anyOf)
+      ? s.anyOf.some((c: JsonObject) => c.type === "null")
+      : Array.isArray(s.type) && s.type.includes("null");
     if (nullable) required = required.filter((r) => r !== name);
     const field = resolve(s);
-    const choices = field.type === "array" && isObject(field.items) && ("enum" in field.items || "anyOf" in field.items);
+    const choices = field.type === "array" && isObject(field.items) &&
+      ("enum" in field.items || "anyOf" in field.items);
     if (!PRIMITIVES.includes(field.type) && !choices) {
       throw new DefinitionError(
         `a form cannot ask for "${name}": its fields are strings, numbers, booleans, enums, and lists of enums`,

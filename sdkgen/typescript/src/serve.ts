@@ -24,7 +24,14 @@ import {
 } from "@grpc/grpc-js";
 
 import { Status } from "./gen/google/rpc/status.js";
-import { CallToolResponse, McpServiceService, type CallContext, type ListenRequest, type ListenResponse, type McpServiceServer } from "./gen/mcpbridge/v1/service.js";
+import {
+  type CallContext,
+  CallToolResponse,
+  type ListenRequest,
+  type ListenResponse,
+  type McpServiceServer,
+  McpServiceService,
+} from "./gen/mcpbridge/v1/service.js";
 import type { App } from "./app.js";
 import type { Caller, Emit, Event } from "./context.js";
 import { Frames, FRAMES } from "./frames.js";
@@ -45,8 +52,8 @@ export async function run(app: App, listen = listenArgument(process.argv.slice(2
   process.on("unhandledRejection", (reason) => {
     report("error", `mcpbridge: unhandled rejection: ${inspect(reason)}`);
   });
-  if (listen !== undefined) await attached(app, listen);
-  else if (MANAGED) await managed(app);
+  if (listen !== undefined) await serveAt(app, listen);
+  else if (MANAGED) await serveBridge(app);
   else {
     const program = basename(process.argv[1] ?? "tools.js");
     const node = /\.m?ts$/.test(program) && !Reflect.get(process.features, "typescript") ? "node --import tsx" : "node";
@@ -75,9 +82,9 @@ function exit(code: number, message: string): never {
   process.exit(code);
 }
 
-// The two modes.
+// Two modes: the bridge launched this program, or clients connect to an address.
 
-async function attached(app: App, listen: string): Promise<void> {
+async function serveAt(app: App, listen: string): Promise<void> {
   const host = new Host(app);
   // The bridge's address format: tcp:host:port, unix:///path.
   let address = listen.replace(/^tcp:(\/\/)?/, "");
@@ -89,22 +96,28 @@ async function attached(app: App, listen: string): Promise<void> {
   } catch (e) {
     exit(1, `${app.name}: cannot listen at ${listen}: ${(e as Error).message}`);
   }
-  const where = socket !== undefined ? `unix://${resolve(socket)}` : `tcp:${address.replace(/:\d+$/, "")}:${String(port)}`;
+  const where = socket !== undefined
+    ? `unix://${resolve(socket)}`
+    : `tcp:${address.replace(/:\d+$/, "")}:${String(port)}`;
   process.stderr.write(`${app.name}: listening. Serve it with: mcpbridge run ${where}\n`);
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => { host.stop(); });
   await host.stopped;
   if (socket !== undefined) rmSync(socket, { force: true });
 }
 
-async function managed(app: App): Promise<void> {
-  const offered = process.env.PLUGIN_PROTOCOL_VERSIONS ?? PROTOCOL;
-  if (!offered.split(",").some((v) => v.trim() === PROTOCOL)) {
-    exit(1, `the bridge supports version ${offered} of the plugin protocol, and this SDK supports version ${PROTOCOL}: update one of them`);
+async function serveBridge(app: App): Promise<void> {
+  const versions = process.env.PLUGIN_PROTOCOL_VERSIONS ?? PROTOCOL;
+  if (!versions.split(",").some((v) => v.trim() === PROTOCOL)) {
+    exit(
+      1,
+      `the bridge supports version ${versions} of the plugin protocol, and this SDK supports version ${PROTOCOL}: ` +
+        "update one of them",
+    );
   }
   const { credentials, certificate } = await tls();
   const host = new Host(app);
-  const { network, address, tidy } = await bind(host, credentials);
-  process.on("exit", tidy);
+  const { network, address, cleanup } = await bind(host, credentials);
+  process.on("exit", cleanup);
   process.on("SIGINT", () => undefined); // The terminal also sends it to the bridge, which then stops this program.
   process.on("SIGTERM", () => { host.stop(); });
   watchParent(() => {
@@ -115,19 +128,22 @@ async function managed(app: App): Promise<void> {
   const fields = ["1", PROTOCOL, network, address, "grpc", certificate];
   if (process.env.PLUGIN_MULTIPLEX_GRPC) fields.push("false");
   writeHandshake(fields.join("|"));
-  if (FRAMES) host.takeFrames(FRAMES);
+  if (FRAMES) host.connectFrames(FRAMES);
   await host.stopped;
 }
 
 /** Binds the server. Returns the network, the address, and a cleanup function. */
-async function bind(host: Host, credentials: ServerCredentials): Promise<{ network: string; address: string; tidy: () => void }> {
-  const given = process.env.PLUGIN_UNIX_SOCKET_DIR;
+async function bind(
+  host: Host,
+  credentials: ServerCredentials,
+): Promise<{ network: string; address: string; cleanup: () => void }> {
+  const directory = process.env.PLUGIN_UNIX_SOCKET_DIR;
   const noUnix = !(process.env.PLUGIN_TRANSPORTS || "unix").includes("unix");
-  if (noUnix || process.platform === "win32" || Buffer.byteLength(given ?? "") > MAX_PATH - 20) {
+  if (noUnix || process.platform === "win32" || Buffer.byteLength(directory ?? "") > MAX_PATH - 20) {
     const port = await host.bind("127.0.0.1:0", credentials);
-    return { network: "tcp", address: `127.0.0.1:${String(port)}`, tidy: () => undefined };
+    return { network: "tcp", address: `127.0.0.1:${String(port)}`, cleanup: () => undefined };
   }
-  const folder = given ?? mkdtempSync(join(tmpdir(), "mcpbridge"));
+  const folder = directory ?? mkdtempSync(join(tmpdir(), "mcpbridge"));
   const path = join(folder, `${String(process.pid)}.sock`);
   await host.bind(`unix:${path}`, credentials);
   const group = process.env.PLUGIN_UNIX_SOCKET_GROUP;
@@ -135,15 +151,15 @@ async function bind(host: Host, credentials: ServerCredentials): Promise<{ netwo
     chownSync(path, process.getuid?.() ?? -1, groupId(group));
     chmodSync(path, 0o660);
   }
-  const tidy = () => {
+  const cleanup = () => {
     rmSync(path, { force: true });
     try {
-      if (!given) rmdirSync(folder);
+      if (!directory) rmdirSync(folder);
     } catch {
       // It has been removed.
     }
   };
-  return { network: "unix", address: path, tidy };
+  return { network: "unix", address: path, cleanup };
 }
 
 function groupId(name: string): number {
@@ -178,17 +194,17 @@ async function tls(): Promise<{ credentials: ServerCredentials; certificate: str
   return { credentials, certificate };
 }
 
-/** Calls `gone` when the bridge exits or is killed. */
-function watchParent(gone: () => void): void {
+/** Calls `onExit` when the bridge exits or is killed. */
+function watchParent(onExit: () => void): void {
   if (process.env.MCP_PLUGIN_LIFELINE === "stdin") {
     const lifeline = new Socket({ fd: 0, readable: true, writable: false });
-    lifeline.once("close", gone).on("error", () => undefined).resume();
+    lifeline.once("close", onExit).on("error", () => undefined).resume();
     reserveInput();
     return;
   }
   const parent = process.ppid;
   setInterval(() => {
-    if (process.ppid !== parent) gone();
+    if (process.ppid !== parent) onExit();
   }, 1_000).unref();
 }
 
@@ -209,7 +225,8 @@ function reserveInput(): void {
 
 /** Replaces process.stdin. */
 class ReservedInput extends Readable {
-  override on(event: string | symbol, listener: (...args: any[]) => void): this { // eslint-disable-line @typescript-eslint/no-explicit-any
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  override on(event: string | symbol, listener: (...args: any[]) => void): this {
     if (event === "data" || event === "readable") throw inputError();
     return super.on(event, listener);
   }
@@ -220,18 +237,24 @@ class ReservedInput extends Readable {
 }
 
 function inputError(): Error {
-  return new Error("a tool cannot read standard input, which belongs to the bridge; ask the user: await ctx.elicit(message, schema)");
+  return new Error(
+    "a tool cannot read standard input, which belongs to the bridge; ask the user: await ctx.elicit(message, schema)",
+  );
 }
 
 // The services.
 
 /** A request of the bridge. */
-interface Called {
+interface BridgeRequest {
   context?: CallContext | undefined;
 }
 
 /** Handles a call on a stream. */
-type Answer<Request, Response> = (request: Request, emit: Emit, started: (caller: Caller) => void) => Promise<Response>;
+type StreamHandler<Request, Response> = (
+  request: Request,
+  emit: Emit,
+  onStart: (caller: Caller) => void,
+) => Promise<Response>;
 
 /** The gRPC server of an App. */
 class Host {
@@ -244,7 +267,7 @@ class Host {
     "grpc.enable_channelz": 0,
   });
   #frames: Frames | undefined;
-  readonly #atStop = new Set<() => void>(); // Ends endless streams.
+  readonly #endStreams = new Set<() => void>(); // Ends endless streams.
   #stopping = false;
   #drain = Infinity;
   #deadline: NodeJS.Timeout | undefined;
@@ -258,13 +281,13 @@ class Host {
     const services: McpServiceServer = {
       discover: unary(() => app.discover()),
       listTools: unary((r) => app.listTools(r)),
-      callTool: streaming((r, emit, started) => app.callTool(r, emit, started)),
+      callTool: streaming((r, emit, onStart) => app.callTool(r, emit, onStart)),
       listResources: unary((r) => app.listResources(r)),
       listResourceTemplates: unary((r) => app.listResourceTemplates(r)),
-      readResource: streaming((r, emit, started) => app.readResource(r, emit, started)),
+      readResource: streaming((r, emit, onStart) => app.readResource(r, emit, onStart)),
       listPrompts: unary((r) => app.listPrompts(r)),
-      getPrompt: streaming((r, emit, started) => app.getPrompt(r, emit, started)),
-      complete: unary((r, started) => app.complete(r, started)),
+      getPrompt: streaming((r, emit, onStart) => app.getPrompt(r, emit, onStart)),
+      complete: unary((r, onStart) => app.complete(r, onStart)),
       listen: (call) => { this.#listen(call); },
     };
     this.#server.addService(SERVICE, services);
@@ -272,7 +295,8 @@ class Host {
       check: (call: ServerUnaryCall<Service, Health>, done: sendUnaryData<Health>) => {
         const { service } = call.request;
         const health = this.#health(service);
-        if (health === undefined) done({ code: status.NOT_FOUND, details: `there is no service "${service.slice(0, 128)}"` });
+        if (health === undefined)
+          done({ code: status.NOT_FOUND, details: `there is no service "${service.slice(0, 128)}"` });
         else done(null, health);
       },
       watch: (call: ServerWritableStream<Service, Health>) => {
@@ -287,14 +311,14 @@ class Host {
     this.#server.addService(CONTROLLER, {
       shutdown: (_call: unknown, done: sendUnaryData<Buffer>) => {
         done(null, Buffer.alloc(0));
-        setImmediate(() => { this.stop(); }); // respond first
+        setImmediate(() => { this.stop(); }); // Respond first.
       },
     });
   }
 
   /** Returns the port. */
   bind(address: string, credentials: ServerCredentials): Promise<number> {
-    widen(this.#server);
+    enlargeWindows(this.#server);
     return new Promise((resolve, reject) => {
       this.#server.bindAsync(address, credentials, (e, port) => {
         if (e) reject(e);
@@ -304,7 +328,7 @@ class Host {
   }
 
   /** Also accepts tool calls as frames, from the bridge at this address. */
-  takeFrames(address: string): void {
+  connectFrames(address: string): void {
     this.#frames = new Frames(this.#app, address, MAX_MESSAGE);
   }
 
@@ -321,23 +345,23 @@ class Host {
     this.#deadline = setTimeout(force, drain + 200); // 200 ms more for responses in transit.
     if (this.#stopping) return;
     this.#stopping = true;
-    for (const end of this.#atStop) end();
-    const began = Date.now();
-    let framed = this.#frames !== undefined;
-    const look = setInterval(() => {
-      if ((this.#app.running || framed) && Date.now() - began < this.#drain) return;
-      clearInterval(look);
+    for (const end of this.#endStreams) end();
+    const start = Date.now();
+    let framesOpen = this.#frames !== undefined;
+    const timer = setInterval(() => {
+      if ((this.#app.running || framesOpen) && Date.now() - start < this.#drain) return;
+      clearInterval(timer);
       clearTimeout(this.#deadline);
       this.#deadline = setTimeout(force, 200);
     }, 20);
     this.#frames?.drain();
     // gRPC stops only after frames, because the bridge makes no new calls over gRPC after LAST.
-    const served = Promise.resolve(this.#frames?.over).then(() => {
-      framed = false;
+    const served = Promise.resolve(this.#frames?.closed).then(() => {
+      framesOpen = false;
       return new Promise((resolve) => { this.#server.tryShutdown(resolve); });
     });
     void served.then(() => {
-      clearInterval(look);
+      clearInterval(timer);
       clearTimeout(this.#deadline);
       this.#resolve();
     });
@@ -354,8 +378,8 @@ class Host {
       end();
       return;
     }
-    this.#atStop.add(end);
-    call.on("cancelled", () => this.#atStop.delete(end));
+    this.#endStreams.add(end);
+    call.on("cancelled", () => this.#endStreams.delete(end));
   }
 
   #listen(call: ServerWritableStream<ListenRequest, ListenResponse>): void {
@@ -366,28 +390,30 @@ class Host {
       return;
     }
     const supported = this.#app.supported(call.request.notifications);
-    let room = call.write({ event: { $case: "acknowledged", value: { notifications: supported, meta: "", extra: "" } } });
+    let writable = call.write({
+      event: { $case: "acknowledged", value: { notifications: supported, meta: "", extra: "" } },
+    });
     const send = () => {
-      for (let next; room && (next = listener.next()); ) room = call.write(next);
+      for (let next; writable && (next = listener.next()); ) writable = call.write(next);
     };
     const listener = this.#app.changes.listen(supported, send);
     call.on("drain", () => {
-      room = true;
+      writable = true;
       send();
     });
-    call.on("cancelled", listener.forget);
+    call.on("cancelled", listener.remove);
     this.#endless(call, () => {
-      listener.forget();
+      listener.remove();
       call.end();
     });
   }
 }
 
 /** Enlarges the HTTP/2 windows; grpc-js has an option for clients only. */
-function widen(server: Server): void {
-  const inside = server as unknown as { createHttp2Server: (credentials: ServerCredentials) => Http2Server };
-  const create = inside.createHttp2Server.bind(server);
-  inside.createHttp2Server = (credentials) =>
+function enlargeWindows(server: Server): void {
+  const internals = server as unknown as { createHttp2Server: (credentials: ServerCredentials) => Http2Server };
+  const create = internals.createHttp2Server.bind(server);
+  internals.createHttp2Server = (credentials) =>
     create(credentials).on("session", (session) => {
       session.settings({ initialWindowSize: STREAM_WINDOW });
       session.setLocalWindowSize(WINDOW);
@@ -395,11 +421,19 @@ function widen(server: Server): void {
 }
 
 /** Adapts a unary method. */
-function unary<Request extends Called, Response>(answer: (request: Request, started: (caller: Caller) => void) => Response | Promise<Response>) {
+function unary<Request extends BridgeRequest, Response>(
+  handle: (request: Request, onStart: (caller: Caller) => void) => Response | Promise<Response>,
+) {
   return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>): void => {
     const reply = async () => {
       try {
-        done(null, await answer(checkContract(call.request), (caller) => call.on("cancelled", () => { caller.cancel(); })));
+        done(
+          null,
+          await handle(checkContract(call.request), (caller) =>
+            call.on("cancelled", () => {
+              caller.cancel();
+            })),
+        );
       } catch (e) {
         done(failure(e));
       }
@@ -409,28 +443,28 @@ function unary<Request extends Called, Response>(answer: (request: Request, star
 }
 
 /** Adapts a streaming method. */
-function streaming<Request extends Called, Response>(answer: Answer<Request, Response>) {
+function streaming<Request extends BridgeRequest, Response>(handle: StreamHandler<Request, Response>) {
   return (call: ServerWritableStream<Request, Response>): void => {
     let cancelled = false;
     let caller: Caller | undefined;
-    const waiting = new Set<() => void>();
-    const flow = () => {
-      for (const go of waiting) go();
-      waiting.clear();
+    const waiters = new Set<() => void>();
+    const resume = () => {
+      for (const go of waiters) go();
+      waiters.clear();
     };
     call.on("cancelled", () => {
       cancelled = true;
-      flow();
+      resume();
       caller?.cancel();
     });
     const emit = async (event: Event) => {
       if (cancelled || call.write({ event } as Response)) return;
-      if (!waiting.size) call.once("drain", flow);
-      await new Promise<void>((go) => waiting.add(go));
+      if (!waiters.size) call.once("drain", resume);
+      await new Promise<void>((go) => waiters.add(go));
     };
     const reply = async () => {
       try {
-        const last = await answer(checkContract(call.request), emit, (c) => (caller = c));
+        const last = await handle(checkContract(call.request), emit, (c) => (caller = c));
         if (cancelled) return;
         call.write(last);
         call.end();
@@ -491,7 +525,7 @@ const health = {
   responseSerialize: (is: Health) => Buffer.from([8, is]),
   responseDeserialize: (bytes: Buffer): number => bytes[1] ?? 0, // For clients only; not used.
 };
-const same = (bytes: Buffer) => bytes;
+const identity = (bytes: Buffer) => bytes;
 
 const HEALTH: ServiceDefinition = {
   check: { path: "/grpc.health.v1.Health/Check", responseStream: false, ...health },
@@ -502,9 +536,9 @@ const CONTROLLER: ServiceDefinition = {
     path: "/plugin.GRPCController/Shutdown",
     requestStream: false,
     responseStream: false,
-    requestSerialize: same,
-    requestDeserialize: same,
-    responseSerialize: same,
-    responseDeserialize: same,
+    requestSerialize: identity,
+    requestDeserialize: identity,
+    responseSerialize: identity,
+    responseDeserialize: identity,
   },
 };

@@ -29,7 +29,9 @@ export function checkContract<R extends { context?: CallContext | undefined }>(r
   if (version === CONTRACT_VERSION) return request;
   throw new StatusError(
     status.FAILED_PRECONDITION,
-    `the bridge has version ${String(version)} of the contract, and this SDK has version ${String(CONTRACT_VERSION)}: ` +
+    `the bridge has version ${String(version)} of the contract, and this SDK has version ${
+      String(CONTRACT_VERSION)
+    }: ` +
       "install an mcpbridge and an SDK of the same release",
   );
 }

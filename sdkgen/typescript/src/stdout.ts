@@ -25,7 +25,11 @@ export function report(level: "error" | "warn", text: string): void {
     return;
   }
   const [message = text, ...stack] = text.split(/\n(?= +at )/);
-  process.stderr.write(`${JSON.stringify({ level, message: short(message), ...(stack.length ? { stack: short(stack.join("\n")) } : {}) })}\n`);
+  process.stderr.write(
+    `${
+      JSON.stringify({ level, message: short(message), ...(stack.length ? { stack: short(stack.join("\n")) } : {}) })
+    }\n`,
+  );
 }
 
 /** Keeps the beginning and the end. */

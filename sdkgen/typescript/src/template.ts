@@ -12,7 +12,9 @@ type Needed<S extends string> = S extends `${string}{${infer E}}${infer Rest}`
   ? (E extends `${MayBeMissing}${string}` ? never : E extends `+${infer N}` ? First<N> : First<E>) | Needed<Rest>
   : never;
 type Optional<S extends string> = S extends `${string}{${infer E}}${infer Rest}`
-  ? (E extends `${MayBeMissing}${infer N}` ? Names<N> : E extends `+${infer N}` ? Others<N> : Others<E>) | Optional<Rest>
+  ?
+    | (E extends `${MayBeMissing}${infer N}` ? Names<N> : E extends `+${infer N}` ? Others<N> : Others<E>)
+    | Optional<Rest>
   : never;
 
 /** The variables of a template, by name, if the text is a literal type. */
@@ -46,7 +48,8 @@ export class Template {
       const text = expression[1] ?? "";
       const literal = template.slice(end, expression.index);
       const operator = /^[+#./;?&]/.exec(text)?.[0] ?? "";
-      if (!literal && end && (operator === "" || operator === "+")) throw new SyntaxError(`{${text}} must be separated from the variable before it`);
+      if (!literal && end && (operator === "" || operator === "+"))
+        throw new SyntaxError(`{${text}} must be separated from the variable before it`);
       end = expression.index + expression[0].length;
       this.#literal(literal);
       const names = text.slice(operator.length).split(",");
@@ -84,7 +87,8 @@ export class Template {
   #name(name: string, expression: string): void {
     if (!/^[A-Za-z][A-Za-z0-9_]*$/.test(name)) {
       throw new SyntaxError(
-        `{${expression}} cannot be matched; there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and {&a,b}`,
+        `{${expression}} cannot be matched; ` +
+          "there are {a}, {a,b}, {+path}, {#part}, {.ext}, {/a,b}, {;a,b}, {?a,b} and {&a,b}",
       );
     }
     if (this.variables.includes(name)) throw new SyntaxError(`duplicate variable {${name}}`);
@@ -96,11 +100,11 @@ export class Template {
    * segments, such as `../secret`, do not match. The time is linear in the length of the URI.
    */
   match(uri: string): Record<string, string> | undefined {
-    const found = this.#find(uri);
-    if (!found) return undefined;
+    const match = this.#find(uri);
+    if (!match) return undefined;
     const values: Record<string, string> = {};
     try {
-      for (const [{ names, separator }, value] of found) {
+      for (const [{ names, separator }, value] of match) {
         if (!separator) values[names[0] ?? ""] = decodeURIComponent(value);
         else {
           for (const [name, one] of separator === "&" ? new URLSearchParams(value) : pairs(value)) {
@@ -120,10 +124,10 @@ export class Template {
     const [first] = this.#pieces;
     if (uri.length > MAX_URI || (first && !first.mayBeMissing && !uri.startsWith(first.literal))) return undefined;
     // A regular expression would backtrack. Backward: where each piece can start so that the rest matches.
-    let rest = new Int16Array(uri.length + 1).fill(-1);
-    rest[uri.length] = uri.length;
+    let starts = new Int16Array(uri.length + 1).fill(-1);
+    starts[uri.length] = uri.length;
     const longest: Int16Array[] = []; // For each piece, its end by its start; -1 if it cannot start there.
-    for (const piece of this.#pieces.toReversed()) longest.unshift((rest = ends(piece, uri, rest)));
+    for (const piece of this.#pieces.toReversed()) longest.unshift((starts = ends(piece, uri, starts)));
     const values: [Piece, string][] = [];
     let at = 0;
     for (const [i, piece] of this.#pieces.entries()) {
@@ -137,8 +141,12 @@ export class Template {
 }
 
 /** Returns the latest end of a piece by its start; the rest must start there. An absent piece ends where it starts. */
-function ends({ literal, names, endsAt, separator, mayBeMissing }: Piece, uri: string, rest: Int16Array): Int16Array<ArrayBuffer> {
-  const canEnd = (at: number) => (rest[at] ?? -1) >= 0;
+function ends(
+  { literal, names, endsAt, separator, mayBeMissing }: Piece,
+  uri: string,
+  starts: Int16Array,
+): Int16Array<ArrayBuffer> {
+  const canEnd = (at: number) => (starts[at] ?? -1) >= 0;
   const values = new Int16Array(uri.length + 2).fill(-1); // The end of a value by its start.
   if (names.length) {
     let end = -1; // The latest end from this position.

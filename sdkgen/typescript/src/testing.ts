@@ -68,17 +68,31 @@ export class ToolCalled extends Called<CallToolResult> {
     return this.result.isError ?? false;
   }
   get structured(): unknown {
-    return this.result.structuredContent.length ? (JSON.parse(textOf(this.result.structuredContent)) as unknown) : undefined;
+    return this.result.structuredContent.length
+      ? (JSON.parse(textOf(this.result.structuredContent)) as unknown)
+      : undefined;
   }
 }
 
 /** Calls a tool, and answers its questions, as the bridge does. */
 export async function call(app: App, name: string, args: object = {}, answers: Answers = {}): Promise<ToolCalled> {
   app.check();
-  const request = CallToolRequest.fromPartial({ context: answers.context ?? EVERYTHING, name, arguments: Buffer.from(toJson(args)) });
+  const request = CallToolRequest.fromPartial({
+    context: answers.context ?? EVERYTHING,
+    name,
+    arguments: Buffer.from(toJson(args)),
+  });
   const called = new ToolCalled({ content: [], structuredContent: Buffer.alloc(0), meta: "", extra: "" });
-  return await rounds(called, answers, request, async (emit) =>
-    CallToolResponse.decode(CallToolResponse.encode(await app.callTool(CallToolRequest.decode(CallToolRequest.encode(request).finish()), emit)).finish()),
+  return await rounds(
+    called,
+    answers,
+    request,
+    async (emit) =>
+      CallToolResponse.decode(
+        CallToolResponse.encode(
+          await app.callTool(CallToolRequest.decode(CallToolRequest.encode(request).finish()), emit),
+        ).finish(),
+      ),
   );
 }
 
@@ -140,7 +154,7 @@ async function rounds<R, C extends Called<R>>(
   request: Round,
   once: (emit: Emit) => Promise<Last>,
 ): Promise<C> {
-  const left = { elicit: [...(answers.elicit ?? [])], sample: [...(answers.sample ?? [])] };
+  const remaining = { elicit: [...(answers.elicit ?? [])], sample: [...(answers.sample ?? [])] };
   const emit: Emit = (event) => {
     if (event.$case === "progress") called.progress.push(event.value);
     else called.logs.push(event.value);
@@ -159,32 +173,38 @@ async function rounds<R, C extends Called<R>>(
     request.requestState = requestState;
     for (const question of inputRequests) {
       called.asked.push(question);
-      request.inputResponses[question.key] = answer(question, left, answers.roots);
+      request.inputResponses[question.key] = answer(question, remaining, answers.roots);
     }
   }
 }
 
-function answer(question: InputRequest, left: { elicit: unknown[]; sample: (string | CreateMessageResult)[] }, roots?: string[]): InputResponse {
-  const asked = question.request;
-  if (asked?.$case === "elicit" && left.elicit.length) return elicited(left.elicit.shift());
-  if (asked?.$case === "createMessage" && left.sample.length) {
-    const given = left.sample.shift() ?? "";
-    const content = [{ block: { $case: "text" as const, value: { text: typeof given === "string" ? given : "" } } }];
-    const value = typeof given === "string" ? CreateMessageResult.fromPartial({ role: "assistant", content, model: "test" }) : given;
+function answer(
+  question: InputRequest,
+  remaining: { elicit: unknown[]; sample: (string | CreateMessageResult)[] },
+  roots?: string[],
+): InputResponse {
+  const request = question.request;
+  if (request?.$case === "elicit" && remaining.elicit.length) return elicitResponse(remaining.elicit.shift());
+  if (request?.$case === "createMessage" && remaining.sample.length) {
+    const sample = remaining.sample.shift() ?? "";
+    const content = [{ block: { $case: "text" as const, value: { text: typeof sample === "string" ? sample : "" } } }];
+    const value = typeof sample === "string"
+      ? CreateMessageResult.fromPartial({ role: "assistant", content, model: "test" })
+      : sample;
     return { response: { $case: "createMessage", value } };
   }
-  if (asked?.$case === "listRoots" && roots) {
+  if (request?.$case === "listRoots" && roots) {
     const value = { roots: roots.map((uri) => ({ uri, meta: "", extra: "" })), meta: "", extra: "" };
     return { response: { $case: "listRoots", value } };
   }
   throw new Error(`the test has no answer to this question: ${JSON.stringify(question)}`);
 }
 
-function elicited(given: unknown): InputResponse {
-  if (typeof given === "object" && given !== null && "response" in given) return given as InputResponse;
-  if (given === "decline" || given === "cancel") {
-    return { response: { $case: "elicit", value: { action: given, content: "", meta: "", extra: "" } } };
+function elicitResponse(answer: unknown): InputResponse {
+  if (typeof answer === "object" && answer !== null && "response" in answer) return answer as InputResponse;
+  if (answer === "decline" || answer === "cancel") {
+    return { response: { $case: "elicit", value: { action: answer, content: "", meta: "", extra: "" } } };
   }
-  const content = toJson(typeof given === "object" && given !== null ? given : { value: given });
+  const content = toJson(typeof answer === "object" && answer !== null ? answer : { value: answer });
   return { response: { $case: "elicit", value: { action: "accept", content, meta: "", extra: "" } } };
 }

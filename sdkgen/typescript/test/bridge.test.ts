@@ -6,7 +6,11 @@ import { fileURLToPath } from "node:url";
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import { CreateMessageRequestSchema, ElicitRequestSchema, LoggingMessageNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import {
+  CreateMessageRequestSchema,
+  ElicitRequestSchema,
+  LoggingMessageNotificationSchema,
+} from "@modelcontextprotocol/sdk/types.js";
 import { describe, expect, test } from "vitest";
 
 import { start, type StartOptions } from "../src/testing.js";
@@ -16,7 +20,8 @@ const bridge = process.env.MCPBRIDGE_BIN ?? path("../../../bin/mcpbridge");
 const command = [process.execPath, path("tools.mjs")];
 const run = (options: StartOptions = {}) => start(command, { bridge, ...options });
 
-if (!existsSync(bridge)) throw new Error(`${bridge} is missing: build it with make, or say where it is with MCPBRIDGE_BIN`);
+if (!existsSync(bridge))
+  throw new Error(`${bridge} is missing: build it with make, or say where it is with MCPBRIDGE_BIN`);
 
 test("the official client", async () => {
   const client = new Client({ name: "test", version: "1" }, { capabilities: { elicitation: {} } });
@@ -24,26 +29,45 @@ test("the official client", async () => {
   client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => void logs.push(n.params.data));
   let action: "accept" | "decline" = "accept";
   client.setRequestHandler(ElicitRequestSchema, (r) => {
-    expect(r.params).toMatchObject({ message: "Name?", requestedSchema: { properties: { name: { type: "string" } }, required: ["name"] } });
+    expect(r.params).toMatchObject({
+      message: "Name?",
+      requestedSchema: { properties: { name: { type: "string" } }, required: ["name"] },
+    });
     return { action, ...(action === "accept" ? { content: { name: "Ada" } } : {}) };
   });
-  await client.connect(new StdioClientTransport({ command: bridge, args: ["run", "--stdio", "--", ...command], stderr: "ignore" }));
+  await client.connect(
+    new StdioClientTransport({ command: bridge, args: ["run", "--stdio", "--", ...command], stderr: "ignore" }),
+  );
   try {
-    const text = async (name: string, args: Record<string, unknown> = {}) => (await client.callTool({ name, arguments: args })).content;
+    const text = async (name: string, args: Record<string, unknown> = {}) =>
+      (await client.callTool({ name, arguments: args })).content;
     expect((await client.listTools()).tools.length).toBeGreaterThan(10);
-    expect(await client.callTool({ name: "add", arguments: { a: 1, b: 2 } })).toMatchObject({ structuredContent: { sum: 3 } });
-    expect(await client.callTool({ name: "add", arguments: { a: "1" } })).toMatchObject({ isError: true, content: [{ text: expect.stringMatching(/b: .*is required/) as string }] });
+    expect(await client.callTool({ name: "add", arguments: { a: 1, b: 2 } })).toMatchObject({
+      structuredContent: { sum: 3 },
+    });
+    expect(await client.callTool({ name: "add", arguments: { a: "1" } })).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringMatching(/b: .*is required/) as string }],
+    });
     expect(await text("loud")).toMatchObject([{ text: "ok" }]);
     expect(await text("greet")).toMatchObject([{ text: "Hello Ada" }]);
     action = "decline";
     expect(await text("greet")).toMatchObject([{ text: "You decline" }]);
     const progress: number[] = [];
     // It drops progress that arrives together with the result.
-    await client.callTool({ name: "slow", arguments: { ms: 300 } }, undefined, { onprogress: (p) => progress.push(p.progress) });
+    await client.callTool({ name: "slow", arguments: { ms: 300 } }, undefined, {
+      onprogress: (p) => progress.push(p.progress),
+    });
     expect(progress).toEqual([0]);
     await expect(client.callTool({ name: "exact" })).rejects.toMatchObject({ code: -31042, data: { n: [1] } });
-    expect((await client.readResource({ uri: "note:7" })).contents).toMatchObject([{ uri: "note:7", text: "the note 7" }]);
-    await expect(client.readResource({ uri: "note:none" })).rejects.toMatchObject({ code: -32002, message: expect.stringContaining("no such note") as string });
+    expect((await client.readResource({ uri: "note:7" })).contents).toMatchObject([{
+      uri: "note:7",
+      text: "the note 7",
+    }]);
+    await expect(client.readResource({ uri: "note:none" })).rejects.toMatchObject({
+      code: -32002,
+      message: expect.stringContaining("no such note") as string,
+    });
   } finally {
     await client.close();
   }
@@ -52,13 +76,17 @@ test("the official client", async () => {
 // The bridge answers initialize after 2 s, whether the backend has started or not.
 test("start waits for a slow backend", async () => {
   const started = join(mkdtempSync(join(tmpdir(), "bridge-")), "started");
-  await using client = await start(["sh", "-c", `sleep 3; touch '${started}'; exec "$@"`, "sh", ...command], { bridge });
+  await using client = await start(["sh", "-c", `sleep 3; touch '${started}'; exec "$@"`, "sh", ...command], {
+    bridge,
+  });
   expect(existsSync(started)).toBe(true);
   expect(await client.call("add", { a: 1, b: 2 })).toBe('{"sum":3}');
 });
 
 test("start fails if the backend does not start", async () => {
-  await expect(start(["sh", "-c", "sleep 3; echo no luck >&2; exit 3"], { bridge })).rejects.toThrow(/its output:[^]*no luck[^]*exit status 3/);
+  await expect(start(["sh", "-c", "sleep 3; echo no luck >&2; exit 3"], { bridge })).rejects.toThrow(
+    /its output:[^]*no luck[^]*exit status 3/,
+  );
 });
 
 test("the model of the official client calls a tool", async () => {
@@ -67,11 +95,18 @@ test("the model of the official client calls a tool", async () => {
   client.setRequestHandler(CreateMessageRequestSchema, ({ params: { messages, tools } }) => {
     expect(tools?.map((t) => t.name)).toEqual(["add"]);
     if (messages.length === 1) return { role: "assistant", model: "m", stopReason: "toolUse", content };
-    const result = { type: "tool_result", toolUseId: "7", content: [{ type: "text", text: '{"sum":3}' }], structuredContent: { sum: 3 } };
+    const result = {
+      type: "tool_result",
+      toolUseId: "7",
+      content: [{ type: "text", text: '{"sum":3}' }],
+      structuredContent: { sum: 3 },
+    };
     expect(messages.slice(1)).toEqual([{ role: "assistant", content }, { role: "user", content: result }]);
     return { role: "assistant", model: "m", content: { type: "text", text: "It is 3." } };
   });
-  await client.connect(new StdioClientTransport({ command: bridge, args: ["run", "--stdio", "--", ...command], stderr: "ignore" }));
+  await client.connect(
+    new StdioClientTransport({ command: bridge, args: ["run", "--stdio", "--", ...command], stderr: "ignore" }),
+  );
   try {
     expect((await client.callTool({ name: "advise", arguments: {} })).content).toMatchObject([{ text: "It is 3." }]);
   } finally {
@@ -85,7 +120,8 @@ describe("lines of JSON", () => {
     await using client = await run({
       answer: (method) => {
         asked.push(method);
-        if (method === "sampling/createMessage") return { role: "assistant", model: "m", content: { type: "text", text: "3" } };
+        if (method === "sampling/createMessage")
+          return { role: "assistant", model: "m", content: { type: "text", text: "3" } };
         return { action: "accept", content: { name: "Bob" } };
       },
     });
@@ -115,7 +151,13 @@ describe("lines of JSON", () => {
     expect(first).toMatchObject({ resultType: "input_required" });
     const [key = ""] = Object.keys(first.inputRequests as object);
     const inputResponses = { [key]: { action: "accept", content: { name: "Eve" } } };
-    const second = await client.request("tools/call", { name: "greet", arguments: {}, inputResponses, requestState: first.requestState, _meta: meta });
+    const second = await client.request("tools/call", {
+      name: "greet",
+      arguments: {},
+      inputResponses,
+      requestState: first.requestState,
+      _meta: meta,
+    });
     expect(second).toMatchObject({ resultType: "complete", content: [{ text: "Hello Eve" }] });
   });
 });

@@ -22,7 +22,15 @@ import {
   type App,
   type Caller,
 } from "../src/index.js";
-import { CallToolRequest, CompleteRequest, GetPromptRequest, LogLevel, ReadResourceRequest, VerifiedCaller, type ListenResponse } from "../src/v1.js";
+import {
+  CallToolRequest,
+  CompleteRequest,
+  GetPromptRequest,
+  type ListenResponse,
+  LogLevel,
+  ReadResourceRequest,
+  VerifiedCaller,
+} from "../src/v1.js";
 import { call, complete, EVERYTHING, prompt, read } from "../src/testing.js";
 
 const printed = vi.spyOn(console, "error");
@@ -44,7 +52,14 @@ describe("the result of a tool", () => {
     ["a list", [1, 2], ["text"], { result: [1, 2] }],
     ["a number", 7, ["text"], { result: 7 }],
     ["an image", image(png), ["image"], undefined],
-    ["content", ["x", image(png), audio(png), embedded("a:b", "x"), link("a:b"), text("t", { priority: 0 })], ["text", "image", "audio", "resource", "resourceLink", "text"], undefined],
+    ["content", ["x", image(png), audio(png), embedded("a:b", "x"), link("a:b"), text("t", { priority: 0 })], [
+      "text",
+      "image",
+      "audio",
+      "resource",
+      "resourceLink",
+      "text",
+    ], undefined],
     ["a result", result({ content: "x", structured: { a: 1 }, meta: { m: 1 } }), ["text"], { a: 1 }],
     ["a structured result", result({ structured: { a: 1 } }), ["text"], { a: 1 }],
   ])("%s", async (_, value, kinds, structured) => {
@@ -72,7 +87,11 @@ describe("the result of a tool", () => {
   test.each<[string, unknown, string]>([
     ["NaN", { degrees: [1, NaN] }, "degrees.1 is NaN, which JSON cannot represent"],
     ["an infinity", -Infinity, "the value is -Infinity, which"],
-    ["a Map", { by: { city: new Map([["rome", 1]]) } }, "by.city is Map, which JSON cannot represent; write Object.fromEntries(map)"],
+    [
+      "a Map",
+      { by: { city: new Map([["rome", 1]]) } },
+      "by.city is Map, which JSON cannot represent; write Object.fromEntries(map)",
+    ],
     ["a Set", [new Set([1])], "0 is Set, which JSON cannot represent; write [...set]"],
     ["an object that shows nothing", { o: new Opaque() }, "o is Opaque, which"],
     ["an error", { e: Object.assign(new Error("x"), { code: 1 }) }, "e is Error, which"],
@@ -95,9 +114,22 @@ describe("the result of a tool", () => {
   });
 
   test("values with toJSON and undefined members are accepted", async () => {
-    const value = { d: new Date(0), u: new URL("https://x/"), n: Object.create(null) as object, s: new String("x"), none: undefined, empty: {} };
+    const value = {
+      d: new Date(0),
+      u: new URL("https://x/"),
+      n: Object.create(null) as object,
+      s: new String("x"),
+      none: undefined,
+      empty: {},
+    };
     const a = app("test", "1").tool("t", {}, () => value);
-    expect((await call(a, "t")).structured).toEqual({ d: "1970-01-01T00:00:00.000Z", u: "https://x/", n: {}, s: "x", empty: {} });
+    expect((await call(a, "t")).structured).toEqual({
+      d: "1970-01-01T00:00:00.000Z",
+      u: "https://x/",
+      n: {},
+      s: "x",
+      empty: {},
+    });
   });
 
   test("bytes are rejected", async () => {
@@ -137,12 +169,17 @@ describe("errors", () => {
   });
 
   test("of an unknown tool are NOT_FOUND", async () => {
-    await expect(call(app("test", "1").tool("search", {}, () => ""), "serch")).rejects.toThrow('there is no tool "serch"; did you mean search?');
+    await expect(call(app("test", "1").tool("search", {}, () => ""), "serch")).rejects.toThrow(
+      'there is no tool "serch"; did you mean search?',
+    );
   });
 
   test("of arguments that are not JSON are results", async () => {
     const a = app("test", "1").tool("t", {}, () => "");
-    const { event } = await a.callTool({ name: "t", arguments: Buffer.from("{"), inputResponses: {}, extra: "" }, () => Promise.resolve());
+    const { event } = await a.callTool(
+      { name: "t", arguments: Buffer.from("{"), inputResponses: {}, extra: "" },
+      () => Promise.resolve(),
+    );
     expect(event).toMatchObject({ $case: "result", value: { isError: true } });
   });
 });
@@ -152,7 +189,14 @@ test("the context describes the caller", async () => {
     await ctx.progress(1, 2, "half");
     await ctx.log.info({ a: 1 }, "here");
     await ctx.log.debug("too fine");
-    return { name: ctx.clientInfo.name, who: ctx.principal?.subject, claims: ctx.principal?.claims, header: ctx.headers["x-a"], meta: ctx.meta, version: ctx.protocolVersion };
+    return {
+      name: ctx.clientInfo.name,
+      who: ctx.principal?.subject,
+      claims: ctx.principal?.claims,
+      header: ctx.headers["x-a"],
+      meta: ctx.meta,
+      version: ctx.protocolVersion,
+    };
   });
   const context = {
     ...EVERYTHING,
@@ -165,17 +209,34 @@ test("the context describes the caller", async () => {
     }),
   };
   const called = await call(a, "t", {}, { context });
-  expect(called.structured).toEqual({ name: "mcpbridge/testing", who: "ada", claims: { email: "a@x" }, header: "1", meta: { m: 1 }, version: "2025-11-25" });
+  expect(called.structured).toEqual({
+    name: "mcpbridge/testing",
+    who: "ada",
+    claims: { email: "a@x" },
+    header: "1",
+    meta: { m: 1 },
+    version: "2025-11-25",
+  });
   expect(called.progress).toMatchObject([{ progress: 1, total: 2, message: "half" }]);
   expect(called.logs.map((l) => [l.level, l.logger, l.data])).toEqual([[LogLevel.INFO, "here", '{"a":1}']]);
-  const quiet = await call(a, "t", {}, { context: { ...context, logLevel: LogLevel.UNSPECIFIED, progressWanted: false } });
+  const quiet = await call(a, "t", {}, {
+    context: { ...context, logLevel: LogLevel.UNSPECIFIED, progressWanted: false },
+  });
   expect([quiet.progress, quiet.logs]).toEqual([[], []]);
 });
 
 test("hints are absent by default", () => {
-  const a = app("test", "1").tool("a", {}, () => "").tool("b", { readOnly: false, title: "B", icons: ["data:,"] }, () => "");
+  const a = app("test", "1").tool("a", {}, () => "").tool(
+    "b",
+    { readOnly: false, title: "B", icons: ["data:,"] },
+    () => "",
+  );
   expect(a.toolMessage("a").annotations).toBeUndefined();
-  expect(a.toolMessage("b")).toMatchObject({ title: "B", annotations: { readOnlyHint: false }, icons: [{ src: "data:," }] });
+  expect(a.toolMessage("b")).toMatchObject({
+    title: "B",
+    annotations: { readOnlyHint: false },
+    icons: [{ src: "data:," }],
+  });
   expect(a.toolMessage("b").annotations?.destructiveHint).toBeUndefined();
 });
 
@@ -188,17 +249,32 @@ describe("resources", () => {
       .resource("note:parts", {}, () => [part("note:parts/1", "x"), part("note:parts/2", png, "image/png")])
       .resource("note:image", {}, () => image(png))
       .resource("note:nothing", {}, () => undefined)
-      .resource("user:{id}{?field}", { description: "A user", complete: { id: ["7", "70", "8"] } }, ({ id, field }, ctx) => {
-        if (id === "0") throw new NotFound("no user 0");
-        return `${id} ${field ?? "-"} ${ctx.uri}`;
-      });
+      .resource(
+        "user:{id}{?field}",
+        { description: "A user", complete: { id: ["7", "70", "8"] } },
+        ({ id, field }, ctx) => {
+          if (id === "0") throw new NotFound("no user 0");
+          return `${id} ${field ?? "-"} ${ctx.uri}`;
+        },
+      );
 
   test("are listed", () => {
     const a = make();
-    expect(a.listResources({}).resources[0]).toMatchObject({ uri: "note:1", name: "one", mimeType: "text/markdown", size: 3 });
-    expect(a.listResourceTemplates({}).resourceTemplates).toMatchObject([{ uriTemplate: "user:{id}{?field}", description: "A user" }]);
+    expect(a.listResources({}).resources[0]).toMatchObject({
+      uri: "note:1",
+      name: "one",
+      mimeType: "text/markdown",
+      size: 3,
+    });
+    expect(a.listResourceTemplates({}).resourceTemplates).toMatchObject([{
+      uriTemplate: "user:{id}{?field}",
+      description: "A user",
+    }]);
     expect(() => a.listResources({ cursor: "" })).toThrow('there is no page at cursor ""');
-    expect(a.discover().capabilities).toMatchObject({ resources: { subscribe: true, listChanged: true }, completions: {} });
+    expect(a.discover().capabilities).toMatchObject({
+      resources: { subscribe: true, listChanged: true },
+      completions: {},
+    });
     expect(a.discover().capabilities?.tools).toBeUndefined();
   });
 
@@ -211,28 +287,49 @@ describe("resources", () => {
     ["user:7?field=name", [["user:7?field=name", "text/plain", "7 name user:7?field=name"]]],
   ])("%s is read", async (uri, contents) => {
     const called = await read(make(), uri);
-    expect(called.result.contents.map((c) => [c.uri, c.mimeType, c.body?.$case === "blob" ? new Uint8Array(c.body.value) : c.body?.value])).toEqual(contents);
+    expect(
+      called.result.contents.map((c) =>
+        [c.uri, c.mimeType, c.body?.$case === "blob" ? new Uint8Array(c.body.value) : c.body?.value],
+      ),
+    ).toEqual(contents);
     expect(called.result.ttlMs).toBe(uri === "note:1" ? 0 : undefined);
   });
 
   test("that do not exist or are empty", async () => {
-    await expect(read(make(), "note:2")).rejects.toMatchObject({ code: 5, message: expect.stringContaining('there is no resource "note:2"; did you mean') as string });
+    await expect(read(make(), "note:2")).rejects.toMatchObject({
+      code: 5,
+      message: expect.stringContaining('there is no resource "note:2"; did you mean') as string,
+    });
     await expect(read(make(), "user:0")).rejects.toMatchObject({ code: 5, message: "no user 0" });
     await expect(read(make(), "note:nothing")).rejects.toMatchObject({ code: -32603 });
     expect(log()).toContain("throw new NotFound(...)");
   });
 
   test("with invalid definitions are rejected", () => {
-    expect(() => { app("t", "1").resource("notes", {}, () => "").check(); }).toThrow(/^call\.test\.ts:\d+: resource "notes": a URI begins with a scheme/);
-    expect(() => { app("t", "1").resource("a:{b}{c}", {}, () => "").check(); }).toThrow(DefinitionError);
-    expect(() => { app("t", "1").resource("a:{b}", { complete: { c: [] } as never }, () => "").check(); }).toThrow('there is no variable "c"');
-    expect(() => { app("t", "1").resource("a:{b}", { variables: { b: z.date() } }, () => "").check(); }).toThrow(/^call\.test\.ts:\d+: resource "a:\{b\}": variables: "b": Date/);
+    expect(() => {
+      app("t", "1").resource("notes", {}, () => "").check();
+    }).toThrow(/^call\.test\.ts:\d+: resource "notes": a URI begins with a scheme/);
+    expect(() => {
+      app("t", "1").resource("a:{b}{c}", {}, () => "").check();
+    }).toThrow(DefinitionError);
+    expect(() => {
+      app("t", "1").resource("a:{b}", { complete: { c: [] } as never }, () => "").check();
+    }).toThrow('there is no variable "c"');
+    expect(() => {
+      app("t", "1").resource("a:{b}", { variables: { b: z.date() } }, () => "").check();
+    }).toThrow(/^call\.test\.ts:\d+: resource "a:\{b\}": variables: "b": Date/);
   });
 
   test("convert variables by their schemas", async () => {
     const a = app("t", "1").resource(
       "w:{city}/{station}{?days}",
-      { variables: { city: z.enum(["rome", "oslo"]), station: z.coerce.number().int(), days: z.coerce.number().default(1) } },
+      {
+        variables: {
+          city: z.enum(["rome", "oslo"]),
+          station: z.coerce.number().int(),
+          days: z.coerce.number().default(1),
+        },
+      },
       ({ city, station, days }) => `${city satisfies "rome" | "oslo"} ${(station satisfies number) + 1} ${days + 1}`,
     );
     expect((await read(a, "w:rome/1?days=3")).result.contents[0]?.body?.value).toBe("rome 2 4");
@@ -263,15 +360,31 @@ describe("prompts", () => {
   test("are listed and get their arguments", async () => {
     const a = make();
     expect(a.listPrompts({}).prompts).toMatchObject([
-      { name: "review", description: "Review code", arguments: [{ name: "code", description: "The code", required: true }, { name: "style", required: false }] },
+      {
+        name: "review",
+        description: "Review code",
+        arguments: [{ name: "code", description: "The code", required: true }, { name: "style", required: false }],
+      },
     ]);
     const { result } = await prompt(a, "review", { code: "x", style: "kind" });
-    expect(result.messages.map((m) => [m.role, m.content?.block?.$case])).toEqual([["user", "text"], ["user", "image"], ["assistant", "text"], ["user", "text"]]);
+    expect(result.messages.map((m) => [m.role, m.content?.block?.$case])).toEqual([
+      ["user", "text"],
+      ["user", "image"],
+      ["assistant", "text"],
+      ["user", "text"],
+    ]);
     expect(result.description).toBe("Review code");
   });
 
   test("convert their arguments by their schemas", async () => {
-    const types = { n: z.number(), i: z.int().optional(), big: z.bigint().optional(), b: z.boolean().optional(), s: z.string().optional(), u: z.union([z.string(), z.number()]).optional() };
+    const types = {
+      n: z.number(),
+      i: z.int().optional(),
+      big: z.bigint().optional(),
+      b: z.boolean().optional(),
+      s: z.string().optional(),
+      u: z.union([z.string(), z.number()]).optional(),
+    };
     const got: unknown[] = [];
     const a = app("test", "1").prompt("p", { arguments: types }, (args) => {
       got.push(args);
@@ -280,7 +393,8 @@ describe("prompts", () => {
     a.resource("n:{n}{?b}", { variables: { n: z.number(), b: z.boolean().optional() } }, (variables) => variables);
     await prompt(a, "p", { n: "-1.5e3", i: "7", big: "12345678901234567890", b: "false", s: "8", u: "9" });
     expect(got).toEqual([{ n: -1500, i: 7, big: 12345678901234567890n, b: false, s: "8", u: "9" }]);
-    for (const n of ["0x10", "", "1 ", "true", "NaN", '1,"s":2']) await expect(prompt(a, "p", { n })).rejects.toThrow("- n: ");
+    for (const n of ["0x10", "", "1 ", "true", "NaN", '1,"s":2'])
+      await expect(prompt(a, "p", { n })).rejects.toThrow("- n: ");
     const { contents } = (await read(a, "n:5?b=true")).result;
     expect(contents[0]?.body?.value).toBe('{"n":5,"b":true}');
     await expect(read(a, "n:five")).rejects.toMatchObject({ code: 5 });
@@ -289,7 +403,9 @@ describe("prompts", () => {
   test("reject invalid arguments", async () => {
     await expect(prompt(make(), "review", { style: "rude" })).rejects.toMatchObject({
       code: -32602,
-      message: 'prompt "review": the arguments are not valid.\n- code: is required\n- style: Invalid option: expected one of "kind"|"harsh", got "rude"',
+      message:
+        'prompt "review": the arguments are invalid.\n- code: is required\n' +
+          '- style: Invalid option: expected one of "kind"|"harsh", got "rude"',
     });
     await expect(prompt(make(), "reviews")).rejects.toThrow("did you mean review?");
   });
@@ -305,17 +421,29 @@ describe("prompts", () => {
 
   test("a template's variables are completed, at most 100 at a time", async () => {
     const a = app("t", "1").resource("n:{n}", { complete: { n: () => Array.from({ length: 120 }, String) } }, () => "");
-    const complete = (uri: string) => a.complete(CompleteRequest.fromPartial({ reference: { reference: { $case: "resource", value: { uri } } }, argument: { name: "n", value: "" } }));
+    const complete = (uri: string) =>
+      a.complete(
+        CompleteRequest.fromPartial({
+          reference: { reference: { $case: "resource", value: { uri } } },
+          argument: { name: "n", value: "" },
+        }),
+      );
     expect((await complete("n:{n}")).completion).toMatchObject({ total: 120, hasMore: true, values: { length: 100 } });
     expect((await complete("n:5")).completion?.total).toBe(120);
     await expect(complete("m:5")).rejects.toThrow('there is no resource "m:5"');
   });
 
-  test.each([undefined, { reference: { $case: "raw" as const, value: '{"type":"ref/acme"}' } }])("an unknown reference is invalid", async (reference) => {
-    const request = CompleteRequest.fromPartial({ reference, argument: { name: "n", value: "" } });
-    const error = { code: status.INVALID_ARGUMENT, message: "the reference is neither a prompt nor a resource template" };
-    await expect(app("t", "1").complete(request)).rejects.toMatchObject(error);
-  });
+  test.each([undefined, { reference: { $case: "raw" as const, value: '{"type":"ref/acme"}' } }])(
+    "an unknown reference is invalid",
+    async (reference) => {
+      const request = CompleteRequest.fromPartial({ reference, argument: { name: "n", value: "" } });
+      const error = {
+        code: status.INVALID_ARGUMENT,
+        message: "the reference is neither a prompt nor a resource template",
+      };
+      await expect(app("t", "1").complete(request)).rejects.toMatchObject(error);
+    },
+  );
 });
 
 test("an McpError has a code of 32 bits", () => {
@@ -326,22 +454,27 @@ test("an McpError has a code of 32 bits", () => {
 
 describe("changes", () => {
   const listen = (a: App, uris: string[] = []) => {
-    const told: (ListenResponse["event"] | undefined)[] = [];
+    const events: (ListenResponse["event"] | undefined)[] = [];
     const filter = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, extra: "" };
     const l = a.changes.listen(filter, () => undefined);
-    return { told: () => { for (let n; (n = l.next()); ) told.push(n.event); return told.map((e) => e?.$case === "resourceUpdated" ? e.value.uri : e?.$case); } };
+    return {
+      events: () => {
+        for (let n; (n = l.next());) events.push(n.event);
+        return events.map((e) => e?.$case === "resourceUpdated" ? e.value.uri : e?.$case);
+      },
+    };
   };
 
   test("are sent once, to subscribers", () => {
     const a = app("test", "1", { declares: ["resources"] });
-    const { told } = listen(a, ["a:1"]);
+    const { events } = listen(a, ["a:1"]);
     a.tool("t", {}, () => "").tool("u", {}, () => "").prompt("p", {}, () => "");
     a.notifyUpdated("a:1");
     a.notifyUpdated("a:1");
     a.notifyUpdated("a:2");
     a.removeTool("t");
     a.resource("a:1", {}, () => "").removeResource("a:1");
-    expect(told()).toEqual(["toolsListChanged", "a:1", "resourcesListChanged"]);
+    expect(events()).toEqual(["toolsListChanged", "a:1", "resourcesListChanged"]);
     expect(a.removeTool("t")).toBe(false);
     expect(a.listTools({}).tools.map((t) => t.name)).toEqual(["u"]);
   });
@@ -355,15 +488,15 @@ describe("changes", () => {
 });
 
 test("console output is sent only to the caller that requested logs", async () => {
-  const kept = { ...console };
+  const original = { ...console };
   const a = app("test", "1").forwardConsole().forwardConsole();
   a.tool("t", { input: { n: z.number() } }, async ({ n }) => {
     await Promise.resolve();
     console.error("n is %d", n);
   });
   const [one, two] = await Promise.all([call(a, "t", { n: 1 }), call(a, "t", { n: 2 })]);
-  console.error("nobody's");
-  Object.assign(console, kept);
+  console.error("without a call");
+  Object.assign(console, original);
   expect([one, two].map((c) => c.logs.map((l) => [l.level, l.logger, l.data]))).toEqual([
     [[5, "console", '"n is 1"']],
     [[5, "console", '"n is 2"']],
@@ -376,10 +509,16 @@ test("VisitRequired returns a URL elicitation", async () => {
   });
   const data = { elicitations: [{ mode: "url", elicitationId: "7", url: "https://x", message: "Sign in" }] };
   await expect(call(a, "t")).rejects.toMatchObject({ code: -32042, data });
-  const l = a.changes.listen(a.supported({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: "" }), () => undefined);
+  const l = a.changes.listen(
+    a.supported({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: "" }),
+    () => undefined,
+  );
   a.notifyVisited("7");
   a.notifyUpdated("a:b"); // It has no resources.
-  expect([l.next()?.event, l.next()]).toMatchObject([{ $case: "elicitationCompleted", value: { elicitationId: "7" } }, undefined]);
+  expect([l.next()?.event, l.next()]).toMatchObject([
+    { $case: "elicitationCompleted", value: { elicitationId: "7" } },
+    undefined,
+  ]);
 });
 
 test("lists without a declared capability are UNIMPLEMENTED", () => {
@@ -390,10 +529,18 @@ test("lists without a declared capability are UNIMPLEMENTED", () => {
 
 test("errors of a canceled call are not logged", async () => {
   const untilCanceled = (_: unknown, { signal }: Caller) =>
-    new Promise<never>((_, reject) => { signal.addEventListener("abort", () => { reject(new DOMException("aborted", "AbortError")); }); });
+    new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => {
+        reject(new DOMException("aborted", "AbortError"));
+      });
+    });
   const a = app("test", "1")
     .tool("wait", {}, untilCanceled)
-    .prompt("wait", { arguments: { n: z.string() }, complete: { n: (_, __, caller) => untilCanceled(_, caller) } }, untilCanceled)
+    .prompt(
+      "wait",
+      { arguments: { n: z.string() }, complete: { n: (_, __, caller) => untilCanceled(_, caller) } },
+      untilCanceled,
+    )
     .resource("wait:now", {}, untilCanceled);
   const emit = () => Promise.resolve();
   const cancel = (caller: Caller) => void setImmediate(() => { caller.cancel(); });

@@ -10,12 +10,19 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { EVERYTHING } from "../src/testing.js";
-import { CallToolRequest, CallToolResponse, InputResponse, JsonRpcError, Status, type InputRequired } from "../src/v1.js";
-import { COOKIE, Plugin, type Client } from "./plugin.js";
+import {
+  CallToolRequest,
+  CallToolResponse,
+  type InputRequired,
+  InputResponse,
+  JsonRpcError,
+  Status,
+} from "../src/v1.js";
+import { type Client, COOKIE, Plugin } from "./plugin.js";
 
 // From proto/mcpbridge/v1/frames.md, independently of the SDK.
 const [CALL, CANCEL, TAKEN, HELLO, EVENT, RESULT, ERROR, LAST] = [1, 2, 3, 16, 17, 18, 19, 20];
-const UNTAKEN = 64;
+const UNREAD = 64;
 const LIMIT = 64 << 20;
 const NONE = Buffer.alloc(0);
 
@@ -39,11 +46,13 @@ function frame(kind: number, id: number, payload: Uint8Array = NONE): Buffer {
 }
 
 function request(name: string, args: object = {}): Uint8Array {
-  return CallToolRequest.encode(CallToolRequest.fromPartial({ context: EVERYTHING, name, arguments: Buffer.from(JSON.stringify(args)) })).finish();
+  return CallToolRequest.encode(
+    CallToolRequest.fromPartial({ context: EVERYTHING, name, arguments: Buffer.from(JSON.stringify(args)) }),
+  ).finish();
 }
 
 /** The frames of one call, in order. */
-class Told {
+class FrameQueue {
   readonly frames: Frame[] = [];
   #wake: () => void = () => undefined;
 
@@ -65,13 +74,13 @@ class Told {
 class Bridge {
   readonly folder = mkdtempSync(join(tmpdir(), "mcpf"));
   readonly path = join(this.folder, "frames.sock");
-  readonly ended: Promise<void>;
+  readonly closed: Promise<void>;
   socket!: Socket;
   /** The last call that a draining plugin accepted. */
   readonly drained: Promise<number>;
   readonly #server: Server;
   readonly #accepted: Promise<unknown>;
-  readonly #told = new Map<number, Told>();
+  readonly #queues = new Map<number, FrameQueue>();
   #id = 0;
   #end: () => void = () => undefined;
   #drain: (id: number) => void = () => undefined;
@@ -79,7 +88,7 @@ class Bridge {
   constructor() {
     this.#server = createServer({ pauseOnConnect: true, allowHalfOpen: true }).listen(this.path);
     this.#accepted = once(this.#server, "connection");
-    this.ended = new Promise((resolve) => (this.#end = resolve));
+    this.closed = new Promise((resolve) => (this.#end = resolve));
     this.drained = new Promise((resolve) => (this.#drain = resolve));
   }
 
@@ -98,48 +107,48 @@ class Bridge {
   async read(): Promise<void> {
     let rest: Buffer[] = [];
     let size = 0;
-    let wanted = 9;
+    let needed = 9;
     this.socket.on("data", (data) => {
       rest.push(data);
       size += data.length;
-      if (size < wanted) return;
+      if (size < needed) return;
       let all = Buffer.concat(rest);
-      for (wanted = 9; all.length >= 9; wanted = 9) {
+      for (needed = 9; all.length >= 9; needed = 9) {
         const length = all.readUInt32BE();
-        if (all.length < (wanted = 9 + length)) break;
+        if (all.length < (needed = 9 + length)) break;
         if (all[8] === LAST) this.#drain(all.readUInt32BE(4));
-        else this.told(all.readUInt32BE(4)).add({ kind: all[8] ?? 0, payload: all.subarray(9, wanted) });
-        all = all.subarray(wanted);
+        else this.framesOf(all.readUInt32BE(4)).add({ kind: all[8] ?? 0, payload: all.subarray(9, needed) });
+        all = all.subarray(needed);
       }
       rest = [all];
       size = all.length;
     });
     this.socket.resume();
-    expect(await this.told(0).next()).toEqual({ kind: HELLO, payload: Buffer.from([1]) });
+    expect(await this.framesOf(0).next()).toEqual({ kind: HELLO, payload: Buffer.from([1]) });
   }
 
-  told(id: number): Told {
-    let told = this.#told.get(id);
-    if (!told) this.#told.set(id, (told = new Told()));
-    return told;
+  framesOf(id: number): FrameQueue {
+    let queue = this.#queues.get(id);
+    if (!queue) this.#queues.set(id, (queue = new FrameQueue()));
+    return queue;
   }
 
   /** The ids of calls with frames besides the final one. */
-  get leftOver(): number[] {
-    return [...this.#told].filter(([, told]) => told.frames.length).map(([id]) => id);
+  get unfinished(): number[] {
+    return [...this.#queues].filter(([, queue]) => queue.frames.length).map(([id]) => id);
   }
 
-  say(kind: number, id: number, payload: Uint8Array = NONE): void {
+  sendFrame(kind: number, id: number, payload: Uint8Array = NONE): void {
     this.socket.write(frame(kind, id, payload));
   }
 
   call(name: string, args: object = {}): number {
-    this.say(CALL, ++this.#id, request(name, args));
+    this.sendFrame(CALL, ++this.#id, request(name, args));
     return this.#id;
   }
 
   async event(id: number): Promise<CallToolResponse> {
-    const { kind, payload } = await this.told(id).next();
+    const { kind, payload } = await this.framesOf(id).next();
     expect(kind).toBe(EVENT);
     return CallToolResponse.decode(payload);
   }
@@ -148,9 +157,9 @@ class Bridge {
   async end(id: number): Promise<End> {
     const events: End["events"] = [];
     for (;;) {
-      const { kind, payload } = await this.told(id).next();
+      const { kind, payload } = await this.framesOf(id).next();
       if (kind !== EVENT) return { events, kind, payload };
-      this.say(TAKEN, id);
+      this.sendFrame(TAKEN, id);
       const { event } = CallToolResponse.decode(payload);
       if (event) events.push(event);
     }
@@ -214,7 +223,7 @@ describe("calls as frames", () => {
     bridge = all.bridge;
   });
   afterAll(async () => {
-    expect(bridge.leftOver, "nothing comes after the end of a call").toEqual([]);
+    expect(bridge.unfinished, "nothing comes after the end of a call").toEqual([]);
     await all[Symbol.asyncDispose]();
   });
 
@@ -230,7 +239,10 @@ describe("calls as frames", () => {
   });
 
   test("may be split at every byte", async () => {
-    const two = Buffer.concat([frame(CALL, 1 << 20, request("echo", { text: "a" })), frame(CALL, (1 << 20) + 1, request("echo", { text: "b" }))]);
+    const two = Buffer.concat([
+      frame(CALL, 1 << 20, request("echo", { text: "a" })),
+      frame(CALL, (1 << 20) + 1, request("echo", { text: "b" })),
+    ]);
     for (let at = 1; at < two.length; at++) {
       // A gRPC call between the halves, after which the process has read the first.
       bridge.socket.write(two.subarray(0, at));
@@ -265,45 +277,47 @@ describe("calls as frames", () => {
       const { events, kind } = await bridge.end(id);
       expect(kind).toBe(RESULT);
       expect(events.map((e) => e.$case)).toEqual(Array.from({ length: 2000 }, (_, i) => (i % 2 ? "log" : "progress")));
-      expect(events.flatMap((e) => (e.$case === "progress" ? [e.value.progress] : []))).toEqual(Array.from({ length: 1000 }, (_, i) => i));
+      expect(events.flatMap((e) => (e.$case === "progress" ? [e.value.progress] : []))).toEqual(
+        Array.from({ length: 1000 }, (_, i) => i),
+      );
     }
   });
 
   test("wait until their events are read, and do not block other calls", async () => {
-    const waits = bridge.call("steps", { n: UNTAKEN });
-    for (let i = 0; i < UNTAKEN; i++) await bridge.event(waits);
+    const waits = bridge.call("steps", { n: UNREAD });
+    for (let i = 0; i < UNREAD; i++) await bridge.event(waits);
     for (let i = 0; i < 100; i++) expect(await bridge.text("later", { n: i })).toBe(String(i));
-    expect(bridge.told(waits).frames).toEqual([]);
+    expect(bridge.framesOf(waits).frames).toEqual([]);
     for (let i = 0; i < 3; i++) {
-      bridge.say(TAKEN, waits);
+      bridge.sendFrame(TAKEN, waits);
       await bridge.event(waits);
       expect(await bridge.text("echo", { text: "x" })).toBe("x");
-      expect(bridge.told(waits).frames).toEqual([]);
+      expect(bridge.framesOf(waits).frames).toEqual([]);
     }
-    for (let i = 0; i < UNTAKEN; i++) bridge.say(TAKEN, waits);
+    for (let i = 0; i < UNREAD; i++) bridge.sendFrame(TAKEN, waits);
     expect(await bridge.textOf(waits)).toBe("done");
   });
 
   test("send events that the handler did not await before the result", async () => {
     const waits = bridge.call("rush", { n: 200 });
-    for (let i = 0; i < UNTAKEN; i++) await bridge.event(waits);
+    for (let i = 0; i < UNREAD; i++) await bridge.event(waits);
     expect(await bridge.text("echo", { text: "x" })).toBe("x");
-    expect(bridge.told(waits).frames).toEqual([]);
-    for (let i = 0; i < UNTAKEN; i++) bridge.say(TAKEN, waits);
+    expect(bridge.framesOf(waits).frames).toEqual([]);
+    for (let i = 0; i < UNREAD; i++) bridge.sendFrame(TAKEN, waits);
     const { events, kind } = await bridge.end(waits);
-    expect([events.length, kind]).toEqual([200 - UNTAKEN, RESULT]);
+    expect([events.length, kind]).toEqual([200 - UNREAD, RESULT]);
   });
 
   test("end when they are canceled, and the signal is aborted", async () => {
     const id = bridge.call("slow", { ms: 60_000 });
     await bridge.event(id);
-    bridge.say(CANCEL, id);
-    bridge.say(CANCEL, id);
-    bridge.say(TAKEN, id);
+    bridge.sendFrame(CANCEL, id);
+    bridge.sendFrame(CANCEL, id);
+    bridge.sendFrame(TAKEN, id);
     expect(await bridge.error(id)).toMatchObject({ code: 1 });
     await all.plugin.find(() => all.plugin.stderr.includes("slow was aborted"));
     // Its id may be used again.
-    bridge.say(CALL, id, request("echo", { text: "again" }));
+    bridge.sendFrame(CALL, id, request("echo", { text: "again" }));
     expect(await bridge.textOf(id)).toBe("again");
     // Also a call and its cancellation in one write.
     for (let id = 2000_000; id < 2000_100; id++) {
@@ -315,40 +329,54 @@ describe("calls as frames", () => {
   test("that continue after they are canceled block nothing, and send nothing", async () => {
     const id = bridge.call("stubborn");
     await bridge.event(id);
-    bridge.say(CANCEL, id);
+    bridge.sendFrame(CANCEL, id);
     expect(await bridge.error(id)).toMatchObject({ code: 1 });
     await all.plugin.find(() => all.plugin.stderr.includes("stubborn went on"));
     const waits = bridge.call("rush", { n: 1000 });
     await bridge.event(waits);
-    bridge.say(CANCEL, waits);
+    bridge.sendFrame(CANCEL, waits);
     const rest: number[] = [];
-    while (rest.at(-1) !== ERROR) rest.push((await bridge.told(waits).next()).kind);
-    expect(rest.length).toBe(UNTAKEN);
+    while (rest.at(-1) !== ERROR) rest.push((await bridge.framesOf(waits).next()).kind);
+    expect(rest.length).toBe(UNREAD);
     expect(await bridge.text("echo", { text: "x" })).toBe("x");
   });
 
   test("of a bridge of another contract version fail", async () => {
     const context = { ...EVERYTHING, verified: { contractVersion: 1 } };
-    bridge.say(CALL, 1 << 20, CallToolRequest.encode(CallToolRequest.fromPartial({ context, name: "echo" })).finish());
-    expect(await bridge.error(1 << 20)).toMatchObject({ code: 9, message: expect.stringContaining("version 1 of the contract") as string });
+    bridge.sendFrame(
+      CALL,
+      1 << 20,
+      CallToolRequest.encode(CallToolRequest.fromPartial({ context, name: "echo" })).finish(),
+    );
+    expect(await bridge.error(1 << 20)).toMatchObject({
+      code: 9,
+      message: expect.stringContaining("version 1 of the contract") as string,
+    });
   });
 
   test("fail with the same status as over gRPC", async () => {
     for (const name of ["exact", "ad", "circular"]) {
-      const said = await bridge.error(bridge.call(name));
+      const failure = await bridge.error(bridge.call(name));
       const { error } = await all.client.call(name);
-      expect([said.code, said.message]).toEqual([error?.code, error?.details]);
+      expect([failure.code, failure.message]).toEqual([error?.code, error?.details]);
       const details = error?.metadata.get("grpc-status-details-bin")[0];
-      if (details) expect(Status.decode(details as Buffer)).toEqual(said);
-      else expect(said.details).toEqual([]);
+      if (details) expect(Status.decode(details as Buffer)).toEqual(failure);
+      else expect(failure.details).toEqual([]);
     }
     const [exact] = (await bridge.error(bridge.call("exact"))).details;
     expect(exact?.typeUrl).toBe("type.googleapis.com/mcpbridge.v1.JsonRpcError");
-    expect(JsonRpcError.decode(exact?.value ?? Buffer.of())).toEqual({ code: -31042, message: "exactly this", data: '{"n":[1]}' });
+    expect(JsonRpcError.decode(exact?.value ?? Buffer.of())).toEqual({
+      code: -31042,
+      message: "exactly this",
+      data: '{"n":[1]}',
+    });
     expect(await bridge.text("crash")).toBe("no such thing");
     expect(await bridge.text("echo", {})).toContain("text");
-    bridge.say(CALL, 1 << 21, Buffer.from([0xff, 0xff, 0xff]));
-    expect(await bridge.error(1 << 21)).toMatchObject({ code: 13, message: expect.stringContaining("cannot decode the request") as string });
+    bridge.sendFrame(CALL, 1 << 21, Buffer.from([0xff, 0xff, 0xff]));
+    expect(await bridge.error(1 << 21)).toMatchObject({
+      code: 13,
+      message: expect.stringContaining("cannot decode the request") as string,
+    });
   });
 
   test("ask several questions in several rounds", async () => {
@@ -356,17 +384,28 @@ describe("calls as frames", () => {
     const rounds: number[] = [];
     let required: InputRequired | undefined;
     for (;;) {
-      const next = CallToolRequest.fromPartial({ context: EVERYTHING, name: "survey", ...(required?.requestState ? { requestState: required.requestState } : {}) });
+      const next = CallToolRequest.fromPartial({
+        context: EVERYTHING,
+        name: "survey",
+        ...(required?.requestState ? { requestState: required.requestState } : {}),
+      });
       for (const { key, request } of required?.inputRequests ?? []) {
-        const form = request?.$case === "elicit" && request.value.mode?.$case === "form" ? request.value.mode.value : undefined;
+        const form = request?.$case === "elicit" && request.value.mode?.$case === "form"
+          ? request.value.mode.value
+          : undefined;
         const content = JSON.stringify({ value: answers[form?.message ?? ""] });
-        next.inputResponses[key] = InputResponse.fromPartial({ response: { $case: "elicit", value: { action: "accept", content } } });
+        next.inputResponses[key] = InputResponse.fromPartial({
+          response: { $case: "elicit", value: { action: "accept", content } },
+        });
       }
       const id = (1 << 22) + rounds.length;
-      bridge.say(CALL, id, CallToolRequest.encode(next).finish());
+      bridge.sendFrame(CALL, id, CallToolRequest.encode(next).finish());
       const last = await bridge.last(id);
       if (last.$case !== "inputRequired") {
-        expect(last).toMatchObject({ $case: "result", value: { content: [{ block: { value: { text: "Ada red 3" } } }] } });
+        expect(last).toMatchObject({
+          $case: "result",
+          value: { content: [{ block: { value: { text: "Ada red 3" } } }] },
+        });
         break;
       }
       required = last.value;
@@ -380,7 +419,9 @@ describe("calls as frames", () => {
     for (const id of ids) {
       const { code, message } = await bridge.error(id);
       expect(code).toBe(8);
-      expect(message).toMatch(/^the call was executed, but its response of 6710\d+ bytes exceeds the maximum of 67108864 bytes$/);
+      expect(message).toMatch(
+        /^the call was executed, but its response of 6710\d+ bytes exceeds the maximum of 67108864 bytes$/,
+      );
     }
     expect((await bridge.text("big", { size: LIMIT - 100 })).length).toBe(LIMIT - 100);
   });
@@ -396,34 +437,34 @@ describe("the connection", () => {
     await using plugin = bridge.start();
     const client = await plugin.connect();
     await bridge.accept();
-    const id = bridge.call("shout", { n: UNTAKEN, size: 1_000_000 });
+    const id = bridge.call("shout", { n: UNREAD, size: 1_000_000 });
     // Each call is a turn of its event loop, in which it could send another event.
     let shouted = 0;
     for (let i = 0; i < 100; i++) shouted = Number(await client.text("shouted"));
     expect(shouted).toBeLessThan(5);
     await bridge.read();
     const { events, kind } = await bridge.end(id);
-    expect([events.length, kind]).toEqual([UNTAKEN, RESULT]);
+    expect([events.length, kind]).toEqual([UNREAD, RESULT]);
     client.close();
   });
 
   const mistakes = ["too long", "twice"];
-  test.each(mistakes)("ends at a protocol error of the bridge (%s), and calls use gRPC", async (mistake) => {
+  test.each(mistakes)("ends at a protocol violation of the bridge (%s), and calls use gRPC", async (mistake) => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     const id = bridge.call("slow", { ms: 60_000 });
     await bridge.event(id);
-    if (mistake === "twice") bridge.say(CALL, id, request("echo", { text: "x" }));
+    if (mistake === "twice") bridge.sendFrame(CALL, id, request("echo", { text: "x" }));
     else {
       const header = frame(TAKEN, id);
       header.writeUInt32BE(LIMIT + 1);
       bridge.socket.write(header);
     }
-    await bridge.ended;
+    await bridge.closed;
     await plugin.find(() => plugin.stderr.includes("slow was aborted"));
     expect(plugin.stderr).toContain("the connection for frames is closed, and calls use gRPC");
     expect(await client.text("echo", { text: "x" })).toBe("x");
-    expect(bridge.leftOver).toEqual([]);
+    expect(bridge.unfinished).toEqual([]);
   });
 
   test("cancels only its own calls when it ends", async () => {
@@ -452,7 +493,7 @@ describe("the connection", () => {
     expect(await bridge.textOf(id)).toBe("slept");
     bridge.socket.end(); // As the bridge does that has all answers.
     expect(await plugin.exited).toBe(0);
-    expect(bridge.leftOver).toEqual([]);
+    expect(bridge.unfinished).toEqual([]);
     expect(plugin.stderr).toContain("run returned");
   });
 
@@ -460,12 +501,12 @@ describe("the connection", () => {
     await using all = await connected();
     const { bridge, plugin, client } = all;
     await bridge.event(bridge.call("slow", { ms: 60_000 }));
-    const began = Date.now();
+    const start = Date.now();
     await client.other("shutdown");
     client.close();
-    await bridge.ended;
-    expect(Date.now() - began).toBeGreaterThan(4500);
-    expect(Date.now() - began).toBeLessThan(30_000);
+    await bridge.closed;
+    expect(Date.now() - start).toBeGreaterThan(4500);
+    expect(Date.now() - start).toBeLessThan(30_000);
     expect(await plugin.exited).toBe(0);
   });
 

@@ -40,9 +40,20 @@ export class Plugin {
       writeFileSync(env.MCPBRIDGE_KEY_PAIR, pair.key + pair.cert);
     }
     this.process = spawn(process.execPath, [TOOLS, ...(o.args ?? [])], { env, stdio: ["pipe", "pipe", "pipe"] });
-    this.process.stdout?.setEncoding("utf8").on("data", (text: string) => { this.stdout += text; this.#wake(); });
-    this.process.stderr?.setEncoding("utf8").on("data", (text: string) => { this.stderr += text; this.#wake(); });
-    this.exited = new Promise((resolve) => this.process.once("close", (code, signal) => { resolve(code ?? signal ?? ""); this.#wake(); }));
+    this.process.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      this.stdout += text;
+      this.#wake();
+    });
+    this.process.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      this.stderr += text;
+      this.#wake();
+    });
+    this.exited = new Promise((resolve) =>
+      this.process.once("close", (code, signal) => {
+        resolve(code ?? signal ?? "");
+        this.#wake();
+      })
+    );
   }
 
   /** Waits until `look` returns a value for the output of the process. */
@@ -72,7 +83,11 @@ export class Plugin {
   async connect(): Promise<Client> {
     const [, , network, address = "", , certificate] = await this.handshake();
     const secure = certificate
-      ? credentials.createSsl(Buffer.from(pem(certificate)), Buffer.from(this.client.key), Buffer.from(this.client.cert))
+      ? credentials.createSsl(
+        Buffer.from(pem(certificate)),
+        Buffer.from(this.client.key),
+        Buffer.from(this.client.cert),
+      )
       : credentials.createInsecure();
     return new Client(network === "unix" ? `unix:${address}` : address, secure);
   }
@@ -89,7 +104,14 @@ function pem(base64: string): string {
   return `-----BEGIN CERTIFICATE-----\n${padded.replace(/.{1,64}/g, "$&\n")}-----END CERTIFICATE-----\n`;
 }
 
-const raw = { requestStream: false, responseStream: false, requestSerialize: (b: Buffer) => b, requestDeserialize: (b: Buffer) => b, responseSerialize: (b: Buffer) => b, responseDeserialize: (b: Buffer) => b };
+const raw = {
+  requestStream: false,
+  responseStream: false,
+  requestSerialize: (b: Buffer) => b,
+  requestDeserialize: (b: Buffer) => b,
+  responseSerialize: (b: Buffer) => b,
+  responseDeserialize: (b: Buffer) => b,
+};
 const Other = makeGenericClientConstructor(
   {
     check: { path: "/grpc.health.v1.Health/Check", ...raw },
@@ -109,7 +131,11 @@ export class Client {
   readonly #other: InstanceType<typeof Other>;
 
   constructor(address: string, secure: ReturnType<typeof credentials.createInsecure>) {
-    const options = { "grpc.default_authority": "localhost", "grpc.ssl_target_name_override": "localhost", "grpc.max_receive_message_length": -1 };
+    const options = {
+      "grpc.default_authority": "localhost",
+      "grpc.ssl_target_name_override": "localhost",
+      "grpc.max_receive_message_length": -1,
+    };
     this.mcp = new McpServiceClient(address, secure, options);
     this.#other = new Other(address, secure, options);
   }
@@ -120,21 +146,25 @@ export class Client {
 
   /** Starts a call, and returns after its first event. */
   async begin(name: string, args: object, cancel?: AbortSignal): Promise<{ done: Promise<Called> }> {
-    const request = CallToolRequest.fromPartial({ context: EVERYTHING, name, arguments: Buffer.from(JSON.stringify(args)) });
+    const request = CallToolRequest.fromPartial({
+      context: EVERYTHING,
+      name,
+      arguments: Buffer.from(JSON.stringify(args)),
+    });
     return await new Promise((resolve) => {
       const done: Promise<Called> = this.round(request, cancel, () => { resolve({ done }); });
     });
   }
 
   /** Makes one round of a call, and returns all its events. */
-  round(request: CallToolRequest, cancel?: AbortSignal, heard?: () => void): Promise<Called> {
+  round(request: CallToolRequest, cancel?: AbortSignal, onEvent?: () => void): Promise<Called> {
     return new Promise((resolve) => {
       const called: Called = { events: [] };
       const stream = this.mcp.callTool(request);
       cancel?.addEventListener("abort", () => { stream.cancel(); });
       stream.on("data", (r: CallToolResponse) => {
         if (r.event) called.events.push(r.event);
-        heard?.();
+        onEvent?.();
       });
       stream.on("error", (e: ServiceError) => (called.error = e));
       stream.on("status", () => setImmediate(() => { resolve(called); }));
@@ -150,7 +180,14 @@ export class Client {
 
   unary<R>(method: "discover" | "listTools" | "listPrompts" | "complete", request: object): Promise<R> {
     return new Promise((resolve, reject) => {
-      (this.mcp[method] as unknown as (r: object, done: (e: Error | null, r: R) => void) => void).call(this.mcp, request, (e, r) => { if (e) reject(e); else resolve(r); });
+      (this.mcp[method] as unknown as (r: object, done: (e: Error | null, r: R) => void) => void).call(
+        this.mcp,
+        request,
+        (e, r) => {
+          if (e) reject(e);
+          else resolve(r);
+        },
+      );
     });
   }
 

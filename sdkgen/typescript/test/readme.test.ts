@@ -13,12 +13,21 @@ import { CreateMessageResult } from "../src/v1.js";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const readme = readFileSync(here("../README.md"), "utf8");
-const options = ts.parseJsonConfigFileContent(ts.readConfigFile(here("../tsconfig.json"), (f) => ts.sys.readFile(f)).config, ts.sys, here("..")).options;
+const options =
+  ts.parseJsonConfigFileContent(
+    ts.readConfigFile(here("../tsconfig.json"), (f) => ts.sys.readFile(f)).config,
+    ts.sys,
+    here(".."),
+  ).options;
 
 // Later blocks continue the first one. Each is a file of this package, which may import itself by its name.
-const beginning = `import { app, assistant, NotFound, part, toolResult, user } from "mcpbridge"; import { z } from "zod"; import { expect } from "vitest";
+const beginning =
+  `import { app, assistant, NotFound, part, toolResult, user } from "mcpbridge";
+import { z } from "zod"; import { expect } from "vitest";
 const a = app("weather", "1.0.0"); void [a, assistant, NotFound, part, toolResult, user, z, expect];\n`;
-const blocks = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) => (code.includes("const a = app(") ? code : beginning + code));
+const blocks = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) =>
+  (code.includes("const a = app(") ? code : beginning + code),
+);
 
 test("every TypeScript block compiles", () => {
   expect(blocks.length).toBeGreaterThan(4);
@@ -31,7 +40,8 @@ test("every TypeScript block compiles", () => {
     return text === undefined ? undefined : ts.createSourceFile(name, text, language);
   };
   const wrong = ts.getPreEmitDiagnostics(ts.createProgram([...files.keys()], options, host));
-  expect(wrong.map((d) => `${d.file?.fileName ?? ""}: ${ts.flattenDiagnosticMessageText(d.messageText, "\n")}`)).toEqual([]);
+  expect(wrong.map((d) => `${d.file?.fileName ?? ""}: ${ts.flattenDiagnosticMessageText(d.messageText, "\n")}`))
+    .toEqual([]);
 });
 
 /** Returns an app with the definitions of a section's first block. */
@@ -46,24 +56,40 @@ function defined(section: string): App {
 }
 
 test("choices have titles for the user, and values for the handler", async () => {
-  const called = await call(defined("Choices with titles"), "pizza", {}, { elicit: [{ size: "s", toppings: ["egg", "ham"] }] });
+  const called = await call(defined("Choices with titles"), "pizza", {}, {
+    elicit: [{ size: "s", toppings: ["egg", "ham"] }],
+  });
   expect(called.text).toBe("A pizza of size s with egg and ham.");
   const request = called.asked[0]?.request;
-  const form = request?.$case === "elicit" && request.value.mode?.$case === "form" ? request.value.mode.value.requestedSchema : "";
+  const form = request?.$case === "elicit" && request.value.mode?.$case === "form"
+    ? request.value.mode.value.requestedSchema
+    : "";
   expect(JSON.parse(form)).toMatchObject({
     properties: {
       size: { oneOf: [{ const: "s", title: "Small" }, { const: "l", title: "Large" }] },
-      toppings: { items: { anyOf: [{ const: "egg", title: "A fried egg" }, { const: "ham", title: "ham" }] }, maxItems: 2 },
+      toppings: {
+        items: { anyOf: [{ const: "egg", title: "A fried egg" }, { const: "ham", title: "ham" }] },
+        maxItems: 2,
+      },
     },
   });
 });
 
 test("a model calls a tool, and continues with its result", async () => {
   const wish = { block: { $case: "toolUse" as const, value: { id: "1", name: "degrees", input: '{"city":"oslo"}' } } };
-  const wishes = CreateMessageResult.fromPartial({ role: "assistant", content: [wish], model: "m", stopReason: "toolUse" });
-  const called = await call(defined("Sampling with tools"), "advise", { question: "Do I need a coat?" }, { sample: [wishes, "Yes, a warm one."] });
+  const wishes = CreateMessageResult.fromPartial({
+    role: "assistant",
+    content: [wish],
+    model: "m",
+    stopReason: "toolUse",
+  });
+  const called = await call(defined("Sampling with tools"), "advise", { question: "Do I need a coat?" }, {
+    sample: [wishes, "Yes, a warm one."],
+  });
   expect([called.text, called.rounds]).toEqual(["Yes, a warm one.", 3]);
-  const [first, second] = called.asked.map(({ request }) => (request?.$case === "createMessage" ? request.value : undefined));
+  const [first, second] = called.asked.map(({ request }) =>
+    (request?.$case === "createMessage" ? request.value : undefined),
+  );
   expect(first).toMatchObject({ maxTokens: 500, tools: [{ name: "degrees" }], messages: [{ role: "user" }] });
   const result = { toolUseId: "1", content: [{ block: { $case: "text", value: { text: "12" } } }] };
   expect(second?.messages).toMatchObject([
@@ -81,7 +107,12 @@ test("the README has the sections of the Python guide", () => {
 test("additions and removals are notified", async () => {
   const a = defined("Lists that change");
   let woken = 0;
-  const listener = a.changes.listen(a.supported({ toolsListChanged: true, resourceSubscriptions: [], extra: "" }), () => { woken++; });
+  const listener = a.changes.listen(
+    a.supported({ toolsListChanged: true, resourceSubscriptions: [], extra: "" }),
+    () => {
+      woken++;
+    },
+  );
   const names = () => a.listTools({}).tools.map((t) => t.name);
   expect((await call(a, "login")).text).toBe("welcome");
   expect([names(), woken, listener.next()?.event?.$case]).toEqual([["login", "logout"], 1, "toolsListChanged"]);

@@ -10,7 +10,17 @@ import { credentials, type ServiceError } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { EVERYTHING } from "../src/testing.js";
-import { CallContext, CallToolRequest, DiscoverRequest, JsonRpcError, ListToolsRequest, Status, type DiscoverResponse, type ListenResponse, type ListToolsResponse } from "../src/v1.js";
+import {
+  CallContext,
+  CallToolRequest,
+  DiscoverRequest,
+  type DiscoverResponse,
+  JsonRpcError,
+  type ListenResponse,
+  ListToolsRequest,
+  type ListToolsResponse,
+  Status,
+} from "../src/v1.js";
 import { Client, COOKIE, Plugin, type PluginOptions } from "./plugin.js";
 
 const managed = (o: PluginOptions = {}) => new Plugin({ ...o, env: { ...COOKIE, ...o.env } });
@@ -35,28 +45,43 @@ describe("a served app", () => {
     expect(handshake).not.toContain("=");
     // Output that bypasses the SDK remains, and the bridge logs it.
     expect(rest).toEqual(["written to fd 1", "echoed by a child", ""]);
-    for (const line of ["before the import", "after the import", "before run"]) expect(plugin.stderr).toContain(`printed ${line}`);
+    for (const line of ["before the import", "after the import", "before run"])
+      expect(plugin.stderr).toContain(`printed ${line}`);
   });
 
   test("describes itself", async () => {
     const d = await client.unary<DiscoverResponse>("discover", DiscoverRequest.fromPartial({ context: EVERYTHING }));
-    expect(d).toMatchObject({ serverInfo: { name: "test", version: "1.0.0" }, instructions: "Test it.", contractVersion: 2 });
-    expect(Object.keys(d.capabilities ?? {}).filter((k) => d.capabilities?.[k as "tools"])).toEqual(expect.arrayContaining(["tools", "resources", "prompts", "logging"]));
-    const { tools } = await client.unary<ListToolsResponse>("listTools", ListToolsRequest.fromPartial({ context: EVERYTHING }));
+    expect(d).toMatchObject({
+      serverInfo: { name: "test", version: "1.0.0" },
+      instructions: "Test it.",
+      contractVersion: 2,
+    });
+    expect(Object.keys(d.capabilities ?? {}).filter((k) => d.capabilities?.[k as "tools"])).toEqual(
+      expect.arrayContaining(["tools", "resources", "prompts", "logging"]),
+    );
+    const { tools } = await client.unary<ListToolsResponse>(
+      "listTools",
+      ListToolsRequest.fromPartial({ context: EVERYTHING }),
+    );
     expect(tools[0]).toMatchObject({ name: "add" });
   });
 
-  test.each([[1, undefined], [1, { contractVersion: 0 }], [3, { contractVersion: 3 }]])("refuses a bridge of contract version %i", async (version, verified) => {
-    const context = CallContext.fromPartial({ ...EVERYTHING, verified });
-    const refused = {
-      code: 9,
-      details: `the bridge has version ${String(version)} of the contract, and this SDK has version 2: install an mcpbridge and an SDK of the same release`,
-    };
-    await expect(client.unary("discover", DiscoverRequest.fromPartial({ context }))).rejects.toMatchObject(refused);
-    expect(await client.call("add", { a: 1, b: 2 }, context)).toMatchObject({ events: [], error: refused });
-    const stream = client.mcp.listen({ context, notifications: undefined, extra: "" });
-    expect(await new Promise((resolve) => stream.once("error", resolve))).toMatchObject(refused);
-  });
+  test.each([[1, undefined], [1, { contractVersion: 0 }], [3, { contractVersion: 3 }]])(
+    "refuses a bridge of contract version %i",
+    async (version, verified) => {
+      const context = CallContext.fromPartial({ ...EVERYTHING, verified });
+      const refused = {
+        code: 9,
+        details: `the bridge has version ${
+          String(version)
+        } of the contract, and this SDK has version 2: install an mcpbridge and an SDK of the same release`,
+      };
+      await expect(client.unary("discover", DiscoverRequest.fromPartial({ context }))).rejects.toMatchObject(refused);
+      expect(await client.call("add", { a: 1, b: 2 }, context)).toMatchObject({ events: [], error: refused });
+      const stream = client.mcp.listen({ context, notifications: undefined, extra: "" });
+      expect(await new Promise((resolve) => stream.once("error", resolve))).toMatchObject(refused);
+    },
+  );
 
   test("returns results, also large ones", async () => {
     expect(await client.text("add", { a: 1, b: 2 })).toBe('{"sum":3}');
@@ -72,7 +97,9 @@ describe("a served app", () => {
   test("streams 10,000 events in order, and nothing after the result", async () => {
     const { events } = await client.call("steps", { n: 5000 });
     expect(events.length).toBe(10_001);
-    expect(events.filter((e) => e.$case === "progress").map((e) => e.value.progress)).toEqual(Array.from({ length: 5000 }, (_, i) => i));
+    expect(events.filter((e) => e.$case === "progress").map((e) => e.value.progress)).toEqual(
+      Array.from({ length: 5000 }, (_, i) => i),
+    );
     expect(events.at(-1)?.$case).toBe("result");
     expect((await client.call("late")).events.map((e) => e.$case)).toEqual(["result"]);
   });
@@ -82,11 +109,21 @@ describe("a served app", () => {
     const ask = first.events.at(-1);
     if (ask?.$case !== "inputRequired") throw new Error("it did not ask");
     const key = ask.value.inputRequests[0]?.key ?? "";
-    const elicit = { $case: "elicit" as const, value: { action: "accept", content: '{"name":"Ada"}', meta: "", extra: "" } };
-    const request = CallToolRequest.fromPartial({ context: EVERYTHING, name: "greet", ...(ask.value.requestState ? { requestState: ask.value.requestState } : {}) });
+    const elicit = {
+      $case: "elicit" as const,
+      value: { action: "accept", content: '{"name":"Ada"}', meta: "", extra: "" },
+    };
+    const request = CallToolRequest.fromPartial({
+      context: EVERYTHING,
+      name: "greet",
+      ...(ask.value.requestState ? { requestState: ask.value.requestState } : {}),
+    });
     request.inputResponses = { [key]: { response: elicit } };
     const second = await client.round(request);
-    expect(second.events.at(-1)).toMatchObject({ $case: "result", value: { content: [{ block: { value: { text: "Hello Ada" } } }] } });
+    expect(second.events.at(-1)).toMatchObject({
+      $case: "result",
+      value: { content: [{ block: { value: { text: "Hello Ada" } } }] },
+    });
   });
 
   test("has the exact JSON-RPC error in the status", async () => {
@@ -99,15 +136,22 @@ describe("a served app", () => {
   });
 
   test("returns NOT_FOUND for unknown tools", async () => {
-    expect((await client.call("ad")).error).toMatchObject({ code: 5, details: 'there is no tool "ad"; did you mean add?' });
+    expect((await client.call("ad")).error).toMatchObject({
+      code: 5,
+      details: 'there is no tool "ad"; did you mean add?',
+    });
     expect((await client.call("ü".repeat(100_000))).error).toMatchObject({ code: 5 });
   });
 
   test("continues after an exception, and logs its line", async () => {
     expect(await client.text("crash")).toBe("no such thing");
-    await plugin.find(() => /tool \\"crash\\" failed at tools\.mjs:\d+: TypeError: no such thing","stack":" +at /.exec(plugin.stderr));
+    await plugin.find(() =>
+      /tool \\"crash\\" failed at tools\.mjs:\d+: TypeError: no such thing","stack":" +at /.exec(plugin.stderr)
+    );
     expect(await client.text("forget")).toBe("ok");
-    await plugin.find(() => /unhandled rejection: Error: nobody waits","stack":" +at .*tools\.mjs:\d+/.exec(plugin.stderr));
+    await plugin.find(() =>
+      /unhandled rejection: Error: not awaited","stack":" +at .*tools\.mjs:\d+/.exec(plugin.stderr)
+    );
     expect(await client.text("echo", { text: "still there" })).toBe("still there");
   });
 
@@ -130,37 +174,49 @@ describe("a served app", () => {
 
   test("is healthy", async () => {
     for (const service of ["", "plugin"]) {
-      const request = service ? Buffer.concat([Buffer.from([10, service.length]), Buffer.from(service)]) : Buffer.alloc(0);
+      const request = service
+        ? Buffer.concat([Buffer.from([10, service.length]), Buffer.from(service)])
+        : Buffer.alloc(0);
       expect(await client.other("check", request)).toEqual(Buffer.from([8, 1]));
     }
     await expect(client.other("check", Buffer.from([10, 1, 120]))).rejects.toMatchObject({ code: 5 });
   });
 
   test("sends change notifications", async () => {
-    const told: (string | undefined)[] = [];
-    const notifications = { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"], extra: "" };
+    const changes: (string | undefined)[] = [];
+    const notifications = {
+      toolsListChanged: true,
+      promptsListChanged: true,
+      resourceSubscriptions: ["note:1"],
+      extra: "",
+    };
     const stream = client.mcp.listen({ context: EVERYTHING, notifications, extra: "" });
     const acknowledged = new Promise<ListenResponse>((resolve) => stream.once("data", resolve));
     const everything = new Promise<void>((resolve) => {
       stream.on("data", (r: ListenResponse) => {
-        told.push(r.event?.$case === "resourceUpdated" ? r.event.value.uri : r.event?.$case);
-        if (told.at(-1) === "note:1") resolve();
+        changes.push(r.event?.$case === "resourceUpdated" ? r.event.value.uri : r.event?.$case);
+        if (changes.at(-1) === "note:1") resolve();
       });
     });
     stream.on("error", () => undefined);
-    expect((await acknowledged).event).toMatchObject({ value: { notifications: { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"] } } });
+    expect((await acknowledged).event).toMatchObject({
+      value: { notifications: { toolsListChanged: true, promptsListChanged: true, resourceSubscriptions: ["note:1"] } },
+    });
     await client.text("grow", { name: "grown" });
     await client.text("touch", { uri: "note:2" });
     await client.text("touch", { uri: "note:1" });
     await everything;
-    expect(told).toEqual(["acknowledged", "toolsListChanged", "promptsListChanged", "note:1"]);
+    expect(changes).toEqual(["acknowledged", "toolsListChanged", "promptsListChanged", "note:1"]);
     expect(await client.text("grown")).toBe("grown");
     stream.cancel();
   });
 
   test("refuses clients without a certificate", async () => {
     const [, , , address = ""] = await plugin.handshake();
-    const stranger = new Client(`unix:${address}`, credentials.createSsl(null, null, null, { rejectUnauthorized: false }));
+    const stranger = new Client(
+      `unix:${address}`,
+      credentials.createSsl(null, null, null, { rejectUnauthorized: false }),
+    );
     await expect(stranger.other("check")).rejects.toMatchObject({ code: 14 });
     stranger.close();
   });
@@ -176,7 +232,11 @@ describe("the process exits", () => {
     const notifications = { toolsListChanged: true, resourceSubscriptions: [], extra: "" };
     const listen = client.mcp.listen({ context: EVERYTHING, notifications, extra: "" });
     const listening = once(listen, "data");
-    const listened = new Promise<ServiceError | undefined>((resolve) => { listen.on("error", resolve).on("end", () => { resolve(undefined); }).resume(); });
+    const listened = new Promise<ServiceError | undefined>((resolve) => {
+      listen.on("error", resolve).on("end", () => {
+        resolve(undefined);
+      }).resume();
+    });
     await listening;
     await client.other("shutdown");
     expect((await slow.done).events.at(-1)).toMatchObject({ $case: "result" });
@@ -201,11 +261,11 @@ describe("the process exits", () => {
     await using plugin = managed();
     const client = await plugin.connect();
     const slow = await client.begin("slow", { ms: 60_000 });
-    const began = Date.now();
+    const start = Date.now();
     await client.other("shutdown");
     expect(await plugin.exited).toBe(0);
-    expect(Date.now() - began).toBeGreaterThan(4500);
-    expect(Date.now() - began).toBeLessThan(30_000);
+    expect(Date.now() - start).toBeGreaterThan(4500);
+    expect(Date.now() - start).toBeLessThan(30_000);
     expect((await slow.done).error).toBeDefined();
     client.close();
   });
@@ -214,10 +274,10 @@ describe("the process exits", () => {
     await using plugin = managed();
     const client = await plugin.connect();
     const slow = await client.begin("slow", { ms: 60_000 });
-    const began = Date.now();
+    const start = Date.now();
     plugin.process.stdin?.end();
     expect(await plugin.exited).toBe(0);
-    expect(Date.now() - began).toBeLessThan(4500);
+    expect(Date.now() - start).toBeLessThan(4500);
     await slow.done;
     client.close();
   });
@@ -245,7 +305,9 @@ describe("the process starts", () => {
   test("not for a host of another version", async () => {
     await using plugin = managed({ env: { PLUGIN_PROTOCOL_VERSIONS: "2,3" } });
     expect(await plugin.exited).toBe(1);
-    expect(plugin.stderr).toContain("the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1");
+    expect(plugin.stderr).toContain(
+      "the bridge supports version 2,3 of the plugin protocol, and this SDK supports version 1",
+    );
     expect(plugin.stdout).toBe("");
   });
 
@@ -263,8 +325,8 @@ describe("the process starts", () => {
   ])("at %s, and exits at SIGINT", async (listen, line) => {
     await using place = new Plugin({ args: ["--listen", "nonsense"] });
     await using plugin = new Plugin({ args: [`--listen=${listen.replace("FOLDER", place.folder)}`] });
-    const said = await plugin.find(() => line.exec(plugin.stderr)?.[1]);
-    const client = new Client(said.replace(/^tcp:/, "").replace("unix://", "unix:"), credentials.createInsecure());
+    const address = await plugin.find(() => line.exec(plugin.stderr)?.[1]);
+    const client = new Client(address.replace(/^tcp:/, "").replace("unix://", "unix:"), credentials.createInsecure());
     expect(await client.text("echo", { text: "x" })).toBe("x");
     client.close();
     plugin.process.kill("SIGINT");
@@ -276,7 +338,9 @@ describe("the process starts", () => {
   test("with flow-control windows for large requests", async () => {
     await using plugin = new Plugin({ args: ["--listen", "127.0.0.1:0"] });
     const port = await plugin.find(() => /tcp:127\.0\.0\.1:(\d+)/.exec(plugin.stderr)?.[1]);
-    const session = connect("http://localhost", { createConnection: () => createConnection(Number(port), "127.0.0.1") });
+    const session = connect("http://localhost", {
+      createConnection: () => createConnection(Number(port), "127.0.0.1"),
+    });
     await once(session, "remoteSettings"); // grpc-js's own
     if (session.remoteSettings.initialWindowSize !== 1 << 20) await once(session, "remoteSettings");
     expect(session.remoteSettings.initialWindowSize).toBe(1 << 20);

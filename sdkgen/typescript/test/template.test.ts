@@ -56,11 +56,20 @@ test.each([
 
 // Clients choose URIs. One that almost matches must not block the process: a regular expression would take minutes.
 test("a hostile URI is matched in linear time", () => {
-  const began = performance.now();
-  for (const [template, c] of [["x://{+a}/{+b}/{+c}/{+d}!", "/"], ["x://{a}-{b}-{c}-{d}!", "-"], ["x://{+a}?{+b}?{+c}{?d}", "?"], ["x:{/a,b,c}{/d,e,f}!", "/"], ["x:{;a}{;b}{;c}!", ";"]] as const) {
-    expect(new Template(template).match(`${template.startsWith("x://") ? "x://" : "x:"}${c.repeat(4000)}`)).toBeUndefined();
+  const start = performance.now();
+  for (
+    const [template, c] of [
+      ["x://{+a}/{+b}/{+c}/{+d}!", "/"],
+      ["x://{a}-{b}-{c}-{d}!", "-"],
+      ["x://{+a}?{+b}?{+c}{?d}", "?"],
+      ["x:{/a,b,c}{/d,e,f}!", "/"],
+      ["x:{;a}{;b}{;c}!", ";"],
+    ] as const
+  ) {
+    expect(new Template(template).match(`${template.startsWith("x://") ? "x://" : "x:"}${c.repeat(4000)}`))
+      .toBeUndefined();
   }
-  expect(performance.now() - began).toBeLessThan(20_000);
+  expect(performance.now() - start).toBeLessThan(20_000);
 });
 
 test("values are the same as those of a regular expression", () => {
@@ -83,6 +92,8 @@ test("values are the same as those of a regular expression", () => {
     const found = new RegExp(`^${pattern}${query ? "(?:\\?(?<query>[^#]*))?" : ""}$`).exec(uri);
     const { query: asked, ...values } = found?.groups ?? {};
     const q = new URLSearchParams(asked ?? "").getAll("q").at(-1);
-    expect(new Template(template).match(uri), `${template} of ${uri}`).toEqual(found ? { ...values, ...(q === undefined ? {} : { q }) } : undefined);
+    expect(new Template(template).match(uri), `${template} of ${uri}`).toEqual(
+      found ? { ...values, ...(q === undefined ? {} : { q }) } : undefined,
+    );
   }
 });

@@ -54,9 +54,9 @@ a.tool("survey", {}, async (_, ctx) => {
 a.tool("advise", {}, async (_, ctx) => {
   const turns = [user("1 + 2?")];
   for (;;) {
-    const said = await ctx.sample(turns, { tools: ["add"] });
-    if (!said.toolCalls.length) return said.text;
-    turns.push(said.turn, user(...said.toolCalls.map((c) => toolResult(c, { sum: c.input.a + c.input.b }))));
+    const sample = await ctx.sample(turns, { tools: ["add"] });
+    if (!sample.toolCalls.length) return sample.text;
+    turns.push(sample.turn, user(...sample.toolCalls.map((c) => toolResult(c, { sum: c.input.a + c.input.b }))));
   }
 });
 a.tool("later", { input: { n: z.number() } }, async ({ n }) => {
@@ -75,9 +75,9 @@ a.tool("rush", { input: { n: z.number() } }, ({ n }, ctx) => {
   return "rushed";
 });
 a.tool("stubborn", {}, async (_, ctx) => {
-  const gone = new Promise((resolve) => ctx.signal.addEventListener("abort", resolve));
+  const aborted = new Promise((resolve) => ctx.signal.addEventListener("abort", resolve));
   await ctx.progress(0);
-  await gone;
+  await aborted;
   for (let i = 1; i < 200; i++) await ctx.progress(i);
   console.log("stubborn went on");
   return "done";
@@ -95,7 +95,7 @@ a.tool("crash", {}, () => {
   throw new TypeError("no such thing");
 });
 a.tool("forget", {}, () => {
-  void Promise.reject(new Error("nobody waits"));
+  void Promise.reject(new Error("not awaited"));
   return "ok";
 });
 a.tool("stdin", { input: { how: z.string() } }, async ({ how }) => {
