@@ -30,6 +30,9 @@ func (t *Tasks) Call(ctx context.Context, call *bridge.Call, o CallOptions, emit
 	request := proto.CloneOf(call.Request.(*pb.CallToolRequest)) // it outlives the request of the client
 	ttl := t.ttl(request.Task)
 	request.Task = nil
+	if cc := request.Context; cc != nil {
+		cc.ProgressWanted = true // it becomes the message of the task; fronts send it only to clients that request it
+	}
 	own := call.With(call.Method, request)
 	own.Background, own.Header = true, nil // the header is validated, and belongs to the request of the client
 	b := &background{

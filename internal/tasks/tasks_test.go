@@ -147,7 +147,7 @@ func TestTasksAreBounded(t *testing.T) {
 	}{
 		"in all":     {limits.Tasks{Most: 2}, "tasks.most"},
 		"per caller": {limits.Tasks{PerCaller: 2}, "tasks.perCaller"},
-		"in bytes":   {limits.Tasks{Bytes: 2 * proto.Size(toolCall(caller("a"), "t").Request)}, "tasks.bytes"},
+		"in bytes":   {limits.Tasks{Bytes: 5 * proto.Size(toolCall(caller("a"), "t").Request) / 2}, "tasks.bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -196,6 +196,9 @@ func TestToolStartsItsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTasks(t, tasks.Options{})
 		started := tool(func(ctx context.Context, r *pb.CallToolRequest, emit bridge.Emit) (*bridge.Result, error) {
+			if !r.GetContext().GetProgressWanted() {
+				t.Error("the backend does not send progress, which is the message of the task")
+			}
 			answer := r.GetInputResponses()["name"].GetElicit().GetAction()
 			if answer == "" {
 				return &bridge.Result{InputRequired: &pb.InputRequired{
