@@ -33,7 +33,7 @@ func TestBatchesOfServers(t *testing.T) {
 		"more elements than the limit of arrays": {`[` + strings.Repeat("0,", 100_000) + said1 + `]`, "hello"},
 		"invalid response": {
 			`[` + none + `,{"jsonrpc":"2.0","id":ID,"result":[]}]`,
-			"answered with what is not MCP",
+			"responded with invalid MCP",
 		},
 		"two responses": {`[{"jsonrpc":"2.0","id":"x","result":[]},` + said1 + `]`, "hello"},
 	}

@@ -27,7 +27,7 @@ func (c *Client) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	}
 	if n := c.calls.Add(1); n > int64(c.o.MaxCalls) {
 		c.calls.Add(-1)
-		return nil, c.overloaded("%d calls are going on, which is the most", c.o.MaxCalls)
+		return nil, c.overloaded("%d calls are in flight, which is the limit", c.o.MaxCalls)
 	}
 	defer c.calls.Add(-1)
 	limited, cancel := context.WithTimeout(ctx, c.o.Limits.CallTotal)
@@ -53,7 +53,7 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		}
 		a := c.attempt(ctx, l, call, emit)
 		if a.err != nil {
-			return c.failed(ctx, l, call, &a)
+			return c.attemptOutcome(ctx, l, call, &a)
 		}
 		if !l.called.Load() {
 			l.called.Store(true)
@@ -62,26 +62,26 @@ func (c *Client) handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	})
 }
 
-// failed returns the outcome of an attempt without a result.
-func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a *attempt) supervise.Attempt {
-	out := supervise.Attempt{Err: a.err, Emitted: a.shown, Fail: func(bool) error { return c.crashed(a.err) }}
+// attemptOutcome returns the outcome of an attempt without a result.
+func (c *Client) attemptOutcome(ctx context.Context, l *connection, call *bridge.Call, a *attempt) supervise.Attempt {
+	out := supervise.Attempt{Err: a.err, Emitted: a.emitted, Fail: func(bool) error { return c.crashed(a.err) }}
 	gone, isLost := errors.AsType[*lost](a.err)
 	switch {
-	case ctx.Err() != nil, isLost && !gone.renew && (!gone.refused || !a.sent):
+	case ctx.Err() != nil, isLost && !gone.reprobe && (!gone.refused || !a.sent):
 		out.Outcome = supervise.NotSent
 		if a.sent {
 			out.Outcome = supervise.Lost
 		}
 	case isLost:
-		if gone.renew && l.peer == a.peer {
+		if gone.reprobe && l.peer == a.peer {
 			l.end()
-		} else if gone.renew && a.peer != nil {
-			c.pool.forget(a.peer.key, a.at)
+		} else if gone.reprobe && a.peer != nil {
+			c.pool.closeIdleBefore(a.peer.key, a.at)
 		}
 		// A server may execute a call and then respond with any status. Only 404 with a session proves that it did not:
 		// the session is unknown.
 		out.Outcome = supervise.Lost
-		if !a.sent || gone.forgot && !a.shown && !bridge.IsRetry(call.Request) {
+		if !a.sent || gone.unknownSession && !a.emitted && !bridge.IsRetry(call.Request) {
 			out.Outcome = supervise.Refused
 		}
 		out.Fail = func(sent bool) error { return c.refused(gone, sent) }
@@ -94,12 +94,12 @@ func (c *Client) failed(ctx context.Context, l *connection, call *bridge.Call, a
 
 // An attempt is the result of sending a call once.
 type attempt struct {
-	peer   *peer
-	at     time.Time // when the call obtained its exclusive session
-	result *bridge.Result
-	err    error
-	sent   bool // the server may have executed the call
-	shown  bool // events were emitted
+	peer    *peer
+	at      time.Time // when the call obtained its exclusive session
+	result  *bridge.Result
+	err     error
+	sent    bool // the server may have executed the call
+	emitted bool // events were emitted
 	// prepare removes the cause of an error, so that the call can be retried. It reports whether a retry is useful.
 	prepare func(context.Context) bool
 }
@@ -120,23 +120,23 @@ func (c *Client) modern(ctx context.Context, p *peer, call *bridge.Call, emit br
 		a.result, a.err = withoutInput(call, e)
 		return a
 	}
-	x, err := p.beginRequest(call.Method, call.Request, use{logs: wantsLogs(call.Context())})
+	x, err := p.beginRequest(call.Method, call.Request, purpose{logs: wantsLogs(call.Context())})
 	if err != nil {
 		a.err = err
 		return a
 	}
 	c.setHeaders(x, call)
-	x.each = c.taker(ctx, x, call, emit)
+	x.each = c.messageHandler(ctx, x, call, emit)
 	p.start(x)
-	return c.converse(ctx, x, call)
+	return c.awaitResponse(ctx, x, call)
 }
 
 func wantsLogs(caller *pb.CallContext) bool {
 	return caller.GetLogLevel() != pb.LogLevel_LOG_LEVEL_UNSPECIFIED
 }
 
-// converse waits for the response to a call. If the server sends requests before it, the call is suspended.
-func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (a attempt) {
+// awaitResponse waits for the response to a call. If the server sends requests before it, the call is suspended.
+func (c *Client) awaitResponse(ctx context.Context, x *exchange, call *bridge.Call) (a attempt) {
 	a.peer = x.p
 	suspended, clean := false, false
 	defer func() {
@@ -145,7 +145,7 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (
 		}
 	}()
 	msg, err := x.await(ctx)
-	a.shown = x.shown
+	a.emitted = x.emitted
 	if err == nil && msg == nil {
 		if a.result, err = c.pending.suspend(x, call); err == nil {
 			suspended = true
@@ -160,7 +160,7 @@ func (c *Client) converse(ctx context.Context, x *exchange, call *bridge.Call) (
 	}
 	a.result, a.err = c.read(call, msg, x.p.rev())
 	if msg.Error != nil && x.p.rev().Modern() {
-		a.prepare = c.remedy(call, msg.Error)
+		a.prepare = c.prepareRetry(call, msg.Error)
 	}
 	return a
 }
@@ -208,7 +208,7 @@ func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 			[2]string{mcphttp.HeaderName, mcphttp.EncodeValue(call.Method.Target(call.Request))})
 	}
 	if r, ok := call.Request.(*pb.CallToolRequest); ok {
-		for _, param := range c.params.of(r.GetName()) {
+		for _, param := range c.params.forTool(r.GetName()) {
 			if v, ok := param.Value(r.GetArguments()); ok {
 				x.header = append(x.header, [2]string{param.Header, v})
 			}
@@ -216,15 +216,15 @@ func (c *Client) setHeaders(x *exchange, call *bridge.Call) {
 	}
 }
 
-// remedy returns a function that removes the cause of a modern error before a retry, or nil.
-func (c *Client) remedy(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
+// prepareRetry returns a function that removes the cause of a modern error before a retry, or nil.
+func (c *Client) prepareRetry(call *bridge.Call, e *pb.JsonRpcError) func(context.Context) bool {
 	switch e.GetCode() {
 	case codeHeaderMismatch:
 		if call.Method != bridge.CallTool || c.url == nil {
 			return nil
 		}
 		// The list of tools, which determines the headers, has changed or was never read.
-		return func(ctx context.Context) bool { return c.relist(ctx, call) }
+		return func(ctx context.Context) bool { return c.refreshTools(ctx, call) }
 	case codeUnsupportedVersion:
 		modern, _ := supportedBy(e)
 		return func(context.Context) bool {
@@ -297,7 +297,7 @@ func levelName(l pb.LogLevel) string {
 }
 
 // beginRequest returns an exchange for a request of the method m. The caller must start it.
-func (p *peer) beginRequest(m *bridge.Method, r bridge.Request, u use) (*exchange, error) {
+func (p *peer) beginRequest(m *bridge.Method, r bridge.Request, u purpose) (*exchange, error) {
 	x, err := p.begin(m.Name, u)
 	if err != nil {
 		return nil, err
@@ -333,32 +333,32 @@ func cannotEncode(m *bridge.Method, rev bridge.Revision, err error) error {
 // noProgress is less than any progress.
 var noProgress = math.Inf(-1)
 
-// taker returns the handler of the messages before the response of a call.
-func (c *Client) taker(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) taker {
+// messageHandler returns the handler of the messages before the response of a call.
+func (c *Client) messageHandler(ctx context.Context, x *exchange, call *bridge.Call, emit bridge.Emit) messageHandler {
 	return func(m *jsonrpc.Message) error {
 		var e bridge.Event
 		switch m.Method {
 		case notifyProgress:
-			e.Progress = x.progressed(m, call.Context())
+			e.Progress = x.readProgress(m, call.Context())
 		case notifyMessage:
-			e.Log = x.logged(m, call.Context())
+			e.Log = x.readLog(m, call.Context())
 		case notifyCancelled:
-			x.withdrawn(m)
+			x.removeCanceled(m)
 		default:
 			if m.IsRequest() {
-				x.canAnswer(m)
+				x.addServerRequest(m)
 			}
 		}
 		if e.Progress == nil && e.Log == nil {
 			return nil
 		}
-		x.shown = true
+		x.emitted = true
 		return emit(ctx, e)
 	}
 }
 
-// progressed returns the event of a progress notification. Progress only increases.
-func (x *exchange) progressed(m *jsonrpc.Message, caller *pb.CallContext) *pb.Progress {
+// readProgress returns the event of a progress notification. Progress only increases.
+func (x *exchange) readProgress(m *jsonrpc.Message, caller *pb.CallContext) *pb.Progress {
 	if !caller.GetProgressWanted() {
 		return nil
 	}
@@ -370,8 +370,8 @@ func (x *exchange) progressed(m *jsonrpc.Message, caller *pb.CallContext) *pb.Pr
 	return p
 }
 
-// logged returns the event of a log notification, if the caller requested its level.
-func (x *exchange) logged(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMessage {
+// readLog returns the event of a log notification, if the caller requested its level.
+func (x *exchange) readLog(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMessage {
 	level := caller.GetLogLevel()
 	if level == pb.LogLevel_LOG_LEVEL_UNSPECIFIED {
 		return nil

@@ -122,24 +122,24 @@ func (o Options) withDefaults() Options {
 // intervals has the intervals of a Client. Tests use shorter ones.
 type intervals struct {
 	supervise.Intervals
-	settled time.Duration // a subscription that lasted this long resets the backoff
-	useful  time.Duration // a program that has responded to a call and ran this long is restarted at once
-	gather  time.Duration // requests of the server within this time are sent to the caller together
-	digest  time.Duration // time for the server to process notifications before a call
-	sweep   time.Duration // interval between checks for expired calls and sessions
-	look    time.Duration // interval between checks for hanging programs
-	quiet   time.Duration // a program that was silent for this long while a call waited is pinged
-	stopped int           // number of consecutive checks after which a stopped process counts as hanging
+	stableAfter  time.Duration // a subscription that lasted this long resets the backoff
+	restartAfter time.Duration // a program that has responded to a call and ran this long is restarted at once
+	collectTime  time.Duration // requests of the server within this time are sent to the caller together
+	processTime  time.Duration // time for the server to process notifications before a call
+	sweep        time.Duration // interval between checks for expired calls and sessions
+	hangCheck    time.Duration // interval between checks for hanging programs
+	pingAfter    time.Duration // a program that was silent for this long while a call waited is pinged
+	stopped      int           // number of consecutive checks after which a stopped process counts as hanging
 }
 
-var usualPace = intervals{
+var defaultIntervals = intervals{
 	Intervals: supervise.Intervals{
 		Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Crashes: 5, CrashWindow: time.Minute,
 		Shortage: 200 * time.Millisecond, Patience: 10 * time.Second, Hopeless: 2 * time.Second,
 	},
-	settled: 30 * time.Second, useful: 100 * time.Millisecond,
-	gather: 20 * time.Millisecond, digest: 100 * time.Millisecond, sweep: time.Second,
-	look: time.Second, quiet: 2 * time.Second, stopped: 3,
+	stableAfter: 30 * time.Second, restartAfter: 100 * time.Millisecond,
+	collectTime: 20 * time.Millisecond, processTime: 100 * time.Millisecond, sweep: time.Second,
+	hangCheck: time.Second, pingAfter: 2 * time.Second, stopped: 3,
 }
 
 // A Client is a bridge.Handler for one MCP server.
@@ -173,9 +173,9 @@ type Client struct {
 	eras             eras
 	isTwin           bool // this is the twin of another Client
 
-	mu   sync.Mutex // guards the rest
-	era  era        // what is known about the server
-	over bool       // no more background work starts
+	mu       sync.Mutex // guards the rest
+	era      era        // what is known about the server
+	stopping bool       // no more background work starts
 }
 
 var _ bridge.Handler = (*Client)(nil)
@@ -184,12 +184,12 @@ var _ bridge.Handler = (*Client)(nil)
 type connection struct {
 	// peer receives the calls of callers without capabilities, and in the modern era all calls.
 	peer *peer
-	// known is the server's declaration. It is replaced, never modified.
-	known  atomic.Pointer[pb.DiscoverResponse]
-	asking atomic.Bool  // a refresh of known is in progress
-	called atomic.Bool  // the server has responded to a call
-	came   atomic.Int64 // when known was received, in nanoseconds of the Unix epoch
-	until  atomic.Int64 // when known expires
+	// declared is the server's declaration. It is replaced, never modified.
+	declared   atomic.Pointer[pb.DiscoverResponse]
+	refreshing atomic.Bool  // a refresh of declared is in progress
+	called     atomic.Bool  // the server has responded to a call
+	receivedAt atomic.Int64 // when declared was received, in nanoseconds of the Unix epoch
+	expiresAt  atomic.Int64 // when declared expires
 
 	began, ready time.Time // when connecting began, and when the server had responded
 
@@ -200,36 +200,36 @@ type connection struct {
 // newConnection returns the connection to a server with the declaration d.
 func newConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	l := &connection{peer: p, gone: make(chan struct{})}
-	l.learn(d)
+	l.setDeclaration(d)
 	return l
 }
 
-// The declaration of a modern server is refreshed when its TTL has expired, after maxKnown at the latest, and after
-// unsaid if it has no TTL or a refresh failed. A legacy server declares itself once.
+// The declaration of a modern server is refreshed when its TTL has expired, after maxTTL at the latest, and after
+// defaultTTL if it has no TTL or a refresh failed. A legacy server declares itself once.
 const (
-	unsaid   = time.Minute
-	maxKnown = time.Hour
-	// replyTimeout is the maximum time of a refresh. After that, the previous declaration is used.
-	replyTimeout = 3 * time.Second
+	defaultTTL = time.Minute
+	maxTTL     = time.Hour
+	// refreshTimeout is the maximum time of a refresh. After that, the previous declaration is used.
+	refreshTimeout = 3 * time.Second
 )
 
-// learn replaces the server's declaration.
-func (l *connection) learn(d *pb.DiscoverResponse) {
-	ttl := unsaid
+// setDeclaration replaces the server's declaration.
+func (l *connection) setDeclaration(d *pb.DiscoverResponse) {
+	ttl := defaultTTL
 	if d.TtlMs != nil {
-		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxKnown.Milliseconds())) * time.Millisecond
+		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxTTL.Milliseconds())) * time.Millisecond
 	}
 	now := time.Now()
-	l.known.Store(mcpjson.Clone(d)) // does not retain the message
-	l.came.Store(now.UnixNano())
-	l.until.Store(now.Add(ttl).UnixNano())
+	l.declared.Store(mcpjson.Clone(d)) // does not retain the message
+	l.receivedAt.Store(now.UnixNano())
+	l.expiresAt.Store(now.Add(ttl).UnixNano())
 }
 
 // declaration returns a copy of the server's declaration with the remaining TTL.
 func (l *connection) declaration() *pb.DiscoverResponse {
-	d := proto.CloneOf(l.known.Load())
+	d := proto.CloneOf(l.declared.Load())
 	if d.GetTtlMs() > 0 {
-		age := (time.Now().UnixNano() - l.came.Load()) / int64(time.Millisecond)
+		age := (time.Now().UnixNano() - l.receivedAt.Load()) / int64(time.Millisecond)
 		d.TtlMs = proto.Int64(max(d.GetTtlMs()-max(age, 0), 0))
 	}
 	return d
@@ -249,7 +249,7 @@ func (c *Client) warnUnread() {
 // New returns a Client. It starts nothing.
 func New(o Options) (*Client, error) {
 	c := &Client{
-		o: o.withDefaults(), intervals: usualPace, info: o.ClientInfo,
+		o: o.withDefaults(), intervals: defaultIntervals, info: o.ClientInfo,
 		unreadWarnings: rate.Sometimes{First: 1, Interval: time.Minute},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -300,7 +300,7 @@ func New(o Options) (*Client, error) {
 		Name: c.o.Name, Noun: "server", IsProgram: o.URL == "", Log: c.log, Panics: c.panics,
 		Intervals: &c.intervals.Intervals,
 	})
-	c.pool = pool{c: c, idle: map[string][]*peer{}, deserted: map[string][]*opening{}, changed: make(chan struct{})}
+	c.pool = pool{c: c, idle: map[string][]*peer{}, unclaimed: map[string][]*opening{}, changed: make(chan struct{})}
 	c.pending = pendingCalls{c: c, calls: map[string]*pendingCall{}}
 	c.eras.created = make(chan struct{})
 	return c, nil
@@ -341,7 +341,7 @@ func (c *Client) Run(ctx context.Context) error {
 	c.pending.empty()
 	c.pool.empty()
 	c.mu.Lock()
-	c.over = true
+	c.stopping = true
 	c.mu.Unlock()
 	c.work.Wait()
 	close(end)
@@ -370,7 +370,7 @@ func (c connector) Connect(ctx context.Context) (*connection, error) {
 }
 
 func (c connector) IsFinal(err error, first bool) bool {
-	return first && (c.url == nil || c.isTwin) || c.isTwin && refusesInitialize(err)
+	return first && (c.url == nil || c.isTwin) || c.isTwin && rejectsInitialize(err)
 }
 
 func (connector) Watch(ctx context.Context, l *connection) bool {
@@ -399,16 +399,17 @@ func (c connector) Release(ctx context.Context, l *connection) bool {
 	if c.url != nil {
 		return time.Since(l.began) > c.intervals.Backoff
 	}
-	return l.called.Load() && time.Since(l.ready) >= c.intervals.useful && !errors.Is(l.peer.why(), errInvalidLines)
+	return l.called.Load() && time.Since(l.ready) >= c.intervals.restartAfter &&
+		!errors.Is(l.peer.why(), errInvalidLines)
 }
 
 // background runs f in a goroutine, unless the client is stopping.
 func (c *Client) background(f func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over {
+	if !c.stopping {
 		c.work.Go(func() {
-			defer c.panics.Recover("what goes on beside calls", nil)
+			defer c.panics.Recover("background work", nil)
 			f(c.ctx)
 		})
 	}
@@ -429,25 +430,26 @@ func (c *Client) sweep() {
 }
 
 func (c *Client) sweepOnce(now time.Time) {
-	defer c.panics.Recover("ending what has waited too long", nil)
+	defer c.panics.Recover("ending expired calls and sessions", nil)
 	c.pending.sweep(now)
 	c.pool.sweep(now)
 }
 
 // discovery returns the server's declaration. During a refresh by another caller, it returns the previous one.
 func (c *Client) discovery(ctx context.Context, l *connection) *bridge.Result {
-	if l.peer.rev().Modern() && time.Now().UnixNano() >= l.until.Load() && l.asking.CompareAndSwap(false, true) {
-		defer l.asking.Store(false)
-		limited, cancel := context.WithTimeout(ctx, replyTimeout)
+	if l.peer.rev().Modern() && time.Now().UnixNano() >= l.expiresAt.Load() &&
+		l.refreshing.CompareAndSwap(false, true) {
+		defer l.refreshing.Store(false)
+		limited, cancel := context.WithTimeout(ctx, refreshTimeout)
 		defer cancel()
 		d, err := c.discover(limited, l.peer)
 		switch {
 		case err == nil:
-			l.learn(d)
+			l.setDeclaration(d)
 		case ctx.Err() != nil: // the next caller retries
 		default: // the previous declaration may still be valid
-			c.log.Debug().Err(err).Msg("the server does not say again what it is")
-			l.until.Store(time.Now().Add(unsaid).UnixNano())
+			c.log.Debug().Err(err).Msg("cannot refresh the declaration of the server; using the previous one")
+			l.expiresAt.Store(time.Now().Add(defaultTTL).UnixNano())
 		}
 	}
 	return &bridge.Result{Complete: l.declaration()}

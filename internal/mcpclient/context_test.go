@@ -46,7 +46,7 @@ func TestCallsLeakNothing(t *testing.T) {
 				c.newStreamable(p)
 				p.setRev(bridge.LatestLegacy)
 				for range 100 {
-					x, err := p.begin("tools/list", use{canAsk: mine})
+					x, err := p.begin("tools/list", purpose{acceptsRequests: mine})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -87,7 +87,7 @@ func TestNothingIsPostedAfterClose(t *testing.T) {
 		w.attach(p, w.notify)
 		w.wg.Go(p.out.run)
 		p.wire = w
-		x, err := p.begin("tools/list", use{})
+		x, err := p.begin("tools/list", purpose{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func (c *Client) getTwin(l *connection) (*Client, error) {
 // dropTwin removes an ended twin. It reports whether the server rejects initialize: then no other twin is created for
 // l.
 func (c *Client) dropTwin(t *Client, l *connection, err error) (refused bool) {
-	refused = refusesInitialize(err)
+	refused = rejectsInitialize(err)
 	e := &c.eras
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -113,13 +113,13 @@ func (c *Client) endTwin() {
 
 // twinUnavailable returns the error of a legacy call without a connection of its era.
 func (c *Client) twinUnavailable(cause error) error {
-	return c.super.Unavailable("offers 2026-07-28, and is not reached in the era of this client, which is older; "+
+	return c.super.Unavailable("supports 2026-07-28, and has no connection for clients of older revisions; "+
 		"if it cannot serve both, set mcp.revision to modern or legacy", c.intervals.Hopeless, cause)
 }
 
 // listenToTwin reports the changes of the twin, and of later twins, until ctx ends.
 func (s *subscription) listenToTwin(ctx context.Context) {
-	defer time.AfterFunc(replyTimeout, s.twin.Omit).Stop()
+	defer time.AfterFunc(refreshTimeout, s.twin.Omit).Stop()
 	for ctx.Err() == nil {
 		t, created := s.c.currentTwin()
 		if t != nil {
@@ -163,7 +163,7 @@ func (c *Client) currentTwin() (*Client, <-chan struct{}) {
 // changes: it waits until the connection is lost.
 func (s *subscription) twinOnly(ctx context.Context, l *connection) error {
 	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}})
-	return l.lost(ctx)
+	return l.awaitLoss(ctx)
 }
 
 // isUnimplemented reports whether the server lacks the method.

@@ -30,7 +30,7 @@ import (
 //
 // Whether the server may have executed the request does not follow from the state: see sending.
 type exchange struct {
-	use
+	purpose
 	p *peer
 	// id is the request's id, a number, and its progress token.
 	id     string
@@ -44,11 +44,11 @@ type exchange struct {
 	// sent records whether the server may have the complete request.
 	sent sending
 	// each handles the messages before the response.
-	each taker
+	each messageHandler
 
 	inbox
-	questions
-	shown    bool    // events were emitted
+	serverRequests
+	emitted  bool    // events were emitted
 	progress float64 // last emitted progress
 }
 
@@ -80,14 +80,14 @@ type inbox struct {
 	err   error // why there will be no more messages
 }
 
-// questions are the server's requests during an exchange. Only the goroutine of the call uses them.
-type questions struct {
-	requests []ask // unanswered requests
-	asked    int   // number of all requests
+// serverRequests are the server's requests during an exchange. Only the goroutine of the call uses them.
+type serverRequests struct {
+	requests     []serverRequest // unanswered requests
+	requestCount int             // number of all requests
 }
 
-// An ask is a request of the server during an exchange.
-type ask struct {
+// An serverRequest is a request of the server during an exchange.
+type serverRequest struct {
 	id   []byte
 	req  *pb.InputRequest
 	size int // in bytes
@@ -98,33 +98,33 @@ type ask struct {
 type sending struct{ stage atomic.Int32 }
 
 const (
-	unsentYet = iota // the server does not have the complete request
-	underway         // the server may have the complete request before the write returns
-	fullySent        // the server may have the complete request
-	dropped          // the server does not have the complete request and never will; this may have been reported
+	notSent   = iota // the server does not have the complete request
+	beingSent        // the server may have the complete request before the write returns
+	sent             // the server may have the complete request
+	withheld         // the server does not have the complete request and never will; this may have been reported
 )
 
 // Load reports whether the server may have the complete request.
 func (s *sending) Load() bool {
 	stage := s.stage.Load()
-	return stage == underway || stage == fullySent
+	return stage == beingSent || stage == sent
 }
 
 // begin must be called before a request is sent. It reports whether the request may be sent.
 func (s *sending) begin() bool {
-	s.stage.CompareAndSwap(unsentYet, underway)
+	s.stage.CompareAndSwap(notSent, beingSent)
 	return s.Load()
 }
 
 // end records that a request was sent.
-func (s *sending) end() { s.stage.Store(fullySent) }
+func (s *sending) end() { s.stage.Store(sent) }
 
-// takeBack records that a request was sent only in part, which has no effect.
-func (s *sending) takeBack() { s.stage.CompareAndSwap(underway, unsentYet) }
+// markUnsent records that a request was sent only in part, which has no effect.
+func (s *sending) markUnsent() { s.stage.CompareAndSwap(beingSent, notSent) }
 
 // settle returns whether the server may have the complete request. If not, nothing more of it is sent.
 func (s *sending) settle() bool {
-	s.stage.CompareAndSwap(unsentYet, dropped)
+	s.stage.CompareAndSwap(notSent, withheld)
 	return s.Load()
 }
 
@@ -157,16 +157,16 @@ func (x *exchange) add(m *jsonrpc.Message, then state) bool {
 	case len(x.msgs) >= limits.PendingChanges || x.size > limits.PendingChangesBytes:
 		return false
 	default:
-		x.msgs = append(x.msgs, kept(m))
+		x.msgs = append(x.msgs, retainedCopy(m))
 		x.size += len(m.ID) + len(m.Method) + len(m.Params)
 	}
 	signal(x.ready)
 	return true
 }
 
-// kept returns the retained parts of a message that is not a response, as copies: the text of the message may be far
-// longer. Meta is not kept because it is a part of Params, and the message is already assigned to its call.
-func kept(m *jsonrpc.Message) jsonrpc.Message {
+// retainedCopy returns the retained parts of a message that is not a response, as copies: the text of the message may
+// be far longer. Meta is not kept because it is a part of Params, and the message is already assigned to its call.
+func retainedCopy(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.Message{ID: bytes.Clone(m.ID), Method: m.Method, Params: bytes.Clone(m.Params)}
 }
 
@@ -193,8 +193,8 @@ func (x *exchange) finish(as state, err error) (was state) {
 	return was
 }
 
-// move changes the state from one to another. In any other state it does nothing.
-func (x *exchange) move(from, to state) {
+// transition changes the state from one to another. In any other state it does nothing.
+func (x *exchange) transition(from, to state) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.state == from {
@@ -202,8 +202,8 @@ func (x *exchange) move(from, to state) {
 	}
 }
 
-// now returns the state.
-func (x *exchange) now() state {
+// currentState returns the state.
+func (x *exchange) currentState() state {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.state
@@ -216,8 +216,8 @@ func (x *exchange) failure() error {
 	return x.err
 }
 
-// take returns the received messages, and why there will be no more.
-func (x *exchange) take() ([]jsonrpc.Message, error) {
+// takeMessages returns the received messages, and why there will be no more.
+func (x *exchange) takeMessages() ([]jsonrpc.Message, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	msgs := x.msgs
@@ -233,8 +233,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// A taker handles the messages before the response, in order. An error ends the exchange.
-type taker func(m *jsonrpc.Message) error
+// A messageHandler handles the messages before the response, in order. An error ends the exchange.
+type messageHandler func(m *jsonrpc.Message) error
 
 // await returns the response. If the server sends requests, it returns nil instead, after a short time in which further
 // ones are collected.
@@ -245,7 +245,7 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 			return m, err
 		}
 		if len(x.requests) > 0 && gather == nil {
-			gather = time.After(x.p.c.intervals.gather)
+			gather = time.After(x.p.c.intervals.collectTime)
 		}
 		select {
 		case <-x.ready:
@@ -254,7 +254,7 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 		case <-gather:
 			gather = nil
 			if len(x.requests) > 0 {
-				return nil, nil //nolint:nilnil // no response yet and no error: the asks are in x
+				return nil, nil //nolint:nilnil // no response yet and no error: the requests are in x
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (x *exchange) await(ctx context.Context) (*jsonrpc.Message, error) {
 
 // deliver passes received messages to the call. It returns the response if it has arrived, or why it will not arrive.
 func (x *exchange) deliver() (*jsonrpc.Message, error) {
-	msgs, err := x.take()
+	msgs, err := x.takeMessages()
 	for i := range msgs {
 		m := &msgs[i]
 		if m.IsResponse() {

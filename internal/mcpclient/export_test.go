@@ -19,7 +19,7 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 		outR, outW := io.Pipe()
 		in := func() io.WriteCloser { return inW }
 		s := c.newStdio(p, in)
-		s.words = func() string { return "" }
+		s.exitReport = func() string { return "" }
 		ctx, cancel := context.WithCancel(context.Background())
 		s.end = func() {
 			_ = outR.Close()
@@ -58,7 +58,7 @@ func (c *Client) SpendRetries() {
 
 // Watch makes the client check programs at intervals that are short enough for a test.
 func (c *Client) Watch() {
-	c.intervals.look, c.intervals.quiet = 20*time.Millisecond, 50*time.Millisecond
+	c.intervals.hangCheck, c.intervals.pingAfter = 20*time.Millisecond, 50*time.Millisecond
 }
 
 // Starve makes starts of programs fail with EMFILE while none returns true.

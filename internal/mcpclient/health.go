@@ -19,7 +19,7 @@ type hangWatch struct {
 	received int64         // number of lines until then
 	silent   time.Duration // how long the program was silent while calls waited
 	stopped  int           // number of consecutive checks in which it was stopped
-	question *exchange     // the pending ping
+	ping     *exchange     // the pending ping
 }
 
 // errStoppedBySignal means that a process is stopped.
@@ -27,14 +27,14 @@ var errStoppedBySignal = errors.New("the program hangs: it has been stopped (SIG
 
 // watch ends a hanging program.
 func (s *stdio) watch() {
-	tick := time.NewTicker(s.p.c.intervals.look)
+	tick := time.NewTicker(s.p.c.intervals.hangCheck)
 	defer tick.Stop()
 	v := hangWatch{at: time.Now()}
-	defer func() { s.dismiss(&v) }()
+	defer func() { s.endPing(&v) }()
 	for {
 		select {
 		case now := <-tick.C:
-			if err := s.look(&v, now); err != nil {
+			if err := s.check(&v, now); err != nil {
 				s.p.lose(err) // calls fail before the program has ended
 				s.kill()
 				return
@@ -45,29 +45,29 @@ func (s *stdio) watch() {
 	}
 }
 
-// look returns why the program must be ended, or nil.
-func (s *stdio) look(v *hangWatch, now time.Time) error {
+// check returns why the program must be ended, or nil.
+func (s *stdio) check(v *hangWatch, now time.Time) error {
 	pace := &s.p.c.intervals
-	passed := min(now.Sub(v.at), 2*pace.look) // without the time during which the bridge itself was stopped
+	passed := min(now.Sub(v.at), 2*pace.hangCheck) // without the time during which the bridge itself was stopped
 	v.at = now
 	if n := s.received.Load(); n != v.received {
 		v.received, v.silent, v.stopped = n, 0, 0
-		if v.question != nil && v.question.now().isAnswered() {
-			s.dismiss(v)
+		if v.ping != nil && v.ping.currentState().isAnswered() {
+			s.endPing(v)
 		}
 	}
-	waiting, leaving := s.p.waited()
+	waiting, leaving := s.p.waitState()
 	if leaving && !waiting {
-		s.dismiss(v)
+		s.endPing(v)
 	}
 	if !waiting {
 		return nil
 	}
-	if v.silent += passed; v.silent < pace.quiet {
+	if v.silent += passed; v.silent < pace.pingAfter {
 		return nil
 	}
-	if v.question == nil {
-		v.question = s.ask()
+	if v.ping == nil {
+		v.ping = s.sendPing()
 		return nil
 	}
 	v.stopped++
@@ -80,15 +80,15 @@ func (s *stdio) look(v *hangWatch, now time.Time) error {
 	case v.silent >= s.p.c.o.HangTimeout:
 		return fmt.Errorf("the program hangs: it has sent nothing for %s while calls are pending, and does not "+
 			"respond to %s",
-			v.silent.Round(time.Second), v.question.method)
+			v.silent.Round(time.Second), v.ping.method)
 	}
 	return nil
 }
 
-// ask sends a request to which every server responds: ping, or server/discover in the modern era, which has no ping. It
-// returns nil if the connection was lost.
-func (s *stdio) ask() *exchange {
-	none := use{listens: true} // all other messages are ignored
+// sendPing sends a request to which every server responds: ping, or server/discover in the modern era, which has no
+// ping. It returns nil if the connection was lost.
+func (s *stdio) sendPing() *exchange {
+	none := purpose{listens: true} // all other messages are ignored
 	var x *exchange
 	var err error
 	if s.p.rev().Modern() {
@@ -105,28 +105,28 @@ func (s *stdio) ask() *exchange {
 	return x
 }
 
-// dismiss removes the pending ping.
-func (s *stdio) dismiss(v *hangWatch) {
-	if v.question != nil {
-		s.p.end(v.question)
-		v.question = nil
+// endPing removes the pending ping.
+func (s *stdio) endPing(v *hangWatch) {
+	if v.ping != nil {
+		s.p.end(v.ping)
+		v.ping = nil
 	}
 }
 
-// waited reports whether a call waits for the server, and whether the peer must be left. A call that waits for its
+// waitState reports whether a call waits for the server, and whether the peer must be left. A call that waits for its
 // caller's responses does not count, nor a session that is starting, which has the start timeout.
-func (p *peer) waited() (waiting, leaving bool) {
+func (p *peer) waitState() (waiting, leaving bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.running {
 		starts := x.method == methodInitialize || x.method == bridge.Discover.Name
-		waiting = waiting || x.sent.Load() && !x.listens && !starts && x.waits()
+		waiting = waiting || x.sent.Load() && !x.listens && !starts && x.waitsForServer()
 	}
-	return waiting, p.leaving
+	return waiting, p.closing
 }
 
-// waits reports whether the exchange waits for the server.
-func (x *exchange) waits() bool {
-	s := x.now()
+// waitsForServer reports whether the exchange waits for the server.
+func (x *exchange) waitsForServer() bool {
+	s := x.currentState()
 	return s != suspended && !s.isAnswered()
 }

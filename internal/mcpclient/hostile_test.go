@@ -72,7 +72,7 @@ func TestRejectedCallsDoNotDelayOthers(t *testing.T) {
 			if !modern { // the session is unknown
 				outcome = bridge.OutcomeNotExecuted
 			}
-			if e.Outcome != outcome || !strings.Contains(e.Message, "does not take the call") {
+			if e.Outcome != outcome || !strings.Contains(e.Message, "rejected the call") {
 				t.Fatalf("modern %v: %v", modern, err)
 			}
 		}
@@ -299,7 +299,7 @@ func TestInvalidServerResponses(t *testing.T) {
 		"empty input requests": {
 			true, func(w http.ResponseWriter, _ *http.Request, m *jsonrpc.Message) {
 				result(w, m, `{"resultType":"input_required"}`)
-			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "asks for nothing",
+			}, codes.Internal, bridge.OutcomeUnknown, "BACKEND_MISBEHAVED", "without input requests",
 		},
 		"half a response": {
 			true, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
@@ -360,7 +360,7 @@ func TestInvalidServerResponses(t *testing.T) {
 			false, func(w http.ResponseWriter, _ *http.Request, _ *jsonrpc.Message) {
 				http.Error(w, "", http.StatusNotFound)
 			},
-			codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "does not know the session",
+			codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE", "the session is unknown",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

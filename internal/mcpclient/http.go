@@ -142,7 +142,7 @@ func (c *Client) post(ctx context.Context, m outgoing, notify func(context.Conte
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	c.log.Debug().Err(err).Msg("the server did not take a message")
+	c.log.Debug().Err(err).Msg("the server did not accept a message")
 	switch late := errors.Is(err, context.DeadlineExceeded); {
 	case late && left.Load(): // the server has it, and may be executing it
 	case late:
@@ -247,7 +247,7 @@ func (w *streamable) post(x *exchange) {
 	}
 	res, err := w.p.c.http.Do(req)
 	if err != nil {
-		x.fail(unsent(err))
+		x.fail(sendError(err))
 		return
 	}
 
@@ -271,7 +271,7 @@ func (x *exchange) traced(ctx context.Context) (traced context.Context, guard fu
 				if i.Err == nil {
 					x.sent.end()
 				} else {
-					x.sent.takeBack()
+					x.sent.markUnsent()
 				}
 			},
 		}), func(req *http.Request) {
@@ -310,11 +310,11 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 	defer res.Body.Close()
 	switch {
 	case encoding != "" && encoding != "identity":
-		x.fail(w.misbehaved("answered with the encoding %q, which was not asked for", encoding))
+		x.fail(w.protocolViolation("responded with the encoding %q, which was not requested", encoding))
 	case media == mcphttp.JSON:
 		data, err := readAll(res.Body, res.ContentLength, w.p.c.o.Limits.Message)
 		if err != nil {
-			x.fail(w.unread(err))
+			x.fail(w.readError(err))
 			return
 		}
 		if x.method == methodInitialize && res.StatusCode == http.StatusOK {
@@ -323,7 +323,8 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 		w.message(x, res, data)
 	case res.StatusCode == http.StatusOK || res.StatusCode == http.StatusAccepted ||
 		res.StatusCode == http.StatusNoContent:
-		x.fail(w.misbehaved("answered a request with %s and %q: it must be JSON or an event stream", res.Status, media))
+		x.fail(w.protocolViolation("answered a request with %s and %q: it must be JSON or an event stream", res.Status,
+			media))
 	default:
 		x.fail(w.status(res, textOf(res)))
 	}
@@ -333,11 +334,11 @@ func (w *streamable) answer(x *exchange, res *http.Response) {
 func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	if jsonrpc.IsBatch(data) && res.StatusCode == http.StatusOK {
 		if err := w.p.receive(data, x); err != nil {
-			x.fail(w.misbehaved("answered with what is not MCP: %v", err))
+			x.fail(w.protocolViolation("responded with invalid MCP: %v", err))
 			return
 		}
-		if !x.now().isAnswered() {
-			x.fail(w.misbehaved("answered without a response"))
+		if !x.currentState().isAnswered() {
+			x.fail(w.protocolViolation("answered without a response"))
 		}
 		return
 	}
@@ -346,25 +347,25 @@ func (w *streamable) message(x *exchange, res *http.Response, data []byte) {
 	case err != nil && res.StatusCode != http.StatusOK:
 		x.fail(w.status(res, rawjson.ShortenTo(data, 500)))
 	case err != nil:
-		x.fail(w.misbehaved("answered with what is not MCP: %v", err))
+		x.fail(w.protocolViolation("responded with invalid MCP: %v", err))
 	case !msg.IsResponse() || msg.Result != nil && string(msg.ID) != x.id:
-		x.fail(w.misbehaved("answered the request %s with another message", x.id))
+		x.fail(w.protocolViolation("answered the request %s with another message", x.id))
 	case w.session != "" && x.method != methodInitialize && msg.Error != nil && string(msg.ID) != x.id &&
 		(res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
 		// The session is unknown. Some servers report this with 400, in violation of the specification.
 		x.fail(w.status(res, msg.Error.GetMessage()))
 	case w.session != "" && res.StatusCode == http.StatusNotFound && msg.Error.GetCode() != codeMethodNotFound:
 		x.fail(w.status(res, msg.Error.GetMessage()))
-	case x.deniedBy(res, msg.ID) || res.StatusCode >= 500 && string(msg.ID) != x.id:
+	case x.isDenied(res, msg.ID) || res.StatusCode >= 500 && string(msg.ID) != x.id:
 		x.fail(w.status(res, msg.Error.GetMessage()))
 	default:
 		x.putOwn(&msg)
 	}
 }
 
-// deniedBy reports whether a response with an error denies access, which a server decides before execution. If an error
+// isDenied reports whether a response with an error denies access, which a server decides before execution. If an error
 // has the id of a call, and the response requires no credentials, the server may have begun to execute the call.
-func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
+func (x *exchange) isDenied(res *http.Response, id []byte) bool {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return false
 	}
@@ -372,14 +373,14 @@ func (x *exchange) deniedBy(res *http.Response, id []byte) bool {
 	return !call || string(id) != x.id || res.Header.Get("Www-Authenticate") != ""
 }
 
-// farewell returns a context for the last messages of a connection, such as the cancellation of a call.
-func (c *Client) farewell() (context.Context, context.CancelFunc) {
+// closeContext returns a context for the last messages of a connection, such as the cancellation of a call.
+func (c *Client) closeContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), min(2*time.Second, c.o.StopTimeout))
 }
 
 // close ends the session.
 func (w *streamable) close() {
-	ctx, cancel := w.p.c.farewell()
+	ctx, cancel := w.p.c.closeContext()
 	defer context.AfterFunc(ctx, w.cancel)()
 	w.p.out.finish()
 	if w.session != "" {

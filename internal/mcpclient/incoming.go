@@ -52,7 +52,7 @@ func (p *peer) receiveAll(events *eventReader) error {
 func (p *peer) receiveOne(text []byte, via *exchange) error {
 	msg, err := jsonrpc.Parse(text, &p.c.o.Limits)
 	if err == nil {
-		p.incoming(&msg, via)
+		p.dispatch(&msg, via)
 		return nil
 	}
 	if rawjson.Get(text, "method") != nil {
@@ -62,12 +62,12 @@ func (p *peer) receiveOne(text []byte, via *exchange) error {
 	if x == nil {
 		return err
 	}
-	x.fail(p.c.misbehaved("answered with what is not MCP: %v", err))
+	x.fail(p.c.protocolViolation("responded with invalid MCP: %v", err))
 	return nil
 }
 
-// incoming passes a message to its receiver.
-func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
+// dispatch passes a message to its receiver.
+func (p *peer) dispatch(m *jsonrpc.Message, via *exchange) {
 	switch {
 	case m.IsResponse():
 		x := p.exchangeOf(m.ID, via)
@@ -83,9 +83,9 @@ func (p *peer) incoming(m *jsonrpc.Message, via *exchange) {
 			p.mu.Unlock()
 		}
 	case m.IsRequest():
-		p.requested(m, via)
+		p.handleRequest(m, via)
 	default:
-		p.notified(m, via)
+		p.handleNotification(m, via)
 	}
 }
 
@@ -111,7 +111,7 @@ func (p *peer) exclusiveCall() *exchange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.running {
-		if x.canAsk {
+		if x.acceptsRequests {
 			return x
 		}
 	}
@@ -139,11 +139,11 @@ func (p *peer) logReceiver() *exchange {
 	return only
 }
 
-// requested handles a request of the server. Only a call that uses the peer exclusively receives it: over stdio, a
+// handleRequest handles a request of the server. Only a call that uses the peer exclusively receives it: over stdio, a
 // request does not refer to its call.
-func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
+func (p *peer) handleRequest(m *jsonrpc.Message, via *exchange) {
 	if p.rev().Modern() {
-		p.ignored("a request", m) // 2026-07-28: servers send no requests, and clients no responses
+		p.logIgnored("a request", m) // 2026-07-28: servers send no requests, and clients no responses
 		return
 	}
 	if m.Method == "ping" {
@@ -154,44 +154,44 @@ func (p *peer) requested(m *jsonrpc.Message, via *exchange) {
 	if x == nil {
 		x = p.exclusiveCall()
 	}
-	if x != nil && x.canAsk && askable(m.Method) && x.put(m) || p.hold(m) {
+	if x != nil && x.acceptsRequests && isInputMethod(m.Method) && x.put(m) || p.store(m) {
 		return
 	}
 	p.refuse(m)
 }
 
-// hold stores a request that arrives between calls, for the next call: servers request the roots when a session starts.
-// It returns false for all other requests.
-func (p *peer) hold(m *jsonrpc.Message) bool {
+// store stores a request that arrives between calls, for the next call: servers request the roots when a session
+// starts. It returns false for all other requests.
+func (p *peer) store(m *jsonrpc.Message) bool {
 	if !p.exclusive || m.Method != methodRoots || p.can.GetRoots() == nil {
 		return false
 	}
 	p.mu.Lock()
 	size := len(m.Params)
-	for i := range p.held {
-		size += len(p.held[i].Params)
+	for i := range p.stored {
+		size += len(p.stored[i].Params)
 	}
-	fits := p.fits(len(p.held), size)
+	fits := p.fits(len(p.stored), size)
 	if fits {
-		p.held = append(p.held, kept(m))
+		p.stored = append(p.stored, retainedCopy(m))
 	}
 	p.mu.Unlock()
 	if !fits {
-		p.asksTooMuch(m)
+		p.rejectExcess(m)
 	}
 	return true
 }
 
-// takeHeld removes and returns the stored requests.
-func (p *peer) takeHeld() []jsonrpc.Message {
+// takeStored removes and returns the stored requests.
+func (p *peer) takeStored() []jsonrpc.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	held := p.held
-	p.held = nil
+	held := p.stored
+	p.stored = nil
 	return held
 }
 
-func askable(method string) bool {
+func isInputMethod(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == methodRoots
 }
 
@@ -200,11 +200,11 @@ func (p *peer) fits(waiting, size int) bool {
 	return waiting < limits.ServerRequests && size <= p.c.o.Limits.Message
 }
 
-// asksTooMuch rejects a request above these limits.
-func (p *peer) asksTooMuch(m *jsonrpc.Message) {
+// rejectExcess rejects a request above these limits.
+func (p *peer) rejectExcess(m *jsonrpc.Message) {
 	p.answerError(m.ID, codeInternal, fmt.Sprintf(
-		"%s: too much is asked at once: %d requests of together %d bytes can wait for their answers; ask again "+
-			"when some are answered",
+		"%s: too many pending requests: at most %d of together %d bytes are allowed; try again "+
+			"after some responses",
 		m.Method, limits.ServerRequests, p.c.o.Limits.Message))
 }
 
@@ -218,7 +218,7 @@ func (p *peer) refuse(m *jsonrpc.Message) {
 	flood := p.refused > limits.ServerRefusals
 	p.mu.Unlock()
 	if flood {
-		p.ignored("too many requests", m)
+		p.logIgnored("too many requests", m)
 		return
 	}
 	switch {
@@ -238,8 +238,8 @@ func (p *peer) answerError(id []byte, code int32, message string) {
 	p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: message}, false), nil)
 }
 
-// ignored logs an ignored message, at a limited rate.
-func (p *peer) ignored(what string, m *jsonrpc.Message) {
+// logIgnored logs an ignored message, at a limited rate.
+func (p *peer) logIgnored(what string, m *jsonrpc.Message) {
 	p.mu.Lock()
 	now := time.Now()
 	quiet := now.Sub(p.refusals.ignored) < time.Second
@@ -253,8 +253,8 @@ func (p *peer) ignored(what string, m *jsonrpc.Message) {
 	}
 }
 
-// notified handles a notification of the server.
-func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
+// handleNotification handles a notification of the server.
+func (p *peer) handleNotification(m *jsonrpc.Message, via *exchange) {
 	x := via
 	switch m.Method {
 	case notifyProgress:
@@ -267,12 +267,12 @@ func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 			x = p.logReceiver()
 		}
 		if x == nil {
-			p.logged(m)
+			p.logMessage(m)
 			return
 		}
 	case notifyCancelled:
 		if x == nil {
-			p.withdrawn(m)
+			p.removeCanceled(m)
 			x = p.exchangeOf(rawjson.Get(m.Params, "requestId"), nil)
 		}
 		if x == nil {
@@ -280,7 +280,7 @@ func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 		}
 	default:
 		if !p.rev().Modern() {
-			p.changed(m)
+			p.reportChange(m)
 			return
 		}
 		if x == nil {
@@ -299,18 +299,18 @@ func (p *peer) notified(m *jsonrpc.Message, via *exchange) {
 	}
 }
 
-// withdrawn removes a canceled request of the server that was not passed on yet.
-func (p *peer) withdrawn(m *jsonrpc.Message) {
+// removeCanceled removes a canceled request of the server that was not passed on yet.
+func (p *peer) removeCanceled(m *jsonrpc.Message) {
 	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = slices.DeleteFunc(p.held, func(h jsonrpc.Message) bool { return bytes.Equal(jsonrpc.Key(h.ID), id) })
+	p.stored = slices.DeleteFunc(p.stored, func(h jsonrpc.Message) bool { return bytes.Equal(jsonrpc.Key(h.ID), id) })
 }
 
-// changed reports a change to the listeners of the shared session. All sessions of an HTTP server report the same
+// reportChange reports a change to the listeners of the shared session. All sessions of an HTTP server report the same
 // changes, so those of other sessions are ignored, except the completion of a URL elicitation. Separate programs may
 // have separate lists, so the changes of all of them are reported.
-func (p *peer) changed(m *jsonrpc.Message) {
+func (p *peer) reportChange(m *jsonrpc.Message) {
 	h := &p.subs
 	if p.exclusive {
 		l := p.c.super.Live()
@@ -322,8 +322,8 @@ func (p *peer) changed(m *jsonrpc.Message) {
 	h.report(m, p.rev())
 }
 
-// logged logs a log message that no call may receive.
-func (p *peer) logged(m *jsonrpc.Message) {
+// logMessage logs a log message that no call may receive.
+func (p *peer) logMessage(m *jsonrpc.Message) {
 	var l pb.LogMessage
 	if err := mcpjson.Unmarshal(m.Params, &l, p.rev()); err != nil {
 		return

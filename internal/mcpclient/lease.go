@@ -18,27 +18,27 @@ type pool struct {
 
 	opening sync.WaitGroup // goroutines that open or close a session
 
-	mu       sync.Mutex            // guards the rest
-	idle     map[string][]*peer    // by key; no list is empty
-	deserted map[string][]*opening // openings without a waiting caller, by key
-	all      []*peer
-	total    int // all sessions, including those being opened, and programs that have not ended
-	ending   int // programs and openings that have not ended
-	waiting  int // callers that wait for a session
-	closed   bool
-	changed  chan struct{} // closed when there may be room
+	mu        sync.Mutex            // guards the rest
+	idle      map[string][]*peer    // by key; no list is empty
+	unclaimed map[string][]*opening // openings without a waiting caller, by key
+	all       []*peer
+	total     int // all sessions, including those being opened, and programs that have not ended
+	ending    int // programs and openings that have not ended
+	waiting   int // callers that wait for a session
+	closed    bool
+	changed   chan struct{} // closed when there may be room
 }
 
 // An opening is a session that is being opened. It continues when its caller leaves: otherwise a program that starts
 // slowly would never be ready for callers with a shorter deadline.
 type opening struct {
-	key    string
-	cancel context.CancelFunc
-	since  time.Time     // when its last caller left, or zero
-	over   bool          // it is being ended for other callers
-	done   chan struct{} // closed when got or err is set
-	got    *peer
-	err    error
+	key            string
+	cancel         context.CancelFunc
+	unclaimedSince time.Time     // when its last caller left, or zero
+	canceled       bool          // it is being ended for other callers
+	done           chan struct{} // closed when got or err is set
+	peer           *peer
+	err            error
 }
 
 // lease returns a session with the key for exclusive use by the owner until release. If there is none, it waits for a
@@ -58,9 +58,9 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 			p.mu.Unlock()
 			return got, nil
 		}
-		if o := p.adopt(key); o != nil {
+		if o := p.claim(key); o != nil {
 			p.mu.Unlock()
-			return p.join(ctx, o)
+			return p.await(ctx, o)
 		}
 		if p.total < p.c.o.MaxSessions {
 			break
@@ -72,7 +72,7 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 		}
 		p.waiting++
 		p.mu.Unlock()
-		err := p.await(ctx, changed, timer, limit, owner)
+		err := p.awaitPlace(ctx, changed, timer, limit, owner)
 		p.mu.Lock()
 		p.waiting--
 		if err != nil {
@@ -86,11 +86,11 @@ func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner
 	can = mcpjson.Clone(can) // it belongs to the call, which may end before
 	p.opening.Go(func() { p.open(opens, o, can) })
 	p.mu.Unlock()
-	return p.join(ctx, o)
+	return p.await(ctx, o)
 }
 
-// await waits until there may be room for a session of the owner. It waits until limit for a program that ends.
-func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.Timer, limit time.Time,
+// awaitPlace waits until there may be room for a session of the owner. It waits until limit for a program that ends.
+func (p *pool) awaitPlace(ctx context.Context, changed <-chan struct{}, timer *time.Timer, limit time.Time,
 	owner string,
 ) error {
 	select {
@@ -102,7 +102,7 @@ func (p *pool) await(ctx context.Context, changed <-chan struct{}, timer *time.T
 		case p.c.pending.makeRoom(owner):
 			timer.Reset(p.c.intervals.Patience)
 		default:
-			return p.c.overloaded("%d sessions are in use or have yet to end, which is the most", p.c.o.MaxSessions)
+			return p.c.overloaded("%d sessions are in use or closing, which is the limit", p.c.o.MaxSessions)
 		}
 	case <-ctx.Done():
 		return ctx.Err()
@@ -118,10 +118,10 @@ func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(o.done)
-	if o.over {
+	if o.canceled {
 		p.ending--
 	}
-	deserted := slices.Contains(p.deserted[o.key], o)
+	deserted := slices.Contains(p.unclaimed[o.key], o)
 	if deserted {
 		p.remove(o)
 	}
@@ -130,75 +130,75 @@ func (p *pool) open(ctx context.Context, o *opening, can *pb.ClientCapabilities)
 		if got != nil {
 			p.end(got)
 		} else {
-			p.room()
+			p.freePlace()
 		}
 		if deserted {
 			p.c.log.Debug().Err(err).Msg("a session that is not needed any more failed to start")
 		}
-		o.err = notBegun(err)
-	case p.closed || o.over:
+		o.err = notSentError(err)
+	case p.closed || o.canceled:
 		p.end(got)
 		o.err = &lost{err: errClosed}
 	default:
 		got.began = began
 		p.all = append(p.all, got)
 		if deserted {
-			p.giveBack(got, true)
+			p.releaseLocked(got, true)
 			return
 		}
-		o.got = got
+		o.peer = got
 	}
 }
 
-// join waits for an opening. If ctx ends before, another caller can adopt it.
-func (p *pool) join(ctx context.Context, o *opening) (*peer, error) {
+// await waits for an opening. If ctx ends before, another caller can claim it.
+func (p *pool) await(ctx context.Context, o *opening) (*peer, error) {
 	select {
 	case <-o.done:
-		return o.got, o.err
+		return o.peer, o.err
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
 	case <-o.done: // just now
-		if o.got != nil {
-			p.giveBack(o.got, true)
+		if o.peer != nil {
+			p.releaseLocked(o.peer, true)
 		}
 	default:
-		o.since = time.Now()
-		p.deserted[o.key] = append(p.deserted[o.key], o)
+		o.unclaimedSince = time.Now()
+		p.unclaimed[o.key] = append(p.unclaimed[o.key], o)
 		p.notify()
 	}
 	return nil, ctx.Err()
 }
 
-// adopt returns an opening without a caller, or nil. Its new caller must join it.
-func (p *pool) adopt(key string) *opening {
-	if len(p.deserted[key]) == 0 {
+// claim returns an opening without a caller, or nil. Its new caller must await it.
+func (p *pool) claim(key string) *opening {
+	if len(p.unclaimed[key]) == 0 {
 		return nil
 	}
-	o := p.deserted[key][0]
+	o := p.unclaimed[key][0]
 	p.remove(o)
 	return o
 }
 
-// remove removes an opening from the deserted ones.
+// remove removes an opening from the unclaimed ones.
 func (p *pool) remove(o *opening) {
-	list := slices.DeleteFunc(p.deserted[o.key], func(other *opening) bool { return other == o })
+	list := slices.DeleteFunc(p.unclaimed[o.key], func(other *opening) bool { return other == o })
 	if len(list) == 0 {
-		delete(p.deserted, o.key)
+		delete(p.unclaimed, o.key)
 		return
 	}
-	p.deserted[o.key] = list
+	p.unclaimed[o.key] = list
 }
 
-// notBegun converts the error of a session that did not start to that of a call that was not sent.
-func notBegun(err error) error {
+// notSentError converts the error of a session that did not start to that of a call that was not sent.
+func notSentError(err error) error {
 	switch e := err.(type) { //nolint:errorlint // what is around it would be lost
 	case *bridge.Error:
 		return e
 	case *lost:
-		return &lost{err: e.err, refused: true, renew: e.renew}
+		return &lost{err: e.err, refused: true, reprobe: e.reprobe}
 	}
 	return &lost{err: err, refused: true}
 }
@@ -208,7 +208,7 @@ func (p *pool) pick(key string) *peer {
 	for list := p.idle[key]; len(list) > 0; list = p.idle[key] {
 		last := list[len(list)-1]
 		p.take(last)
-		if !last.isOver() {
+		if !last.isClosing() {
 			return last
 		}
 		p.drop(last)
@@ -232,15 +232,15 @@ func (p *pool) evict() bool {
 	return true
 }
 
-// abandon ends the opening that was deserted first. It returns false if there is none. It is used only if a caller
-// would be rejected otherwise: callers with deadlines shorter than a start would end each other's openings, and no
-// session would ever be ready.
+// abandon ends the opening that has been unclaimed longest. It returns false if there is none. It is used only if a
+// caller would be rejected otherwise: callers with deadlines shorter than a start would end each other's openings, and
+// no session would ever be ready.
 func (p *pool) abandon() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var first *opening
-	for _, list := range p.deserted {
-		if first == nil || list[0].since.Before(first.since) {
+	for _, list := range p.unclaimed {
+		if first == nil || list[0].unclaimedSince.Before(first.unclaimedSince) {
 			first = list[0]
 		}
 	}
@@ -249,7 +249,7 @@ func (p *pool) abandon() bool {
 	}
 	p.remove(first)
 	p.ending++
-	first.over = true
+	first.canceled = true
 	first.cancel()
 	return true
 }
@@ -274,7 +274,7 @@ func (p *pool) drop(s *peer) {
 // programs that ignore signals would be unlimited.
 func (p *pool) end(s *peer) {
 	if p.c.url != nil {
-		p.room()
+		p.freePlace()
 		p.opening.Go(s.close)
 		return
 	}
@@ -284,12 +284,12 @@ func (p *pool) end(s *peer) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.ending--
-		p.room()
+		p.freePlace()
 	})
 }
 
-// room frees a place for a session.
-func (p *pool) room() {
+// freePlace frees a place for a session.
+func (p *pool) freePlace() {
 	p.total--
 	p.notify()
 }
@@ -305,14 +305,14 @@ func (p *pool) notify() {
 func (p *pool) release(s *peer, clean bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.giveBack(s, clean)
+	p.releaseLocked(s, clean)
 }
 
-// giveBack is release for callers that hold mu.
-func (p *pool) giveBack(s *peer, clean bool) {
+// releaseLocked is release for callers that hold mu.
+func (p *pool) releaseLocked(s *peer, clean bool) {
 	switch {
 	case p.closed: // the closed pool closes its sessions
-	case !clean || s.isOver():
+	case !clean || s.isClosing():
 		p.drop(s)
 	default:
 		s.idle = time.Now()
@@ -321,9 +321,9 @@ func (p *pool) giveBack(s *peer, clean bool) {
 	}
 }
 
-// forget closes the idle sessions with the key that started before the given time: the server has rejected one of them
-// as unknown, so it has restarted and rejects them all.
-func (p *pool) forget(key string, before time.Time) {
+// closeIdleBefore closes the idle sessions with the key that started before the given time: the server has rejected one
+// of them as unknown, so it has restarted and rejects them all.
+func (p *pool) closeIdleBefore(key string, before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -347,7 +347,7 @@ func (p *pool) sweep(now time.Time) {
 	var old []*peer
 	for _, list := range p.idle {
 		for _, s := range list {
-			if now.Sub(s.idle) > p.c.o.SessionIdle || s.isOver() {
+			if now.Sub(s.idle) > p.c.o.SessionIdle || s.isClosing() {
 				old = append(old, s)
 			}
 		}

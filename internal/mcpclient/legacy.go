@@ -54,7 +54,7 @@ func (c *Client) legacy(ctx context.Context, p *peer, call *bridge.Call, emit br
 		return a
 	}
 	p.start(x)
-	a := c.converse(ctx, x, call)
+	a := c.awaitResponse(ctx, x, call)
 	a.at = at
 	return a
 }
@@ -85,16 +85,16 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 			return nil, err
 		}
 	}
-	x, err := p.beginRequest(call.Method, call.Request, use{
-		canAsk: p.exclusive && call.Method.MayRequireInput, owner: owner, logs: wantsLogs(call.Context()),
+	x, err := p.beginRequest(call.Method, call.Request, purpose{
+		acceptsRequests: p.exclusive && call.Method.MayRequireInput, owner: owner, logs: wantsLogs(call.Context()),
 	})
 	if err != nil {
 		return nil, err
 	}
-	x.each = c.taker(ctx, x, call, emit)
-	if x.canAsk {
-		for _, m := range p.takeHeld() {
-			x.canAnswer(&m)
+	x.each = c.messageHandler(ctx, x, call, emit)
+	if x.acceptsRequests {
+		for _, m := range p.takeStored() {
+			x.addServerRequest(&m)
 		}
 	}
 	return x, nil
@@ -104,14 +104,14 @@ func (c *Client) startLegacy(ctx context.Context, p *peer, owner string, call *b
 // the call can arrive.
 func (c *Client) endExchange(x *exchange, clean bool) {
 	for _, a := range x.requests {
-		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.hold(&m) {
+		if m := (jsonrpc.Message{ID: a.id, Method: methodOf(a.req)}); !clean || !x.p.store(&m) {
 			x.p.refuse(&m)
 		}
 	}
 	x.requests = nil
 	x.p.end(x)
 	if x.p.exclusive {
-		c.pool.release(x.p, clean && (!x.p.anonymous || !x.p.informed))
+		c.pool.release(x.p, clean && (!x.p.anonymous || !x.p.hasResponse))
 	}
 }
 
@@ -125,8 +125,8 @@ func methodOf(r *pb.InputRequest) string {
 	return methodRoots
 }
 
-// canAnswer handles a request of the server during the call.
-func (x *exchange) canAnswer(m *jsonrpc.Message) {
+// addServerRequest handles a request of the server during the call.
+func (x *exchange) addServerRequest(m *jsonrpc.Message) {
 	params := m.Params
 	if params == nil {
 		params = []byte("{}")
@@ -136,7 +136,7 @@ func (x *exchange) canAnswer(m *jsonrpc.Message) {
 		size += a.size
 	}
 	if !x.p.fits(len(x.requests), size) {
-		x.p.asksTooMuch(m)
+		x.p.rejectExcess(m)
 		return
 	}
 	data := slices.Concat([]byte(`{"method":`), quoted(m.Method), []byte(`,"params":`), params, []byte{'}'})
@@ -153,9 +153,9 @@ func (x *exchange) canAnswer(m *jsonrpc.Message) {
 		x.answerError(m.ID, code, m.Method+": this client did not declare the capability in initialize")
 		return
 	}
-	x.asked++
-	req.Key = "ask" + strconv.Itoa(x.asked)
-	x.requests = append(x.requests, ask{id: m.ID, req: req, size: len(params)})
+	x.requestCount++
+	req.Key = "ask" + strconv.Itoa(x.requestCount)
+	x.requests = append(x.requests, serverRequest{id: m.ID, req: req, size: len(params)})
 }
 
 // answerError responds with an error to a request of the server during the call.
@@ -163,10 +163,10 @@ func (x *exchange) answerError(id []byte, code int32, message string) {
 	x.p.out.post(jsonrpc.AppendError(nil, id, &pb.JsonRpcError{Code: code, Message: message}, false), x)
 }
 
-// withdrawn handles the cancellation of a request of the server.
-func (x *exchange) withdrawn(m *jsonrpc.Message) {
+// removeCanceled handles the cancellation of a request of the server.
+func (x *exchange) removeCanceled(m *jsonrpc.Message) {
 	id := jsonrpc.Key(rawjson.Get(m.Params, "requestId"))
-	x.requests = slices.DeleteFunc(x.requests, func(a ask) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
+	x.requests = slices.DeleteFunc(x.requests, func(a serverRequest) bool { return bytes.Equal(jsonrpc.Key(a.id), id) })
 }
 
 // resume continues a suspended call: it sends the responses to the server, and waits.
@@ -178,7 +178,7 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	answers := call.Request.(interface {
 		GetInputResponses() map[string]*pb.InputResponse
 	}).GetInputResponses()
-	var open []ask
+	var open []serverRequest
 	for _, a := range x.requests {
 		msg, err := answer(a, answers[a.req.GetKey()], x.p.rev())
 		if err != nil {
@@ -188,37 +188,37 @@ func (c *Client) resume(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			continue
 		}
 		x.p.out.post(msg, x)
-		x.p.informed = true
+		x.p.hasResponse = true
 	}
 	x.requests = open
-	x.move(suspended, inFlight)
+	x.transition(suspended, inFlight)
 	if len(open) > 0 { // the requests without a valid response are sent to the caller again
 		res, err := c.pending.suspend(x, call)
 		if err == nil {
 			return attempt{peer: x.p, result: res, sent: true}
 		}
 	}
-	x.each = c.taker(ctx, x, call, emit)
-	if x.now() == idle { // it was suspended before it was sent: the server must process the roots first
-		c.catchUp(ctx, x.p)
-		if !sleep(ctx, c.intervals.digest) {
+	x.each = c.messageHandler(ctx, x, call, emit)
+	if x.currentState() == idle { // it was suspended before it was sent: the server must process the roots first
+		c.awaitInputRead(ctx, x.p)
+		if !sleep(ctx, c.intervals.processTime) {
 			c.endExchange(x, true)
 			return attempt{peer: x.p, err: ctx.Err()}
 		}
-		if l, ok := errors.AsType[*lost](x.failure()); ok && l.unanswered {
+		if l, ok := errors.AsType[*lost](x.failure()); ok && l.responseLost {
 			c.endExchange(x, false)
 			// no retry is possible: the state is used
 			return attempt{peer: x.p, err: c.super.Unavailable(l.Error(), 0, l.err)}
 		}
 		x.p.start(x)
 	}
-	a := c.converse(ctx, x, call)
+	a := c.awaitResponse(ctx, x, call)
 	a.sent = true
 	return a
 }
 
 // answer returns the message with the response to a request of the server.
-func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
+func answer(a serverRequest, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
 	if e := r.GetError(); e != nil {
 		return jsonrpc.AppendError(nil, a.id, rpcOf(e), false), nil
 	}
@@ -232,7 +232,7 @@ func answer(a ask, r *pb.InputResponse, rev bridge.Revision) ([]byte, error) {
 		fits = r.GetListRoots() != nil
 	}
 	if !fits {
-		return nil, errors.New("there is no answer of the kind that was asked for")
+		return nil, errors.New("the input response is missing, or not of the requested kind")
 	}
 	dst := append(append([]byte(`{"jsonrpc":"2.0","id":`), a.id...), `,"result":`...)
 	dst, err := mcpjson.Append(dst, r, rev)

@@ -22,9 +22,9 @@ import (
 
 // A subscription is one call of subscriptions/listen, across the connections that it uses.
 type subscription struct {
-	c     *Client
-	call  *bridge.Call
-	asked *pb.SubscriptionFilter
+	c         *Client
+	call      *bridge.Call
+	requested *pb.SubscriptionFilter
 	// own has the changes of the Client's own connection, and twin those of the twin, if any.
 	own, twin *feed.Source
 	ack       *pb.SubscriptionsAcknowledged // the server's first acknowledgment
@@ -36,11 +36,11 @@ type subscription struct {
 func (c *Client) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	if n := c.listening.Add(1); n > int64(c.o.MaxCalls) {
 		c.listening.Add(-1)
-		return nil, c.overloaded("%d subscriptions are open, which is the most", c.o.MaxCalls)
+		return nil, c.overloaded("%d subscriptions are open, which is the limit", c.o.MaxCalls)
 	}
 	defer c.listening.Add(-1)
-	s := &subscription{c: c, call: call, asked: call.Request.(*pb.ListenRequest).GetNotifications()}
-	stream := feed.NewStream(func() *pb.SubscriptionFilter { return s.asked })
+	s := &subscription{c: c, call: call, requested: call.Request.(*pb.ListenRequest).GetNotifications()}
+	stream := feed.NewStream(func() *pb.SubscriptionFilter { return s.requested })
 	s.own = stream.Source(nil)
 	if c.o.Revision == bridge.NoRevision {
 		s.twin = stream.Source(nil)
@@ -66,7 +66,7 @@ func (s *subscription) listen(ctx context.Context) (res *bridge.Result, err erro
 		began := time.Now()
 		var err error
 		res, err = s.once(ctx)
-		if time.Since(began) > c.intervals.settled {
+		if time.Since(began) > c.intervals.stableAfter {
 			reset()
 		}
 		return err
@@ -131,7 +131,7 @@ func (s *subscription) acknowledgment(together *pb.SubscriptionFilter) *pb.Liste
 // modern reports the changes of a modern server (2026-07-28: basic/patterns/subscriptions).
 func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Result, error) {
 	p := l.peer
-	x, err := p.beginRequest(bridge.Listen, s.call.Request, use{listens: true})
+	x, err := p.beginRequest(bridge.Listen, s.call.Request, purpose{listens: true})
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *subscription) modern(ctx context.Context, l *connection) (*bridge.Resul
 	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: &pb.SubscriptionFilter{}})
 	out := &pb.ListenResult{}
 	if err := mcpjson.Unmarshal(msg.Result, out, p.rev()); err != nil {
-		return nil, s.c.misbehaved("answered %s with what is not its result: %v", bridge.Listen.Name, err)
+		return nil, s.c.protocolViolation("responded to %s with an invalid result: %v", bridge.Listen.Name, err)
 	}
 	clean(out)
 	return &bridge.Result{Complete: out}, nil
@@ -165,7 +165,7 @@ func (s *subscription) take(m *jsonrpc.Message, rev bridge.Revision) error {
 	event, err := eventOf(m, rev)
 	switch ack := event.GetAcknowledged(); {
 	case err != nil && m.Method == feed.NotifyAcknowledged:
-		return s.c.misbehaved("acknowledged a subscription with what is none: %v", err)
+		return s.c.protocolViolation("sent an invalid acknowledgment of a subscription: %v", err)
 	case ack != nil:
 		s.acknowledge(ack)
 	case event != nil:
@@ -194,31 +194,31 @@ func eventOf(m *jsonrpc.Message, rev bridge.Revision) (*pb.ListenResponse, error
 // legacy listens to the notifications of a session, and subscribes to resources. It returns when the session is lost.
 func (s *subscription) legacy(ctx context.Context, l *connection) error {
 	h := &l.peer.subs
-	honoured := feed.Supported(s.asked, l.known.Load().GetCapabilities(), l.peer.rev().HasURLElicitationError())
-	uris := slices.Compact(slices.Sorted(slices.Values(honoured.GetResourceSubscriptions())))
-	honoured.ResourceSubscriptions = nil
-	in := &listener{filter: honoured, source: s.own}
+	honored := feed.Supported(s.requested, l.declared.Load().GetCapabilities(), l.peer.rev().HasURLElicitationError())
+	uris := slices.Compact(slices.Sorted(slices.Values(honored.GetResourceSubscriptions())))
+	honored.ResourceSubscriptions = nil
+	in := &listener{filter: honored, source: s.own}
 	h.add(in)
 	defer h.remove(in)
 	for _, uri := range uris {
 		err := h.subscribe(ctx, l.peer, uri)
 		if _, isLost := errors.AsType[*lost](err); isLost || ctx.Err() != nil {
-			h.unsubscribe(l.peer, honoured.GetResourceSubscriptions())
+			h.unsubscribe(l.peer, honored.GetResourceSubscriptions())
 			return err
 		}
 		if err != nil {
-			s.c.log.Debug().Err(err).Str("uri", uri).Msg("the server does not tell when a resource changes")
+			s.c.log.Debug().Err(err).Str("uri", uri).Msg("cannot subscribe to a resource of the server")
 			continue
 		}
 		h.watch(in, uri)
 	}
-	defer func() { h.unsubscribe(l.peer, honoured.GetResourceSubscriptions()) }()
-	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: proto.CloneOf(honoured)})
-	return l.lost(ctx)
+	defer func() { h.unsubscribe(l.peer, honored.GetResourceSubscriptions()) }()
+	s.acknowledge(&pb.SubscriptionsAcknowledged{Notifications: proto.CloneOf(honored)})
+	return l.awaitLoss(ctx)
 }
 
-// lost waits until the connection is lost, and returns the reason, or the error of ctx.
-func (l *connection) lost(ctx context.Context) error {
+// awaitLoss waits until the connection is lost, and returns the reason, or the error of ctx.
+func (l *connection) awaitLoss(ctx context.Context) error {
 	select {
 	case <-l.gone:
 	case <-l.peer.gone:
@@ -237,10 +237,10 @@ type subscriptions struct {
 
 // A topic is a resource with listeners, or that had some until recently.
 type topic struct {
-	wanted int // number of current and future listeners; guarded by the lock of subscriptions
-	// turn has an element while a goroutine subscribes to or unsubscribes from the resource.
-	turn       chan struct{}
-	subscribed bool // the server reports the resource; guarded by turn
+	listeners int // number of current and future listeners; guarded by the lock of subscriptions
+	// syncing has an element while a goroutine subscribes to or unsubscribes from the resource.
+	syncing    chan struct{}
+	subscribed bool // the server reports the resource; guarded by syncing
 }
 
 // A listener is a subscription to a legacy session.
@@ -277,22 +277,22 @@ func (h *subscriptions) count(uri string, by int) (*topic, int) {
 	defer h.mu.Unlock()
 	t := h.topics[uri]
 	if t == nil {
-		t = &topic{turn: make(chan struct{}, 1)}
+		t = &topic{syncing: make(chan struct{}, 1)}
 		h.topics[uri] = t
 	}
-	t.wanted += by
-	return t, t.wanted
+	t.listeners += by
+	return t, t.listeners
 }
 
-// isWanted reports whether a topic has listeners. If not, and the server does not report it, it is removed. The caller
-// must hold turn.
-func (h *subscriptions) isWanted(uri string, t *topic) bool {
+// hasListeners reports whether a topic has listeners. If not, and the server does not report it, it is removed. The
+// caller must hold syncing.
+func (h *subscriptions) hasListeners(uri string, t *topic) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.wanted == 0 && !t.subscribed && h.topics[uri] == t {
+	if t.listeners == 0 && !t.subscribed && h.topics[uri] == t {
 		delete(h.topics, uri)
 	}
-	return t.wanted > 0
+	return t.listeners > 0
 }
 
 // subscribe subscribes to a resource. The caller must call unsubscribe.
@@ -326,19 +326,19 @@ func (h *subscriptions) unsubscribe(p *peer, uris []string) {
 }
 
 // sync subscribes to a topic with listeners, or unsubscribes from one without. If ctx has ended, it does not
-// unsubscribe, and further changes are ignored. A caller that waited for the turn sends a failed request again.
+// unsubscribe, and further changes are ignored. A caller that waited for syncing sends a failed request again.
 func (h *subscriptions) sync(ctx context.Context, p *peer, uri string, t *topic) error {
 	select {
-	case t.turn <- struct{}{}:
+	case t.syncing <- struct{}{}:
 	default:
 		select {
-		case t.turn <- struct{}{}:
+		case t.syncing <- struct{}{}:
 		case <-ctx.Done():
-			return ctx.Err() // the goroutine that holds turn subscribes, or is about to end
+			return ctx.Err() // the goroutine that holds syncing subscribes, or is about to end
 		}
 	}
-	defer func() { <-t.turn }()
-	want, method := h.isWanted(uri, t), methodSubscribe
+	defer func() { <-t.syncing }()
+	want, method := h.hasListeners(uri, t), methodSubscribe
 	if want == t.subscribed {
 		return nil
 	}
@@ -354,7 +354,7 @@ func (h *subscriptions) sync(ctx context.Context, p *peer, uri string, t *topic)
 		}
 	}
 	t.subscribed = want && err == nil
-	h.isWanted(uri, t)
+	h.hasListeners(uri, t)
 	return err
 }
 

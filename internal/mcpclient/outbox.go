@@ -37,7 +37,7 @@ type outgoing struct {
 // failed handles a message that is not sent: asker fails, because the server may wait for the message for ever.
 func (m *outgoing) failed(why error) {
 	if m.asker != nil {
-		m.asker.fail(&lost{err: fmt.Errorf("did not receive the response to its request: %w", why), unanswered: true})
+		m.asker.fail(&lost{err: fmt.Errorf("did not receive the response to its request: %w", why), responseLost: true})
 	}
 }
 
@@ -68,7 +68,7 @@ func (o *outbox) remove(x *exchange) {
 }
 
 // errUnread is the error of a message to a server that does not read.
-var errUnread = fmt.Errorf("it does not read, and %d messages wait for it already", limits.QueuedMessages)
+var errUnread = fmt.Errorf("it does not read, and %d messages are queued", limits.QueuedMessages)
 
 // post queues a message without a response, unless it is nil, and does not wait. asker is the exchange of the server's
 // request to which msg responds, or nil. If there is no room for msg, it is dropped, and asker fails, because the

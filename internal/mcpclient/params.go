@@ -25,16 +25,16 @@ const (
 	maxParamSize = 4 << 20
 )
 
-// of returns the arguments of a tool that headers must repeat.
-func (t *paramTable) of(tool string) []mcphttp.Param {
+// forTool returns the arguments of a tool that headers must repeat.
+func (t *paramTable) forTool(tool string) []mcphttp.Param {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byName[tool]
 }
 
-// learn adds a page of tools to the table, and drops tools with invalid annotations from the page: clients must not
+// update adds a page of tools to the table, and drops tools with invalid annotations from the page: clients must not
 // offer them (2026-07-28: server/tools, x-mcp-header).
-func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
+func (t *paramTable) update(c *Client, page *pb.ListToolsResponse) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	left := 0
@@ -44,7 +44,7 @@ func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 			delete(t.byName, tool.GetName())
 			if left++; left == 1 {
 				c.log.Warn().Str("tool", rawjson.Shorten(tool.GetName())).AnErr("why", errs[0]).
-					Msg("tools of the server are left out, HTTP clients must not use them: this is the first")
+					Msg("dropped tools with invalid x-mcp-header, which HTTP clients must not use; this is the first")
 			}
 			return true
 		}
@@ -69,8 +69,8 @@ func (t *paramTable) learn(c *Client, page *pb.ListToolsResponse) {
 	})
 }
 
-// relist reads the tool list again, as seen by a caller. It reports whether that succeeded.
-func (c *Client) relist(ctx context.Context, call *bridge.Call) bool {
+// refreshTools reads the tool list again, as seen by a caller. It reports whether that succeeded.
+func (c *Client) refreshTools(ctx context.Context, call *bridge.Call) bool {
 	caller := call.Context()
 	var cursor *string
 	for range limits.ListPages {

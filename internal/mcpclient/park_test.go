@@ -714,7 +714,7 @@ func TestCallsEndWhenTheResponseBufferIsFull(t *testing.T) {
 		synctest.Wait() // the pings take up the buffer
 		_, err := c.Handle(t.Context(), ask.Retry(answers(n, `{}`), n.RequestState), ignore)
 		if e := bridge.AsError(err); e.Outcome != bridge.OutcomeUnknown ||
-			!strings.Contains(e.Message, "256 messages wait") {
+			!strings.Contains(e.Message, "256 messages are queued") {
 			t.Errorf("%v %v", e.Outcome, err)
 		}
 	})

@@ -75,21 +75,21 @@ type peer struct {
 	revision atomic.Uint32
 	// can has the client capabilities that were declared to the server, in the legacy era.
 	can *pb.ClientCapabilities
-	tenancy
+	ownership
 	subs subscriptions
 	ids  atomic.Int64
 
 	mu      sync.Mutex // guards the rest
 	running map[string]*exchange
 	orphans map[string]orphan // by id
-	held    []jsonrpc.Message // requests of the server that wait for the next call
+	stored  []jsonrpc.Message // requests of the server that wait for the next call
 	shutdown
 	logging
 	refusals
 }
 
-// A tenancy records whose calls a peer is used for. The pool sets it.
-type tenancy struct {
+// A ownership records whose calls a peer is used for. The pool sets it.
+type ownership struct {
 	// key identifies the callers that can use the session. If empty, every caller can.
 	key string
 	// exclusive means that the peer is used for one call at a time, and owner is the owner of that call.
@@ -97,15 +97,15 @@ type tenancy struct {
 	owner     string
 	// anonymous means that the peer is used for an unidentified caller, and informed that the server has received a
 	// response of that caller.
-	anonymous, informed bool
+	anonymous, hasResponse bool
 	// began is when the session started, and idle is when its last call ended.
 	began, idle time.Time
 }
 
-// A shutdown is the progress of a peer toward its end. The peer's lock guards leaving and reason.
+// A shutdown is the progress of a peer toward its end. The peer's lock guards closing and reason.
 type shutdown struct {
-	leaving bool          // no exchange starts
-	drained chan struct{} // closed when the peer is leaving and has no exchange
+	closing bool          // no exchange starts
+	drained chan struct{} // closed when the peer is closing and has no exchange
 	drain   func()        // closes drained
 	reason  error         // why the server was lost
 	gone    chan struct{} // closed when the connection is lost
@@ -184,7 +184,7 @@ func (p *peer) why() error {
 	return p.reason
 }
 
-// expire marks a peer as leaving because the server has rejected its session as unknown. Earlier requests may still
+// expire marks a peer as closing because the server has rejected its session as unknown. Earlier requests may still
 // receive responses.
 func (p *peer) expire() {
 	if l := p.c.super.Live(); l != nil && l.peer == p {
@@ -194,17 +194,17 @@ func (p *peer) expire() {
 	p.c.background(p.closeWhenUnused)
 }
 
-// isOver reports whether the peer is lost or leaving: nothing more starts.
-func (p *peer) isOver() bool {
+// isClosing reports whether the peer is lost or closing: nothing more starts.
+func (p *peer) isClosing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.leaving || p.reason != nil
+	return p.closing || p.reason != nil
 }
 
 // closeWhenUnused closes the peer once it is unused: an error of one call need not affect others.
 func (p *peer) closeWhenUnused(ctx context.Context) {
 	p.mu.Lock()
-	p.leaving = true
+	p.closing = true
 	if len(p.running) == 0 {
 		p.drain()
 	}
@@ -239,22 +239,22 @@ type lost struct {
 	gateway bool
 	// refused means that the server rejected the request with the status of its response.
 	refused bool
-	// forgot means that the status reports an unknown session, which proves that the request was not executed.
-	forgot bool
-	// renew means that the server must be probed again.
-	renew bool
-	// unanswered means that the server did not receive a response that it waits for, because of err.
-	unanswered bool
+	// unknownSession means that the status reports an unknown session, which proves that the request was not executed.
+	unknownSession bool
+	// reprobe means that the server must be probed again.
+	reprobe bool
+	// responseLost means that the server did not receive a response that it waits for, because of err.
+	responseLost bool
 }
 
 func (l *lost) Error() string { return l.err.Error() }
 
 func (l *lost) Unwrap() error { return l.err }
 
-// A use describes the purpose of a request, as far as the handling of other messages depends on it.
-type use struct {
-	// canAsk means that the caller can receive the server's requests during this exchange.
-	canAsk bool
+// A purpose describes the purpose of a request, as far as the handling of other messages depends on it.
+type purpose struct {
+	// acceptsRequests means that the caller can receive the server's requests during this exchange.
+	acceptsRequests bool
 	// logs means that the caller requested log messages.
 	logs bool
 	// listens marks a subscription, which receives changes.
@@ -264,15 +264,15 @@ type use struct {
 }
 
 // begin returns an exchange for a request. The caller must set its body and start it.
-func (p *peer) begin(method string, u use) (*exchange, error) {
+func (p *peer) begin(method string, u purpose) (*exchange, error) {
 	x := &exchange{
-		p: p, id: strconv.FormatInt(p.ids.Add(1), 10), method: method, use: u, progress: noProgress,
+		p: p, id: strconv.FormatInt(p.ids.Add(1), 10), method: method, purpose: u, progress: noProgress,
 		inbox: inbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)},
 	}
 	x.ctx, x.cancel = context.WithCancel(p.c.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leaving || p.reason != nil {
+	if p.closing || p.reason != nil {
 		x.cancel()
 		return nil, &lost{err: cmp.Or(p.reason, errClosed)}
 	}
@@ -282,7 +282,7 @@ func (p *peer) begin(method string, u use) (*exchange, error) {
 
 // start sends the request of an exchange.
 func (p *peer) start(x *exchange) {
-	x.move(idle, inFlight)
+	x.transition(idle, inFlight)
 	p.wire.start(x)
 }
 
@@ -290,7 +290,7 @@ func (p *peer) start(x *exchange) {
 func (p *peer) end(x *exchange) {
 	p.mu.Lock()
 	delete(p.running, x.id)
-	if p.leaving && len(p.running) == 0 {
+	if p.closing && len(p.running) == 0 {
 		p.drain()
 	}
 	was := x.abandon(nil)
@@ -351,7 +351,7 @@ func (p *peer) isOld(s orphan) bool { return time.Since(s.since) >= p.c.o.Limits
 
 // do sends a request of the bridge's own and returns the response, which may be an error.
 func (p *peer) do(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {
-	x, err := p.begin(method, use{})
+	x, err := p.begin(method, purpose{})
 	if err != nil {
 		return nil, err
 	}
@@ -381,7 +381,7 @@ func (p *peer) setLevel(ctx context.Context, level pb.LogLevel) error {
 	}
 	if msg.Error != nil {
 		p.c.log.Debug().Str("error", rawjson.ShortenTo(msg.Error.GetMessage(), 500)).
-			Msg("the server does not take a log level")
+			Msg("the server rejected logging/setLevel")
 	}
 	p.mu.Lock()
 	p.level = level
@@ -399,7 +399,7 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	return fmt.Sprintf("%s: the server answers with error %d: %s", r.method, r.rpc.GetCode(),
+	return fmt.Sprintf("%s: the server responded with error %d: %s", r.method, r.rpc.GetCode(),
 		rawjson.ShortenTo(r.rpc.GetMessage(), 500))
 }
 

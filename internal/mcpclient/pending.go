@@ -32,15 +32,15 @@ const unknownState = "the state is not known: it was used already, came too late
 	"the bridge was started anew. " +
 	"The call may have been executed: make it again, without the state, only if that does no harm"
 
-// comesBack is the maximum time that a front needs to report that a legacy client has not responded.
-const comesBack = 10 * time.Second
+// responseGrace is the maximum time that a front needs to report that a legacy client has not responded.
+const responseGrace = 10 * time.Second
 
 // suspend keeps a call until its caller returns, and returns the input requests. The number of suspended calls is
 // limited by the sessions: each has one exclusively.
 func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, error) {
-	needs := &pb.InputRequired{}
+	required := &pb.InputRequired{}
 	for _, a := range x.requests {
-		needs.InputRequests = append(needs.InputRequests, a.req)
+		required.InputRequests = append(required.InputRequests, a.req)
 	}
 	token := rand.Text() + rand.Text()
 	l.mu.Lock()
@@ -50,12 +50,12 @@ func (l *pendingCalls) suspend(x *exchange, call *bridge.Call) (*bridge.Result, 
 	}
 	ttl := l.c.o.Limits.LegacyStateTTL
 	if rev, ok := bridge.ParseRevision(call.Context().GetVerified().GetProtocolVersion()); ok && !rev.Modern() {
-		ttl = max(ttl, l.c.o.Limits.AnswerTime+comesBack)
+		ttl = max(ttl, l.c.o.Limits.AnswerTime+responseGrace)
 	}
-	x.move(inFlight, suspended)
+	x.transition(inFlight, suspended)
 	l.calls[token] = &pendingCall{x: x, binding: call.Binding(), until: time.Now().Add(ttl)}
-	needs.RequestState = []byte(token)
-	return &bridge.Result{InputRequired: needs}, nil
+	required.RequestState = []byte(token)
+	return &bridge.Result{InputRequired: required}, nil
 }
 
 // take returns the call of a state, once and only for the same call of the same caller.
@@ -63,47 +63,48 @@ func (l *pendingCalls) take(call *bridge.Call) *exchange {
 	token := string(bridge.State(call.Request))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held := l.calls[token]
-	if held == nil || subtle.ConstantTimeCompare(held.binding, call.Binding()) != 1 || time.Now().After(held.until) {
+	pending := l.calls[token]
+	if pending == nil || subtle.ConstantTimeCompare(pending.binding, call.Binding()) != 1 ||
+		time.Now().After(pending.until) {
 		return nil
 	}
 	delete(l.calls, token)
-	return held.x
+	return pending.x
 }
 
 // sweep cancels the expired calls.
 func (l *pendingCalls) sweep(now time.Time) {
-	for _, held := range l.remove(func(p *pendingCall) bool { return now.After(p.until) }) {
-		l.c.log.Info().Str("method", held.x.method).
-			Msg("a call waited too long for its caller to answer, and is given up")
-		l.c.endExchange(held.x, false)
+	for _, pending := range l.remove(func(p *pendingCall) bool { return now.After(p.until) }) {
+		l.c.log.Info().Str("method", pending.x.method).
+			Msg("canceled a call whose caller did not send the input responses in time")
+		l.c.endExchange(pending.x, false)
 	}
 }
 
 // makeRoom cancels the oldest suspended call of an owner whose suspended calls have more than half of all sessions. The
 // owner but needs the session, so its calls are not canceled. It returns false if there is no such call.
-func (l *pendingCalls) makeRoom(but string) bool {
+func (l *pendingCalls) makeRoom(except string) bool {
 	l.mu.Lock()
 	count := map[string]int{}
-	for _, held := range l.calls {
-		count[held.x.p.owner]++
+	for _, pending := range l.calls {
+		count[pending.x.p.owner]++
 	}
 	var oldest string
-	for token, held := range l.calls {
-		many := held.x.p.owner != but && count[held.x.p.owner] > max(l.c.o.MaxSessions/2, 1)
-		if many && (oldest == "" || held.until.Before(l.calls[oldest].until)) {
+	for token, pending := range l.calls {
+		many := pending.x.p.owner != except && count[pending.x.p.owner] > max(l.c.o.MaxSessions/2, 1)
+		if many && (oldest == "" || pending.until.Before(l.calls[oldest].until)) {
 			oldest = token
 		}
 	}
-	held := l.calls[oldest]
+	pending := l.calls[oldest]
 	delete(l.calls, oldest)
 	l.mu.Unlock()
-	if held == nil {
+	if pending == nil {
 		return false
 	}
-	l.c.log.Info().Str("method", held.x.method).
-		Msg("a call that waits for its caller to answer is given up: its caller has too many, and others none")
-	l.c.endExchange(held.x, false)
+	l.c.log.Info().Str("method", pending.x.method).
+		Msg("canceled a call that waits for input responses: its caller uses more than half of all sessions")
+	l.c.endExchange(pending.x, false)
 	return true
 }
 
@@ -112,8 +113,8 @@ func (l *pendingCalls) empty() {
 	l.mu.Lock()
 	l.full = true
 	l.mu.Unlock()
-	for _, held := range l.remove(func(*pendingCall) bool { return true }) {
-		l.c.endExchange(held.x, false)
+	for _, pending := range l.remove(func(*pendingCall) bool { return true }) {
+		l.c.endExchange(pending.x, false)
 	}
 }
 
@@ -121,10 +122,10 @@ func (l *pendingCalls) remove(which func(*pendingCall) bool) []*pendingCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []*pendingCall
-	for token, held := range l.calls {
-		if which(held) {
+	for token, pending := range l.calls {
+		if which(pending) {
 			delete(l.calls, token)
-			out = append(out, held)
+			out = append(out, pending)
 		}
 	}
 	return out

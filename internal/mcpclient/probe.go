@@ -23,17 +23,17 @@ type era struct {
 	rev    bridge.Revision
 	// sse means HTTP+SSE.
 	sse bool
-	// frail means that server/discover crashed the program: it must not be sent again.
-	frail bool
+	// crashesOnDiscover means that server/discover crashed the program: it must not be sent again.
+	crashesOnDiscover bool
 }
 
-func (c *Client) remember(e era) {
+func (c *Client) setEra(e era) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.era = e
 }
 
-func (c *Client) remembered() era {
+func (c *Client) getEra() era {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.era
@@ -60,17 +60,18 @@ func (c *Client) configuredEra() (legacy, modern bool) {
 
 // connect probes the server and connects to it.
 func (c *Client) connect(ctx context.Context) (l *connection, err error) {
-	defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })
+	defer c.panics.Recover("probing the server", func(e *bridge.Error) { l, err = nil, e })
 
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()
-	known := c.remembered()
+	known := c.getEra()
 	if legacy, _ := c.configuredEra(); legacy {
 		known.legacy = true
 	}
-	l, err = c.find(ctx, known)
+	l, err = c.connectEra(ctx, known)
 	if err != nil && known.legacy && ctx.Err() == nil {
-		c.remember(era{frail: known.frail}) // it may have been replaced: probe again the next time
+		// it may have been replaced: probe again the next time
+		c.setEra(era{crashesOnDiscover: known.crashesOnDiscover})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", c.o.Name, err)
@@ -78,11 +79,11 @@ func (c *Client) connect(ctx context.Context) (l *connection, err error) {
 	return l, nil
 }
 
-func (c *Client) find(ctx context.Context, known era) (*connection, error) {
+func (c *Client) connectEra(ctx context.Context, known era) (*connection, error) {
 	if c.url != nil {
-		return c.findHTTP(ctx, known)
+		return c.connectHTTP(ctx, known)
 	}
-	return c.findStdio(ctx, known)
+	return c.connectStdio(ctx, known)
 }
 
 // dial returns a new peer with a wire to the server.
@@ -104,13 +105,13 @@ func (c *Client) connectTo(ctx context.Context, p *peer, e era) (err error) {
 	return err
 }
 
-// findStdio probes a program (2026-07-28: stdio, backward compatibility).
-func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) {
+// connectStdio probes a program (2026-07-28: stdio, backward compatibility).
+func (c *Client) connectStdio(ctx context.Context, known era) (*connection, error) {
 	p, err := c.dial(ctx, known)
 	if err != nil {
 		return nil, err
 	}
-	if known.legacy || known.frail {
+	if known.legacy || known.crashesOnDiscover {
 		return c.beginLegacy(ctx, p)
 	}
 	if _, modern := c.configuredEra(); modern {
@@ -122,11 +123,11 @@ func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) 
 	}
 	p.close()
 	if ctx.Err() != nil || !errors.Is(err, errDied) {
-		return nil, c.lastWords(p, err)
+		return nil, c.withOutput(p, err)
 	}
 	// Some old servers exit on unknown messages.
-	c.log.Debug().Err(err).Msg("the server did not survive server/discover; it is started again, and sent initialize")
-	c.remember(era{frail: true})
+	c.log.Debug().Err(err).Msg("the server exited on server/discover; restarting it and sending initialize")
+	c.setEra(era{crashesOnDiscover: true})
 	if p, err = c.dial(ctx, known); err != nil {
 		return nil, err
 	}
@@ -134,12 +135,12 @@ func (c *Client) findStdio(ctx context.Context, known era) (*connection, error) 
 }
 
 // errDied means that a program exited or became unresponsive during the probe.
-var errDied = errors.New("the program ended before it answered")
+var errDied = errors.New("the program exited before it responded")
 
-// lastWords adds the last output of the program to err.
-func (c *Client) lastWords(p *peer, err error) error {
+// withOutput adds the last output of the program to err.
+func (c *Client) withOutput(p *peer, err error) error {
 	if s, ok := p.wire.(*stdio); ok {
-		return fmt.Errorf("it did not start: %w\n  command: %s%s", err, child.Quote(c.o.Command), s.words())
+		return fmt.Errorf("it did not start: %w\n  command: %s%s", err, child.Quote(c.o.Command), s.exitReport())
 	}
 	return err
 }
@@ -173,7 +174,7 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 		}
 		l, err = initialize(ctx)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		l, _, err = c.late(ctx, p, first, initialize)
+		l, _, err = c.probeSlow(ctx, p, first, initialize)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("neither server/discover nor initialize was answered within %s", c.o.StartTimeout)
@@ -184,13 +185,13 @@ func (c *Client) probeStdio(ctx context.Context, p *peer) (*connection, error) {
 	return l, err
 }
 
-// late completes a probe without a timely response to server/discover. A server that does not support the method may
-// never respond, so late sends initialize (2026-07-28: stdio, backward compatibility); a slow modern server responds to
-// server/discover in the meantime. After a result of initialize, late waits for a tenth of the probe timeout for the
-// other response, because a server of both eras sends both. After an error, it waits for the probe timeout, or for the
-// rest of the start timeout if only a modern server returns this error. unknown means that the server rejected
-// server/discover as an unknown method.
-func (c *Client) late(ctx context.Context, p *peer, first *exchange,
+// probeSlow completes a probe without a timely response to server/discover. A server that does not support the method
+// may never respond, so late sends initialize (2026-07-28: stdio, backward compatibility); a slow modern server
+// responds to server/discover in the meantime. After a result of initialize, late waits for a tenth of the probe
+// timeout for the other response, because a server of both eras sends both. After an error, it waits for the probe
+// timeout, or for the rest of the start timeout if only a modern server returns this error. unknown means that the
+// server rejected server/discover as an unknown method.
+func (c *Client) probeSlow(ctx context.Context, p *peer, first *exchange,
 	initialize func(context.Context) (*connection, error),
 ) (l *connection, unknown bool, err error) {
 	trying, stop := context.WithCancel(ctx)
@@ -238,10 +239,11 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange,
 	switch {
 	case err != nil:
 		return nil, false, err
-	case c.url == nil && !refusesInitialize(failed):
+	case c.url == nil && !rejectsInitialize(failed):
 		// A server of both eras that has read initialize may serve the connection in the legacy era from then on.
-		c.log.Info().Msg("the server is started again in 2026-07-28: it took longer than the probe's timeout to " +
-			"answer server/discover, and was sent initialize")
+		c.log.Info().Msg("restarting the server in 2026-07-28: it responded to server/discover after the probe " +
+			"timeout, " +
+			"when initialize had been sent")
 		p.close()
 		if p, err = c.dial(ctx, era{}); err != nil {
 			return nil, false, err
@@ -255,12 +257,12 @@ func (c *Client) late(ctx context.Context, p *peer, first *exchange,
 		return l, false, err
 	}
 	// set the revision again, which initialize has reset
-	return c.modernConnection(p, l.known.Load()), false, nil
+	return c.modernConnection(p, l.declared.Load()), false, nil
 }
 
 // startDiscover sends server/discover.
 func (c *Client) startDiscover(p *peer) (*exchange, error) {
-	x, err := p.beginRequest(bridge.Discover, &pb.DiscoverRequest{}, use{})
+	x, err := p.beginRequest(bridge.Discover, &pb.DiscoverRequest{}, purpose{})
 	if err == nil {
 		p.start(x)
 	}
@@ -281,7 +283,8 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again 
 			case legacy:
 				return nil, false, nil
 			}
-			return nil, false, fmt.Errorf("it speaks none of our revisions: %s", rawjson.ShortenTo(e.GetData(), 300))
+			return nil, false, fmt.Errorf("it supports no revision that the bridge supports: %s",
+				rawjson.ShortenTo(e.GetData(), 300))
 		case codeHeaderMismatch, bridge.CodeMissingCapability:
 			return nil, false, asError(bridge.Discover.Name, msg)
 		}
@@ -289,15 +292,15 @@ func (c *Client) readProbe(p *peer, msg *jsonrpc.Message) (l *connection, again 
 	}
 	d, err := readDiscover(msg.Result)
 	if err != nil {
-		c.log.Debug().Err(err).Msg("the answer to server/discover is none; the server is taken for a legacy one")
+		c.log.Debug().Err(err).Msg("the response to server/discover is invalid; treating the server as a legacy one")
 		return nil, false, nil
 	}
-	ours := false
+	supported := false
 	for _, name := range d.GetSupportedVersions() {
 		rev, known := bridge.ParseRevision(name)
-		ours = ours || known && rev.Modern()
+		supported = supported || known && rev.Modern()
 	}
-	if !ours {
+	if !supported {
 		return nil, false, nil
 	}
 	d.SupportedVersions = nil // the bridge's own server supports all of them
@@ -334,7 +337,7 @@ func readDiscover(result []byte) (*pb.DiscoverResponse, error) {
 
 func (c *Client) modernConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	p.setRev(modernRev)
-	c.remember(era{rev: modernRev})
+	c.setEra(era{rev: modernRev})
 	return newConnection(p, d)
 }
 
@@ -343,7 +346,7 @@ func (c *Client) beginModern(ctx context.Context, p *peer) (l *connection, err e
 	defer func() {
 		if err != nil {
 			p.close()
-			err = c.lastWords(p, err)
+			err = c.withOutput(p, err)
 		}
 	}()
 	p.setRev(modernRev)
@@ -376,9 +379,9 @@ func (c *Client) discover(ctx context.Context, p *peer) (*pb.DiscoverResponse, e
 	return d, nil
 }
 
-// findHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports, the
-// same).
-func (c *Client) findHTTP(ctx context.Context, known era) (*connection, error) {
+// connectHTTP probes an endpoint (2026-07-28: basic/versioning, backward compatibility; 2025-11-25: basic/transports,
+// the same).
+func (c *Client) connectHTTP(ctx context.Context, known era) (*connection, error) {
 	if known.legacy && known.rev != bridge.NoRevision {
 		p, err := c.dial(ctx, known)
 		if err != nil {
@@ -417,13 +420,13 @@ func (c *Client) initializeHTTP(ctx context.Context, modern bool) (*connection, 
 	if failed == nil {
 		return l, nil
 	}
-	if modern && p.rev() == bridge.NoRevision && refusesInitialize(failed) {
+	if modern && p.rev() == bridge.NoRevision && rejectsInitialize(failed) {
 		// It is a modern server that does not implement server/discover.
 		p, err := c.dial(ctx, era{})
 		if err != nil {
 			return nil, err
 		}
-		c.log.Warn().Msg("the server has no server/discover; it is taken for one that has everything")
+		c.log.Warn().Msg("the server does not implement server/discover; assuming all capabilities")
 		return c.modernConnection(p, &pb.DiscoverResponse{Capabilities: &pb.ServerCapabilities{
 			Tools: &pb.ToolsCapability{}, Resources: &pb.ResourcesCapability{}, Prompts: &pb.PromptsCapability{},
 			Completions: &pb.Capability{},
@@ -456,7 +459,7 @@ func (c *Client) probeHTTP(ctx context.Context, p *peer) (l *connection, modern 
 		msg, err := x.await(limited)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			l, modern, err := c.late(ctx, p, x,
+			l, modern, err := c.probeSlow(ctx, p, x,
 				func(ctx context.Context) (*connection, error) { return c.initializeHTTP(ctx, false) })
 			p.end(x)
 			if modern && l == nil && ctx.Err() == nil {

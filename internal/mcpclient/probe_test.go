@@ -84,7 +84,7 @@ func TestProbeOfSlowPrograms(t *testing.T) {
 				5 * second,
 				strings.Replace(modernOnly, "2026-07-28", "2031-01-01", 1),
 			}, initialize: says{20 * second, initialized},
-			fails: "none of our revisions",
+			fails: "no revision that the bridge supports",
 		},
 		"modern, and it rejects its own revision": {discover: says{5 * second, modernOnly}, fails: "-32022"},
 	} {

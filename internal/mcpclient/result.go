@@ -33,14 +33,14 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 		err = mcpjson.Unmarshal(c.cleanList(m, msg.Result, rev), out, rev)
 	}
 	if err != nil {
-		return nil, c.misbehaved("answered %s with what is not its result: %v", m.Name, err)
+		return nil, c.protocolViolation("responded to %s with an invalid result: %v", m.Name, err)
 	}
 	clean(out)
 	if lists[m] != "" {
 		out = mcpjson.Clone(out) // a copy: the text of the message may be far longer
 	}
 	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
-		c.params.learn(c, tools)
+		c.params.update(c, tools)
 	}
 	return &bridge.Result{Complete: out}, nil
 }
@@ -71,7 +71,7 @@ func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision)
 			if err := mcpjson.Unmarshal(text, list.NewElement().Message().Interface(), rev); err != nil {
 				if bad++; bad == 1 {
 					c.log.Warn().Str("entry", rawjson.Shorten(text)).AnErr("why", err).
-						Msg("entries of " + m.Name + " cannot be read, and are left out: this is the first")
+						Msg("entries of " + m.Name + " are invalid and were dropped; this is the first")
 				}
 				continue
 			}
@@ -88,18 +88,18 @@ func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision)
 // readOther reads a result that is not complete.
 func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Revision) (*bridge.Result, error) {
 	if string(kind) != `"input_required"` || !m.MayRequireInput {
-		return nil, c.misbehaved("answered %s with the resultType %s, which is not known", m.Name,
+		return nil, c.protocolViolation("responded to %s with the unknown resultType %s", m.Name,
 			rawjson.Shorten(kind))
 	}
-	needs := &pb.InputRequired{}
-	if err := mcpjson.Unmarshal(result, needs, rev); err != nil {
-		return nil, c.misbehaved("answered %s with what asks for nothing: %v", m.Name, err)
+	required := &pb.InputRequired{}
+	if err := mcpjson.Unmarshal(result, required, rev); err != nil {
+		return nil, c.protocolViolation("responded to %s with invalid input requests: %v", m.Name, err)
 	}
-	needs.Meta = withoutHop(needs.GetMeta())
-	if len(needs.GetInputRequests()) == 0 && needs.RequestState == nil {
-		return nil, c.misbehaved("answered %s with input_required, and asks for nothing", m.Name)
+	required.Meta = withoutHop(required.GetMeta())
+	if len(required.GetInputRequests()) == 0 && required.RequestState == nil {
+		return nil, c.protocolViolation("responded to %s with input_required, but without input requests", m.Name)
 	}
-	return &bridge.Result{InputRequired: needs}, nil
+	return &bridge.Result{InputRequired: required}, nil
 }
 
 // clean removes the keys of `_meta` that concern only the server and the bridge.
@@ -125,8 +125,8 @@ func withoutHop(meta string) string {
 	return rawjson.AsString(rawjson.Without(object, metaServerInfo, metaSubscriptionID))
 }
 
-// misbehaved returns the error of a response that violates the protocol.
-func (c *Client) misbehaved(format string, args ...any) error {
+// protocolViolation returns the error of a response that violates the protocol.
+func (c *Client) protocolViolation(format string, args ...any) error {
 	return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 		"server %q "+format+". This is a mistake in the server", append([]any{c.o.Name}, args...)...)
 }
@@ -139,7 +139,7 @@ func (c *Client) crashed(cause error) error {
 	}
 	how := "was lost during the call"
 	switch l, ok := errors.AsType[*lost](cause); {
-	case ok && l.unanswered:
+	case ok && l.responseLost:
 		how = l.Error()
 	case ok && l.answered:
 		how = "failed the call: " + l.Error()
@@ -164,10 +164,10 @@ var errTooLarge = errors.New("what the server sent is too large")
 // refused returns the error of a call that a server rejected with the status of its response only.
 func (c *Client) refused(cause error, sent bool) error {
 	e := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
-		"server %q does not take the call: %v; the call was not executed", c.o.Name, cause)
+		"server %q rejected the call: %v; the call was not executed", c.o.Name, cause)
 	if sent {
 		e = bridge.Failed(codes.Unknown, bridge.OutcomeUnknown, "UPSTREAM_REFUSED",
-			"server %q does not take the call: %v; whether the call was executed is not known", c.o.Name, cause)
+			"server %q rejected the call: %v; whether the call was executed is not known", c.o.Name, cause)
 	}
 	e.Cause = cause
 	return e

@@ -26,9 +26,9 @@ func declareLogging(d *pb.DiscoverResponse) {
 	}
 }
 
-// refusesInitialize reports whether a server has rejected the method initialize itself. Another failure does not
+// rejectsInitialize reports whether a server has rejected the method initialize itself. Another failure does not
 // determine the era.
-func refusesInitialize(err error) bool {
+func rejectsInitialize(err error) bool {
 	if l, ok := errors.AsType[*lost](err); ok {
 		return l.refused
 	}
@@ -44,14 +44,14 @@ func (c *Client) beginLegacy(ctx context.Context, p *peer) (*connection, error) 
 	d, err := c.initialize(ctx, p, c.legacyRev())
 	if err != nil {
 		p.close()
-		return nil, c.lastWords(p, err)
+		return nil, c.withOutput(p, err)
 	}
 	return c.legacyConnection(p, d), nil
 }
 
 func (c *Client) legacyConnection(p *peer, d *pb.DiscoverResponse) *connection {
 	_, sse := p.wire.(*sse2024)
-	c.remember(era{legacy: true, rev: p.rev(), sse: sse, frail: c.remembered().frail})
+	c.setEra(era{legacy: true, rev: p.rev(), sse: sse, crashesOnDiscover: c.getEra().crashesOnDiscover})
 	return newConnection(p, d)
 }
 
@@ -65,7 +65,7 @@ func (c *Client) startInitialize(p *peer, rev bridge.Revision) (*exchange, error
 	if err != nil {
 		return nil, err
 	}
-	x, err := p.begin(methodInitialize, use{})
+	x, err := p.begin(methodInitialize, purpose{})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	name, _ := rawjson.String(rawjson.Get(result, "protocolVersion"))
 	rev, ok := bridge.ParseRevision(name)
 	if !ok || rev.Modern() {
-		return nil, fmt.Errorf("initialize: the server wants to speak %s, which is no revision that initialize can "+
+		return nil, fmt.Errorf("initialize: the server responded with revision %s, which initialize cannot "+
 			"negotiate", rawjson.ShortenTo(name, 50))
 	}
 	d := &pb.DiscoverResponse{}
@@ -147,28 +147,29 @@ func (c *Client) initialized(ctx context.Context, p *peer, result []byte) (*pb.D
 	return d, nil
 }
 
-// noProgram returns the error of a call whose program does not start. A retry is useless.
-func (c *Client) noProgram(p *peer, err error) error {
+// secondProgramFailed returns the error of a call whose program does not start. A retry is useless.
+func (c *Client) secondProgramFailed(p *peer, err error) error {
 	if p.isGone() {
 		p.close() // it soon ends, and then the reason is known
 	}
 	e := bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "BACKEND_UNAVAILABLE",
-		"server %q: the program does not start once more, for a caller with capabilities; the call was not executed. "+
+		"server %q: cannot start a second instance of the program, for a caller with capabilities; the call was "+
+			"not executed. "+
 			"If it cannot run twice at a time, call it without elicitation, sampling, roots and extensions", c.o.Name)
-	e.Cause = errors.New(c.lastWords(p, err).Error()) // without the wrapped errors, which do not concern the call
-	c.log.Error().Err(e.Cause).Msg("the program does not start once more")
+	e.Cause = errors.New(c.withOutput(p, err).Error()) // without the wrapped errors, which do not concern the call
+	c.log.Error().Err(e.Cause).Msg("cannot start a second instance of the program")
 	return e
 }
 
 // openSession starts a session of a legacy server for callers with the given capabilities. With an error, it returns
 // the peer to close, or nil.
 func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, key string) (p *peer, err error) {
-	defer c.panics.Recover("beginning a session", func(e *bridge.Error) { err = e })
+	defer c.panics.Recover("starting a session", func(e *bridge.Error) { err = e })
 	ctx, cancel := context.WithTimeout(ctx, c.o.StartTimeout)
 	defer cancel()
-	known := c.remembered()
+	known := c.getEra()
 	if !known.legacy {
-		return nil, &lost{err: errors.New("the server is being found again")}
+		return nil, &lost{err: errors.New("the server is being probed again")}
 	}
 	p = c.newPeer()
 	p.can, p.key, p.exclusive = can, key, true
@@ -177,20 +178,20 @@ func (c *Client) openSession(ctx context.Context, can *pb.ClientCapabilities, ke
 	}
 	if _, err := c.initialize(ctx, p, known.rev); err != nil {
 		if c.url == nil && ctx.Err() == nil {
-			err = c.noProgram(p, err)
+			err = c.secondProgramFailed(p, err)
 		}
 		return p, err
 	}
 	if can.GetRoots() != nil {
 		// Servers request the roots as soon as a session has started. When the server has responded to a ping, that
 		// request has arrived, and its response can be sent before the first call, which may need the roots.
-		c.catchUp(ctx, p)
+		c.awaitInputRead(ctx, p)
 	}
 	return p, nil
 }
 
-// catchUp waits until a server has read its input. If it does not respond, the call that follows reports it.
-func (c *Client) catchUp(ctx context.Context, p *peer) {
+// awaitInputRead waits until a server has read its input. If it does not respond, the call that follows reports it.
+func (c *Client) awaitInputRead(ctx context.Context, p *peer) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.ProbeTimeout)
 	defer cancel()
 	_, _ = p.do(ctx, "ping", nil)

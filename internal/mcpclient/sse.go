@@ -20,17 +20,17 @@ type event struct {
 
 // An eventReader reads server-sent events (HTML, 9.2), of which MCP uses data, id, event and retry.
 type eventReader struct {
-	r    *bufio.Reader
-	most int
+	r   *bufio.Reader
+	max int
 	// retry is the server's reconnection time, or negative if there is none.
-	retry time.Duration
-	begun bool   // the first line was read
-	last  string // the id of the last event, returned or skipped
-	came  bool   // there was an event
+	retry    time.Duration
+	started  bool   // the first line was read
+	last     string // the id of the last event, returned or skipped
+	hasEvent bool   // there was an event
 }
 
 func newEventReader(r io.Reader, most int) *eventReader {
-	return &eventReader{r: bufio.NewReaderSize(&lineReader{r: r}, 4<<10), most: most, retry: -1}
+	return &eventReader{r: bufio.NewReaderSize(&lineReader{r: r}, 4<<10), max: most, retry: -1}
 }
 
 // A lineReader converts line ends CR and CRLF (HTML, 9.2.5) to LF.
@@ -81,7 +81,7 @@ func (r *eventReader) message() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.came = true
+		r.hasEvent = true
 		if e.hasID {
 			r.last = e.id
 		}
@@ -105,8 +105,8 @@ func (r *eventReader) next() (event, error) {
 	var long []byte // the beginning of a line that is longer than the reader's buffer
 	for {
 		part, err := r.r.ReadSlice('\n')
-		if size += len(part); size > r.most+256 {
-			return event{}, fmt.Errorf("%w: an event has more than %d bytes", errTooLarge, r.most)
+		if size += len(part); size > r.max+256 {
+			return event{}, fmt.Errorf("%w: an event has more than %d bytes", errTooLarge, r.max)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			long = append(long, part...)
@@ -122,13 +122,13 @@ func (r *eventReader) next() (event, error) {
 			line, long = long, nil
 		}
 		line = bytes.TrimSuffix(line, []byte{'\n'})
-		if !r.begun {
-			r.begun = true
+		if !r.started {
+			r.started = true
 			line = bytes.TrimPrefix(line, []byte("\uFEFF")) // HTML, 9.2.6
 		}
 		if len(line) == 0 {
-			if len(e.data) > r.most {
-				return event{}, fmt.Errorf("%w: an event has more than %d bytes", errTooLarge, r.most)
+			if len(e.data) > r.max {
+				return event{}, fmt.Errorf("%w: an event has more than %d bytes", errTooLarge, r.max)
 			}
 			if e.hasData || e.hasID || e.name != "" {
 				return e, nil

@@ -59,7 +59,7 @@ func (w *sse2024) connect() (*eventReader, io.Closer, error) {
 	media := mediaOf(res)
 	if res.StatusCode != http.StatusOK || media != mcphttp.EventStream {
 		_ = res.Body.Close()
-		return nil, nil, fmt.Errorf("GET is answered with %s and %q: HTTP+SSE begins with an event stream", res.Status,
+		return nil, nil, fmt.Errorf("GET returned %s and %q: HTTP+SSE begins with an event stream", res.Status,
 			media)
 	}
 	events := newEventReader(res.Body, c.o.Limits.Message)
@@ -88,7 +88,7 @@ func endpointOf(base, server *url.URL, e event) (*url.URL, error) {
 	}
 	u, err := base.Parse(string(e.data))
 	if err != nil {
-		return nil, errors.New("the endpoint is no URL")
+		return nil, errors.New("the endpoint is not a URL")
 	}
 	if !sameOrigin(u, server) || u.User != nil {
 		return nil, fmt.Errorf("the endpoint is at %s://%s: it must be where the event stream is",
@@ -127,18 +127,19 @@ func (w *sse2024) start(x *exchange) {
 		if status != 0 {
 			x.sent.end() // whatever the trace has reported
 		}
-		if x.now() == abandoned {
+		if x.currentState() == abandoned {
 			w.p.out.post(cancelled(x), nil) // the cancellation that stop sent may have overtaken the request
 		}
 		switch {
 		case err == nil || x.ctx.Err() != nil:
 		case status == http.StatusNotFound || status == http.StatusGone:
-			x.fail(&lost{err: err, refused: true, forgot: status == http.StatusNotFound, renew: true})
+			x.fail(&lost{err: err, refused: true, unknownSession: status == http.StatusNotFound, reprobe: true})
 			w.p.expire() // the stream may still have responses to other requests
 		case status == 0:
-			x.fail(unsent(err))
+			x.fail(sendError(err))
 		default:
-			x.fail(&lost{err: err, answered: true, gateway: isGateways(status), refused: status >= 400 && status < 500})
+			x.fail(&lost{err: err, answered: true, gateway: isGatewayStatus(status), refused: status >= 400 &&
+				status < 500})
 		}
 	})
 }
@@ -152,7 +153,7 @@ func (w *sse2024) close() {
 	if !errors.Is(w.p.why(), errClosed) {
 		w.cancel() // nothing is read any more
 	}
-	ctx, cancel := w.p.c.farewell()
+	ctx, cancel := w.p.c.closeContext()
 	defer context.AfterFunc(ctx, w.cancel)()
 	w.wait() // a server must receive a request before its cancellation
 	w.p.out.finish()

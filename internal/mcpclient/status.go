@@ -17,9 +17,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/rawjson"
 )
 
-// unsent returns the error of a request without a response. The error of a Transport may report that the request was
+// sendError returns the error of a request without a response. The error of a Transport may report that the request was
 // not executed, for instance because credentials are missing.
-func unsent(err error) error {
+func sendError(err error) error {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e
 	}
@@ -34,10 +34,10 @@ func withoutURL(err error) error {
 	return err
 }
 
-var errSessionEnded = errors.New("the server does not know the session any more")
+var errSessionEnded = errors.New("the server reports that the session is unknown")
 
-// unread returns why a response could not be read.
-func (w *streamable) unread(err error) error {
+// readError returns why a response could not be read.
+func (w *streamable) readError(err error) error {
 	if errors.Is(err, errTooLarge) {
 		return w.p.c.tooLarge(err)
 	}
@@ -47,17 +47,17 @@ func (w *streamable) unread(err error) error {
 	return &lost{err: err}
 }
 
-// cut returns why a stream ended without a response.
-func (w *streamable) cut(err error) error {
+// streamEnded returns why a stream ended without a response.
+func (w *streamable) streamEnded(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the server ended the stream without a response")
 	}
-	return w.unread(err)
+	return w.readError(err)
 }
 
-// misbehaved returns the error of a response that violates the protocol.
-func (w *streamable) misbehaved(format string, args ...any) error {
-	return w.p.c.misbehaved(format, args...)
+// protocolViolation returns the error of a response that violates the protocol.
+func (w *streamable) protocolViolation(format string, args ...any) error {
+	return w.p.c.protocolViolation(format, args...)
 }
 
 // status returns the error of a response with an unexpected status.
@@ -71,9 +71,12 @@ func (w *streamable) status(res *http.Response, text string) error {
 			res.Status)
 	case code == http.StatusForbidden:
 		return bridge.Failed(codes.PermissionDenied, bridge.OutcomeNotExecuted, "UPSTREAM_FORBIDDEN",
-			"server %q does not let us do that (%s); the call was not executed", c.o.Name, res.Status)
+			"server %q denies access (%s); the call was not executed", c.o.Name, res.Status)
 	case code == http.StatusNotFound && w.session != "":
-		return &lost{err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, forgot: true, renew: true}
+		return &lost{
+			err: fmt.Errorf("%w (%s)", errSessionEnded, res.Status), refused: true, unknownSession: true,
+			reprobe: true,
+		}
 	case code >= 300 && code < 400:
 		// a server may execute a POST and then redirect, mostly with 303, earlier also with 301 and 302 (RFC 9110,
 		// 15.4)
@@ -88,24 +91,24 @@ func (w *streamable) status(res *http.Response, text string) error {
 		http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed,
 		http.StatusNotAcceptable, http.StatusGone, http.StatusUnsupportedMediaType,
 	}, code):
-		return &lost{err: err, refused: true, renew: true}
+		return &lost{err: err, refused: true, reprobe: true}
 	case code == http.StatusRequestEntityTooLarge:
 		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "REQUEST_TOO_LARGE",
 			"server %q: the request is too large for it (%s); the call was not executed", c.o.Name, res.Status)
 	case code == http.StatusTooManyRequests:
 		e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "UPSTREAM_OVERLOADED",
-			"server %q has too much to do (%s); the call was not executed", c.o.Name, res.Status)
+			"server %q is overloaded (%s); the call was not executed", c.o.Name, res.Status)
 		// a date would depend on another clock
 		if after, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil {
 			e.RetryAfter = time.Duration(after) * time.Second
 		}
 		return e
 	}
-	return &lost{err: err, answered: true, gateway: isGateways(res.StatusCode)}
+	return &lost{err: err, answered: true, gateway: isGatewayStatus(res.StatusCode)}
 }
 
-// isGateways reports whether a gateway sends the status when the server behind it did not respond.
-func isGateways(status int) bool {
+// isGatewayStatus reports whether a gateway sends the status when the server behind it did not respond.
+func isGatewayStatus(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout
 }
 

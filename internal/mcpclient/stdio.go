@@ -44,8 +44,8 @@ type stdio struct {
 	wg sync.WaitGroup
 	// end ends the program. When it returns, nothing is left of it.
 	end func()
-	// words describes how the program ended, with its last output.
-	words func() string
+	// exitReport describes how the program ended, with its last output.
+	exitReport func() string
 	// stopped reports whether the process is stopped by a signal, and kill kills it, without waiting.
 	stopped func() bool
 	kill    func()
@@ -104,7 +104,7 @@ func (c *Client) launchChild(p *peer) error {
 	}
 	s.end = func() { c.endChild(proc) }
 	s.stopped, s.kill = proc.Stopped, func() { proc.Signal(child.Kill) }
-	s.words = func() string { return lastWords(proc, &stderr, &s.stray) }
+	s.exitReport = func() string { return exitReport(proc, &stderr, &s.stray) }
 	started := make(chan error, 1)
 	select {
 	case c.spawn <- func() { started <- proc.Start() }:
@@ -128,26 +128,26 @@ func (c *Client) notStarted(err error) error {
 	if short := child.ShortageOf(err); short != nil {
 		fix = short.Fix
 	}
-	if unheld, ok := errors.AsType[*child.LimitError](err); ok {
-		fix = unheld.Fix
+	if limited, ok := errors.AsType[*child.LimitError](err); ok {
+		fix = limited.Fix
 	}
 	return fmt.Errorf("server %q did not start: %w\n  command: %s\n  what to do: %s", c.o.Name, err,
 		child.Quote(c.o.Command), fix)
 }
 
-// lastWords describes how a program ended, with its last output.
-func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
+// exitReport describes how a program ended, with its last output.
+func exitReport(proc *child.Process, stderr, stray *child.Tail) string {
 	var b strings.Builder
 	if how := proc.ExitReason(); how != "" {
 		fmt.Fprintf(&b, "\n  it ended: %s", how)
 	}
-	for _, said := range []struct {
+	for _, output := range []struct {
 		where string
 		tail  *child.Tail
 	}{{"stdout, where only MCP belongs", stray}, {"stderr", stderr}} {
-		words, _ := said.tail.Read()
+		words, _ := output.tail.Read()
 		if len(words) > 0 {
-			b.WriteString("\n  " + said.where + ":")
+			b.WriteString("\n  " + output.where + ":")
 		}
 		for _, w := range words {
 			b.WriteString("\n    " + rawjson.ShortenTo(w, 300))
@@ -160,7 +160,7 @@ func lastWords(proc *child.Process, stderr, stray *child.Tail) string {
 func (s *stdio) line(line []byte) {
 	s.received.Add(1)
 	if err := s.p.receive(line, nil); err != nil {
-		s.garbage(line, err)
+		s.addInvalidLine(line, err)
 	}
 }
 
@@ -168,8 +168,8 @@ func (s *stdio) tooLong(n int) {
 	s.p.lose(fmt.Errorf("%w: a line has more than %d bytes", errTooLarge, n))
 }
 
-// garbage counts an invalid line: some programs print to standard output what belongs on standard error.
-func (s *stdio) garbage(line []byte, err error) {
+// addInvalidLine counts an invalid line: some programs print to standard output what belongs on standard error.
+func (s *stdio) addInvalidLine(line []byte, err error) {
 	if stray := s.p.c.o.Stray; stray != nil && stray(line) {
 		return
 	}
@@ -180,7 +180,7 @@ func (s *stdio) garbage(line []byte, err error) {
 	if full && !s.p.isGone() {
 		s.p.c.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).Int("lines", limits.StrayLines).
 			Dur("within", limits.StrayWindow).
-			Msg("the server prints too much that is not MCP and is started again: have it log to standard error")
+			Msg("the server prints too many lines that are not MCP; restarting it; let it log to standard error")
 		s.p.lose(errInvalidLines)
 	}
 }
@@ -219,7 +219,7 @@ func (t *invalidLines) add(line []byte, err error) (full bool) {
 		t.at = now
 		t.log.Warn().Str("line", rawjson.ShortenTo(line, 200)).AnErr("why", err).Int("lines", t.since).
 			Int("total", t.count).
-			Msg("the server prints what is not MCP; it is ignored")
+			Msg("ignored lines of the server that are not MCP")
 		t.since = 0
 	}
 	return full
@@ -242,7 +242,7 @@ func cancelled(x *exchange) []byte {
 		return nil
 	}
 	return jsonrpc.AppendNotification(nil, notifyCancelled,
-		[]byte(`{"requestId":`+x.id+`,"reason":"the caller does not want the answer any more"}`))
+		[]byte(`{"requestId":`+x.id+`,"reason":"the caller canceled or disconnected"}`))
 }
 
 func (s *stdio) notify(_ context.Context, msg []byte) error {

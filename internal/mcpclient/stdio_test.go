@@ -196,7 +196,7 @@ func TestInvalidLinesOfPrograms(t *testing.T) {
 	for _, name := range []string{"twice", "list", "bytes"} {
 		_, err := c.Handle(t.Context(), toolCall(name, "{}"), ignore)
 		if e := bridge.AsError(err); e.Code != codes.Internal ||
-			!strings.Contains(e.Message, "answered with what is not MCP") {
+			!strings.Contains(e.Message, "responded with invalid MCP") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestTooManyInvalidLinesOfPrograms(t *testing.T) {
 				if err := end(); err != nil {
 					t.Error(err)
 				}
-				if n := strings.Count(log.String(), "have it log to standard error"); int64(n) != tt.starts-1 {
+				if n := strings.Count(log.String(), "let it log to standard error"); int64(n) != tt.starts-1 {
 					t.Errorf("%d warnings: %s", n, log.String())
 				}
 			})
@@ -442,7 +442,7 @@ func TestTooManyInputRequests(t *testing.T) {
 				}
 				for i := tt.fit; i < tt.asks; i++ {
 					if got, want := <-answered, fmt.Sprintf(`"q%d" -32603 `, i); !strings.HasPrefix(got, want) ||
-						!strings.Contains(got, "too much is asked at once") {
+						!strings.Contains(got, "too many pending requests") {
 						t.Fatalf("responded %s, want %s", got, want)
 					}
 				}

@@ -38,13 +38,13 @@ func (s *stream) read() {
 	err := s.messages()
 	for tries, all := 0, 0; err != nil; {
 		switch {
-		case x.now().isAnswered() || x.ctx.Err() != nil:
+		case x.currentState().isAnswered() || x.ctx.Err() != nil:
 			return
 		case s.fatal || s.r.last == "" || s.w.p.rev().Modern() || tries >= maxResumes:
-			x.fail(s.w.cut(err))
+			x.fail(s.w.streamEnded(err))
 			return
 		}
-		if s.r.came {
+		if s.r.hasEvent {
 			tries = 0
 		}
 		tries++
@@ -73,13 +73,13 @@ func (s *stream) drain() {
 
 // messages reads the messages of a connection up to the response. The error reports why there is none.
 func (s *stream) messages() error {
-	for !s.x.now().isAnswered() {
+	for !s.x.currentState().isAnswered() {
 		data, err := s.r.message()
 		if err != nil {
 			s.fatal = errors.Is(err, errTooLarge)
 		} else if err = s.w.p.receive(data, s.x); err != nil {
 			s.fatal = true
-			err = s.w.misbehaved("sent an event that is not MCP: %v", err)
+			err = s.w.protocolViolation("sent an event that is not MCP: %v", err)
 		}
 		if err != nil {
 			s.body.Close()
@@ -95,7 +95,7 @@ const maxResumes = 5
 // resume continues after the last event (2025-11-25: basic/transports, resumability and redelivery). The error reports
 // why there is no response.
 func (s *stream) resume() error {
-	s.fatal, s.r.came = false, false
+	s.fatal, s.r.hasEvent = false, false
 	res, err := s.w.get(s.x.ctx, s.r.last)
 	if err != nil {
 		return withoutURL(err)
@@ -136,14 +136,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hearTimeout is the maximum time for a server to respond to the GET of its standalone stream.
-const hearTimeout = time.Second
+// getTimeout is the maximum time for a server to respond to the GET of its standalone stream.
+const getTimeout = time.Second
 
 // open implements wire. A server may send requests during a call on the standalone stream. Without that stream, many
 // servers lose them and the call hangs; and some treat a late GET as a resumption of the call's stream.
 func (w *streamable) open(ctx context.Context) {
-	w.wg.Go(func() { w.p.keep(w.unrelated) })
-	timer := time.NewTimer(hearTimeout)
+	w.wg.Go(func() { w.p.keep(w.readStandalone) })
+	timer := time.NewTimer(getTimeout)
 	defer timer.Stop()
 	select {
 	case <-w.received:
@@ -152,22 +152,23 @@ func (w *streamable) open(ctx context.Context) {
 	}
 }
 
-// unrelated reads the standalone stream, if the server has one (2025-03-26 to 2025-11-25: basic/transports, listening
-// for messages). If it had one before, it is requested again with backoff, because subscribers rely on its changes.
-func (w *streamable) unrelated() {
+// readStandalone reads the standalone stream, if the server has one (2025-03-26 to 2025-11-25: basic/transports,
+// listening for messages). If it had one before, it is requested again with backoff, because subscribers rely on its
+// changes.
+func (w *streamable) readStandalone() {
 	last, delay, retry, opened := "", 100*time.Millisecond, time.Duration(-1), false
 	answered := sync.OnceFunc(func() { close(w.received) })
 	defer answered()
 	for times := 0; w.ctx.Err() == nil; times++ {
 		began := time.Now()
 		r, err := w.listen(last, opened, answered)
-		if errors.Is(err, errEventForgotten) {
+		if errors.Is(err, errEventUnknown) {
 			last = ""
 			continue
 		}
 		if err != nil {
 			if w.ctx.Err() == nil {
-				w.p.c.log.Debug().Err(err).Msg("the server has no stream for what is no answer")
+				w.p.c.log.Debug().Err(err).Msg("the server has no standalone stream")
 			}
 			return
 		}
@@ -214,7 +215,7 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 		res.StatusCode):
 		return nil, nil //nolint:nilnil // the event may exist: 409 means that the old stream is still open
 	case last != "" && (res.StatusCode != http.StatusOK || media != mcphttp.EventStream):
-		return nil, errEventForgotten // the session may still be known
+		return nil, errEventUnknown // the session may still be known
 	case w.session != "" && again && (res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest):
 		// Without again, the session has just begun, and many servers report with 404 that they have no standalone
 		// stream.
@@ -233,5 +234,5 @@ func (w *streamable) listen(last string, again bool, answered func()) (*eventRea
 	return events, nil
 }
 
-// errEventForgotten reports that the server cannot continue after an event.
-var errEventForgotten = errors.New("the server does not go on after the last event")
+// errEventUnknown reports that the server cannot continue after an event.
+var errEventUnknown = errors.New("the server cannot continue after the last event")
