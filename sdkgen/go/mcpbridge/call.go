@@ -20,6 +20,7 @@ type call struct {
 	state     []byte // of the previous round
 	responses map[string]*pb.InputResponse
 	send      func(*pb.Progress, *pb.LogMessage) error
+	startTask func() error // nil if the call is not of a tool
 
 	mu       sync.Mutex  // guards the rest: a stream does not permit concurrent sends
 	closed   bool        // the handler has returned

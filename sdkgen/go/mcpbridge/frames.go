@@ -181,7 +181,7 @@ func (c *framed) Context() context.Context { return c.ctx }
 
 // Send implements grpc.ServerStreamingServer.
 func (c *framed) Send(m *pb.CallToolResponse) error {
-	if m.GetProgress() == nil && m.GetLog() == nil {
+	if m.GetProgress() == nil && m.GetLog() == nil && m.GetTaskStarted() == nil {
 		c.last = m // the end of the call
 		return nil
 	}

@@ -217,7 +217,8 @@ func add[T any](d definition, t *table[T], v *T, at func(*T) string, changed kin
 // An AppOption is an option of an App: Instructions, Title, Icon, WebsiteURL, MaxCalls, Declares.
 type AppOption interface{ toApp(a *App) }
 
-// A ToolOption is an option of a tool: Title, Icon, Meta, ReadOnly, Destructive, Idempotent, OpenWorld, InputSchema.
+// A ToolOption is an option of a tool: Title, Icon, Meta, ReadOnly, Destructive, Idempotent, OpenWorld, InputSchema,
+// OutputSchema, Task.
 type ToolOption interface{ toTool(t *tool) }
 
 // A ResourceOption is an option of a resource or a template: Title, Icon, Meta, MimeType, Size, Audience, Priority,
@@ -379,6 +380,11 @@ func (a *App) discovered() *pb.DiscoverResponse {
 	if resources || prompts {
 		c.Completions = &pb.Capability{}
 	}
+	a.tools.values(func(t *tool) {
+		if t.hasTasks() {
+			c.Extensions = tasksExtensions
+		}
+	})
 	a.discover = &pb.DiscoverResponse{
 		ServerInfo: a.info, Capabilities: c, TtlMs: a.cache.ttl, CacheScope: a.cache.scope,
 		ContractVersion: contractVersion,

@@ -88,6 +88,7 @@ func backend() *mcpbridge.App {
 		text, err := io.ReadAll(os.Stdin)
 		return fmt.Sprintf("%q", text), err
 	})
+	addTasks(app)
 	return app
 }
 

@@ -89,6 +89,11 @@ func (s *service) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingS
 			}
 			return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Log{Log: l}})
 		},
+		startTask: func() error {
+			return stream.Send(&pb.CallToolResponse{
+				Event: &pb.CallToolResponse_TaskStarted{TaskStarted: &pb.TaskStarted{}},
+			})
+		},
 	}
 	result, needs, err := run(stream.Context(), t.definition, c, func(ctx context.Context) (*pb.CallToolResult, error) {
 		return t.call(ctx, req.GetArguments())

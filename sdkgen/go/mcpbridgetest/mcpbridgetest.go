@@ -47,6 +47,8 @@ type Called struct {
 	Logs     []*pb.LogMessage
 	Asked    []*pb.InputRequest // in their order
 	Rounds   int
+	// TaskStarted reports whether the last round called mcpbridge.StartTask.
+	TaskStarted bool
 }
 
 // Text returns the text of the result.
@@ -119,8 +121,10 @@ func Call(tb testing.TB, app *mcpbridge.App, name string, args any, opts ...Opti
 			s := &stream[pb.CallToolResponse]{ctx: c.ctx}
 			called.Err = app.Service().CallTool(copied(request), s)
 			var needs *pb.InputRequired
+			called.TaskStarted = false
 			for _, e := range s.sent {
 				called.event(e.GetProgress(), e.GetLog())
+				called.TaskStarted = called.TaskStarted || e.GetTaskStarted() != nil
 				called.Result, needs = e.GetResult(), e.GetInputRequired()
 			}
 			return needs
