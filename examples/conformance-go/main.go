@@ -73,6 +73,7 @@ func (*server) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverRespo
 			Prompts:     &pb.PromptsCapability{ListChanged: proto.Bool(true)},
 			Completions: &pb.Capability{},
 			Logging:     &pb.Capability{},
+			Extensions:  `{"io.modelcontextprotocol/tasks":{}}`,
 		},
 	}, nil
 }

@@ -80,6 +80,14 @@ var tools = []tool{
 		c.changes.togglePrompt()
 		return c.finish(text("The list of prompts has changed."))
 	}},
+
+	{"greet", "Greets.", nameSchema, greetByName},
+	{"slow_compute", "Computes for some seconds.", slowSchema, slowCompute},
+	{"failing_job", "Fails, after a while.", "", failingJob},
+	{"protocol_error_job", "Ends with a JSON-RPC error, after a while.", "", protocolErrorJob},
+	{"confirm_delete", "Asks the user whether to delete a file.", filenameSchema, confirmDelete},
+	{"multi_input", "Asks the user for two names at once.", "", multiInput},
+	{"test_tool_with_task", "Asks the user for a name, and greets as a task.", "", taskAfterInput},
 }
 
 // transientTool is in the list or not, as test_trigger_tool_change has it. It is the last one, so that the others keep
@@ -126,8 +134,9 @@ func (s *server) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListTools
 		if schema == "" {
 			schema = noArguments
 		}
-		res.Tools = append(res.Tools,
-			&pb.Tool{Name: t.name, Description: proto.String(t.description), InputSchema: schema})
+		res.Tools = append(res.Tools, &pb.Tool{
+			Name: t.name, Description: proto.String(t.description), InputSchema: schema, Execution: executions[t.name],
+		})
 	}
 	return res, nil
 }
