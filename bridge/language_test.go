@@ -129,7 +129,7 @@ func TestRetiredWordsAreFound(t *testing.T) {
 	}
 }
 
-// maxColumns is the longest line of prose in documentation, and the longest cell of a table.
+// maxColumns is the longest line of source code and of prose in documentation, and the longest cell of a table.
 const maxColumns = 120
 
 func TestDocumentationHasShortLinesAndCells(t *testing.T) {
@@ -146,6 +146,21 @@ func TestDocumentationHasShortLinesAndCells(t *testing.T) {
 				t.Errorf("%s:%d: got %d columns, want at most %d: %s\n"+
 					"  fix: wrap the line, or move the text of a cell below its table",
 					name, n, utf8.RuneCountInString(long), maxColumns, long)
+			}
+		})
+	}
+}
+
+// golangci-lint checks Go, ruff Python and eslint TypeScript. This test covers the languages without a linter here.
+func TestSourceHasShortLines(t *testing.T) {
+	for _, name := range repositoryFiles(t, ".java", ".kt", ".rs", ".rb", ".cc", ".mjs") {
+		if strings.Contains(name, "/gen/") {
+			continue
+		}
+		eachLine(t, name, func(n int, line string) {
+			got := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+			if got > maxColumns && !strings.Contains(line, "://") {
+				t.Errorf("%s:%d: got %d columns, want at most %d\n  fix: wrap the line", name, n, got, maxColumns)
 			}
 		})
 	}

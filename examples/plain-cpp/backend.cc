@@ -23,7 +23,7 @@ using grpc::ServerContext;
 using grpc::Status;
 using grpc::StatusCode;
 
-class Backend final : public McpService::Service {  // What is not here is UNIMPLEMENTED.
+class Backend final : public McpService::Service {  // Other methods are UNIMPLEMENTED.
   Status Discover(ServerContext*, const DiscoverRequest*, DiscoverResponse* out) override {
     out->mutable_server_info()->set_name("plain");
     out->mutable_server_info()->set_version("1");
@@ -60,7 +60,7 @@ class Backend final : public McpService::Service {  // What is not here is UNIMP
 
 class Controller final : public plugin::GRPCController::Service {
   Status Shutdown(ServerContext*, const plugin::Empty*, plugin::Empty*) override {
-    kill(getpid(), SIGTERM);  // The same as if somebody else stops us.
+    kill(getpid(), SIGTERM);  // The same as for another sender of SIGTERM.
     return Status::OK;
   }
 };
@@ -76,7 +76,8 @@ std::string variable(const char* name) {
 }
 
 int main() {
-  if (variable("MCPBRIDGE_PLUGIN") != "mcpbridge.v1") quit("this is a backend for mcpbridge; run: mcpbridge run -- ./backend");
+  if (variable("MCPBRIDGE_PLUGIN") != "mcpbridge.v1")
+    quit("this is a backend for mcpbridge; run: mcpbridge run -- ./backend");
   if (("," + variable("PLUGIN_PROTOCOL_VERSIONS") + ",").find(",1,") == std::string::npos)
     quit("the host does not support version 1 of the plugin protocol");
   signal(SIGINT, SIG_IGN);  // The terminal sends it to the bridge, too.
@@ -126,7 +127,8 @@ int main() {
 
   int sent;
   sigwait(&terminate, &sent);
-  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));  // Calls may finish. It removes the socket.
+  // Calls may finish. It removes the socket.
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
   std::cout.flush();
   _exit(0);  // The thread that reads standard input goes on.
 }

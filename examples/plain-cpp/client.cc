@@ -13,7 +13,7 @@ using namespace mcpbridge::v1;
 
 int explain(const grpc::Status& status) {
   std::cout << "error " << status.error_code() << ": " << status.error_message() << "\n";
-  google::rpc::Status details;  // They have the reason of the bridge, and whether the call was executed.
+  google::rpc::Status details;  // The reason of the bridge, and whether the call was executed.
   details.ParseFromString(status.error_details());
   google::rpc::ErrorInfo info;
   for (const auto& any : details.details())
@@ -52,7 +52,8 @@ int main(int argc, char** argv) {
   grpc::ClientContext context;
   auto events = mcp->CallTool(&context, call);
   for (CallToolResponse event; events->Read(&event);) {
-    if (event.has_progress()) std::cout << "progress " << event.progress().progress() << " of " << event.progress().total() << "\n";
+    if (const Progress& p = event.progress(); event.has_progress())
+      std::cout << "progress " << p.progress() << " of " << p.total() << "\n";
     for (const ContentBlock& block : event.result().content()) std::cout << block.text().text() << "\n";
   }
   if (grpc::Status status = events->Finish(); !status.ok()) return explain(status);

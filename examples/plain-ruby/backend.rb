@@ -9,7 +9,7 @@ require "plugin/grpc_controller_services_pb"
 
 include McpBridge::V1
 
-class Backend < McpService::Service # What is not here is UNIMPLEMENTED.
+class Backend < McpService::Service # Other methods are UNIMPLEMENTED.
   SCHEMA = { type: "object", properties: { a: { type: "integer" }, b: { type: "integer" } }, required: %w[a b] }.to_json
 
   def discover(_request, _call)
@@ -27,7 +27,7 @@ class Backend < McpService::Service # What is not here is UNIMPLEMENTED.
   def call_tool(request, _call)
     raise GRPC::NotFound, "there is no tool '#{request.name}'" unless request.name == "add"
 
-    arguments = JSON.parse(request.arguments) # The bridge has checked them against the schema.
+    arguments = JSON.parse(request.arguments) # The bridge has validated them against the schema.
     text = TextContent.new(text: (arguments["a"] + arguments["b"]).to_s)
     [CallToolResponse.new(result: CallToolResult.new(content: [ContentBlock.new(text: text)]))]
   end
@@ -35,13 +35,17 @@ end
 
 class Controller < Plugin::GRPCController::Service
   def shutdown(_request, _call)
-    Process.kill(:TERM, Process.pid) # The same as if somebody else stops us.
+    Process.kill(:TERM, Process.pid) # The same as for another sender of SIGTERM.
     Plugin::Empty.new
   end
 end
 
-abort "this is a backend for mcpbridge; run: mcpbridge run -- ruby backend.rb" if ENV["MCPBRIDGE_PLUGIN"] != "mcpbridge.v1"
-abort "the host does not support version 1 of the plugin protocol" unless ENV["PLUGIN_PROTOCOL_VERSIONS"].split(",").include?("1")
+unless ENV["MCPBRIDGE_PLUGIN"] == "mcpbridge.v1"
+  abort "this is a backend for mcpbridge; run: mcpbridge run -- ruby backend.rb"
+end
+unless ENV["PLUGIN_PROTOCOL_VERSIONS"].split(",").include?("1")
+  abort "the host does not support version 1 of the plugin protocol"
+end
 trap(:INT, "IGNORE") # The terminal sends it to the bridge, too.
 
 credentials = :this_port_is_insecure
@@ -55,7 +59,8 @@ end
 
 health = Grpc::Health::Checker.new
 health.set_status_for_services(Grpc::Health::V1::HealthCheckResponse::ServingStatus::SERVING, "", "plugin")
-server = GRPC::RpcServer.new(pool_size: 32, poll_period: 0.1, server_args: { "grpc.max_receive_message_length" => 64 << 20 })
+limit = { "grpc.max_receive_message_length" => 64 << 20 }
+server = GRPC::RpcServer.new(pool_size: 32, poll_period: 0.1, server_args: limit)
 [Backend, Controller, health].each { |service| server.handle(service) }
 unix = ENV["PLUGIN_TRANSPORTS"].include?("unix")
 path = "#{ENV['PLUGIN_UNIX_SOCKET_DIR']}/#{Process.pid}.sock"

@@ -12,8 +12,10 @@ include McpBridge::V1
 
 address, tool, arguments = ARGV
 abort "usage: client.rb ADDRESS TOOL ARGUMENTS" unless arguments
-mcp = McpService::Stub.new(address, :this_channel_is_insecure, channel_args: { "grpc.max_receive_message_length" => 64 << 20 })
-caller_context = CallContext.new(client_info: Implementation.new(name: "plain-ruby", version: "1"), progress_wanted: true)
+limit = { "grpc.max_receive_message_length" => 64 << 20 }
+mcp = McpService::Stub.new(address, :this_channel_is_insecure, channel_args: limit)
+info = Implementation.new(name: "plain-ruby", version: "1")
+caller_context = CallContext.new(client_info: info, progress_wanted: true)
 
 begin
   request = ListToolsRequest.new(context: caller_context)

@@ -35,11 +35,11 @@ type server struct {
 		Otherwise string         `json:"otherwise"`
 	} `json:"ask"`
 	Think  *call `json:"think"`
-	Read   *struct{ URI, Says string }
+	Read   *struct{ URI, Contains string }
 	Prompt *struct {
 		Name      string
 		Arguments map[string]string
-		Says      string
+		Contains  string
 	}
 	Complete *struct {
 		Prompt, Argument, Value string
@@ -50,7 +50,7 @@ type server struct {
 type call struct {
 	Name      string
 	Arguments map[string]any
-	Says      string
+	Contains  string
 }
 
 // Servers of others work through the bridge with this SDK in every revision, over every transport.
@@ -233,7 +233,7 @@ func useServer(t *testing.T, v *visitor, s server) {
 	if !slices.ContainsFunc(tools.Tools, func(tool *mcp.Tool) bool { return tool.Name == s.Tool }) {
 		t.Errorf("%s is not among the tools", s.Tool)
 	}
-	contains(t, said(v.call(t, s.Call.Name, s.Call.Arguments)), s.Call.Says)
+	contains(t, said(v.call(t, s.Call.Name, s.Call.Arguments)), s.Call.Contains)
 	if p := s.Progress; p != nil {
 		told := v.progress(t.Name())
 		params := &mcp.CallToolParams{Name: p.Name, Arguments: p.Arguments}
@@ -256,21 +256,21 @@ func useServer(t *testing.T, v *visitor, s server) {
 		case result.IsError:
 			matches(t, a.Otherwise, said(result))
 		default:
-			contains(t, said(result), a.Says)
+			contains(t, said(result), a.Contains)
 		}
 		if asked := err == nil && !result.IsError; asked != v.canBeAsked(a.Needs) {
 			t.Errorf("asked: %v", asked)
 		}
 	}
 	if c := s.Think; c != nil {
-		contains(t, said(v.call(t, c.Name, c.Arguments)), strings.TrimSuffix(c.Says, "I do not know"))
+		contains(t, said(v.call(t, c.Name, c.Arguments)), strings.TrimSuffix(c.Contains, "I do not know"))
 	}
 	if r := s.Read; r != nil {
 		got, err := v.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.URI})
 		if err != nil {
 			t.Fatal(err)
 		}
-		contains(t, got.Contents[0].Text, r.Says)
+		contains(t, got.Contents[0].Text, r.Contains)
 	}
 	if p := s.Prompt; p != nil {
 		got, err := v.session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments})
@@ -278,7 +278,7 @@ func useServer(t *testing.T, v *visitor, s server) {
 			t.Fatal(err)
 		}
 		text, _ := got.Messages[0].Content.(*mcp.TextContent)
-		contains(t, text.Text, p.Says)
+		contains(t, text.Text, p.Contains)
 	}
 	if c := s.Complete; c != nil {
 		got, err := v.session.Complete(t.Context(), &mcp.CompleteParams{

@@ -1,4 +1,4 @@
-// A server on the official TypeScript SDK 2.x that speaks 2026-07-28 and nothing older, and asks for a choice of several values.
+// A server on the official TypeScript SDK 2.x that supports only 2026-07-28, and asks for a choice of several values.
 import { acceptedContent, inputRequired, McpServer } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";

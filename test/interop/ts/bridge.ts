@@ -1,4 +1,4 @@
-// The bridge and its backend as processes: started, watched by what they write, and gone at the end.
+// Starts the bridge and its backend as processes, reads their output, and stops them.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ const backends: Record<Backend, string[]> = {
 
 for (const file of [binary, ...Object.values(backends).flat()]) {
   if (existsSync(file)) continue;
-  throw new Error(`${file} is missing: build it with make, or say where it is with MCPBRIDGE_BIN and MCPBRIDGE_PYTHON`);
+  throw new Error(`${file} is missing: build it with make, or set MCPBRIDGE_BIN and MCPBRIDGE_PYTHON to its path`);
 }
 
 /** The stdio form of the bridge, for clients that start their own server. */
@@ -26,7 +26,7 @@ export function stdioCommand(backend: Backend): { command: string; args: string[
   return { command: binary, args: ["run", "--stdio", "--", ...backends[backend]] };
 }
 
-/** The bridge in front of a backend, configured by a file that is `config`. */
+/** Starts the bridge with a backend and a configuration file with the content `config`. */
 export async function startHttp(backend: Backend, log: Lines, config = "version: 1\n"): ReturnType<typeof start> {
   const work = mkdtempSync(resolve(tmpdir(), "interop-"));
   const file = resolve(work, "mcpbridge.yaml");
@@ -39,10 +39,10 @@ export async function startHttp(backend: Backend, log: Lines, config = "version:
   return { ...bridge, stop };
 }
 
-/** The bridge on a free port. `stop` resolves when it and all that it started are gone. */
+/** Starts the bridge on a free port. `stop` resolves when it and all its descendants have exited. */
 export async function start(log: Lines, ...args: string[]): Promise<{ url: string; stop: () => Promise<void> }> {
   const child = spawn(binary, ["run", "--http", "127.0.0.1:0", ...args], {
-    detached: true, // a group of its own, so that one signal reaches all of it
+    detached: true, // In its own process group, so that one signal reaches all processes.
     stdio: ["ignore", "ignore", "pipe"],
   });
   const exited = new Promise<void>((done) => {
@@ -62,22 +62,22 @@ export async function start(log: Lines, ...args: string[]): Promise<{ url: strin
     try {
       if (child.pid) process.kill(-child.pid, signal);
     } catch {
-      // It is gone already.
+      // It has exited.
     }
   };
-  const lastResort = () => {
+  const killAll = () => {
     killGroup("SIGKILL");
   };
-  process.once("exit", lastResort);
+  process.once("exit", killAll);
 
   const stop = async () => {
-    const family = child.pid ? [child.pid, ...descendants(child.pid)] : [];
+    const processes = child.pid ? [child.pid, ...descendants(child.pid)] : [];
     child.kill("SIGTERM");
-    const late = setTimeout(lastResort, 10_000);
+    const killTimer = setTimeout(killAll, 10_000);
     await exited;
-    clearTimeout(late);
-    process.off("exit", lastResort);
-    await gone(family);
+    clearTimeout(killTimer);
+    process.off("exit", killAll);
+    await waitForExit(processes);
   };
 
   const ready = /http:\/\/[^\s"]+\/mcp/;
@@ -91,7 +91,7 @@ export async function start(log: Lines, ...args: string[]): Promise<{ url: strin
   }
 }
 
-/** Every process below one, by the parents that the kernel names; none where the kernel has no /proc. */
+/** Returns all descendants of a process, by /proc; none on systems without it. */
 export function descendants(of: number): number[] {
   if (!existsSync("/proc")) return [];
   const children = new Map<number, number[]>();
@@ -101,25 +101,25 @@ export function descendants(of: number): number[] {
     const parent = parentOf(pid);
     if (parent !== undefined) children.set(parent, [...(children.get(parent) ?? []), pid]);
   }
-  const below = (pid: number): number[] => (children.get(pid) ?? []).flatMap((c) => [c, ...below(c)]);
-  return below(of);
+  const descendantsOf = (pid: number): number[] => (children.get(pid) ?? []).flatMap((c) => [c, ...descendantsOf(c)]);
+  return descendantsOf(of);
 }
 
 /**
- * Resolves when none of the processes runs any more. They are not ours to wait for (their parent may be gone), so this
- * one looks now and then instead of being told.
+ * Resolves when all of the processes have exited. It polls, because they may not be children of this process: their
+ * parent may have exited.
  */
-export async function gone(pids: number[], limit = 10_000): Promise<void> {
+export async function waitForExit(pids: number[], limit = 10_000): Promise<void> {
   const deadline = Date.now() + limit;
   for (;;) {
-    const left = pids.filter((pid) => parentOf(pid) !== undefined);
-    if (left.length === 0) return;
-    if (Date.now() > deadline) throw new Error(`still running after ${limit} ms: ${left.map(describe).join(", ")}`);
+    const running = pids.filter((pid) => parentOf(pid) !== undefined);
+    if (running.length === 0) return;
+    if (Date.now() > deadline) throw new Error(`still running after ${limit} ms: ${running.map(describe).join(", ")}`);
     await new Promise((r) => setTimeout(r, 20));
   }
 }
 
-/** The parent of a process that runs; undefined for one that is gone or only waits to be reaped. */
+/** Returns the parent of a running process, or undefined if it has exited or is a zombie. */
 function parentOf(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

@@ -3,10 +3,13 @@ import * as v2 from "@modelcontextprotocol/client";
 import { StdioClientTransport as V2Stdio } from "@modelcontextprotocol/client/stdio";
 import EventSource from "eventsource";
 
-/** @import { Answer, Ask, ClientRow, Content, Contents, Feature, LogMessage, Peer, Place, Progress, Prompt, Tool, ToolResult } from "./peer.ts" */
+/**
+ * @import { Answer, Ask, ClientRow, Content, Contents, Feature, LogMessage, Peer, Place, Progress, Prompt, Tool,
+ * ToolResult } from "./peer.ts"
+ */
 
 /**
- * Every 1.x SDK is used in the same way. The types are the newest one's: older ones have less of the same.
+ * Every 1.x SDK is used in the same way. The types are those of the newest; older ones have a subset.
  * @typedef {typeof import("sdk-1.32.2/client/index.js")
  *   & typeof import("sdk-1.32.2/client/stdio.js")
  *   & typeof import("sdk-1.32.2/client/sse.js")
@@ -17,16 +20,16 @@ import EventSource from "eventsource";
 const identity = { name: "mcpbridge-interop", version: "1.0.0" };
 const roots = ["file:///home/ada/songs", "file:///home/ada/poems"];
 
-// The first SDK wants an EventSource as browsers have it. This is the package that it was tested with.
+// The first SDK requires the EventSource of browsers. This is the package that it was tested with.
 Object.assign(globalThis, { EventSource });
 
-// What a client can do is what its revision has.
+// The features of a client are those of its revision.
 /** @type {Feature[]} */
-const in202503 = ["annotations", "audio", "messages"];
+const features202503 = ["annotations", "audio", "messages"];
 /** @type {Feature[]} */
-const in202506 = [...in202503, "titles", "structure", "links", "questions"];
+const features202506 = [...features202503, "titles", "structure", "links", "questions"];
 /** @type {Feature[]} */
-const in202511 = [...in202506, "choices"];
+const features202511 = [...features202506, "choices"];
 
 /** @type {ClientRow[]} */
 export const clients = [
@@ -36,7 +39,7 @@ export const clients = [
     era: "legacy",
     revision: "2025-11-25",
     transports: ["stdio", "sse", "http"],
-    can: in202511,
+    features: features202511,
     notFound: -32002,
     resumes: "by itself",
     connect: (place) => connectV1("1.32.2", place, { elicitation: { form: {} } }),
@@ -47,9 +50,9 @@ export const clients = [
     era: "legacy",
     revision: "2025-06-18",
     transports: ["stdio", "sse", "http"],
-    can: in202506,
+    features: features202506,
     notFound: -32002,
-    resumes: "when told",
+    resumes: "on request",
     connect: (place) => connectV1("1.20.0", place, { elicitation: {} }),
   },
   {
@@ -58,7 +61,7 @@ export const clients = [
     era: "legacy",
     revision: "2025-03-26",
     transports: ["stdio", "sse", "http"],
-    can: in202503,
+    features: features202503,
     notFound: -32002,
     resumes: "by itself",
     connect: (place) => connectV1("1.12.0", place),
@@ -69,7 +72,7 @@ export const clients = [
     era: "legacy",
     revision: "2024-11-05",
     transports: ["stdio", "sse"],
-    can: [],
+    features: [],
     notFound: -32002,
     connect: (place) => connectV1("1.8.0", place),
   },
@@ -79,7 +82,7 @@ export const clients = [
     era: "legacy",
     revision: "2024-11-05",
     transports: ["stdio", "sse"],
-    can: [],
+    features: [],
     notFound: -32002,
     connect: (place) => connectV1("1.0.4", place),
   },
@@ -89,8 +92,8 @@ export const clients = [
     era: "legacy",
     revision: "2025-11-25",
     transports: ["stdio", "sse", "http"],
-    can: in202511,
-    notFound: -32602, // it says so whatever came
+    features: features202511,
+    notFound: -32602, // Whatever the server sent.
     resumes: "by itself",
     connect: (place) => connectV2(place, "legacy"),
   },
@@ -100,7 +103,7 @@ export const clients = [
     era: "modern",
     revision: "2026-07-28",
     transports: ["stdio", "http"],
-    can: in202511,
+    features: features202511,
     notFound: -32602,
     connect: (place) => connectV2(place, "auto"),
   },
@@ -110,17 +113,17 @@ export const clients = [
     era: "legacy",
     revision: "2025-11-25",
     transports: ["sse"],
-    can: in202511,
+    features: features202511,
     notFound: -32602,
     connect: (place) => connectV2(place, "auto"),
   },
   {
     name: "@modelcontextprotocol/client 2.4.0",
-    manner: "insists",
+    manner: "requires this revision",
     era: "modern",
     revision: "2026-07-28",
     transports: ["stdio", "http"],
-    can: in202511,
+    features: features202511,
     notFound: -32602,
     connect: (place) => connectV2(place, { pin: "2026-07-28" }),
   },
@@ -142,14 +145,14 @@ async function loadV1(version, transport) {
 /**
  * @param {string} version
  * @param {Place} place
- * @param {{ elicitation?: { form?: {} } }} asked whether the client can show a form, and in which of two ways it says so
+ * @param {{ elicitation?: { form?: {} } }} elicitation the capability of forms, in one of its two notations
  * @returns {Promise<Peer>}
  */
-async function connectV1(version, place, asked = {}) {
+async function connectV1(version, place, elicitation = {}) {
   const sdk = await loadV1(version, place.transport);
-  const client = new sdk.Client(identity, { capabilities: { sampling: {}, roots: {}, ...asked } });
-  const m = memory();
-  client.onerror = m.complain;
+  const client = new sdk.Client(identity, { capabilities: { sampling: {}, roots: {}, ...elicitation } });
+  const m = clientState();
+  client.onerror = m.onError;
   client.setNotificationHandler(sdk.ToolListChangedNotificationSchema, () => {
     m.changed("tools");
   });
@@ -164,20 +167,22 @@ async function connectV1(version, place, asked = {}) {
   });
   client.setRequestHandler(sdk.CreateMessageRequestSchema, (r) => m.sample(r.params.messages));
   client.setRequestHandler(sdk.ListRootsRequestSchema, () => m.listRoots());
-  if (asked.elicitation) client.setRequestHandler(sdk.ElicitRequestSchema, (r) => m.reply(/** @type {Ask} */ (r.params)));
+  if (elicitation.elicitation)
+    client.setRequestHandler(sdk.ElicitRequestSchema, (r) =>
+      m.reply(/** @type {Ask} */ (r.params)));
 
   const transport = openV1(sdk, place);
-  // Not every version tells what was agreed upon, so it is seen where it comes by.
+  // Not every version has a method for the negotiated revision, so it is read from the response.
   let revision = "none";
   tap(transport, (message) => {
-    const agreed = /** @type {{ result?: { protocolVersion?: string } }} */ (message).result?.protocolVersion;
-    if (agreed !== undefined) revision = agreed;
+    const negotiated = /** @type {{ result?: { protocolVersion?: string } }} */ (message).result?.protocolVersion;
+    if (negotiated !== undefined) revision = negotiated;
   });
   try {
     // The transport's optional members are typed without exactOptionalPropertyTypes in mind.
     await client.connect(/** @type {Parameters<typeof client.connect>[0]} */ (transport));
   } finally {
-    // Older versions have it only now; what was written meanwhile waits in the pipe.
+    // Older versions have it only now; earlier output waits in the pipe.
     if (place.transport === "stdio" && "stderr" in transport) transport.stderr?.on("data", text(place.onStderr));
   }
 
@@ -239,7 +244,7 @@ async function connectV1(version, place, asked = {}) {
 function openV1(sdk, place) {
   switch (place.transport) {
     case "stdio":
-      return new sdk.StdioClientTransport(piped(place));
+      return new sdk.StdioClientTransport(withPipe(place));
     case "sse":
       return new sdk.SSEClientTransport(new URL(place.url));
     case "http":
@@ -253,7 +258,7 @@ function openV1(sdk, place) {
  * @returns {Promise<Peer>}
  */
 async function connectV2(place, mode) {
-  const m = memory();
+  const m = clientState();
   const options = { autoRefresh: false, debounceMs: 0 };
   const client = new v2.Client(identity, {
     capabilities: { sampling: {}, roots: {}, elicitation: { form: {} } },
@@ -264,7 +269,7 @@ async function connectV2(place, mode) {
       prompts: { ...options, onChanged: () => { m.changed("prompts"); } },
     },
   });
-  client.onerror = m.complain;
+  client.onerror = m.onError;
   client.setNotificationHandler("notifications/resources/updated", (n) => {
     m.changed(n.params.uri);
   });
@@ -288,7 +293,7 @@ async function connectV2(place, mode) {
     ...m.peer,
     revision: client.getNegotiatedProtocolVersion() ?? "none",
     async logLevel(l) {
-      // The modern era has no session to remember a level: each request says it.
+      // The modern era has no session with a level: each request has it.
       if (modern) level = l;
       else await client.setLoggingLevel(l);
     },
@@ -346,7 +351,7 @@ async function connectV2(place, mode) {
 function openV2(place) {
   switch (place.transport) {
     case "stdio":
-      return new V2Stdio(piped(place));
+      return new V2Stdio(withPipe(place));
     case "sse":
       return new v2.SSEClientTransport(new URL(place.url));
     case "http":
@@ -354,34 +359,36 @@ function openV2(place) {
   }
 }
 
-/** What a client remembers between calls: what came, who answers questions, what it complained about. */
-function memory() {
+/** Returns the state of a client: messages, functions that answer requests, and errors. */
+function clientState() {
   /** @type {LogMessage[]} */
   const logs = [];
   /** @type {string[]} */
-  const complaints = [];
+  const errors = [];
   /** @type {(ask: Ask) => Answer} */
   let answer = () => ({ action: "cancel" });
   /** @type {(prompt: string) => string} */
-  let think = () => "";
+  let respond = () => "";
   /** @type {((p: Progress) => void) | undefined} */
   let progress;
-  /** @type {{ what: string, tell: () => void }[]} */
-  let waiting = [];
+  /** @type {{ what: string, resolve: () => void }[]} */
+  let waiters = [];
   const changed = (/** @type {string} */ what) => {
-    const told = waiting.filter((w) => w.what === what);
-    waiting = waiting.filter((w) => w.what !== what);
-    for (const { tell } of told) tell();
+    const resolved = waiters.filter((w) => w.what === what);
+    waiters = waiters.filter((w) => w.what !== what);
+    for (const { resolve } of resolved) resolve();
   };
   return {
     logs,
     reply: (/** @type {Ask} */ ask) => answer(ask),
     sample: (/** @type {{ content: unknown }[]} */ messages) => {
-      const prompt = messages.flatMap((message) => message.content).map((block) => /** @type {Content} */ (block).text ?? "");
+      const prompt = messages.flatMap((message) => message.content).map((block) =>
+        /** @type {Content} */ (block).text ?? ""
+      );
       return {
         model: "ada-1",
         role: /** @type {const} */ ("assistant"),
-        content: { type: /** @type {const} */ ("text"), text: think(prompt.join("\n")) },
+        content: { type: /** @type {const} */ ("text"), text: respond(prompt.join("\n")) },
       };
     },
     listRoots: () => ({ roots: roots.map((uri) => ({ uri })) }),
@@ -389,63 +396,63 @@ function memory() {
     watch: (/** @type {typeof progress} */ p) => {
       progress = p;
     },
-    // Both SDKs forget who wants the progress of a call when they read its result, and hand notifications over a little
-    // later. Progress that is read together with the result is so lost to onprogress and told to onerror instead.
-    complain: (/** @type {Error} */ e) => {
+    // Both SDKs remove the progress handler of a call when they read its result, and dispatch notifications a little
+    // later. Progress that is read together with the result is therefore reported to onerror instead of onprogress.
+    onError: (/** @type {Error} */ e) => {
       const lost = /^Received a progress notification for an unknown token: (.*)$/s.exec(e.message)?.[1];
       if (lost === undefined) {
-        complaints.push(e.message);
-        changed("complaints");
+        errors.push(e.message);
+        changed("errors");
         return;
       }
       /** @type {unknown} */
       const notification = JSON.parse(lost);
       progress?.(/** @type {{ params: Progress }} */ (notification).params);
     },
-    /** What a Peer takes from here as it is. */
+    /** The members of Peer that are the same for all clients. */
     peer: {
       logs,
-      complaints,
-      complaint: async (/** @type {string} */ part) => {
-        while (!complaints.some((c) => c.includes(part))) {
-          await new Promise((/** @type {(_: void) => void} */ tell) => waiting.push({ what: "complaints", tell }));
+      errors,
+      waitForError: async (/** @type {string} */ part) => {
+        while (!errors.some((c) => c.includes(part))) {
+          await new Promise((/** @type {(_: void) => void} */ resolve) => waiters.push({ what: "errors", resolve }));
         }
       },
       roots,
-      answer: (/** @type {typeof answer} */ a) => {
+      onElicitation: (/** @type {typeof answer} */ a) => {
         answer = a;
       },
-      think: (/** @type {typeof think} */ t) => {
-        think = t;
+      onSampling: (/** @type {typeof respond} */ t) => {
+        respond = t;
       },
       /** @type {Peer["change"]} */
-      change: (what) => new Promise((tell) => waiting.push({ what, tell })),
+      change: (what) => new Promise((resolve) => waiters.push({ what, resolve })),
     },
   };
 }
 
 /**
- * Lets somebody see what a transport hands to its client.
+ * Calls `observe` with each message that a transport delivers to its client.
  * @param {{ onmessage?: unknown }} transport
- * @param {(message: unknown) => void} see
+ * @param {(message: unknown) => void} observe
  */
-function tap(transport, see) {
+function tap(transport, observe) {
   /** @type {((message: unknown, ...rest: unknown[]) => void) | undefined} */
   let client;
   Object.defineProperty(transport, "onmessage", {
-    get: () => client && seen,
+    get: () => client && deliver,
     set: (/** @type {typeof client} */ c) => {
       client = c;
     },
   });
-  const seen = (/** @type {unknown} */ message, /** @type {unknown[]} */ ...rest) => {
-    see(message);
+  const deliver = (/** @type {unknown} */ message, /** @type {unknown[]} */ ...rest) => {
+    observe(message);
     client?.(message, ...rest);
   };
 }
 
 /** @param {Extract<Place, { command: string }>} place */
-function piped({ command, args }) {
+function withPipe({ command, args }) {
   return { command, args, stderr: /** @type {const} */ ("pipe") };
 }
 

@@ -1,4 +1,4 @@
-// What `make demo` shows: one client of each era calls the Python example's tools over HTTP and over stdio.
+// The output of `make demo`: one client of each era calls the Python example's tools over HTTP and over stdio.
 //
 //   node demo.mjs --url http://127.0.0.1:8080/mcp --command "bin/mcpbridge run --stdio -- python3 tools.py"
 import { parseArgs } from "node:util";
@@ -17,31 +17,35 @@ await main().catch((/** @type {unknown} */ e) => {
 async function main() {
   const { values } = parseArgs({ options: { url: { type: "string" }, command: { type: "string" } } });
   /** @type {{ name: string, open: () => Place, stderr: string[] }[]} */
-  const ways = [];
+  const connections = [];
   if (values.url) {
     const url = values.url;
-    ways.push({ name: "http", open: () => ({ transport: "http", url }), stderr: [] });
+    connections.push({ name: "http", open: () => ({ transport: "http", url }), stderr: [] });
   }
   if (values.command) {
     const [command, ...args] = words(values.command);
     if (command === undefined) throw new Error(usage);
     /** @type {string[]} */
     const stderr = [];
-    ways.push({ name: "stdio", open: () => ({ transport: "stdio", command, args, onStderr: (text) => stderr.push(text) }), stderr });
+    connections.push({
+      name: "stdio",
+      open: () => ({ transport: "stdio", command, args, onStderr: (text) => stderr.push(text) }),
+      stderr,
+    });
   }
-  if (ways.length === 0) throw new Error(usage);
+  if (connections.length === 0) throw new Error(usage);
 
   for (const era of ["legacy", "modern"]) {
     const client = clients.find((c) => c.era === era);
     if (!client) throw new Error(`no client of the ${era} era is in the table`);
-    for (const way of ways) {
+    for (const connection of connections) {
       try {
-        await show(client, way.name, way.open());
+        await show(client, connection.name, connection.open());
       } catch (e) {
-        const wrote = way.stderr.join("").trim();
-        throw new Error(`${client.name} over ${way.name}${wrote && `, where the server wrote\n${wrote}\n`}`, { cause: e });
+        const wrote = connection.stderr.join("").trim();
+        throw new Error(`${client.name} over ${connection.name}${wrote && `, its output:\n${wrote}\n`}`, { cause: e });
       }
-      way.stderr.length = 0;
+      connection.stderr.length = 0;
     }
   }
 }
@@ -59,7 +63,8 @@ async function show(client, transport, place) {
 
     const names = (await peer.tools()).map((t) => t.name);
     line("tools", names.join(", "));
-    for (const name of ["add", "countdown", "forecast", "greet"]) expect(names.includes(name), `there is no tool ${name}`);
+    for (const name of ["add", "countdown", "forecast", "greet"])
+      expect(names.includes(name), `there is no tool ${name}`);
 
     await sum(peer);
     await forecast(peer);
@@ -89,33 +94,39 @@ async function countdown(peer) {
   /** @type {Progress[]} */
   const seen = [];
   const onProgress = (/** @type {Progress} */ p) => {
-    line(seen.length === 0 ? "countdown(3)" : "", dim(`progress ${p.progress} of ${p.total ?? "?"}${p.message ? `: ${p.message}` : ""}`));
+    line(
+      seen.length === 0 ? "countdown(3)" : "",
+      dim(`progress ${p.progress} of ${p.total ?? "?"}${p.message ? `: ${p.message}` : ""}`),
+    );
     seen.push(p);
   };
   const result = await peer.call("countdown", { steps: 3, seconds: 0.1 }, { onProgress });
   line("", text(result));
-  expect(seen.map((p) => p.progress).join() === "0,1,2,3", `progress was ${seen.map((p) => p.progress).join() || "not told"}, not 0,1,2,3`);
+  expect(
+    seen.map((p) => p.progress).join() === "0,1,2,3",
+    `progress was ${seen.map((p) => p.progress).join() || "absent"}, not 0,1,2,3`,
+  );
 }
 
 /** @param {Peer} peer */
 async function greet(peer) {
   let asked = 0;
-  peer.answer((ask) => {
+  peer.onElicitation((ask) => {
     asked++;
-    line("greet(Ada)", dim(`asks "${ask.message}", is told green`));
+    line("greet(Ada)", dim(`asks "${ask.message}", answered with green`));
     return { action: "accept", content: { colour: "green" } };
   });
   const answer = text(await peer.call("greet", { name: "Ada" }));
   line("", answer);
   expect(asked === 1, `greet asked ${asked} times, not once`);
-  expect(answer.includes("green"), `greet does not know the colour it was told: ${answer}`);
+  expect(answer.includes("green"), `greet does not have the colour of the answer: ${answer}`);
 }
 
 /** @param {ToolResult} result */
 function text(result) {
-  const said = result.content.map((c) => c.text ?? "").join("\n");
-  expect(!result.isError, `the tool failed: ${said}`);
-  return said;
+  const output = result.content.map((c) => c.text ?? "").join("\n");
+  expect(!result.isError, `the tool failed: ${output}`);
+  return output;
 }
 
 /** @type {(holds: boolean, otherwise: string) => asserts holds} */
@@ -132,7 +143,7 @@ function line(call, answer) {
 }
 
 /**
- * What went wrong, from the outside in.
+ * Returns the messages of an error and its causes.
  * @param {unknown} e
  * @returns {string}
  */
@@ -152,7 +163,7 @@ function dim(s) {
 }
 
 /**
- * A command line as words; quotes keep blanks together. No shell is involved.
+ * Splits a command line into words, with quotes, without a shell.
  * @param {string} command
  */
 function words(command) {

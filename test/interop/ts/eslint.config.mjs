@@ -9,7 +9,8 @@ export default defineConfig(
   { languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } } },
   {
     rules: {
-      "no-undef": "off", // the compiler knows better what is defined
+      "max-len": ["error", { code: 120, tabWidth: 4, ignoreUrls: true }],
+      "no-undef": "off", // the compiler checks it
       // A number in a transcript or a test title is what it looks like.
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
       // 2026-07-28 deprecates logging, and keeps it working: that it does is what we test.

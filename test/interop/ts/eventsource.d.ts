@@ -1,4 +1,4 @@
-// This version has no types of its own, and those that others wrote want the DOM.
+// This version has no types, and those of @types require the DOM.
 declare module "eventsource" {
   const EventSource: unknown;
   export default EventSource;

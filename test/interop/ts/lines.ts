@@ -1,14 +1,14 @@
-/** Lines that a process wrote, kept for those who come late and handed to those who wait. */
+/** The output lines of a process, which can be searched and awaited. */
 export class Lines {
   readonly #lines: string[] = [];
-  readonly #waiting = new Set<() => void>();
-  readonly #patience: number;
+  readonly #searches = new Set<() => void>();
+  readonly #timeout: number;
   #rest = "";
   #ended: Error | undefined;
 
-  /** `patience` is for how many milliseconds `find` waits for a line that does not come. */
-  constructor(patience = 15_000) {
-    this.#patience = patience;
+  /** `timeout` is how long `find` waits for a line, in milliseconds. */
+  constructor(timeout = 15_000) {
+    this.#timeout = timeout;
   }
 
   write(text: string): void {
@@ -18,52 +18,52 @@ export class Lines {
     this.#wake();
   }
 
-  end(reason = new Error("the process ended")): void {
+  end(reason = new Error("the process exited")): void {
     this.#ended = reason;
     this.#wake();
   }
 
-  /** A place in the log; `find` looks only at what comes after it. */
+  /** The current position, for the `from` of `find`. */
   get mark(): number {
     return this.#lines.length;
   }
 
   /** Resolves with the first line after `from` that matches. */
   find(pattern: RegExp, from = 0): Promise<string> {
-    return new Promise((found, failed) => {
+    return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         settle(() => {
-          failed(this.#error(`no line matches ${pattern.source} within ${this.#patience} ms`, from));
+          reject(this.#error(`no line matches ${pattern.source} within ${this.#timeout} ms`, from));
         });
-      }, this.#patience);
+      }, this.#timeout);
       const settle = (act: () => void) => {
         clearTimeout(timer);
-        this.#waiting.delete(look);
+        this.#searches.delete(search);
         act();
       };
-      const look = () => {
+      const search = () => {
         const line = this.#lines.slice(from).find((l) => pattern.test(l));
         if (line !== undefined) {
           settle(() => {
-            found(line);
+            resolve(line);
           });
         } else if (this.#ended) {
           const why = this.#ended.message;
           settle(() => {
-            failed(this.#error(`${why} before a line matched ${pattern.source}`, from));
+            reject(this.#error(`${why} before a line matched ${pattern.source}`, from));
           });
         }
       };
-      this.#waiting.add(look);
-      look();
+      this.#searches.add(search);
+      search();
     });
   }
 
   #wake(): void {
-    for (const look of [...this.#waiting]) look();
+    for (const search of [...this.#searches]) search();
   }
 
   #error(message: string, from: number): Error {
-    return new Error(`${message}; it wrote:\n${this.#lines.slice(from).slice(-30).join("\n")}`);
+    return new Error(`${message}; its output:\n${this.#lines.slice(from).slice(-30).join("\n")}`);
   }
 }

@@ -1,22 +1,22 @@
-/** What the tour asks of a client, whoever wrote it. */
+/** The interface of all clients for the tour. */
 export interface Peer {
-  /** The revision that client and server agreed upon. */
+  /** The negotiated revision. */
   readonly revision: string;
-  /** Log messages in the order in which they came. */
+  /** Log messages in the order of their arrival. */
   readonly logs: readonly LogMessage[];
-  /** What the client itself found wrong with what it was sent. */
-  readonly complaints: readonly string[];
-  /** Resolves when there is a complaint that has this in it. */
-  complaint(part: string): Promise<void>;
-  /** The URIs of the folders that the client works in. */
+  /** The errors that the client library reported. */
+  readonly errors: readonly string[];
+  /** Resolves when the client library has reported an error that contains `part`. */
+  waitForError(part: string): Promise<void>;
+  /** The URIs of the client's roots. */
   readonly roots: readonly string[];
-  /** Answers every elicitation from now on; the last one set wins. */
-  answer(reply: (ask: Ask) => Answer): void;
-  /** Is the client's model from now on. */
-  think(reply: (prompt: string) => string): void;
-  /** Sets the least severe level that the server sends, in the way of the era. */
+  /** Sets the function that answers elicitations. */
+  onElicitation(reply: (ask: Ask) => Answer): void;
+  /** Sets the function that answers sampling requests. */
+  onSampling(reply: (prompt: string) => string): void;
+  /** Sets the minimum level of log messages, as in the era of the client. */
   logLevel(level: "debug" | "info"): Promise<void>;
-  /** Resolves when the server next says that something has changed: the "tools", the "prompts", or the resource of a URI. */
+  /** Resolves at the next change notification: of the "tools", the "prompts", or the resource with a URI. */
   change(what: string): Promise<void>;
   tools(): Promise<Tool[]>;
   call(name: string, args: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>;
@@ -27,7 +27,7 @@ export interface Peer {
   unsubscribe(uri: string): Promise<void>;
   prompts(): Promise<Prompt[]>;
   prompt(name: string, args?: Record<string, string>): Promise<{ role: string; content: Content }[]>;
-  /** What an argument's value can be completed to. */
+  /** Returns the completions of an argument. */
   complete(of: Completable, argument: string, value: string): Promise<string[]>;
   close(): Promise<void>;
 }
@@ -35,13 +35,13 @@ export interface Peer {
 export type Era = "legacy" | "modern";
 
 /**
- * What is not the same for all clients. For a client that cannot do something, the tour sees what stands for it.
+ * A feature that not all clients support. Without it, the tour expects a replacement.
  *
  * - annotations: tools have annotations, and a title among them
- * - audio: content can be sound
+ * - audio: content can be audio
  * - messages: progress has messages
  * - titles: tools have a title of their own
- * - structure: results are structured, and tools say how
+ * - structure: results are structured, and tools have output schemas
  * - links: content can be a link to a resource
  * - questions: the user can be asked
  * - choices: a question can be answered by several values
@@ -50,7 +50,7 @@ export type Feature = "annotations" | "audio" | "messages" | "titles" | "structu
 
 export type Transport = "stdio" | "sse" | "http";
 
-/** Where the server is: at a URL, or a command that speaks on stdin and stdout. */
+/** The server: its URL, or a command that serves on stdin and stdout. */
 export type Place =
   | { transport: "sse" | "http"; url: string }
   | { transport: "stdio"; command: string; args: string[]; onStderr: (text: string) => void };
@@ -59,27 +59,27 @@ export type Place =
 export interface ClientRow {
   /** The package and its version. */
   name: string;
-  /** How it settles the era: it initializes, it probes with server/discover, or it insists on one revision. */
-  manner: "initializes" | "probes" | "falls back" | "insists";
+  /** How it negotiates: it initializes, probes with server/discover, or requires one revision. */
+  manner: "initializes" | "probes" | "falls back" | "requires this revision";
   era: Era;
-  /** The revision that it is expected to agree upon. */
+  /** The expected revision. */
   revision: string;
-  /** Those it knows. */
+  /** The transports that it supports. */
   transports: readonly Transport[];
-  can: readonly Feature[];
-  /** The code that it tells of a resource that there is not. */
+  features: readonly Feature[];
+  /** The code that it reports for an unknown resource. */
   notFound: -32002 | -32602;
-  /** What it does when the stream of a request is lost: takes it up again by itself, or when it is told to. */
-  resumes?: "by itself" | "when told";
+  /** Whether it resumes a lost stream automatically or on request. */
+  resumes?: "by itself" | "on request";
   connect(place: Place): Promise<Peer>;
 }
 
 export interface CallOptions {
   signal?: AbortSignal;
   onProgress?: (p: Progress) => void;
-  /** Is told the id of each event of the call's stream that has one. */
+  /** Called with the id of each event of the call's stream that has one. */
   onEvent?: (id: string) => void;
-  /** Takes up the stream of an earlier call, after the event of this id, instead of making a new one. */
+  /** Resumes the stream of an earlier call after the event with this id, instead of calling again. */
   after?: string;
 }
 
@@ -113,7 +113,7 @@ export interface ToolResult {
   isError?: boolean | undefined;
 }
 
-/** A block of content. Which members it has, its type says. */
+/** A block of content. Its type determines its members. */
 export interface Content {
   type: string;
   text?: string;
@@ -124,7 +124,7 @@ export interface Content {
   resource?: Contents;
 }
 
-/** What a resource holds. */
+/** The contents of a resource. */
 export interface Contents {
   uri: string;
   mimeType?: string | undefined;
@@ -140,7 +140,7 @@ export interface LogMessage {
   data: unknown;
 }
 
-/** A form that the server wants filled in. */
+/** An elicitation with a form. */
 export interface Ask {
   message: string;
   requestedSchema: { properties: Record<string, unknown> };

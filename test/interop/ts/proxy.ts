@@ -1,17 +1,17 @@
-// A TCP proxy that loses connections when it is told to, at a byte that is told.
+// A TCP proxy that closes connections on request, at a chosen byte.
 import { EventEmitter, once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 
 export interface Proxy {
-  /** The bridge's, by way of the proxy. */
+  /** The URL of the bridge through the proxy. */
   url: string;
-  /** What was asked and answered so far, heads and bodies. */
+  /** The requests and responses so far, with headers and bodies. */
   exchanges: Exchange[];
-  /** Resolves when a request that matches has begun to be answered. */
-  answered(request: RegExp): Promise<void>;
-  /** Loses the connection of a request as soon as its response has matched, once. What comes after the match is not passed on. */
+  /** Resolves when the response to a matching request has started. */
+  responseStarted(request: RegExp): Promise<void>;
+  /** Closes the connection of a request once, when its response matches. Bytes after the match are not forwarded. */
   cut(request: RegExp, response: RegExp): void;
-  /** Loses, now, every connection whose latest request matches. */
+  /** Closes every connection whose latest request matches. */
   drop(request: RegExp): void;
   stop(): Promise<void>;
 }
@@ -22,21 +22,21 @@ export interface Exchange {
 }
 
 export async function startProxy(bridge: string): Promise<Proxy> {
-  const to = new URL(bridge);
+  const target = new URL(bridge);
   const open = new Set<Connection>();
   const exchanges: Exchange[] = [];
-  const answers = new EventEmitter();
-  let knife: { request: RegExp; response: RegExp } | undefined;
+  const responses = new EventEmitter();
+  let pendingCut: { request: RegExp; response: RegExp } | undefined;
 
   const server = createServer((client) => {
-    const upstream = connect(Number(to.port), to.hostname);
+    const upstream = connect(Number(target.port), target.hostname);
     const connection: Connection = { ends: [client, upstream], exchange: { request: "", response: "" } };
     open.add(connection);
     for (const end of connection.ends) {
       end.setNoDelay();
-      end.on("error", () => undefined); // "close" follows
+      end.on("error", () => undefined); // "close" follows.
       end.on("close", () => {
-        lose(connection);
+        closeConnection(connection);
       });
     }
     client.on("data", (bytes) => {
@@ -50,44 +50,44 @@ export async function startProxy(bridge: string): Promise<Proxy> {
     });
     upstream.on("data", (bytes) => {
       const { exchange } = connection;
-      const before = exchange.response.length;
+      const forwarded = exchange.response.length;
       exchange.response += bytes.toString("latin1");
-      answers.emit("data");
-      const found = knife?.request.test(exchange.request) && knife.response.exec(exchange.response);
+      responses.emit("data");
+      const found = pendingCut?.request.test(exchange.request) && pendingCut.response.exec(exchange.response);
       if (!found) {
         client.write(bytes);
         return;
       }
-      knife = undefined;
+      pendingCut = undefined;
       upstream.destroy();
-      client.end(bytes.subarray(0, found.index + found[0].length - before));
+      client.end(bytes.subarray(0, found.index + found[0].length - forwarded));
     });
   });
-  const lose = (connection: Connection) => {
+  const closeConnection = (connection: Connection) => {
     open.delete(connection);
     for (const end of connection.ends) end.destroy();
   };
 
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = new URL(bridge);
   url.port = String((server.address() as AddressInfo).port);
   return {
     url: url.href,
     exchanges,
-    async answered(request) {
-      while (!exchanges.some((e) => request.test(e.request) && e.response !== "")) await once(answers, "data");
+    async responseStarted(request) {
+      while (!exchanges.some((e) => request.test(e.request) && e.response !== "")) await once(responses, "data");
     },
     cut(request, response) {
-      knife = { request, response };
+      pendingCut = { request, response };
     },
     drop(request) {
-      for (const connection of [...open]) if (request.test(connection.exchange.request)) lose(connection);
+      for (const connection of [...open]) if (request.test(connection.exchange.request)) closeConnection(connection);
     },
     stop: () =>
-      new Promise((stopped) => {
-        for (const connection of [...open]) lose(connection);
+      new Promise((resolve) => {
+        for (const connection of [...open]) closeConnection(connection);
         server.close(() => {
-          stopped();
+          resolve();
         });
       }),
   };

@@ -1,4 +1,4 @@
-// What clients of Streamable HTTP do when a connection is lost: they take up the stream, and nothing is lost or comes twice.
+// Clients of Streamable HTTP resume a stream after a lost connection, without lost or duplicate events.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { startHttp } from "./bridge.ts";
@@ -6,56 +6,56 @@ import { clients } from "./clients.mjs";
 import { Lines } from "./lines.ts";
 import type { ClientRow, Peer } from "./peer.ts";
 import { startProxy, type Proxy } from "./proxy.ts";
-import { said } from "./tour.ts";
+import { textOf } from "./tour.ts";
 
-const primed = (client: ClientRow) => client.revision === "2025-11-25" && client.transports.includes("http");
+const usesPrimingEvents = (client: ClientRow) => client.revision === "2025-11-25" && client.transports.includes("http");
 
-/** Where the stream of a countdown is lost. */
+/** Where the connection of a countdown is closed. */
 const cuts: { where: string; after: RegExp; of?: (client: ClientRow) => boolean }[] = [
-  { where: "after the priming event", after: /\nretry: \d+\ndata: ?\n\n/, of: primed },
+  { where: "after the priming event", after: /\nretry: \d+\ndata: ?\n\n/, of: usesPrimingEvents },
   { where: "after an event", after: /"progress":1[,}][^\n]*\n\n/ },
   { where: "inside an event", after: /"progress":2/ },
   { where: "inside the result", after: /"result":/ },
 ];
 
 let bridge: Awaited<ReturnType<typeof startHttp>>;
-let polling: typeof bridge;
+let pollingBridge: typeof bridge;
 beforeAll(async () => {
   bridge = await startHttp("witness", new Lines());
-  polling = await startHttp("witness", new Lines(), "version: 1\nserve: {http: {pollAfter: 300ms}}\n");
+  pollingBridge = await startHttp("witness", new Lines(), "version: 1\nserve: {http: {pollAfter: 300ms}}\n");
 });
 afterAll(async () => {
   await bridge.stop();
-  await polling.stop();
+  await pollingBridge.stop();
 });
 
 for (const client of clients) {
   if (!client.resumes) continue;
-  describe(`${client.name}, which takes up a stream ${client.resumes},`, () => {
+  describe(`${client.name}, which resumes a stream ${client.resumes},`, () => {
     for (const { where, after, of = () => true } of cuts) {
       if (!of(client)) continue;
-      // Most of it is waiting before coming back.
+      // Most of the time is the delay before resuming.
       test.concurrent(`loses nothing of a call's stream that is cut ${where}`, async () => {
-        await through(bridge.url, client, async (peer, proxy) => {
-          await losesNothing(client, peer, proxy, after);
+        await withProxy(bridge.url, client, async (peer, proxy) => {
+          await resumesAfter(client, peer, proxy, after);
         });
       });
     }
 
-    test("is told of what changed while no stream was there to tell it", async () => {
-      await through(bridge.url, client, async (peer, proxy) => {
-        const toldTwice = async () => {
+    test("receives the changes of the time without a stream", async () => {
+      await withProxy(bridge.url, client, async (peer, proxy) => {
+        const changeTwice = async () => {
           for (const tool of ["learn", "forget"]) {
             const change = peer.change("tools");
             await peer.call(tool, {});
             await change;
           }
         };
-        // Before its stream has begun, a client is not told of changes.
-        await proxy.answered(/^GET /);
-        await toldTwice();
+        // A client receives no changes before its stream has started.
+        await proxy.responseStarted(/^GET /);
+        await changeTwice();
         proxy.drop(/^GET /);
-        await toldTwice();
+        await changeTwice();
         expect(resumptions(proxy)).toHaveLength(1);
       });
     });
@@ -63,33 +63,39 @@ for (const client of clients) {
 }
 
 describe("when the bridge cuts streams on purpose", () => {
-  for (const client of clients.filter(primed)) {
-    test.concurrent(`${client.name} comes back for the rest`, async () => {
-      await through(polling.url, client, async (peer, proxy) => {
+  for (const client of clients.filter(usesPrimingEvents)) {
+    test.concurrent(`${client.name} resumes`, async () => {
+      await withProxy(pollingBridge.url, client, async (peer, proxy) => {
         const seen: number[] = [];
-        const result = await peer.call("countdown", { steps: 5, seconds: 0.1 }, { onProgress: (p) => seen.push(p.progress) });
-        expect(said(result)).toBe("Lift-off!");
+        const result = await peer.call("countdown", { steps: 5, seconds: 0.1 }, {
+          onProgress: (p) => seen.push(p.progress),
+        });
+        expect(textOf(result)).toBe("Lift-off!");
         expect(seen).toEqual([0, 1, 2, 3, 4, 5]);
         expect(calls(proxy), "calls").toBe(1);
-        expect(resumptions(proxy).length, "times it came back").toBeGreaterThan(0);
+        expect(resumptions(proxy).length, "resumptions").toBeGreaterThan(0);
       });
     });
   }
 });
 
-/** Connects a client by way of a proxy, for as long as `visit` takes. */
-async function through(url: string, client: ClientRow, visit: (peer: Peer, proxy: Proxy) => Promise<void>): Promise<void> {
+/** Runs a function with a client that is connected through a proxy. */
+async function withProxy(
+  url: string,
+  client: ClientRow,
+  fn: (peer: Peer, proxy: Proxy) => Promise<void>,
+): Promise<void> {
   const proxy = await startProxy(url);
   try {
     const peer = await client.connect({ transport: "http", url: proxy.url });
-    await visit(peer, proxy);
+    await fn(peer, proxy);
     await peer.close();
   } finally {
     await proxy.stop();
   }
 }
 
-async function losesNothing(client: ClientRow, peer: Peer, proxy: Proxy, after: RegExp): Promise<void> {
+async function resumesAfter(client: ClientRow, peer: Peer, proxy: Proxy, after: RegExp): Promise<void> {
   const seen: number[] = [];
   const ids: string[] = [];
   const onProgress = (p: { progress: number }) => seen.push(p.progress);
@@ -98,14 +104,14 @@ async function losesNothing(client: ClientRow, peer: Peer, proxy: Proxy, after: 
 
   const first = peer.call("countdown", { steps: 3, seconds: 0.1 }, { onProgress, onEvent });
   let result = first;
-  if (client.resumes === "when told") {
-    first.catch(() => undefined); // it waits for an answer until the connection is closed
-    await peer.complaint("disconnected");
+  if (client.resumes === "on request") {
+    first.catch(() => undefined); // It waits for a response until the connection is closed.
+    await peer.waitForError("disconnected");
     const last = ids.at(-1);
-    if (last === undefined) throw new Error("the stream has no ids, so it cannot be taken up");
+    if (last === undefined) throw new Error("the stream has no ids, so it cannot be resumed");
     result = peer.call("countdown", {}, { onProgress, after: last });
   }
-  expect(said(await result)).toBe("Lift-off!");
+  expect(textOf(await result)).toBe("Lift-off!");
   expect(seen).toEqual([0, 1, 2, 3]);
   expect(calls(proxy), "calls").toBe(1);
   const lost = resumptions(proxy);
@@ -113,12 +119,12 @@ async function losesNothing(client: ClientRow, peer: Peer, proxy: Proxy, after: 
   expect(ids).toContain(lost[0]);
 }
 
-/** How often the countdown was called. */
+/** Returns how often the countdown was called. */
 function calls(proxy: Proxy): number {
   return proxy.exchanges.filter((e) => e.request.includes('"countdown"')).length;
 }
 
-/** The events after which a stream was taken up. */
+/** Returns the events after which a stream was resumed. */
 function resumptions(proxy: Proxy): string[] {
   return proxy.exchanges.flatMap((e) => /^GET [^]*\r\nlast-event-id: ([^\r]+)/i.exec(e.request)?.[1] ?? []);
 }

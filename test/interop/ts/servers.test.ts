@@ -1,4 +1,4 @@
-// Servers that others wrote, behind the bridge: driven by the client examples over gRPC, and served again to every client.
+// Published servers behind the bridge, called by the client examples over gRPC and by every client over MCP.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -7,18 +7,24 @@ import { text } from "node:stream/consumers";
 
 import { afterAll, beforeAll, describe, test } from "vitest";
 
-import { binary, descendants, gone, python, root, start } from "./bridge.ts";
+import { binary, descendants, waitForExit, python, root, start } from "./bridge.ts";
 import { clients } from "./clients.mjs";
 import { Lines } from "./lines.ts";
 import type { ClientRow, Peer, Place, Progress } from "./peer.ts";
 import { prepare, session, type ServerRow } from "./servers.ts";
-import { said } from "./tour.ts";
+import { textOf } from "./tour.ts";
 
 const examples: Record<string, string[]> = {
   go: [resolve(root, "bin/client-go")],
   python: [python, resolve(root, "examples/client-python/client.py")],
   typescript: [process.execPath, resolve(root, "examples/client-typescript/dist/client.js")],
-  java: ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", resolve(root, "examples/client-java/target/client-java.jar")],
+  java: [
+    "java",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-jar",
+    resolve(root, "examples/client-java/target/client-java.jar"),
+  ],
 };
 
 const { servers, work, config, socket, remove } = await prepare();
@@ -35,7 +41,7 @@ afterAll(async () => {
 for (const [name, server] of Object.entries(servers)) {
   describe(`the server ${name}`, () => {
     for (const [language, command] of Object.entries(examples)) {
-      test(`is driven by the client example in ${language}`, async () => {
+      test(`is called by the client example in ${language}`, async () => {
         const { input, output } = session(name, work);
         const example = new Example([...command, socket, name]);
         example.stdin.end(input);
@@ -49,22 +55,26 @@ for (const [name, server] of Object.entries(servers)) {
           const before = new Set(descendants(process.pid));
           const peer = await client.connect(place(name, transport));
           const own = descendants(process.pid).filter((pid) => !before.has(pid));
-          await use(peer, client, server);
+          await useAll(peer, client, server);
           await peer.close();
-          if (transport === "stdio") await gone(own);
+          if (transport === "stdio") await waitForExit(own);
         });
       }
     }
   });
 }
 
-// Each process of the server that is slow takes 7 s more to start: those of the bridge, of callers with capabilities, and of the other era.
+// Each process of the slow server takes 7 s more to start: for the bridge, for callers with capabilities, and for the
+// other era.
 for (const slow of ["memory", "time"]) {
   test(`the first list has the tools of four servers, of which ${slow} is slow to start`, async () => {
     const names = ["everything-2024", "filesystem", "memory", "time"];
     const backends = names.map((name) => {
       const { command, env } = servers[name] ?? assert.fail(name);
-      return { name, mcp: { command: name === slow ? ["sh", "-c", 'sleep 7; exec "$@"', "slow", ...command] : command, env } };
+      return {
+        name,
+        mcp: { command: name === slow ? ["sh", "-c", 'sleep 7; exec "$@"', "slow", ...command] : command, env },
+      };
     });
     const file = resolve(work, `slow-${slow}.yaml`);
     writeFileSync(file, JSON.stringify({ version: 1, backends }));
@@ -81,11 +91,18 @@ for (const slow of ["memory", "time"]) {
       const lists = await Promise.all(
         rows.flatMap((client) => [
           list(client, { transport: "http", url: merged.url }),
-          list(client, { transport: "stdio", command: binary, args: ["run", "-c", file, "--stdio"], onStderr: () => undefined }),
+          list(client, {
+            transport: "stdio",
+            command: binary,
+            args: ["run", "-c", file, "--stdio"],
+            onStderr: () => undefined,
+          }),
         ]),
       );
       const [first = assert.fail()] = rows;
-      const own = names.map(async (name) => (await list(first, { transport: "http", url: `${merged.url}/${name}` })).map((tool) => `${name}_${tool}`));
+      const own = names.map(async (name) =>
+        (await list(first, { transport: "http", url: `${merged.url}/${name}` })).map((tool) => `${name}_${tool}`)
+      );
       const all = (await Promise.all(own)).flat();
       for (const tools of lists) assert.deepEqual(tools, all);
     } finally {
@@ -95,7 +112,7 @@ for (const slow of ["memory", "time"]) {
 }
 
 for (const [language, command] of Object.entries(examples)) {
-  test(`the client example in ${language} says how it is started`, async () => {
+  test(`the client example in ${language} prints its usage`, async () => {
     for (const nothing of [[], [""]]) {
       const [program = "", ...args] = [...command, ...nothing];
       const example = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -111,7 +128,7 @@ for (const [language, command] of Object.entries(examples)) {
     const example = new Example([...command, socket, "everything"]);
     example.stdin.end(`listen ${uri}\n`);
     await example.lines.find(/^listening$/);
-    // A legacy server tells changes to the session that they happen in: that of those who can be asked nothing.
+    // A legacy server sends changes to the session of their call: that of callers without capabilities.
     await toggleUpdates();
     await example.lines.find(/^changed: /);
     await toggleUpdates();
@@ -119,9 +136,12 @@ for (const [language, command] of Object.entries(examples)) {
   });
 }
 
-// Eight programs start here, one of them a JVM.
-test("docs/clients.md does what it says", { timeout: 180_000 }, async () => {
-  const page = readFileSync(resolve(root, "docs/clients.md"), "utf8").replaceAll("/tmp/mcp.sock", `${socket.replace("unix://", "")}-docs`);
+// It starts eight programs, one of them a JVM.
+test("the commands in docs/clients.md work", { timeout: 180_000 }, async () => {
+  const page = readFileSync(resolve(root, "docs/clients.md"), "utf8").replaceAll(
+    "/tmp/mcp.sock",
+    `${socket.replace("unix://", "")}-docs`,
+  );
   const block = (name: string) => {
     const found = new RegExp(`<!-- test: ${name} -->\n\`{3}\\w*\n(.*?)\`{3}`, "s").exec(page)?.[1];
     assert.ok(found, `there is no block ${name}`);
@@ -129,8 +149,12 @@ test("docs/clients.md does what it says", { timeout: 180_000 }, async () => {
   };
   const [talk, printed, grpcurl] = [block("talk"), block("printed"), block("grpcurl")];
   const PATH = `${dirname(binary)}:${process.env.PATH ?? ""}`;
-  // In this folder, npx finds the server that is pinned.
-  const server = spawn("sh", ["-c", `exec ${block("start")}`], { cwd: resolve(root, "test/interop/servers"), env: { ...process.env, PATH }, stdio: ["ignore", "ignore", "pipe"] });
+  // In this folder, npx finds the pinned server.
+  const server = spawn("sh", ["-c", `exec ${block("start")}`], {
+    cwd: resolve(root, "test/interop/servers"),
+    env: { ...process.env, PATH },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   const ended = new Promise((done) => server.once("close", done));
   const lines = new Lines(30_000);
   server.stderr.setEncoding("utf8").on("data", (text: string) => {
@@ -151,52 +175,55 @@ test("docs/clients.md does what it says", { timeout: 180_000 }, async () => {
   }
 });
 
-/** Everything that the server has and the client knows. */
-async function use(peer: Peer, client: ClientRow, server: ServerRow): Promise<void> {
+/** Uses all features that both the server and the client support. */
+async function useAll(peer: Peer, client: ClientRow, server: ServerRow): Promise<void> {
   assert.equal(peer.revision, client.revision);
   const names = (await peer.tools()).map((t) => t.name);
   assert.ok(names.includes(server.tool), `${server.tool} is not among ${names.join(", ")}`);
 
   const { call, progress, ask, think, read, prompt, complete } = server;
-  assert.ok(said(await peer.call(call.name, call.arguments)).includes(call.says));
+  assert.ok(textOf(await peer.call(call.name, call.arguments)).includes(call.contains));
   if (progress) {
     const seen: Progress[] = [];
     await peer.call(progress.name, progress.arguments, { onProgress: (p) => seen.push(p) });
-    // A server that asks for roots while the call runs has client 2.4.0 tell progress of its own, which has no total.
+    // If a server requests roots during the call, client 2.4.0 reports progress of its own, without a total.
     assert.deepEqual(
       seen.filter((p) => p.total !== undefined).map((p) => p.progress),
       progress.steps,
     );
   }
   if (ask) {
-    peer.answer(() => ({ action: "accept", content: ask.answer }));
+    peer.onElicitation(() => ({ action: "accept", content: ask.answer }));
     const result = await peer.call(ask.name, ask.arguments).catch((e: unknown) => String(e));
-    const text = typeof result === "string" ? result : said(result);
-    if (client.can.includes(ask.needs ?? "questions")) assert.ok(text.includes(ask.says), text);
+    const text = typeof result === "string" ? result : textOf(result);
+    if (client.features.includes(ask.needs ?? "questions")) assert.ok(text.includes(ask.contains), text);
     else assert.match(text, new RegExp(ask.otherwise));
   }
   if (think) {
-    peer.think(() => "I do not know");
-    const text = said(await peer.call(think.name, think.arguments));
-    assert.ok(text.includes(think.says), text);
+    peer.onSampling(() => "I do not know");
+    const text = textOf(await peer.call(think.name, think.arguments));
+    assert.ok(text.includes(think.contains), text);
   }
   if (read) {
     assert.ok((await peer.resources()).some((r) => r.uri === read.uri));
     const [contents] = await peer.read(read.uri);
-    assert.ok(contents?.text?.includes(read.says), JSON.stringify(contents));
+    assert.ok(contents?.text?.includes(read.contains), JSON.stringify(contents));
   }
   if (prompt) {
     assert.ok((await peer.prompts()).some((p) => p.name === prompt.name));
     const [message] = await peer.prompt(prompt.name, prompt.arguments);
-    assert.ok(message?.content.text?.includes(prompt.says), JSON.stringify(message));
+    assert.ok(message?.content.text?.includes(prompt.contains), JSON.stringify(message));
   }
   if (complete) {
-    assert.deepEqual(await peer.complete({ type: "ref/prompt", name: complete.prompt }, complete.argument, complete.value), complete.values);
+    assert.deepEqual(
+      await peer.complete({ type: "ref/prompt", name: complete.prompt }, complete.argument, complete.value),
+      complete.values,
+    );
   }
-  assert.deepEqual(peer.complaints, []);
+  assert.deepEqual(peer.errors, []);
 }
 
-/** Where a client finds the server: in the one bridge over HTTP, or in a bridge of its own that it starts. */
+/** The place of the server: the shared bridge over HTTP, or a bridge that the client starts. */
 function place(name: string, transport: Place["transport"]): Place {
   if (transport !== "stdio") return { transport, url: `${bridge.url}/${name}` };
   return { transport, command: binary, args: ["run", "-c", config, "--stdio", name], onStderr: () => undefined };
@@ -221,14 +248,17 @@ class Example {
     });
   }
 
-  /** What it has printed in the end, without the time of day. */
+  /** Returns its output when it has exited, without dates and times. */
   async end(): Promise<string> {
     assert.equal(await this.#exit, 0, this.#out);
-    return this.#out.replaceAll(/ +$/gm, "").replaceAll(/\b\d+:\d\d:\d\d [AP]M\b/g, "TIME").replaceAll(/\d{4}-\d\d-\d\d/g, "DATE").replaceAll(/"\w+day"/g, '"DAY"');
+    return this.#out.replaceAll(/ +$/gm, "").replaceAll(/\b\d+:\d\d:\d\d [AP]M\b/g, "TIME").replaceAll(
+      /\d{4}-\d\d-\d\d/g,
+      "DATE",
+    ).replaceAll(/"\w+day"/g, '"DAY"');
   }
 }
 
-/** Has the server everything begin or end to tell that resources have changed. */
+/** Switches the updates of resources of the server "everything" on or off. */
 async function toggleUpdates(): Promise<void> {
   const tool = "toggle-subscriber-updates";
   const revision = "2026-07-28";

@@ -1,4 +1,5 @@
-// Servers that others wrote, and what is known of them: rows of test/interop/servers/servers.json, for the clients of test/interop/go too.
+// Published servers, and what to expect of them: rows of test/interop/servers/servers.json, which test/interop/go uses
+// too.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -12,36 +13,38 @@ import type { Feature } from "./peer.ts";
 
 const here = resolve(root, "test/interop/servers");
 
-/** What a server has, and how it is started. What it has not is absent. */
+/** The command of a server and its features. A feature that it does not have is absent. */
 export interface ServerRow {
   command: string[];
   env?: Record<string, string>;
-  /** The path of its URL, if it speaks HTTP, at the port that PORT says. */
+  /** The path of its URL, if it serves HTTP, at the port in the environment variable PORT. */
   path?: string;
   /** One of its tools. */
   tool: string;
-  call: { name: string; arguments: Record<string, unknown>; says: string };
+  call: { name: string; arguments: Record<string, unknown>; contains: string };
   progress?: { name: string; arguments: Record<string, unknown>; steps: number[] };
   ask?: {
     name: string;
     arguments: Record<string, unknown>;
     answer: Record<string, string | boolean>;
-    says: string;
-    /** What a client must be able to do to be asked: "questions" if it is absent. */
+    contains: string;
+    /** The feature that a client needs; if absent, "questions". */
     needs?: Feature;
-    /** What any other client is told. */
+    /** The expected text for other clients. */
     otherwise: string;
   };
-  think?: { name: string; arguments: Record<string, unknown>; says: string };
-  read?: { uri: string; says: string };
-  prompt?: { name: string; arguments: Record<string, string>; says: string };
+  think?: { name: string; arguments: Record<string, unknown>; contains: string };
+  read?: { uri: string; contains: string };
+  prompt?: { name: string; arguments: Record<string, string>; contains: string };
   complete?: { prompt: string; argument: string; value: string; values: string[] };
 }
 
 export type Servers = Record<string, ServerRow>;
 
-/** A folder for the servers to work in, and the bridge's configuration that has all of them. */
-export async function prepare(): Promise<{ servers: Servers; work: string; config: string; socket: string; remove: () => void }> {
+/** Creates a working directory for the servers, and the bridge's configuration with all of them. */
+export async function prepare(): Promise<
+  { servers: Servers; work: string; config: string; socket: string; remove: () => void }
+> {
   const work = mkdtempSync(resolve(tmpdir(), "interop-"));
   writeFileSync(resolve(work, "hello.txt"), "Hello from a file");
   writeFileSync(
@@ -60,7 +63,7 @@ export async function prepare(): Promise<{ servers: Servers; work: string; confi
   );
   const config = resolve(work, "mcpbridge.yaml");
   const socket = resolve(work, "grpc.sock");
-  writeFileSync(config, JSON.stringify({ version: 1, backends })); // JSON is YAML
+  writeFileSync(config, JSON.stringify({ version: 1, backends })); // JSON is YAML.
   const remove = () => {
     for (const program of running) program.kill();
     rmSync(work, { recursive: true });
@@ -68,14 +71,17 @@ export async function prepare(): Promise<{ servers: Servers; work: string; confi
   return { servers, work, config, socket: `unix://${socket}`, remove };
 }
 
-/** Starts a server that speaks HTTP, and returns it and its port once it can be reached. */
+/** Starts a server that serves HTTP, and returns it and its port when it is ready. */
 async function serve([program = "", ...args]: string[]): Promise<[ChildProcess, number]> {
   const free = createServer().listen(0, "127.0.0.1");
   await once(free, "listening");
   const { port } = free.address() as AddressInfo;
   free.close();
   await once(free, "close");
-  const child = spawn(program, args, { env: { ...process.env, PORT: String(port) }, stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(program, args, {
+    env: { ...process.env, PORT: String(port) },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   const log = new Lines(30_000);
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     log.write(text);
@@ -84,7 +90,7 @@ async function serve([program = "", ...args]: string[]): Promise<[ChildProcess, 
   return [child, port];
 }
 
-/** The session of a server: what is typed to a client example, each line after "> ", and what it must print. */
+/** The session of a server: the input of a client example, each line after "> ", and the expected output. */
 export function session(name: string, work: string): { input: string; output: string } {
   const lines = fill(readFileSync(resolve(here, "sessions", `${name}.txt`), "utf8"), work).split("\n");
   const input = lines.filter((l) => l.startsWith("> ")).map((l) => `${l.slice(2)}\n`);

@@ -1,43 +1,43 @@
-// The tour: what every client does with each backend, in this order, on one connection. No stop is left out for a client that
-// is too old for something: what it gets instead is as much of a promise.
+// The tour: the checks that every client runs with each backend, in this order, on one connection. Old clients run all
+// checks: for a feature that they do not support, a check expects the replacement.
 import assert from "node:assert/strict";
 
 import type { Lines } from "./lines.ts";
 import type { Ask, ClientRow, Feature, Peer, Progress, ToolResult } from "./peer.ts";
 
-export interface Stop {
+export interface Check {
   name: string;
-  /** Throws when the server did not keep its promise. */
-  visit(peer: Peer, at: At): Promise<void>;
+  /** Throws if the server does not behave as specified. */
+  run(peer: Peer, at: CheckContext): Promise<void>;
 }
 
-export interface At {
-  /** What the bridge writes on stderr. */
+export interface CheckContext {
+  /** The stderr of the bridge. */
   log: Lines;
-  client: Pick<ClientRow, "can" | "notFound">;
+  client: Pick<ClientRow, "features" | "notFound">;
 }
 
-/** What is behind the bridge: test/interop/witness.py, or examples/conformance-go. */
+/** The backend: test/interop/witness.py or examples/conformance-go. */
 export type Backend = "witness" | "conformance-go";
 
-const nothingToComplainAbout: Stop = {
-  name: "has nothing to complain about",
-  visit(peer) {
-    assert.deepEqual(peer.complaints, []);
+const reportsNoErrors: Check = {
+  name: "reports no errors",
+  run(peer) {
+    assert.deepEqual(peer.errors, []);
     return Promise.resolve();
   },
 };
 
-/** Tools, in Python. */
-const tools: Stop[] = [
+/** Checks of tools, with the backend in Python. */
+const tools: Check[] = [
   {
     name: "lists the tools with their schemas",
-    async visit(peer, at) {
+    async run(peer, at) {
       const tools = new Map((await peer.tools()).map((t) => [t.name, t]));
       for (const name of ["add", "countdown", "forecast", "greet", "noisy"]) {
         const tool = tools.get(name);
-        assert.ok(tool, `${name} is not among ${[...tools.keys()].join(", ")}`);
-        assert.equal(tool.inputSchema.type, "object", `${name}: an input schema is an object's`);
+        assert.ok(tool, `${name} is not in ${[...tools.keys()].join(", ")}`);
+        assert.equal(tool.inputSchema.type, "object", `${name}: the input schema is of an object`);
         assert.ok(tool.description, `${name} has no description`);
       }
       const add = tools.get("add")?.inputSchema;
@@ -45,49 +45,50 @@ const tools: Stop[] = [
       for (const name of ["a", "b"]) assert.equal(property(add.properties, name)?.type, "integer");
 
       const forecast = tools.get("forecast");
-      assert.equal(isObject(forecast?.outputSchema), can(at, "structure"), "an output schema");
-      assert.equal(forecast?.title, can(at, "titles") ? "Weather forecast" : undefined);
-      assert.equal(forecast?.annotations?.readOnlyHint, can(at, "annotations") ? true : undefined);
-      // In 2025-03-26 the title has its place among the annotations, and before it has none.
-      if (!can(at, "titles")) assert.equal(forecast?.annotations?.title, can(at, "annotations") ? "Weather forecast" : undefined);
+      assert.equal(isObject(forecast?.outputSchema), supports(at, "structure"), "an output schema");
+      assert.equal(forecast?.title, supports(at, "titles") ? "Weather forecast" : undefined);
+      assert.equal(forecast?.annotations?.readOnlyHint, supports(at, "annotations") ? true : undefined);
+      // In 2025-03-26 the title is an annotation; before, there is none.
+      if (!supports(at, "titles"))
+        assert.equal(forecast?.annotations?.title, supports(at, "annotations") ? "Weather forecast" : undefined);
     },
   },
   {
     name: "calls a tool",
-    async visit(peer) {
+    async run(peer) {
       const result = await peer.call("add", { a: 2, b: 40 });
-      assert.ok(!result.isError, said(result));
-      assert.match(said(result), /\b42\b/);
+      assert.ok(!result.isError, textOf(result));
+      assert.match(textOf(result), /\b42\b/);
     },
   },
   {
     name: "gets a structured result, and the same as text",
-    async visit(peer, at) {
+    async run(peer, at) {
       const result = await peer.call("forecast", { city: "Oslo" });
-      assert.ok(!result.isError, said(result));
-      if (!can(at, "structure")) {
+      assert.ok(!result.isError, textOf(result));
+      if (!supports(at, "structure")) {
         assert.equal(result.structuredContent, undefined);
-        assert.match(said(result), /^\{"city":"Oslo",.*\}$/);
+        assert.match(textOf(result), /^\{"city":"Oslo",.*\}$/);
         return;
       }
       assert.ok(isObject(result.structuredContent), "no structured content");
       assert.equal(result.structuredContent.city, "Oslo");
-      assert.deepEqual(JSON.parse(said(result)), result.structuredContent);
+      assert.deepEqual(JSON.parse(textOf(result)), result.structuredContent);
     },
   },
   {
-    name: "sees progress in order, all of it before the result",
-    async visit(peer, at) {
+    name: "receives progress in order, before the result",
+    async run(peer, at) {
       const seen: Progress[] = [];
       const result = await peer.call("countdown", { steps: 3, seconds: 0.02 }, { onProgress: (p) => seen.push(p) });
       const atResult = [...seen];
-      assert.ok(!result.isError, said(result));
+      assert.ok(!result.isError, textOf(result));
       assert.deepEqual(
         atResult.map((p) => [p.progress, p.total, p.message]),
         [
-          [0, 3, can(at, "messages") ? "3 ..." : undefined],
-          [1, 3, can(at, "messages") ? "2 ..." : undefined],
-          [2, 3, can(at, "messages") ? "1 ..." : undefined],
+          [0, 3, supports(at, "messages") ? "3 ..." : undefined],
+          [1, 3, supports(at, "messages") ? "2 ..." : undefined],
+          [2, 3, supports(at, "messages") ? "1 ..." : undefined],
           [3, 3, undefined],
         ],
       );
@@ -95,74 +96,76 @@ const tools: Stop[] = [
   },
   {
     name: "answers a question",
-    async visit(peer, at) {
+    async run(peer, at) {
       const asks: Ask[] = [];
-      peer.answer((ask) => {
+      peer.onElicitation((ask) => {
         asks.push(ask);
         return { action: "accept", content: { colour: "green" } };
       });
       const result = await peer.call("greet", { name: "Ada" });
-      if (!can(at, "questions")) {
-        assert.equal(asks.length, 0, "there is no way to ask");
-        tellsToAskTheUser(result);
-        assert.match(said(result), /Ada/, "what to ask");
+      if (!supports(at, "questions")) {
+        assert.equal(asks.length, 0, "the client does not support questions");
+        asksToAskTheUser(result);
+        assert.match(textOf(result), /Ada/, "the text has the question");
         return;
       }
-      assert.ok(!result.isError, said(result));
-      assert.match(said(result), /Ada.*\bgreen\b/);
-      assert.equal(asks.length, 1, "the question comes once");
+      assert.ok(!result.isError, textOf(result));
+      assert.match(textOf(result), /Ada.*\bgreen\b/);
+      assert.equal(asks.length, 1, "the question arrives once");
       assert.match(asks[0]?.message ?? "", /Ada/);
       const colour = property(asks[0]?.requestedSchema.properties, "colour");
       assert.deepEqual([colour?.type, colour?.enum], ["string", ["red", "green", "blue"]]);
     },
   },
   {
-    name: "declines to answer",
-    async visit(peer, at) {
+    name: "declines a question",
+    async run(peer, at) {
       let asked = 0;
-      peer.answer(() => {
+      peer.onElicitation(() => {
         asked++;
         return { action: "decline" };
       });
       const result = await peer.call("greet", { name: "Ada" });
-      if (!can(at, "questions")) {
-        tellsToAskTheUser(result);
+      if (!supports(at, "questions")) {
+        asksToAskTheUser(result);
         return;
       }
-      assert.ok(!result.isError, said(result));
-      assert.equal(asked, 1, "the question comes once");
-      assert.match(said(result), /to yourself/);
+      assert.ok(!result.isError, textOf(result));
+      assert.equal(asked, 1, "the question arrives once");
+      assert.match(textOf(result), /to yourself/);
     },
   },
   {
-    name: "keeps questions of calls that run together apart",
-    async visit(peer, at) {
+    name: "gets the questions of each concurrent call",
+    async run(peer, at) {
       const colours = new Map([
         ["Ada", "red"],
         ["Bob", "green"],
         ["Eve", "blue"],
       ]);
-      peer.answer((ask) => {
+      peer.onElicitation((ask) => {
         const colour = colours.get(/Hello (\w+)!/.exec(ask.message)?.[1] ?? "");
         return colour ? { action: "accept", content: { colour } } : { action: "cancel" };
       });
-      const greetings = await Promise.all([...colours.keys()].map(async (name) => said(await peer.call("greet", { name }))));
+      const greetings = await Promise.all(
+        [...colours.keys()].map(async (name) => textOf(await peer.call("greet", { name }))),
+      );
       assert.deepEqual(
-        can(at, "questions") ? greetings : greetings.map((g) => /Ada|Bob|Eve/.exec(g)?.[0]),
-        can(at, "questions")
+        supports(at, "questions") ? greetings : greetings.map((g) => /Ada|Bob|Eve/.exec(g)?.[0]),
+        supports(at, "questions")
           ? [...colours].map(([name, colour]) => `Hello ${name}, here is something ${colour} for you.`)
           : [...colours.keys()],
       );
     },
   },
   {
-    name: "gets what the tool logs, and the bridge what it prints",
-    async visit(peer, { log }) {
+    name: "receives log messages; the tool's output goes to the bridge's log",
+    async run(peer, { log }) {
       await peer.logLevel("debug");
       const before = peer.logs.length;
       const mark = log.mark;
       const result = await peer.call("noisy", { lines: 2 });
-      assert.ok(!result.isError, said(result));
+      assert.ok(!result.isError, textOf(result));
       assert.deepEqual(
         peer.logs.slice(before).map((l) => [l.level, l.data]),
         [
@@ -176,10 +179,10 @@ const tools: Stop[] = [
     },
   },
   {
-    name: "keeps calls that run together apart",
-    async visit(peer) {
+    name: "gets the result of each concurrent call",
+    async run(peer) {
       const sums = await Promise.all(
-        Array.from({ length: 20 }, async (_, i) => said(await peer.call("add", { a: i, b: 1000 }))),
+        Array.from({ length: 20 }, async (_, i) => textOf(await peer.call("add", { a: i, b: 1000 }))),
       );
       sums.forEach((sum, i) => {
         assert.match(sum, new RegExp(`\\b${String(1000 + i)}\\b`));
@@ -187,75 +190,84 @@ const tools: Stop[] = [
     },
   },
   {
-    name: "cancels a running call, which ends at the backend",
-    async visit(peer, { log }) {
+    name: "cancels a call, which ends at the backend",
+    async run(peer, { log }) {
       const mark = log.mark;
       const stop = new AbortController();
       const started = signal();
       const call = peer.call("linger", {}, { signal: stop.signal, onProgress: started.fire });
-      await Promise.race([started.fired, call]); // a call that fails before it starts tells why
-      stop.abort(new Error("the tour has seen enough"));
+      await Promise.race([started.fired, call]); // A call that fails before it starts throws its error.
+      stop.abort(new Error("canceled by the check"));
       await assert.rejects(call);
       await log.find(/linger: cancelled/, mark);
     },
   },
   {
-    name: "goes on after a cancelled call",
-    async visit(peer) {
-      for (let i = 0; i < 5; i++) assert.match(said(await peer.call("add", { a: i, b: 1 })), new RegExp(`\\b${String(i + 1)}\\b`));
+    name: "calls tools after a canceled call",
+    async run(peer) {
+      for (let i = 0; i < 5; i++)
+        assert.match(textOf(await peer.call("add", { a: i, b: 1 })), new RegExp(`\\b${String(i + 1)}\\b`));
     },
   },
   {
-    name: "is told that the tools have changed",
-    async visit(peer) {
+    name: "receives notifications of changed tools",
+    async run(peer) {
       const listed = async () => (await peer.tools()).some((t) => t.name === "trick");
       await changes(peer, "tools", "learn", listed);
-      assert.match(said(await peer.call("trick", {})), /Ta-da/);
+      assert.match(textOf(await peer.call("trick", {})), /Ta-da/);
       await changes(peer, "tools", "forget", async () => !(await listed()));
     },
   },
   {
-    name: "is told that a tool is unknown",
-    async visit(peer) {
+    name: "gets an error for an unknown tool",
+    async run(peer) {
       await fails(peer.call("no_such_tool", {}), -32602, /no_such_tool/);
     },
   },
   {
-    name: "is told that arguments are invalid",
-    async visit(peer) {
+    name: "gets an error result for invalid arguments",
+    async run(peer) {
       // Since 2025-11-25 bad input is a result that the model can read and correct, not a protocol error (SEP-1303).
       const result = await peer.call("add", { a: "two", b: 40 });
-      assert.equal(result.isError, true, said(result));
-      assert.match(said(result), /\ba\b/, "the text names the argument");
+      assert.equal(result.isError, true, textOf(result));
+      assert.match(textOf(result), /\ba\b/, "the text names the argument");
     },
   },
   {
-    name: "gets sound and links, or what stands for them",
-    async visit(peer, at) {
+    name: "gets audio and links, or replacements",
+    async run(peer, at) {
       const { content } = await peer.call("offer", {});
       const [sound, link] = content;
       assert.equal(content.length, 2);
-      if (can(at, "audio")) {
-        assert.deepEqual(pick(sound, "type", "data", "mimeType"), { type: "audio", data: "UklGRg==", mimeType: "audio/wav" });
+      if (supports(at, "audio")) {
+        assert.deepEqual(pick(sound, "type", "data", "mimeType"), {
+          type: "audio",
+          data: "UklGRg==",
+          mimeType: "audio/wav",
+        });
       } else {
         assert.equal(sound?.type, "resource");
         assert.deepEqual(pick(sound.resource, "blob", "mimeType"), { blob: "UklGRg==", mimeType: "audio/wav" });
       }
-      if (can(at, "links")) {
-        assert.deepEqual(pick(link, "type", "uri", "name"), { type: "resource_link", uri: "https://example.com/song", name: "song" });
+      if (supports(at, "links")) {
+        assert.deepEqual(pick(link, "type", "uri", "name"), {
+          type: "resource_link",
+          uri: "https://example.com/song",
+          name: "song",
+        });
       } else {
         assert.deepEqual(pick(link, "type", "text"), { type: "text", text: "song: https://example.com/song" });
       }
     },
   },
-  nothingToComplainAbout,
+  reportsNoErrors,
 ];
 
-/** Everything else, in Go. */
-const everythingElse: Stop[] = [
+/** All other checks, with the backend in Go. */
+const others: Check[] = [
   {
     name: "lists resources and templates, and reads them",
-    async visit(peer) {
+    async run(peer) {
       const resources = await peer.resources();
       assert.deepEqual(
         resources.map((r) => [r.uri, r.name, r.mimeType]),
@@ -278,39 +290,39 @@ const everythingElse: Stop[] = [
     },
   },
   {
-    name: "is told that a resource is unknown",
-    async visit(peer, { client }) {
+    name: "gets an error for an unknown resource",
+    async run(peer, { client }) {
       await fails(peer.read("test://no-such-thing"), client.notFound, /no-such-thing/);
     },
   },
   {
-    name: "is told that a resource has changed, for as long as it wants to know",
-    async visit(peer) {
-      let told = 0;
+    name: "receives updates of a resource until it unsubscribes",
+    async run(peer) {
+      let notified = 0;
       const count = () => {
-        told++;
+        notified++;
       };
       const [before] = await peer.read(watched);
 
       await peer.subscribe(watched);
       const change = peer.change(watched).then(count);
       await peer.call("test_trigger_tool_change", {});
-      await soon(change, "nothing said that the resource has changed");
+      await within5s(change, "no notification of the changed resource");
       const [after] = await peer.read(watched);
-      assert.notEqual(after?.text, before?.text, "what has changed is read");
+      assert.notEqual(after?.text, before?.text, "the changed resource is read");
 
       await peer.unsubscribe(watched);
       void peer.change(watched).then(count);
-      const tools = peer.change("tools"); // which are told of by the same backend, at the same time
+      const tools = peer.change("tools"); // The same backend sends both notifications at the same time.
       await peer.call("test_trigger_tool_change", {});
-      await soon(tools, "nothing said that the tools have changed");
+      await within5s(tools, "no notification of changed tools");
       await peer.read(watched);
-      assert.equal(told, 1, "nobody wants to know any more");
+      assert.equal(notified, 1, "notified after unsubscribing");
     },
   },
   {
     name: "lists prompts and gets them",
-    async visit(peer) {
+    async run(peer) {
       const prompts = new Map((await peer.prompts()).map((p) => [p.name, p]));
       assert.deepEqual(
         prompts.get("test_prompt_with_arguments")?.arguments?.map((a) => [a.name, a.required]),
@@ -334,15 +346,15 @@ const everythingElse: Stop[] = [
     },
   },
   {
-    name: "is told that a prompt is unknown, or lacks an argument",
-    async visit(peer) {
+    name: "gets an error for an unknown prompt or a missing argument",
+    async run(peer) {
       await fails(peer.prompt("no_such_prompt"), -32602, /no_such_prompt/);
       await fails(peer.prompt("test_prompt_with_arguments", { arg1: "a" }), -32602, /arg2/);
     },
   },
   {
-    name: "is told that the prompts have changed",
-    async visit(peer) {
+    name: "receives notifications of changed prompts",
+    async run(peer) {
       const listed = async () => (await peer.prompts()).some((p) => p.name === "test_transient_prompt");
       for (const has of [true, false]) {
         await changes(peer, "prompts", "test_trigger_prompt_change", async () => (await listed()) === has);
@@ -351,7 +363,7 @@ const everythingElse: Stop[] = [
   },
   {
     name: "completes arguments",
-    async visit(peer) {
+    async run(peer) {
       const prompt = { type: "ref/prompt", name: "test_prompt_with_arguments" } as const;
       assert.deepEqual(await peer.complete(prompt, "arg1", "par"), ["paris", "park", "party"]);
       assert.deepEqual(await peer.complete(prompt, "arg1", "nothing like it"), []);
@@ -361,120 +373,123 @@ const everythingElse: Stop[] = [
   },
   {
     name: "gets content of every type",
-    async visit(peer, at) {
+    async run(peer, at) {
       const types = async (tool: string) => (await peer.call(tool, {})).content.map((c) => c.type);
       assert.deepEqual(await types("test_multiple_content_types"), ["text", "image", "resource"]);
-      assert.deepEqual(await types("test_audio_content"), [can(at, "audio") ? "audio" : "resource"]);
+      assert.deepEqual(await types("test_audio_content"), [supports(at, "audio") ? "audio" : "resource"]);
     },
   },
   {
-    name: "has its model asked",
-    async visit(peer) {
-      peer.think((prompt) => `I do not know "${prompt}".`);
+    name: "answers a sampling request",
+    async run(peer) {
+      peer.onSampling((prompt) => `I do not know "${prompt}".`);
       const result = await peer.call("test_sampling", { prompt: "What is love?" });
-      assert.ok(!result.isError, said(result));
-      assert.equal(said(result), 'LLM response: I do not know "What is love?".');
+      assert.ok(!result.isError, textOf(result));
+      assert.equal(textOf(result), 'LLM response: I do not know "What is love?".');
     },
   },
   {
-    name: "tells its folders",
-    async visit(peer) {
+    name: "lists its roots",
+    async run(peer) {
       const result = await peer.call("test_input_required_result_list_roots", {});
-      assert.ok(!result.isError, said(result));
-      assert.equal(said(result), `The client works in: ${peer.roots.join(", ")}`);
+      assert.ok(!result.isError, textOf(result));
+      assert.equal(textOf(result), `The client works in: ${peer.roots.join(", ")}`);
     },
   },
   {
     name: "answers several questions at once",
-    async visit(peer, at) {
-      peer.answer(() => ({ action: "accept", content: { name: "Ada" } }));
-      peer.think(() => "Good morning");
+    async run(peer, at) {
+      peer.onElicitation(() => ({ action: "accept", content: { name: "Ada" } }));
+      peer.onSampling(() => "Good morning");
       const result = await peer.call("test_input_required_result_multiple_inputs", {});
-      if (!can(at, "questions")) {
-        tellsToAskTheUser(result);
+      if (!supports(at, "questions")) {
+        asksToAskTheUser(result);
         return;
       }
-      assert.ok(!result.isError, said(result));
-      assert.equal(said(result), `Good morning Ada, you work in ${peer.roots.join(", ")}`);
+      assert.ok(!result.isError, textOf(result));
+      assert.equal(textOf(result), `Good morning Ada, you work in ${peer.roots.join(", ")}`);
     },
   },
   {
     name: "answers one question after the other",
-    async visit(peer, at) {
+    async run(peer, at) {
       const asked: string[] = [];
-      peer.answer((ask) => {
+      peer.onElicitation((ask) => {
         asked.push(ask.message);
         const first = property(ask.requestedSchema.properties, "name");
         return { action: "accept", content: first ? { name: "Ada" } : { color: "green" } };
       });
       const result = await peer.call("test_input_required_result_multi_round", {});
-      if (!can(at, "questions")) {
-        tellsToAskTheUser(result);
+      if (!supports(at, "questions")) {
+        asksToAskTheUser(result);
         return;
       }
-      assert.ok(!result.isError, said(result));
-      assert.equal(said(result), "Ada likes green");
+      assert.ok(!result.isError, textOf(result));
+      assert.equal(textOf(result), "Ada likes green");
       assert.deepEqual(asked, ["Step 1: What is your name?", "Step 2: What is your favorite color?"]);
     },
   },
   {
     name: "is asked only what it can answer",
-    async visit(peer, at) {
-      peer.answer(() => ({ action: "accept", content: { name: "Ada" } }));
-      peer.think(() => "Paris");
+    async run(peer, at) {
+      peer.onElicitation(() => ({ action: "accept", content: { name: "Ada" } }));
+      peer.onSampling(() => "Paris");
       const result = await peer.call("test_input_required_result_capabilities", {});
-      assert.ok(!result.isError, said(result));
-      assert.equal(said(result), `The client answered ${can(at, "questions") ? 3 : 2} questions.`);
+      assert.ok(!result.isError, textOf(result));
+      assert.equal(textOf(result), `The client answered ${supports(at, "questions") ? 3 : 2} questions.`);
     },
   },
   {
     name: "chooses several values",
-    async visit(peer, at) {
-      peer.answer(() => ({ action: "accept", content: { untitledMulti: ["option1", "option3"] } }));
+    async run(peer, at) {
+      peer.onElicitation(() => ({ action: "accept", content: { untitledMulti: ["option1", "option3"] } }));
       const result = await peer.call("test_elicitation_sep1330_enums", {});
-      if (!can(at, "choices")) {
-        tellsToAskTheUser(result);
+      if (!supports(at, "choices")) {
+        asksToAskTheUser(result);
         return;
       }
-      assert.ok(!result.isError, said(result));
-      assert.match(said(result), /action=accept, content=\{"untitledMulti": ?\["option1", ?"option3"\]\}/);
+      assert.ok(!result.isError, textOf(result));
+      assert.match(textOf(result), /action=accept, content=\{"untitledMulti": ?\["option1", ?"option3"\]\}/);
     },
   },
   {
     name: "answers a prompt's question",
-    async visit(peer, at) {
-      peer.answer(() => ({ action: "accept", content: { context: "poetry" } }));
+    async run(peer, at) {
+      peer.onElicitation(() => ({ action: "accept", content: { context: "poetry" } }));
       const prompt = peer.prompt("test_input_required_result_prompt");
-      if (!can(at, "questions")) {
-        // A prompt has no way to fail that a model reads.
+      if (!supports(at, "questions")) {
+        // A prompt has no error result.
         await fails(prompt, undefined, /elicitation/);
         return;
       }
       assert.match((await prompt)[0]?.content.text ?? "", /poetry/);
     },
   },
-  nothingToComplainAbout,
+  reportsNoErrors,
 ];
 
-export const tour: Record<Backend, Stop[]> = { witness: tools, "conformance-go": everythingElse };
+export const tour: Record<Backend, Check[]> = { witness: tools, "conformance-go": others };
 
-/** The resource of conformance-go that changes whenever a list does. */
+/** The resource of conformance-go that changes whenever a list changes. */
 const watched = "test://watched-resource";
 
-function can({ client }: At, feature: Feature): boolean {
-  return client.can.includes(feature);
+function supports({ client }: CheckContext, feature: Feature): boolean {
+  return client.features.includes(feature);
 }
 
-/** What a client gets whose user cannot be asked: a text from which the model can go on. */
-function tellsToAskTheUser(result: ToolResult): void {
-  assert.equal(result.isError, true, said(result));
-  assert.match(said(result), /\bask the user\b/i);
+/** Expects the error for a client without elicitation, from which the model can continue. */
+function asksToAskTheUser(result: ToolResult): void {
+  assert.equal(result.isError, true, textOf(result));
+  assert.match(textOf(result), /\bask the user\b/i);
 }
 
-/** Sees that a request is answered with an error. No code stands for any. */
+/** Expects an error response. If code is undefined, any code is accepted. */
 async function fails(request: Promise<unknown>, code: number | undefined, message: RegExp): Promise<void> {
   await assert.rejects(request, (e: unknown) => {
-    assert.ok(e instanceof Error && "code" in e && typeof e.code === "number", `an error with a code, not ${String(e)}`);
+    assert.ok(
+      e instanceof Error && "code" in e && typeof e.code === "number",
+      `an error with a code, not ${String(e)}`,
+    );
     if (code !== undefined) assert.equal(e.code, code, e.message);
     assert.match(e.message, message);
     return true;
@@ -482,16 +497,16 @@ async function fails(request: Promise<unknown>, code: number | undefined, messag
 }
 
 /** The text of a result. */
-export function said(result: ToolResult): string {
+export function textOf(result: ToolResult): string {
   return result.content.map((c) => c.text ?? "").join("\n");
 }
 
-/** Some members of something, to compare it by. */
+/** Returns some members of an object. */
 function pick(from: object | undefined, ...names: string[]): Record<string, unknown> {
   return Object.fromEntries(Object.entries(from ?? {}).filter(([name]) => names.includes(name)));
 }
 
-/** What a schema says of one of its properties. */
+/** Returns the schema of a property. */
 function property(properties: unknown, name: string): Record<string, unknown> | undefined {
   const found = isObject(properties) ? properties[name] : undefined;
   return isObject(found) ? found : undefined;
@@ -501,30 +516,33 @@ function isObject(v: unknown): v is Record<string, unknown> {
   return typeof v === "object" && v !== null;
 }
 
-/** Has a tool change a list, and waits until one is told so and it is right. What one is told first can be of a change before. */
-async function changes(peer: Peer, what: string, tool: string, right: () => Promise<boolean>): Promise<void> {
+/**
+ * Calls a tool that changes a list, and waits for notifications until the list is as expected: the first may be of an
+ * earlier change.
+ */
+async function changes(peer: Peer, what: string, tool: string, isExpected: () => Promise<boolean>): Promise<void> {
   let change = peer.change(what);
   await peer.call(tool, {});
   do {
-    await soon(change, `nothing said that ${tool} has changed the ${what}, or they are not what they should be`);
+    await within5s(change, `no notification of the changed ${what} after ${tool}, or they are not as expected`);
     change = peer.change(what);
-  } while (!(await right()));
+  } while (!(await isExpected()));
 }
 
-/** Waits for what has to happen soon. */
-async function soon(event: Promise<void>, otherwise: string): Promise<void> {
+/** Waits for an event, for at most 5 s. */
+async function within5s(event: Promise<void>, otherwise: string): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, failed) => {
+  const timeout = new Promise<never>((_, failed) => {
     timer = setTimeout(() => {
       failed(new Error(otherwise));
     }, 5_000);
   });
-  await Promise.race([event, late]).finally(() => {
+  await Promise.race([event, timeout]).finally(() => {
     clearTimeout(timer);
   });
 }
 
-/** Something that happens once, and somebody who waits for it. */
+/** Returns a promise and the function that resolves it. */
 function signal() {
   let fire: () => void = () => undefined;
   const fired = new Promise<void>((done) => {

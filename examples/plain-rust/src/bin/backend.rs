@@ -34,7 +34,8 @@ impl mcp_service_server::McpService for Backend {
         if request.get_ref().cursor.is_some() {
             return Err(Status::invalid_argument("there is one page only"));
         }
-        let schema = r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"#;
+        let schema =
+            r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"#;
         let add = Tool {
             name: "add".into(),
             description: Some("Add two numbers.".into()),
@@ -52,7 +53,8 @@ impl mcp_service_server::McpService for Backend {
         // The bridge has validated them against the schema.
         let arguments: serde_json::Value =
             serde_json::from_slice(&request.arguments).map_err(|e| Status::invalid_argument(e.to_string()))?;
-        let number = |name: &str| arguments[name].as_i64().ok_or_else(|| Status::invalid_argument(format!("{name} is too large")));
+        let too_large = |name: &str| Status::invalid_argument(format!("{name} is too large"));
+        let number = |name: &str| arguments[name].as_i64().ok_or_else(|| too_large(name));
         let sum = i128::from(number("a")?) + i128::from(number("b")?);
         let text = TextContent { text: sum.to_string(), ..Default::default() };
         let content = vec![ContentBlock { block: Some(content_block::Block::Text(text)) }];
@@ -62,7 +64,10 @@ impl mcp_service_server::McpService for Backend {
     }
 
     // tonic requires all methods. Those of capabilities that Discover does not declare are not called.
-    async fn list_resources(&self, _: Request<ListResourcesRequest>) -> Result<Response<ListResourcesResponse>, Status> {
+    async fn list_resources(
+        &self,
+        _: Request<ListResourcesRequest>,
+    ) -> Result<Response<ListResourcesResponse>, Status> {
         Err(Status::unimplemented(""))
     }
     async fn list_resource_templates(
@@ -71,7 +76,10 @@ impl mcp_service_server::McpService for Backend {
     ) -> Result<Response<ListResourceTemplatesResponse>, Status> {
         Err(Status::unimplemented(""))
     }
-    async fn read_resource(&self, _: Request<ReadResourceRequest>) -> Result<Response<Self::ReadResourceStream>, Status> {
+    async fn read_resource(
+        &self,
+        _: Request<ReadResourceRequest>,
+    ) -> Result<Response<Self::ReadResourceStream>, Status> {
         Err(Status::unimplemented(""))
     }
     async fn list_prompts(&self, _: Request<ListPromptsRequest>) -> Result<Response<ListPromptsResponse>, Status> {
@@ -88,7 +96,7 @@ impl mcp_service_server::McpService for Backend {
     }
 }
 
-/// Shutdown is how the bridge stops the backend.
+/// The bridge stops the backend with Shutdown.
 struct Controller(tokio::sync::watch::Sender<bool>);
 
 #[tonic::async_trait]
@@ -133,8 +141,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (key, own) = pem.split_at(begin);
         let body: String = own.lines().filter(|line| !line.starts_with('-')).collect();
         certificate = body.trim_end_matches('=').to_string();
-        let tls = ServerTlsConfig::new().identity(Identity::from_pem(own, key)).client_ca_root(Certificate::from_pem(client));
-        server = server.tls_config(tls)?;
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(own, key));
+        server = server.tls_config(tls.client_ca_root(Certificate::from_pem(client)))?;
     }
     let mcp = mcp_service_server::McpServiceServer::new(Backend).max_decoding_message_size(MAX_MESSAGE);
     let controller = plugin::grpc_controller_server::GrpcControllerServer::new(Controller(stop));
@@ -143,27 +151,30 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut stopped = stopping.clone();
     let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
     let multiplex = if env::var("PLUGIN_MULTIPLEX_GRPC").unwrap_or_default().is_empty() { "" } else { "|false" };
-    let say = |network: &str, address: &str| println!("1|1|{network}|{address}|grpc|{certificate}{multiplex}");
-    let serving: Pin<Box<dyn Future<Output = _>>> = if env::var("PLUGIN_TRANSPORTS").unwrap_or_default().contains("unix") {
+    let write_handshake =
+        |network: &str, address: &str| println!("1|1|{network}|{address}|grpc|{certificate}{multiplex}");
+    let unix = env::var("PLUGIN_TRANSPORTS").unwrap_or_default().contains("unix");
+    let serving: Pin<Box<dyn Future<Output = _>>> = if unix {
         let path = Path::new(&env::var("PLUGIN_UNIX_SOCKET_DIR")?).join(format!("{}.sock", std::process::id()));
         let listener = UnixListener::bind(&path)?;
-        say("unix", &path.display().to_string());
+        write_handshake("unix", &path.display().to_string());
         Box::pin(async move {
             let served = router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), until).await;
             std::fs::remove_file(path).and(served.map_err(std::io::Error::other))
         })
     } else {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        say("tcp", &listener.local_addr()?.to_string());
+        write_handshake("tcp", &listener.local_addr()?.to_string());
         Box::pin(async move {
-            router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), until).await.map_err(std::io::Error::other)
+            let served = router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), until).await;
+            served.map_err(std::io::Error::other)
         })
     };
     // Calls in flight have 5 seconds to complete.
-    let late = async { drop(stopping.wait_for(|stop| *stop).await) };
+    let stop_requested = async { drop(stopping.wait_for(|stop| *stop).await) };
     tokio::select! {
         served = serving => served?,
-        () = async { late.await; tokio::time::sleep(Duration::from_secs(5)).await } => (),
+        () = async { stop_requested.await; tokio::time::sleep(Duration::from_secs(5)).await } => (),
     }
     Ok(())
 }

@@ -48,14 +48,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                         }
                     }
                 }
-                _ => println!("it asks or logs, which this client does not want"),
+                _ => println!("ignored an input request or a log message"),
             }
         }
         Ok::<(), tonic::Status>(())
     };
     if let Err(status) = called.await {
         println!("error {:?}: {}", status.code(), status.message());
-        // They have the reason of the bridge, and whether the call was executed.
+        // The details have the reason of the bridge, and whether the call was executed.
         for any in Status::decode(status.details())?.details {
             if any.type_url.ends_with("/google.rpc.ErrorInfo") {
                 let info = ErrorInfo::decode(&*any.value)?;

@@ -1,4 +1,4 @@
-"""A server on FastMCP that speaks both eras and asks in the middle of a call, as 2025-11-25 does."""
+"""A server on FastMCP that supports both eras and asks during a call, as 2025-11-25 does."""
 
 import os
 from dataclasses import dataclass

@@ -1,25 +1,30 @@
-// A server on the official TypeScript SDK 2.x that speaks both eras and asks in the middle of a call, as 2025-11-25 does.
+// A server on the official TypeScript SDK 2.x that supports both eras and asks during a call, as 2025-11-25 does.
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { toNodeHandler } from "@modelcontextprotocol/node";
-import { createMcpHandler, isLegacyRequest, McpServer, WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/server";
+import {
+  createMcpHandler,
+  isLegacyRequest,
+  McpServer,
+  WebStandardStreamableHTTPServerTransport,
+} from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
 
-const says = (text) => ({ content: [{ type: "text", text }] });
+const textResult = (text) => ({ content: [{ type: "text", text }] });
 
 const create = () => {
   const server = new McpServer({ name: "both-typescript", version: "1" });
-  server.registerTool("echo", { inputSchema: z.object({ text: z.string() }) }, ({ text }) => says(text));
+  server.registerTool("echo", { inputSchema: z.object({ text: z.string() }) }, ({ text }) => textResult(text));
   server.registerTool("ask", { inputSchema: z.object({}) }, async (_, ctx) => {
     const requestedSchema = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
     const answer = await ctx.mcpReq.elicitInput({ message: "Who are you?", requestedSchema });
-    return says(answer.action === "accept" ? `hi ${answer.content.name}!` : `hi ${answer.action}`);
+    return textResult(answer.action === "accept" ? `hi ${answer.content.name}!` : `hi ${answer.action}`);
   });
   server.registerTool("think", { inputSchema: z.object({}) }, async (_, ctx) => {
     const messages = [{ role: "user", content: { type: "text", text: "What is love?" } }];
     const answer = await ctx.mcpReq.requestSampling({ messages, maxTokens: 10 });
-    return says(`The model says: ${[answer.content].flat()[0].text}`);
+    return textResult(`The model says: ${[answer.content].flat()[0].text}`);
   });
   return server;
 };
@@ -33,7 +38,8 @@ const serveHTTP = (port) => {
     if (!transport) {
       transport = new WebStandardStreamableHTTPServerTransport({
         sessionIdGenerator: randomUUID,
-        keepAliveMs: 50, // Node sends the headers of the response to a GET with its first byte, which some clients wait for
+        // Node sends the headers of the response to a GET with its first byte; some clients wait for them.
+        keepAliveMs: 50,
         onsessioninitialized: (id) => void sessions.set(id, transport),
         onsessionclosed: (id) => void sessions.delete(id),
       });

@@ -27,14 +27,16 @@ class Backend : McpServiceGrpcKt.McpServiceCoroutineImplBase() { // Other method
 
   override suspend fun listTools(request: ListToolsRequest): ListToolsResponse {
     if (request.hasCursor()) throw Status.INVALID_ARGUMENT.withDescription("there is one page only").asException()
-    val schema = """{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}"""
+    val integer = """{"type":"integer"}"""
+    val schema = """{"type":"object","properties":{"a":$integer,"b":$integer},"required":["a","b"]}"""
     val add = Tool.newBuilder().setName("add").setDescription("Add two numbers.").setInputSchema(schema)
     return ListToolsResponse.newBuilder().addTools(add).build()
   }
 
   override fun callTool(request: CallToolRequest): Flow<CallToolResponse> = flow {
-    if (request.name != "add") throw Status.NOT_FOUND.withDescription("there is no tool '${request.name}'").asException()
-    // The bridge has checked them against the schema.
+    if (request.name != "add")
+      throw Status.NOT_FOUND.withDescription("there is no tool '${request.name}'").asException()
+    // The bridge has validated them against the schema.
     val arguments = JsonMapper.shared().readTree(request.arguments.toByteArray())
     val sum = arguments["a"].bigIntegerValue() + arguments["b"].bigIntegerValue()
     val text = ContentBlock.newBuilder().setText(TextContent.newBuilder().setText(sum.toString()))
@@ -42,7 +44,7 @@ class Backend : McpServiceGrpcKt.McpServiceCoroutineImplBase() { // Other method
   }
 }
 
-/** Shutdown is how the bridge stops the backend: it answers, and does as at SIGTERM. */
+/** The bridge stops the backend with Shutdown: it responds, and exits as at SIGTERM. */
 class Controller : GRPCControllerGrpcKt.GRPCControllerCoroutineImplBase() {
   override suspend fun shutdown(request: Empty): Empty {
     thread { exitProcess(0) }
@@ -57,16 +59,18 @@ fun quit(why: String): Nothing {
 
 fun main() {
   val env = System.getenv()
-  if (env["MCPBRIDGE_PLUGIN"] != "mcpbridge.v1") quit("this is a backend for mcpbridge; run: mcpbridge run -- java -jar plain-kotlin.jar")
-  if ("1" !in env["PLUGIN_PROTOCOL_VERSIONS"].orEmpty().split(",")) quit("the host does not support version 1 of the plugin protocol")
+  if (env["MCPBRIDGE_PLUGIN"] != "mcpbridge.v1")
+    quit("this is a backend for mcpbridge; run: mcpbridge run -- java -jar plain-kotlin.jar")
+  if ("1" !in env["PLUGIN_PROTOCOL_VERSIONS"].orEmpty().split(","))
+    quit("the host does not support version 1 of the plugin protocol")
   Signal.handle(Signal("INT")) {} // The terminal sends it to the bridge, too.
 
   val builder = NettyServerBuilder.forAddress(InetSocketAddress("127.0.0.1", 0)).maxInboundMessageSize(64 shl 20)
   var certificate = ""
   env["PLUGIN_CLIENT_CERT"]?.let { client ->
     val file = File(env["MCPBRIDGE_KEY_PAIR"] ?: quit("this backend needs the key pair of mcpbridge"))
-    val tls = GrpcSslContexts.forServer(file, file).trustManager(client.byteInputStream()).clientAuth(ClientAuth.REQUIRE)
-    builder.sslContext(tls.build())
+    val tls = GrpcSslContexts.forServer(file, file).trustManager(client.byteInputStream())
+    builder.sslContext(tls.clientAuth(ClientAuth.REQUIRE).build())
     val own = file.readText().substringAfter("-----BEGIN CERTIFICATE-----").substringBefore("-----END")
     certificate = own.replace("\n", "").trimEnd('=')
   }

@@ -30,7 +30,8 @@ object Client {
         list.cursor = page.nextCursor
       } while (page.hasNextCursor())
 
-      val call = CallToolRequest.newBuilder().setContext(caller).setName(tool).setArguments(ByteString.copyFromUtf8(arguments))
+      val json = ByteString.copyFromUtf8(arguments)
+      val call = CallToolRequest.newBuilder().setContext(caller).setName(tool).setArguments(json)
       mcp.callTool(call.build()).collect { event ->
         if (event.hasProgress()) println("progress ${event.progress.progress} of ${event.progress.total}")
         event.result.contentList.forEach { println(it.text.text) }
