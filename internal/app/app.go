@@ -77,9 +77,6 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
 	a.sessions = mcpserver.NewSessions(cfg.Limits)
-	a.tasks = tasks.New(tasks.Options{
-		Log: log, Panics: a.panics, Limits: cfg.Tasks, CallTotal: cfg.Limits.OrDefaults().CallTotal,
-	})
 	if cfg.Serve.HTTP.Authenticates() {
 		var err error
 		if a.auth, err = cfg.NewAuth(log); err != nil {
@@ -90,6 +87,9 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.tls, err = cfg.ServerTLS(); err != nil {
 		return nil, err
 	}
+	if a.tasks, err = newTasks(cfg, a.panics, log); err != nil {
+		return nil, err
+	}
 	cats := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, a.memory, log, a.panics, o.Backends)
@@ -98,7 +98,8 @@ func New(cfg *config.Config, o Options) (*App, error) {
 			return nil, b.openErr
 		}
 		a.backends = append(a.backends, b)
-		cats[b.Name] = catalogOf(b, a.tasks, log)
+		b.catalog = catalogOf(b, a.tasks, log)
+		cats[b.Name] = b.catalog
 		if len(b.ToolScopes) > 0 {
 			cats[b.Name] = auth.Handler(cats[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
 		}
@@ -123,7 +124,7 @@ func catalogOf(b *backend, kept *tasks.Tasks, log zerolog.Logger) bridge.Handler
 	return catalog.New(b.calls, catalog.Options{
 		Log:           log.With().Str("backend", b.Name).Logger(),
 		SkipArguments: b.SkipArguments, SkipOutput: b.SkipOutput, Limits: b.cfg.Limits,
-		Tasks: kept, TaskPolicy: b.Tasks.Policy(),
+		Name: b.Name, Tasks: kept, TaskPolicy: b.Tasks.Policy(),
 	})
 }
 

@@ -68,6 +68,7 @@ type backend struct {
 	openErr error                // of the first open
 	back    atomic.Pointer[back] // nil until it is opened
 	calls   *limit.Handler       // of the back
+	catalog bridge.Handler       // around calls; nil for client commands
 	logins  atomic.Int32         // in progress
 	// settled is closed when the back is ready, or has failed to start, for the first time.
 	settled chan struct{}

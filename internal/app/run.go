@@ -38,6 +38,7 @@ func (a *App) Run(ctx, now context.Context) error {
 	backendCtx, stopBackends := context.WithCancel(context.WithoutCancel(now))
 	backendsDone := make(chan error, 1)
 	go func() { backendsDone <- a.runBackends(backendCtx) }()
+	a.resumeTasks()
 
 	isReady := func(ready bool) {
 		a.logReady(ctx, ready)
@@ -62,7 +63,9 @@ func (a *App) Run(ctx, now context.Context) error {
 			a.closeListeners() // nothing was accepted
 		}
 	}
-	a.tasks.Close()
+	if failed := a.tasks.Close(); failed != nil {
+		a.Log.Error().Err(failed).Msg("the store of tasks was not closed")
+	}
 	stopBackends()
 	for _, e := range a.endpoints() {
 		e.mcp.Close()

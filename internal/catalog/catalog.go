@@ -33,6 +33,8 @@ type Options struct {
 	SkipOutput bool
 	// Limits are the limits of a backend's tools. Defaults replace zero fields.
 	Limits limits.Limits
+	// Name is the name of the backend.
+	Name string
 	// Tasks keeps the calls that become tasks, as TaskPolicy and the tools define. If nil, none do.
 	Tasks      *tasks.Tasks
 	TaskPolicy tasks.Policy

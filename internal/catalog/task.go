@@ -33,7 +33,8 @@ func (c *Catalog) taskOptions(call *bridge.Call, r *pb.CallToolRequest, t *tool)
 	}
 	accepts := bridge.AcceptsTask(r, rev)
 	o := &tasks.CallOptions{
-		Handler: c, Retry: rule.Retry || execution.GetRetry(), Required: requested || support == taskRequired,
+		Handler: c, Backend: c.o.Name, Retry: rule.Retry || execution.GetRetry(),
+		Required: requested || support == taskRequired,
 	}
 	switch {
 	case !allowed && c.servesTasks.Load():

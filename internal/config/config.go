@@ -24,8 +24,16 @@ type Settings struct {
 	Limits limits.Limits `koanf:"limits"`
 	// Tasks are the limits of tasks.
 	Tasks limits.Tasks `koanf:"tasks"`
+	// State configures what is kept when mcpbridge exits.
+	State State `koanf:"state"`
 	// Backends answer the calls. Several are merged.
 	Backends []Backend `koanf:"backends"`
+}
+
+// State configures what is kept when mcpbridge exits.
+type State struct {
+	// Dir is the directory of the tasks, relative to that of the configuration file. If empty, tasks are lost.
+	Dir string `koanf:"dir"`
 }
 
 // Log configures the log.

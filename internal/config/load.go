@@ -88,6 +88,7 @@ const defaultPreDrain = 2 * time.Second
 func (l *Config) resolve(dir string) {
 	names := []*string{} // an empty one is the directory itself
 	var files []*string
+	files = append(files, &l.State.Dir)
 	for _, t := range []*TLS{&l.Serve.GRPC.TLS, &l.Serve.HTTP.TLS} {
 		files = append(files, &t.Cert, &t.Key, &t.ClientCA)
 	}

@@ -86,7 +86,7 @@ func TestConfigurationPageMatchesTheTable(t *testing.T) {
 	got := string(text)
 	for _, part := range []struct{ name, before, indent, after, want string }{
 		{"Limits", `limits:  [^\n]*\n`, "  ", `tasks:`, document[Limits]("  ")},
-		{"Tasks", `tasks:  [^\n]*\n`, "  ", `backends:\n`, document[Tasks]("  ")},
+		{"Tasks", `tasks:  [^\n]*\n`, "  ", `state:\n`, document[Tasks]("  ")},
 		{"Machine", `      limits:  [^\n]*\n`, "        ", `    skipArguments:`, document[Machine]("        ")},
 		{"Pool", `      sessions:  [^\n]*\n`, "        ", `      hangTimeout:`, document[Pool]("        ")},
 	} {

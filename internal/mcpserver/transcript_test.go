@@ -83,8 +83,11 @@ func playFile(t *testing.T, path string) {
 	options, backend := serverOptions(t, server), scriptedBackend(t, text("backend"))
 	var policy tasks.Policy
 	if withTasks {
-		options.Tasks = tasks.New(tasks.Options{Log: options.Log})
-		t.Cleanup(options.Tasks.Close)
+		var err error
+		if options.Tasks, err = tasks.New(tasks.Options{Log: options.Log}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { options.Tasks.Close() })
 		policy = (&config.Tasks{After: strings.TrimPrefix(rule, "declared")}).Policy()
 	}
 	c := newConversation(t, options, backend, policy, settings(t, text("client")))

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -16,6 +17,8 @@ import (
 type CallOptions struct {
 	// Handler executes the call and its further rounds. It must not be nil.
 	Handler bridge.Handler
+	// Backend is the name of the Handler, by which Resume finds it in the next run.
+	Backend string
 	// After is when the call becomes a task: at once if zero, and only when the tool sends TaskStarted if negative.
 	After time.Duration
 	// Retry repeats a call whose backend was lost, once.
@@ -71,6 +74,9 @@ type background struct {
 	o    CallOptions
 	ttl  time.Duration
 
+	// resumable is the call with the state that continues it, if there is one. Only run uses it.
+	resumable *bridge.Call
+
 	events   chan event    // for the caller, until the call is a task
 	detached chan struct{} // closed when the call becomes a task
 	ended    chan struct{} // closed when the call has ended
@@ -107,6 +113,11 @@ func (b *background) run(ctx context.Context, emit bridge.Emit) (*bridge.Result,
 		case <-b.ended:
 			return b.res, b.err
 		case e := <-b.events:
+			if e.Resumable != nil {
+				b.resumable = b.call.Retry(nil, e.Resumable)
+				e.sent <- nil
+				continue
+			}
 			if e.TaskStarted == nil {
 				e.sent <- emit(ctx, e.Event)
 				continue
@@ -140,7 +151,7 @@ func (b *background) detach(stop context.CancelCauseFunc) (*task, error) {
 	if b.done || b.task != nil {
 		return nil, nil //nolint:nilnil // there is nothing to detach
 	}
-	k, err := b.t.create(b.call, b.o, b.ttl)
+	k, err := b.t.create(cmp.Or(b.resumable, b.call), b.o, b.ttl)
 	if err != nil {
 		if b.o.Required {
 			return nil, err

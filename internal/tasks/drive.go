@@ -16,6 +16,8 @@ import (
 // statePrefix is the prefix of the request state of a call whose backend keeps a task. The id of the task follows.
 var statePrefix = []byte("mcpbridge.task\x00")
 
+func stateOf(id string) []byte { return append(bytes.Clone(statePrefix), id...) }
+
 // IsDriven reports whether a call has the state of Await.
 func IsDriven(r bridge.Request) bool { return bytes.HasPrefix(bridge.State(r), statePrefix) }
 
@@ -25,6 +27,11 @@ func IsDriven(r bridge.Request) bool { return bytes.HasPrefix(bridge.State(r), s
 func Await(
 	ctx context.Context, h bridge.Handler, call *bridge.Call, task *pb.Task, emit bridge.Emit,
 ) (*bridge.Result, error) {
+	if call.Background { // it may outlive this run of the bridge
+		if err := emit(ctx, bridge.Event{Resumable: stateOf(task.GetTaskId())}); err != nil {
+			return nil, err
+		}
+	}
 	return (&driver{h: h, call: call, id: task.GetTaskId()}).wait(ctx, task, emit)
 }
 
@@ -32,11 +39,13 @@ func Await(
 func Resume(ctx context.Context, h bridge.Handler, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	r := call.Request.(*pb.CallToolRequest)
 	d := &driver{h: h, call: call, id: string(r.GetRequestState()[len(statePrefix):]), answered: r.GetInputResponses()}
-	_, err := d.do(ctx, bridge.UpdateTask, &pb.UpdateTaskRequest{
-		Context: call.Context(), TaskId: d.id, InputResponses: r.GetInputResponses(),
-	})
-	if err != nil {
-		return nil, err
+	if len(r.GetInputResponses()) > 0 {
+		_, err := d.do(ctx, bridge.UpdateTask, &pb.UpdateTaskRequest{
+			Context: call.Context(), TaskId: d.id, InputResponses: r.GetInputResponses(),
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return d.wait(ctx, &pb.Task{Status: Working}, emit)
 }
@@ -74,7 +83,7 @@ func (d *driver) wait(ctx context.Context, task *pb.Task, emit bridge.Emit) (*br
 				"tools/call: the server cancelled its task")
 		case len(pending) > 0:
 			return &bridge.Result{InputRequired: &pb.InputRequired{
-				InputRequests: pending, RequestState: append(bytes.Clone(statePrefix), d.id...),
+				InputRequests: pending, RequestState: stateOf(d.id),
 			}}, nil
 		}
 		if err := d.progress(ctx, task, emit); err != nil {

@@ -60,6 +60,7 @@ type identity struct {
 	number  uint64
 	owner   principal
 	session string
+	backend string
 	created time.Time
 	ttl     time.Duration
 }
@@ -130,6 +131,9 @@ func (k *task) set(status, message string) bool {
 	k.version++
 	if IsFinal(status) {
 		k.stop, k.round = nil, round{}
+	}
+	if status != Working { // progress is not saved, and proceed saves
+		_ = k.save() // the error is logged
 	}
 	if k.changed != nil {
 		close(k.changed)
@@ -216,16 +220,24 @@ func (k *task) begin() {
 			return nil
 		}))
 	})
-	if !started {
+	if !started { // the next run continues
 		k.stop = nil
 		stop(nil)
-		k.fail(errClosed)
 	}
 }
 
 // event shows progress as the message of the task. Other events have no counterpart (2026-07-28: extension tasks, task
 // status notifications).
 func (k *task) event(e bridge.Event) {
+	if e.Resumable != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if !IsFinal(k.status) {
+			k.call = k.call.Retry(nil, e.Resumable)
+			_ = k.save() // as above
+		}
+		return
+	}
 	if e.Progress == nil {
 		return
 	}
@@ -249,10 +261,13 @@ func (k *task) end(res *bridge.Result, err error) {
 	k.stop = nil
 	switch {
 	case IsFinal(k.status): // it was canceled
-	case err != nil && k.retry && bridge.AsError(err).Outcome == bridge.OutcomeUnknown && k.all.ctx.Err() == nil:
+	case k.all.ctx.Err() != nil: // the next run decides
+	case err != nil && k.retry && bridge.AsError(err).Outcome == bridge.OutcomeUnknown:
 		k.retry = false
 		k.set(Working, "the backend was lost, and the tool is called again")
-		k.begin()
+		if k.save() == nil { // a tool is not called a third time in the next run
+			k.begin()
+		}
 	case err != nil:
 		k.fail(err)
 	case res.InputRequired != nil:
@@ -319,7 +334,6 @@ func (k *task) update(responses map[string]*pb.InputResponse) {
 	switch len(k.round.pending) {
 	case before: // none was for this round
 	case 0:
-		k.set(Working, "")
 		k.proceed()
 	default:
 		k.set(inputRequired, "")
@@ -330,5 +344,7 @@ func (k *task) update(responses map[string]*pb.InputResponse) {
 func (k *task) proceed() {
 	k.call = k.call.Retry(k.round.responses, k.round.state)
 	k.round = round{number: k.round.number, requested: k.round.requested}
+	k.set(Working, "")
+	_ = k.save() // the error is logged
 	k.begin()
 }

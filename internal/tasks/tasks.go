@@ -35,6 +35,8 @@ type Options struct {
 	Limits limits.Tasks
 	// CallTotal is how long a call may last that has not become a task. If zero, it is that of limits.Limits.
 	CallTotal time.Duration
+	// Store keeps the tasks across runs. If nil, they are lost when the bridge exits.
+	Store *Store
 }
 
 // Tasks are the tasks of all callers. Only the principal that created a task can use it; without authentication, its id
@@ -66,17 +68,22 @@ func principalOf(call *bridge.Call) principal {
 	return principal{p.GetIssuer(), p.GetSubject()}
 }
 
-// New returns Tasks that are kept in memory.
-func New(o Options) *Tasks {
+// New returns Tasks, with those of the store. It returns an error if the store cannot be read.
+func New(o Options) (*Tasks, error) {
 	o.Limits = o.Limits.OrDefaults()
 	o.CallTotal = cmp.Or(o.CallTotal, limits.Defaults().CallTotal)
 	t := &Tasks{o: o, panics: o.Panics.With(o.Log), tasks: map[string]*task{}, owners: map[principal]int{}}
 	t.ctx, t.stop = context.WithCancel(context.Background())
-	return t
+	if o.Store != nil {
+		if err := t.restore(); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
-// Close cancels the calls of all tasks, and waits for them.
-func (t *Tasks) Close() {
+// Close cancels the calls of all tasks, waits for them, and closes the store. In the store, these tasks have not ended.
+func (t *Tasks) Close() error {
 	t.starting.Lock()
 	t.stop()
 	t.starting.Unlock()
@@ -86,6 +93,10 @@ func (t *Tasks) Close() {
 	for _, k := range t.tasks {
 		k.expiry.Stop()
 	}
+	if t.o.Store != nil {
+		return t.o.Store.Close()
+	}
+	return nil
 }
 
 // start calls f in a goroutine. It returns false after Close.
@@ -183,8 +194,26 @@ func (t *Tasks) Watch(call *bridge.Call, ids []string, report func(id, status st
 	}
 }
 
-// create adds a task for a call, which it retains. It returns an error above a limit.
+// create adds a task for a call, which it retains. It returns an error above a limit, or if the store fails. The task
+// is durable when create returns.
 func (t *Tasks) create(call *bridge.Call, o CallOptions, ttl time.Duration) (*task, error) {
+	k, err := t.admit(call, o, ttl)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	err = k.save()
+	k.mu.Unlock()
+	if err != nil {
+		t.remove(k)
+		return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "STORE_FAILED",
+			"no task can be created: the store of the bridge failed; see its log")
+	}
+	return k, nil
+}
+
+// admit adds a task to those in memory.
+func (t *Tasks) admit(call *bridge.Call, o CallOptions, ttl time.Duration) (*task, error) {
 	owner, size := principalOf(call), int64(proto.Size(call.Request))
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,19 +228,25 @@ func (t *Tasks) create(call *bridge.Call, o CallOptions, ttl time.Duration) (*ta
 	now := time.Now()
 	t.next++
 	k := &task{
-		identity: identity{rand.Text(), t.next, owner, call.Session, now, ttl},
+		identity: identity{rand.Text(), t.next, owner, call.Session, o.Backend, now, ttl},
 		state:    state{status: Working, version: 1, updated: now},
-		all:      t, handler: o.Handler, call: call, retry: o.Retry,
+		handler:  o.Handler, call: call, retry: o.Retry,
 	}
+	t.add(k, size, ttl)
+	return k, nil
+}
+
+// add adds a task of a size that expires after a time. The caller holds mu.
+func (t *Tasks) add(k *task, size int64, left time.Duration) {
+	k.all = t
 	k.keep(size)
-	k.expiry = time.AfterFunc(ttl, func() {
+	k.expiry = time.AfterFunc(left, func() {
 		defer t.panics.Recover("expiring a task", nil)
 		k.cancel()
 		t.remove(k)
 	})
 	t.tasks[k.id] = k
-	t.owners[owner]++
-	return k, nil
+	t.owners[k.owner]++
 }
 
 func tooMany(format string, args ...any) error {
@@ -221,20 +256,27 @@ func tooMany(format string, args ...any) error {
 	return e
 }
 
-// remove removes a task.
+// remove removes a task, which has ended or was never returned.
 func (t *Tasks) remove(k *task) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.tasks[k.id] != k {
+		t.mu.Unlock()
 		return
 	}
 	delete(t.tasks, k.id)
 	if t.owners[k.owner]--; t.owners[k.owner] == 0 {
 		delete(t.owners, k.owner)
 	}
+	t.mu.Unlock()
+	k.expiry.Stop()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.keep(-k.size)
+	if t.o.Store != nil {
+		if err := t.o.Store.remove(k.id); err != nil {
+			t.o.Log.Error().Err(err).Str("task", k.id).Msg("the expired task was not removed from the store")
+		}
+	}
 }
 
 // owned returns the task with an id, or nil. It returns nil for a task of another principal.

@@ -109,8 +109,15 @@ var waits = tool(func(ctx context.Context, _ *pb.CallToolRequest, _ bridge.Emit)
 
 func newTasks(t *testing.T, o tasks.Options) *tasks.Tasks {
 	t.Helper()
-	all := tasks.New(o)
-	t.Cleanup(all.Close)
+	all, err := tasks.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := all.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return all
 }
 

@@ -306,6 +306,8 @@ class _Server:
             read = getattr(v1, method.input_type.name).FromString
             write = getattr(v1, method.output_type.name).SerializeToString
             name = re.sub(r"(?<!^)([A-Z])", r"_\1", method.name).lower()
+            if method.name.endswith(("Task", "Tasks")):
+                continue  # Unimplemented: the bridge keeps the tasks of tools.
             if name == "listen":
                 methods[method.name] = grpc.unary_stream_rpc_method_handler(self._listen, read, write)
             elif method.server_streaming:
