@@ -460,6 +460,7 @@ export class App {
       ...(requested?.resourcesListChanged && resources ? { resourcesListChanged: true } : {}),
       ...(requested?.elicitationsCompleted ? { elicitationsCompleted: true } : {}),
       resourceSubscriptions: resources ? (requested?.resourceSubscriptions ?? []) : [],
+      taskIds: [],
       extra: "",
     };
   }

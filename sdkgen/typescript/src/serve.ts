@@ -278,7 +278,9 @@ class Host {
     this.stopped = new Promise((resolve) => {
       this.#resolve = resolve;
     });
-    const services: McpServiceServer = {
+    // Without the methods of tasks, which are unimplemented: the bridge keeps the tasks of tools.
+    const services: Pick<McpServiceServer, "discover" | "listTools" | "callTool" | "listResources" | "listResourceTemplates"
+    | "readResource" | "listPrompts" | "getPrompt" | "complete" | "listen"> = {
       discover: unary(() => app.discover()),
       listTools: unary((r) => app.listTools(r)),
       callTool: streaming((r, emit, onStart) => app.callTool(r, emit, onStart)),

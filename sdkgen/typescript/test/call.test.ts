@@ -455,7 +455,7 @@ test("an McpError has a code of 32 bits", () => {
 describe("changes", () => {
   const listen = (a: App, uris: string[] = []) => {
     const events: (ListenResponse["event"] | undefined)[] = [];
-    const filter = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, extra: "" };
+    const filter = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, taskIds: [], extra: "" };
     const l = a.changes.listen(filter, () => undefined);
     return {
       events: () => {
@@ -510,7 +510,7 @@ test("VisitRequired returns a URL elicitation", async () => {
   const data = { elicitations: [{ mode: "url", elicitationId: "7", url: "https://x", message: "Sign in" }] };
   await expect(call(a, "t")).rejects.toMatchObject({ code: -32042, data });
   const l = a.changes.listen(
-    a.supported({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], extra: "" }),
+    a.supported({ elicitationsCompleted: true, resourceSubscriptions: ["a:b"], taskIds: [], extra: "" }),
     () => undefined,
   );
   a.notifyVisited("7");

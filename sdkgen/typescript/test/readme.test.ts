@@ -108,7 +108,7 @@ test("additions and removals are notified", async () => {
   const a = defined("Lists that change");
   let woken = 0;
   const listener = a.changes.listen(
-    a.supported({ toolsListChanged: true, resourceSubscriptions: [], extra: "" }),
+    a.supported({ toolsListChanged: true, resourceSubscriptions: [], taskIds: [], extra: "" }),
     () => {
       woken++;
     },

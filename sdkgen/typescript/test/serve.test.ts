@@ -188,6 +188,7 @@ describe("a served app", () => {
       toolsListChanged: true,
       promptsListChanged: true,
       resourceSubscriptions: ["note:1"],
+      taskIds: [],
       extra: "",
     };
     const stream = client.mcp.listen({ context: EVERYTHING, notifications, extra: "" });
@@ -229,7 +230,7 @@ describe("the process exits", () => {
     const [, , , socket = "", , certificate = ""] = await plugin.handshake();
     expect(new X509Certificate(Buffer.from(certificate, "base64")).ca).toBe(false); // rustls rejects an authority
     const slow = await client.begin("slow", { ms: 300 });
-    const notifications = { toolsListChanged: true, resourceSubscriptions: [], extra: "" };
+    const notifications = { toolsListChanged: true, resourceSubscriptions: [], taskIds: [], extra: "" };
     const listen = client.mcp.listen({ context: EVERYTHING, notifications, extra: "" });
     const listening = once(listen, "data");
     const listened = new Promise<ServiceError | undefined>((resolve) => {
