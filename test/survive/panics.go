@@ -160,7 +160,7 @@ var panicPoints = map[string]panicPoint{
 	"mcpclientSend":     {file: "internal/mcpclient/outbox.go", line: "if err := o.send(m); err != nil {"},
 	"mcpclientConnect": {
 		file:  "internal/mcpclient/probe.go",
-		line:  `defer c.panics.Recover("finding the server", func(e *bridge.Error) { l, err = nil, e })`,
+		line:  `defer c.panics.Recover("probing the server", func(e *bridge.Error) { l, err = nil, e })`,
 		after: true, kick: (*target).killUpstream,
 	},
 	"lifecycleAdvance": {

@@ -279,8 +279,11 @@ class Host {
       this.#resolve = resolve;
     });
     // Without the methods of tasks, which are unimplemented: the bridge keeps the tasks of tools.
-    const services: Pick<McpServiceServer, "discover" | "listTools" | "callTool" | "listResources" | "listResourceTemplates"
-    | "readResource" | "listPrompts" | "getPrompt" | "complete" | "listen"> = {
+    const services: Pick<
+      McpServiceServer,
+      "discover" | "listTools" | "callTool" | "listResources" | "listResourceTemplates" | "readResource" | "listPrompts"
+      | "getPrompt" | "complete" | "listen"
+    > = {
       discover: unary(() => app.discover()),
       listTools: unary((r) => app.listTools(r)),
       callTool: streaming((r, emit, onStart) => app.callTool(r, emit, onStart)),

@@ -455,7 +455,9 @@ test("an McpError has a code of 32 bits", () => {
 describe("changes", () => {
   const listen = (a: App, uris: string[] = []) => {
     const events: (ListenResponse["event"] | undefined)[] = [];
-    const filter = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, taskIds: [], extra: "" };
+    const filter = {
+      toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: uris, taskIds: [], extra: "",
+    };
     const l = a.changes.listen(filter, () => undefined);
     return {
       events: () => {
