@@ -36,7 +36,7 @@ func (a *App) newGRPCFront() (*grpcFront, error) {
 	if network, _ := config.GRPCNetwork(g.Addr); (network == "tcp" || g.TLS.ClientCA != "") &&
 		a.cfg.Serve.HTTP.Auth.Enabled() {
 		o.Principal = a.auth.Caller // both ports must require the same authentication
-		o.Until = auth.Until
+		o.AccessExpiry = auth.Until
 	}
 	var named []grpcserver.Backend
 	for _, e := range a.named {

@@ -49,7 +49,7 @@ type Catalog struct {
 	// clock orders events.
 	clock atomic.Uint64
 
-	warned onceEach
+	warned warningSet
 
 	// servesTasks is whether the latest Discover response declares tasks.
 	servesTasks atomic.Bool
@@ -139,7 +139,7 @@ func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridg
 	}
 	res, err := c.h.Handle(ctx, call, emit)
 	if err == nil && res.Complete != nil {
-		m := lasting(res.Complete)
+		m := withoutNegativeTTL(res.Complete)
 		if d, ok := m.(*pb.DiscoverResponse); ok {
 			m = c.withTasks(d)
 		}
@@ -150,8 +150,8 @@ func (c *Catalog) handleOther(ctx context.Context, call *bridge.Call, emit bridg
 	return res, err
 }
 
-// lasting returns a result without a negative TTL (2026-07-28: server/utilities/caching).
-func lasting(answer proto.Message) proto.Message {
+// withoutNegativeTTL returns a result without a negative TTL (2026-07-28: server/utilities/caching).
+func withoutNegativeTTL(answer proto.Message) proto.Message {
 	if has, ok := answer.(interface{ GetTtlMs() int64 }); !ok || has.GetTtlMs() >= 0 {
 		return answer
 	}
@@ -161,25 +161,25 @@ func lasting(answer proto.Message) proto.Message {
 	return out
 }
 
-// onceEach records the logged warnings.
-type onceEach struct {
-	mu   sync.Mutex
-	said map[string]struct{}
+// warningSet records the logged warnings.
+type warningSet struct {
+	mu     sync.Mutex
+	logged map[string]struct{}
 }
 
-// maxSaid is the maximum number of recorded warnings. Above it, some are logged again.
-const maxSaid = 4_096
+// maxWarnings is the maximum number of recorded warnings. Above it, some are logged again.
+const maxWarnings = 4_096
 
-func (o *onceEach) first(what string) bool {
+func (o *warningSet) first(what string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, ok := o.said[what]; ok {
+	if _, ok := o.logged[what]; ok {
 		return false
 	}
-	if o.said == nil || len(o.said) >= maxSaid {
-		o.said = map[string]struct{}{}
+	if o.logged == nil || len(o.logged) >= maxWarnings {
+		o.logged = map[string]struct{}{}
 	}
-	o.said[what] = struct{}{}
+	o.logged[what] = struct{}{}
 	return true
 }
 

@@ -913,7 +913,7 @@ func TestUnknownToolIsPassedToTheBackend(t *testing.T) {
 			expect(t, "unknown", callTool(t, c, as("x"), "g", `{}`), "called")
 		}
 		expect(t, "lists", b.asked(), 1)
-		pass(seekAgain)
+		pass(searchInterval)
 		b.set(newTool("g", wantsInt))
 		contains(t, callTool(t, c, as("x"), "g", `{}`), "error: ")
 	})

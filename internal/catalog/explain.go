@@ -118,8 +118,8 @@ type part struct {
 	name string
 }
 
-// enough counts an examined error, and reports whether the limit is reached: the library reports all errors.
-func (e *explainer) enough() bool {
+// limitReached counts an examined error, and reports whether the limit is reached: the library reports all errors.
+func (e *explainer) limitReached() bool {
 	e.explained++
 	e.more = e.more || e.explained > maxExplained
 	return e.more
@@ -139,7 +139,7 @@ func pointer(at []string) string {
 
 // error adds the problems of one of the library's errors.
 func (e *explainer) error(err *jsonschema.ValidationError) {
-	if e.enough() {
+	if e.limitReached() {
 		return
 	}
 	at := err.InstanceLocation
@@ -173,7 +173,7 @@ func (e *explainer) error(err *jsonschema.ValidationError) {
 	case *kind.AdditionalProperties:
 		known := e.unknown(at)
 		for _, name := range k.Properties {
-			if e.enough() {
+			if e.limitReached() {
 				break
 			}
 			e.add(append(slices.Clone(at), name), "%s", known)
@@ -264,7 +264,7 @@ func decimal(r *big.Rat) string {
 // missing adds a problem with the type for each missing property.
 func (e *explainer) missing(at, names []string, with string) {
 	for _, name := range names {
-		if e.enough() {
+		if e.limitReached() {
 			break
 		}
 		want := "a value"
@@ -307,9 +307,9 @@ func (e *explainer) unknown(at []string) string {
 func (e *explainer) choice(err *jsonschema.ValidationError) {
 	at := err.InstanceLocation
 	var want []string
-	var meant []*jsonschema.ValidationError
+	var intended []*jsonschema.ValidationError
 	for _, cause := range err.Causes {
-		if e.enough() {
+		if e.limitReached() {
 			break
 		}
 		if misfit := whole(cause, err.InstanceLocation); misfit != nil {
@@ -322,16 +322,16 @@ func (e *explainer) choice(err *jsonschema.ValidationError) {
 			}
 			continue
 		}
-		meant = append(meant, cause)
+		intended = append(intended, cause)
 	}
 	switch {
-	case len(meant) == 1:
-		e.error(meant[0])
-	case len(meant) > 1:
+	case len(intended) == 1:
+		e.error(intended[0])
+	case len(intended) > 1:
 		e.add(err.InstanceLocation,
 			"expected one of several forms, and none of them fits; each of these is wrong for one of them; got %s",
 			e.got(err.InstanceLocation))
-		for _, m := range meant[:min(len(meant), maxListed)] {
+		for _, m := range intended[:min(len(intended), maxListed)] {
 			e.error(m)
 		}
 	case len(want) > 0:

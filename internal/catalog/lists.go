@@ -68,8 +68,8 @@ type page struct {
 	id    uint64
 
 	// began is when the last call for it started, came when its result arrived, and until when its TTL expires.
-	began       uint64
-	came, until time.Time
+	began                 uint64
+	receivedAt, expiresAt time.Time
 	// changes and era are those of the kind at that time; kept means that it is valid until the era ends.
 	changes, era uint64
 	kept         bool
@@ -84,9 +84,9 @@ type flight struct {
 	began, changes uint64
 	done           chan struct{}
 	// The result:
-	page  *page
-	err   error
-	again bool // the error is that of the canceled caller
+	page           *page
+	err            error
+	callerCanceled bool // the error is that of the canceled caller
 }
 
 // list executes a list call. The result has the remaining TTL, so that a client does not cache it for longer than the
@@ -116,7 +116,7 @@ func (c *Catalog) list(ctx context.Context, call *bridge.Call, k listKind, curso
 // withTTL returns the result with the remaining TTL at a time. All other parts are shared.
 func (p *page) withTTL(at time.Time) proto.Message {
 	ttl := *bridge.PageOf(p.answer).TTL
-	age := at.Sub(p.came).Milliseconds()
+	age := at.Sub(p.receivedAt).Milliseconds()
 	if ttl == nil || *ttl <= 0 || age == 0 {
 		return p.answer
 	}
@@ -130,12 +130,12 @@ func (c *Catalog) page(ctx context.Context, key pageKey, call *bridge.Call, afte
 	emit bridge.Emit,
 ) (*page, error) {
 	for {
-		p, f, mine := c.board(key, after)
+		p, f, created := c.cachedOrFlight(key, after)
 		switch {
 		case p != nil:
 			return p, nil
-		case mine:
-			c.fly(ctx, f, key, call, emit)
+		case created:
+			c.requestPage(ctx, f, key, call, emit)
 			return f.page, f.err
 		}
 		select {
@@ -143,18 +143,18 @@ func (c *Catalog) page(ctx context.Context, key pageKey, call *bridge.Call, afte
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if !f.again && f.began > after {
+		if !f.callerCanceled && f.began > after {
 			return f.page, f.err
 		}
 	}
 }
 
-// board returns a cached page, or a flight for it, and whether the caller must execute the flight.
-func (c *Catalog) board(key pageKey, after uint64) (*page, *flight, bool) {
+// cachedOrFlight returns a cached page, or a flight for it, and whether the caller must execute the flight.
+func (c *Catalog) cachedOrFlight(key pageKey, after uint64) (*page, *flight, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := &c.kinds[key.kind]
-	if p := c.pages[key]; p != nil && c.holds(p, after) {
+	if p := c.pages[key]; p != nil && c.isValid(p, after) {
 		p.used = c.clock.Add(1)
 		return p, nil, false
 	}
@@ -167,8 +167,8 @@ func (c *Catalog) board(key pageKey, after uint64) (*page, *flight, bool) {
 	return nil, f, true
 }
 
-// holds reports whether a page is valid, and was requested after the given time. The caller holds mu.
-func (c *Catalog) holds(p *page, after uint64) bool {
+// isValid reports whether a page is valid, and was requested after the given time. The caller holds mu.
+func (c *Catalog) isValid(p *page, after uint64) bool {
 	state := &c.kinds[p.key.kind]
 	switch {
 	case p.changes != state.changes:
@@ -178,12 +178,12 @@ func (c *Catalog) holds(p *page, after uint64) bool {
 	case p.kept:
 		return state.listens > 0 && p.era == state.era
 	}
-	return time.Now().Before(p.until)
+	return time.Now().Before(p.expiresAt)
 }
 
-// fly executes the call, and records its result.
-func (c *Catalog) fly(ctx context.Context, f *flight, key pageKey, call *bridge.Call, emit bridge.Emit) {
-	f.err, f.again = errors.New("the call for a list has panicked"), true
+// requestPage executes the call, and records its result.
+func (c *Catalog) requestPage(ctx context.Context, f *flight, key pageKey, call *bridge.Call, emit bridge.Emit) {
+	f.err, f.callerCanceled = errors.New("the call for a list has panicked"), true
 	defer func() {
 		c.mu.Lock()
 		if c.flights[key] == f {
@@ -197,15 +197,15 @@ func (c *Catalog) fly(ctx context.Context, f *flight, key pageKey, call *bridge.
 	c.mu.RUnlock()
 	result, err := c.h.Handle(ctx, call, emit)
 	if err != nil {
-		f.err, f.again = err, ctx.Err() != nil
+		f.err, f.callerCanceled = err, ctx.Err() != nil
 		return
 	}
-	f.err, f.again = nil, false
-	f.page = c.take(f, key, result.Complete, era)
+	f.err, f.callerCanceled = nil, false
+	f.page = c.newPage(f, key, result.Complete, era)
 }
 
-// take creates a page from a result and caches it.
-func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64) *page {
+// newPage creates a page from a result and caches it.
+func (c *Catalog) newPage(f *flight, key pageKey, answer proto.Message, era uint64) *page {
 	c.mu.RLock()
 	old, prior := c.pages[key], c.prior(key)
 	c.mu.RUnlock()
@@ -228,15 +228,16 @@ func (c *Catalog) take(f *flight, key pageKey, answer proto.Message, era uint64)
 	shared := bridge.PageOf(answer)
 	ttl := *shared.TTL
 	p.next = *shared.NextCursor
-	p.kept, p.came = ttl == nil, time.Now()
+	p.kept, p.receivedAt = ttl == nil, time.Now()
 	if ttl != nil && *ttl > 0 {
-		p.until = p.came.Add(time.Duration(min(*ttl, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
+		p.expiresAt = p.receivedAt.Add(
+			time.Duration(min(*ttl, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
 	}
 	p.began, p.changes, p.era = f.began, f.changes, era
 	if l, ok := p.answer.(*pb.ListToolsResponse); ok {
-		c.learn(key.caller, l, p)
+		c.recordTools(key.caller, l, p)
 	}
-	c.remember(p)
+	c.cachePage(p)
 	return p
 }
 
@@ -254,15 +255,15 @@ func (p *page) nextKey() pageKey {
 	return pageKey{kind: p.key.kind, caller: p.key.caller, cursor: *p.next, later: true}
 }
 
-// remember caches a page, and evicts others above the limits. A page that is older than the cached one is dropped.
-func (c *Catalog) remember(p *page) {
+// cachePage caches a page, and evicts others above the limits. A page that is older than the cached one is dropped.
+func (c *Catalog) cachePage(p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.pages[p.key]; old != nil {
 		if old.began > p.began {
 			return
 		}
-		c.forget(old)
+		c.evictPage(old)
 	}
 	if p.size > maxPageBytes || len(p.key.cursor) > maxCursor {
 		return
@@ -280,12 +281,12 @@ func (c *Catalog) remember(p *page) {
 				oldest = q
 			}
 		}
-		c.forget(oldest)
+		c.evictPage(oldest)
 	}
 }
 
-// forget evicts a page. The caller holds mu.
-func (c *Catalog) forget(p *page) {
+// evictPage evicts a page. The caller holds mu.
+func (c *Catalog) evictPage(p *page) {
 	delete(c.pages, p.key)
 	c.bytes -= p.size
 	if p.next != nil && c.before[p.nextKey()] == p {
@@ -296,24 +297,24 @@ func (c *Catalog) forget(p *page) {
 // listen forwards a Listen call. The Catalog handles its changes before the caller receives them.
 func (c *Catalog) listen(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	var reported [kinds]bool
-	defer func() { c.ended(&reported, ctx.Err() == nil) }()
+	defer func() { c.recordListenEnd(&reported, ctx.Err() == nil) }()
 	return c.h.Handle(ctx, call, func(ctx context.Context, e bridge.Event) error {
 		switch change := e.Change.GetEvent().(type) {
 		case *pb.ListenResponse_Acknowledged:
-			c.acknowledged(&reported, change.Acknowledged.GetNotifications())
+			c.recordListen(&reported, change.Acknowledged.GetNotifications())
 		case *pb.ListenResponse_ToolsListChanged:
-			c.changed(kindTools)
+			c.invalidate(kindTools)
 		case *pb.ListenResponse_PromptsListChanged:
-			c.changed(kindPrompts)
+			c.invalidate(kindPrompts)
 		case *pb.ListenResponse_ResourcesListChanged:
-			c.changed(kindResources, kindTemplates)
+			c.invalidate(kindResources, kindTemplates)
 		}
 		return emit(ctx, e)
 	})
 }
 
-// changed drops the lists of some kinds.
-func (c *Catalog) changed(which ...listKind) {
+// invalidate drops the lists of some kinds.
+func (c *Catalog) invalidate(which ...listKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range which {
@@ -321,8 +322,8 @@ func (c *Catalog) changed(which ...listKind) {
 	}
 }
 
-// acknowledged records which kinds of lists a Listen reports.
-func (c *Catalog) acknowledged(reported *[kinds]bool, f *pb.SubscriptionFilter) {
+// recordListen records which kinds of lists a Listen reports.
+func (c *Catalog) recordListen(reported *[kinds]bool, f *pb.SubscriptionFilter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, reports := range [kinds]bool{
@@ -345,8 +346,8 @@ func (c *Catalog) acknowledged(reported *[kinds]bool, f *pb.SubscriptionFilter) 
 	}
 }
 
-// ended records the end of a Listen. If its caller did not end it, the backend may have been replaced.
-func (c *Catalog) ended(reported *[kinds]bool, lost bool) {
+// recordListenEnd records the end of a Listen. If its caller did not end it, the backend may have been replaced.
+func (c *Catalog) recordListenEnd(reported *[kinds]bool, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := range reported {

@@ -93,13 +93,13 @@ const (
 	unbounded = math.MaxInt
 )
 
-// A quickMaker builds one fastValidator per schema: schemas may be recursive.
-type quickMaker struct {
+// A fastValidatorBuilder builds one fastValidator per schema: schemas may be recursive.
+type fastValidatorBuilder struct {
 	schema *schema
 	made   map[*jsonschema.Schema]*fastValidator
 }
 
-func (m quickMaker) of(s *jsonschema.Schema) *fastValidator {
+func (m fastValidatorBuilder) of(s *jsonschema.Schema) *fastValidator {
 	if s == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (m quickMaker) of(s *jsonschema.Schema) *fastValidator {
 		q.free, q.undecidable = *s.Bool, !*s.Bool
 		return q
 	}
-	q.undecidable = beyondQuick(s)
+	q.undecidable = needsLibrary(s)
 	if q.undecidable {
 		return q
 	}
@@ -145,8 +145,8 @@ func (m quickMaker) of(s *jsonschema.Schema) *fastValidator {
 	return q
 }
 
-// beyondQuick reports whether a schema has a keyword that only the library supports.
-func beyondQuick(s *jsonschema.Schema) bool {
+// needsLibrary reports whether a schema has a keyword that only the library supports.
+func needsLibrary(s *jsonschema.Schema) bool {
 	refs := s.RecursiveRef != nil || s.DynamicRef != nil
 	logic := s.Not != nil || len(s.OneOf) > 0 || s.If != nil || s.Then != nil || s.Else != nil
 	objects := s.MaxProperties != nil || s.MinProperties != nil || s.PropertyNames != nil ||
@@ -161,7 +161,7 @@ func beyondQuick(s *jsonschema.Schema) bool {
 	return refs || logic || objects || arrays || numbers || texts || len(s.Extensions) > 0
 }
 
-func (m quickMaker) list(schemas []*jsonschema.Schema) []*fastValidator {
+func (m fastValidatorBuilder) list(schemas []*jsonschema.Schema) []*fastValidator {
 	var all []*fastValidator
 	for _, s := range schemas {
 		all = append(all, m.of(s))
@@ -169,7 +169,7 @@ func (m quickMaker) list(schemas []*jsonschema.Schema) []*fastValidator {
 	return all
 }
 
-func (quickMaker) strings(q *fastValidator, s *jsonschema.Schema) {
+func (fastValidatorBuilder) strings(q *fastValidator, s *jsonschema.Schema) {
 	if s.MinLength != nil {
 		q.minLength = *s.MinLength
 	}
@@ -179,7 +179,7 @@ func (quickMaker) strings(q *fastValidator, s *jsonschema.Schema) {
 	q.pattern, _ = s.Pattern.(*pattern)
 }
 
-func (quickMaker) numbers(q *fastValidator, s *jsonschema.Schema) {
+func (fastValidatorBuilder) numbers(q *fastValidator, s *jsonschema.Schema) {
 	q.undecidable = q.undecidable || s.Minimum != nil && s.ExclusiveMinimum != nil || s.Maximum != nil &&
 		s.ExclusiveMaximum != nil
 	q.low, q.high = boundOf(s.Minimum, s.ExclusiveMinimum), boundOf(s.Maximum, s.ExclusiveMaximum)
@@ -197,7 +197,7 @@ func boundOf(included, excluded *big.Rat) *bound {
 	return nil
 }
 
-func (m quickMaker) objects(q *fastValidator, s *jsonschema.Schema) {
+func (m fastValidatorBuilder) objects(q *fastValidator, s *jsonschema.Schema) {
 	at := map[string]int{}
 	for _, name := range m.schema.order(s) {
 		at[name] = len(q.props)
@@ -234,7 +234,7 @@ func (m quickMaker) objects(q *fastValidator, s *jsonschema.Schema) {
 	}
 }
 
-func (m quickMaker) arrays(q *fastValidator, s *jsonschema.Schema) {
+func (m fastValidatorBuilder) arrays(q *fastValidator, s *jsonschema.Schema) {
 	if s.MinItems != nil {
 		q.minItems = *s.MinItems
 	}

@@ -96,7 +96,7 @@ func (s *schema) check(ctx context.Context, value []byte, of side) *violation {
 	if err != nil {
 		return refusal("it is not JSON: " + rawjson.Shorten(err.Error()))
 	}
-	if where, ok := sane(decoded); !ok {
+	if where, ok := checkNumbers(decoded); !ok {
 		return undecided(where, "expected a number of at most %d digits", maxDigits)
 	}
 	return s.decide(ctx, decoded)
@@ -150,12 +150,12 @@ func (s *schema) compile() {
 		s.err = err
 		return
 	}
-	if weigh(doc, s.most) > s.most {
+	if compileCost(doc, s.most) > s.most {
 		s.err = fmt.Errorf("it would take as long to compile as more than %d plain schemas, and at most %d are "+
 			"compiled", s.most, s.most)
 		return
 	}
-	if where, ok := sane(doc); !ok {
+	if where, ok := checkNumbers(doc); !ok {
 		s.err = fmt.Errorf("it has a number of more than %d digits at %q", maxDigits, where)
 		return
 	}
@@ -166,7 +166,7 @@ func (s *schema) compile() {
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(outside{})
 	s.meter = newMeter()
-	c.UseRegexpEngine(onceEachPattern(s.meter.compilePattern))
+	c.UseRegexpEngine(cachePatterns(s.meter.compilePattern))
 	if s.err = c.AddResource(location, doc); s.err != nil {
 		return
 	}
@@ -194,7 +194,7 @@ func (s *schema) compile() {
 		return
 	}
 	s.full = full
-	s.fast = quickMaker{s, map[*jsonschema.Schema]*fastValidator{}}.of(full)
+	s.fast = fastValidatorBuilder{s, map[*jsonschema.Schema]*fastValidator{}}.of(full)
 	s.meter.attach(all)
 	q := s.fast
 	s.anyObject = q.allows(tObject) && !q.undecidable && q.enum == nil && q.all == nil && q.some == nil &&
@@ -222,9 +222,9 @@ func knownDialect(doc any) error {
 	return nil
 }
 
-// onceEachPattern returns a function that compiles each pattern once: the library compiles it for validation, and again
+// cachePatterns returns a function that compiles each pattern once: the library compiles it for validation, and again
 // for every use.
-func onceEachPattern(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
+func cachePatterns(compile jsonschema.RegexpEngine) jsonschema.RegexpEngine {
 	made := map[string]jsonschema.Regexp{}
 	return func(text string) (jsonschema.Regexp, error) {
 		if re := made[text]; re != nil {

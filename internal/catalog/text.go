@@ -33,20 +33,21 @@ func footprint(text []byte) (bytes int) {
 	return bytes
 }
 
-// sane reports whether all numbers of a value are within the limits, and returns the location of one that is not.
-func sane(v any) (string, bool) {
+// checkNumbers reports whether all numbers of a value are within the limits, and returns the location of one that is
+// not.
+func checkNumbers(v any) (string, bool) {
 	switch v := v.(type) {
 	case json.Number:
-		return "", bearable(string(v))
+		return "", isWithinLimits(string(v))
 	case []any:
 		for i, value := range v {
-			if where, ok := sane(value); !ok {
+			if where, ok := checkNumbers(value); !ok {
 				return "/" + strconv.Itoa(i) + where, false
 			}
 		}
 	case map[string]any:
 		for name, value := range v {
-			if where, ok := sane(value); !ok {
+			if where, ok := checkNumbers(value); !ok {
 				return "/" + name + where, false
 			}
 		}
@@ -54,7 +55,7 @@ func sane(v any) (string, bool) {
 	return "", true
 }
 
-func bearable(number string) bool {
+func isWithinLimits(number string) bool {
 	switch n := len(number); {
 	case n <= 3:
 		return true
@@ -139,8 +140,8 @@ func (l *memberOrder) at(pointer string) *memberOrder {
 	return l
 }
 
-// outgrown returns an error if a JSON text exceeds a limit of schemas.
-func outgrown(text []byte, most int) error {
+// checkSize returns an error if a JSON text exceeds a limit of schemas.
+func checkSize(text []byte, most int) error {
 	nodes, deepest := 0, 0
 	each(text, func(_, _ []byte, depth int) {
 		nodes++

@@ -29,8 +29,8 @@ const (
 	maxKnown   = 65_536
 	maxCallers = 4_096
 	maxText    = 16 << 20
-	// seekAgain is the minimum interval between requests for a caller's unknown tools.
-	seekAgain = 5 * time.Second
+	// searchInterval is the minimum interval between requests for a caller's unknown tools.
+	searchInterval = 5 * time.Second
 )
 
 // entries describes the entries of each kind of list: the field of the list that contains them, and the field that
@@ -49,7 +49,7 @@ var entries = [kinds]struct {
 // clean returns a list without the entries that would break clients, and the names of the remaining tools. prior are
 // the pages before it. Some clients reject a whole list because of one entry.
 func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior []*page) (proto.Message, []string) {
-	l = lasting(l)
+	l = withoutNegativeTTL(l)
 	rev, _ := bridge.ParseRevision(who.Version)
 	seen := map[string]bool{}
 	for _, p := range prior {
@@ -82,7 +82,7 @@ func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior 
 			err = fmt.Errorf("it has no %s", row.key)
 		}
 		if err == nil {
-			err = c.tellable(good, rev)
+			err = c.checkEncodable(good, rev)
 		}
 		if err != nil {
 			c.warn(row.what, key, row.what+" dropped", err)
@@ -103,8 +103,8 @@ func (c *Catalog) clean(k listKind, who bridge.Audience, l proto.Message, prior 
 	return short, names
 }
 
-// tellable returns why an entry cannot be encoded in a revision.
-func (c *Catalog) tellable(m proto.Message, rev bridge.Revision) error {
+// checkEncodable returns why an entry cannot be encoded in a revision.
+func (c *Catalog) checkEncodable(m proto.Message, rev bridge.Revision) error {
 	if _, err := mcpjson.AppendWithin(nil, m, rev, &c.o.Limits); err != nil {
 		return fmt.Errorf("its %w", err)
 	}
@@ -166,7 +166,7 @@ func (c *Catalog) checkSchema(text []byte) error {
 	if !rawjson.IsObject(text) {
 		return errors.New("not a JSON object")
 	}
-	return outgrown(text, c.o.Limits.SchemaValues)
+	return checkSize(text, c.o.Limits.SchemaValues)
 }
 
 // external returns an error if a schema refers to another document. Such a tool is dropped (2026-07-28: an external
@@ -222,10 +222,10 @@ func goodName(name string, most int) bool {
 type tools struct {
 	byName map[string]*tool // guarded by the Catalog's lock
 	used   atomic.Uint64
-	// sought is the earliest time of the next search for an unknown tool, unless the tools have changed since changes.
-	// Both are guarded by the Catalog's lock.
-	sought  time.Time
-	changes uint64
+	// nextSearch is the earliest time of the next search for an unknown tool, unless the tools have changed since
+	// changes. Both are guarded by the Catalog's lock.
+	nextSearch time.Time
+	changes    uint64
 }
 
 // A tool has the schemas of a listed tool.
@@ -236,8 +236,8 @@ type tool struct {
 	began, changes uint64
 }
 
-// learn records the tools of a page for a caller.
-func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
+// recordTools records the tools of a page for a caller.
+func (c *Catalog) recordTools(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[who]
@@ -261,7 +261,7 @@ func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
 		k.byName[t.GetName()] = c.toolOf(t, old, p)
 	}
 	for (c.count > maxKnown || len(c.known) > maxCallers) && len(c.known) > 1 {
-		c.forgetCaller(who)
+		c.evictCaller(who)
 	}
 	if c.text > maxText {
 		// Schemas are shared between callers, so all are dropped together. Calls in flight keep theirs.
@@ -270,8 +270,8 @@ func (c *Catalog) learn(who bridge.Audience, l *pb.ListToolsResponse, p *page) {
 	}
 }
 
-// forgetCaller evicts the least recently used caller, except one. The caller holds mu.
-func (c *Catalog) forgetCaller(but bridge.Audience) {
+// evictCaller evicts the least recently used caller, except one. The caller holds mu.
+func (c *Catalog) evictCaller(but bridge.Audience) {
 	var oldest bridge.Audience
 	var least uint64
 	for who, k := range c.known {
@@ -329,7 +329,7 @@ func (c *Catalog) lookup(who bridge.Audience, name string) (t *tool, seek, chang
 	if known := k.byName[name]; known != nil {
 		return known, false, known.changes != changes
 	}
-	return nil, !time.Now().Before(k.sought) || k.changes != changes, false
+	return nil, !time.Now().Before(k.nextSearch) || k.changes != changes, false
 }
 
 // find searches for a tool, on behalf of a call, in pages that were requested after the given time, or if that is 0, in
@@ -367,7 +367,7 @@ func (c *Catalog) find(ctx context.Context, who bridge.Audience, caller *bridge.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.known[who]; k != nil {
-		k.sought, k.changes = time.Now().Add(seekAgain), c.kinds[kindTools].changes
+		k.nextSearch, k.changes = time.Now().Add(searchInterval), c.kinds[kindTools].changes
 	}
 	return nil, nil //nolint:nilnil // there is no such tool
 }

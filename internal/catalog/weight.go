@@ -81,8 +81,8 @@ func (n *ids) add(name string, path int) {
 	}
 }
 
-// weigh returns the cost of a schema, or more than most if it is above that.
-func weigh(doc any, most int) int {
+// compileCost returns the cost of a schema, or more than most if it is above that.
+func compileCost(doc any, most int) int {
 	s := costModel{doc: doc, patterns: map[string]bool{}}
 	s.value(doc, 0, "", false)
 	if s.hidden || slices.ContainsFunc(s.refs, leadsToData) {

@@ -87,7 +87,7 @@ func askFlags(c *client, cmd *cobra.Command) {
 	flags.StringArrayVar(&c.answers, "answer", nil,
 		"answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
 	flags.StringArrayVar(&c.samples, "sample", nil,
-		"answer with the text or the JSON in `FILE`, or - for stdin, when a model is asked (repeatable)")
+		"answer with the text or the JSON in `FILE`, or - for stdin, to sampling requests (repeatable)")
 	flags.StringArrayVar(&c.roots, "root", nil, "tell the server that it may work in `DIR` (repeatable)")
 }
 

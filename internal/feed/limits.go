@@ -13,7 +13,7 @@ func CheckListen(size int) error {
 		return nil
 	}
 	return bridge.Errorf(codes.InvalidArgument,
-		"%s: the request has %d bytes, and at most %d are allowed: say what to listen to, and little else",
+		"%s: the request has %d bytes, and at most %d are allowed: send only the filter",
 		bridge.Listen.Name, size, limits.ListenRequest)
 }
 

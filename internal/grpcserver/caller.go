@@ -35,11 +35,11 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 		cc.ProtocolVersion, rev = newest.String(), newest
 	case !ok:
 		return bridge.Errorf(codes.InvalidArgument,
-			"context.protocol_version %q is no revision of MCP: leave it empty for %s, or say one of %s",
+			"context.protocol_version %q is not a revision of MCP: leave it empty for %s, or use one of %s",
 			rawjson.Shorten(cc.GetProtocolVersion()), newest, revisions)
 	}
 	if _, ok := pb.LogLevel_name[int32(cc.GetLogLevel())]; !ok {
-		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is none", cc.GetLogLevel())
+		return bridge.Errorf(codes.InvalidArgument, "context.log_level %d is not a log level", cc.GetLogLevel())
 	}
 	cc.Verified = nil
 	if err := checkJSON(m, l, ""); err != nil {
@@ -79,12 +79,12 @@ func (s *Server) principal(ctx context.Context) (*pb.Principal, error) {
 	return nil, nil //nolint:nilnil // there is no authentication
 }
 
-// until returns the time at which a caller's access ends, or zero if it does not end.
-func (s *Server) until(p *pb.Principal) time.Time {
-	if s.o.Until == nil || p == nil {
+// accessExpiry returns the time at which a caller's access ends, or zero if it does not end.
+func (s *Server) accessExpiry(p *pb.Principal) time.Time {
+	if s.o.AccessExpiry == nil || p == nil {
 		return time.Time{}
 	}
-	return s.o.Until(p)
+	return s.o.AccessExpiry(p)
 }
 
 // A leaf is the kind of JSON in a field.
@@ -173,7 +173,7 @@ func checkText(text []byte, l *limits.Limits, kind leaf, at string) error {
 		return nil
 	}
 	if err := rawjson.CheckWithin(text, l); err != nil {
-		return fmt.Errorf("%s is not JSON that everybody reads the same: %w", at, err)
+		return fmt.Errorf("%s is not strict JSON: %w", at, err)
 	}
 	if kind == anObject && !rawjson.IsObject(text) {
 		return fmt.Errorf("%s is not a JSON object", at)

@@ -32,7 +32,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	message := l.s.o.Limits.ClientMessage
 	conn := &connection{
 		Conn: c.(*conns.Conn), //nolint:forcetypeassert // the listener is that of the port
-		s:    l.s, most: max(min(unreadMessages*message, mostUnread), message, leastUnread),
+		s:    l.s, maxUnread: max(min(unreadMessages*message, mostUnread), message, leastUnread),
 		spare: 2*message + unreadAnswers,
 	}
 	l.s.conns.add(conn)
@@ -42,16 +42,16 @@ func (l *listener) Accept() (net.Conn, error) {
 // A connection is a connection of a client.
 type connection struct {
 	*conns.Conn
-	s     *Server
-	heard atomic.Bool // the client has sent something
+	s        *Server
+	received atomic.Bool // the client has sent something
 
-	most   int           // maximum of unread bytes before calls wait
-	spare  int           // additional maximum for final messages
-	mu     sync.Mutex    // guards what follows
-	unread int           // number of unread bytes
-	moved  time.Time     // when the client last read enough, or the first unread bytes were sent
-	taken  int           // number of bytes written since then
-	room   chan struct{} // closed when there is room for more; nil if nothing waits
+	maxUnread  int           // maximum of unread bytes before calls wait
+	spare      int           // additional maximum for final messages
+	mu         sync.Mutex    // guards what follows
+	unread     int           // number of unread bytes
+	progressAt time.Time     // when the client last read enough, or the first unread bytes were sent
+	written    int           // number of bytes written since then
+	room       chan struct{} // closed when there is room for more; nil if nothing waits
 }
 
 // connectionOf returns the connection of a call.
@@ -71,8 +71,8 @@ type origin struct {
 
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 && !c.heard.Load() {
-		c.heard.Store(true)
+	if n > 0 && !c.received.Load() {
+		c.received.Store(true)
 	}
 	return n, err
 }
@@ -91,27 +91,27 @@ func (c *connection) Write(b []byte) (int, error) {
 		n, err = c.Conn.Write(b)
 	}
 	if err != nil {
-		c.cut() // gRPC would continue to read
+		c.closeNow() // gRPC would continue to read
 	}
-	c.takes(n)
+	c.recordWrite(n)
 	return n, err
 }
 
-// cut closes the connection. Its serving goroutine notices and removes it.
-func (c *connection) cut() { _ = c.Conn.Conn.Close() }
+// closeNow closes the connection. Its serving goroutine notices and removes it.
+func (c *connection) closeNow() { _ = c.Conn.Conn.Close() }
 
-// A watched performs the TLS handshakes of connections, logs failures, and counts the frames of the connections.
-type watched struct {
+// A handshaker performs the TLS handshakes of connections, logs failures, and counts the frames of the connections.
+type handshaker struct {
 	credentials.TransportCredentials
 	s *Server
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (w *watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (w *handshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, info, err := w.TransportCredentials.ServerHandshake(raw)
 	of := raw.(*connection) //nolint:forcetypeassert // all connections are of our listener
 	if err != nil {
-		w.s.refused(of, err)
+		w.s.logHandshakeError(of, err)
 		return c, info, err
 	}
 	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
@@ -121,13 +121,13 @@ func (w *watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 }
 
 // Clone implements credentials.TransportCredentials.
-func (w *watched) Clone() credentials.TransportCredentials {
-	return &watched{w.TransportCredentials.Clone(), w.s}
+func (w *handshaker) Clone() credentials.TransportCredentials {
+	return &handshaker{w.TransportCredentials.Clone(), w.s}
 }
 
-// refused logs why a TLS handshake failed, such as for an untrusted certificate. A client that disconnects before, such
-// as a port scan, is not logged.
-func (s *Server) refused(of *connection, err error) {
+// logHandshakeError logs why a TLS handshake failed, such as for an untrusted certificate. A client that disconnects
+// before, such as a port scan, is not logged.
+func (s *Server) logHandshakeError(of *connection, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) {
 		return
 	}
@@ -137,7 +137,7 @@ func (s *Server) refused(of *connection, err error) {
 			cert := bad.UnverifiedCertificates[0]
 			e.Stringer("subject", cert.Subject).Stringer("issuer", cert.Issuer).Time("not_after", cert.NotAfter)
 		}
-		e.Msg("refused a gRPC client: its TLS handshake failed; serve.grpc.tls says which certificates are accepted")
+		e.Msg("refused a gRPC client: its TLS handshake failed; serve.grpc.tls configures the accepted certificates")
 	})
 }
 
@@ -167,8 +167,8 @@ func (s *connections) close(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all {
-		if !silent || !c.heard.Load() {
-			c.cut()
+		if !silent || !c.received.Load() {
+			c.closeNow()
 		}
 	}
 }
@@ -180,7 +180,7 @@ func (s *connections) closeStuck(limit time.Duration) int {
 	n := 0
 	for c := range s.all {
 		if c.stuck(limit) {
-			c.cut()
+			c.closeNow()
 			n++
 		}
 	}

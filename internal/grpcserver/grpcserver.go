@@ -45,7 +45,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	}
 	ctx, out := ss.Context(), outboxOf(ss)
 	if err := out.await(ctx, s.life.Until(lifecycle.Closing), s.o.Limits.WriteTime); err != nil {
-		return s.failed(m, err)
+		return s.clientError(m, err)
 	}
 	if m == bridge.Listen {
 		var cancel context.CancelFunc
@@ -69,10 +69,10 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 		msg, err = m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // a normal end
 	}
 	if err != nil {
-		return s.failed(m, err)
+		return s.clientError(m, err)
 	}
 	if err := out.claim(m, msg); err != nil {
-		return s.failed(m, err)
+		return s.clientError(m, err)
 	}
 	return out.send(ss, msg)
 }
@@ -91,8 +91,9 @@ func isRequested(cc *pb.CallContext, e bridge.Event) bool {
 // longMessage is the size of a request in bytes from which it needs memory from Options.Memory.
 const longMessage = 128 << 10
 
-// takeMemory reserves the memory for a request, and returns the function that frees it, or the error if memory is low.
-func (s *Server) takeMemory(req bridge.Request) (give func(), err error) {
+// reserveMemory reserves the memory for a request, and returns the function that frees it, or the error if memory is
+// low.
+func (s *Server) reserveMemory(req bridge.Request) (give func(), err error) {
 	n := int64(proto.Size(req))
 	if n <= longMessage {
 		return func() {}, nil
@@ -108,7 +109,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	defer s.calls.Add(-1)
 	if s.calls.Add(1) > int64(s.o.MaxCalls) {
 		e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "TOO_MANY_CALLS",
-			"mcpbridge has %d calls to answer already; the call was not executed; try again in 1s", s.o.MaxCalls)
+			"%d calls are in flight, which is the limit; the call was not executed; try again in 1s", s.o.MaxCalls)
 		e.RetryAfter = time.Second
 		return nil, e
 	}
@@ -118,14 +119,14 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		}
 	}
 	if s.o.Memory != nil {
-		give, err := s.takeMemory(req)
+		give, err := s.reserveMemory(req)
 		if err != nil {
 			return nil, err
 		}
 		defer give()
 	}
 	if s.life.Phase() == lifecycle.Closing {
-		return nil, notBegun()
+		return nil, notExecuted()
 	}
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -143,9 +144,9 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 			return nil, err
 		}
 		defer done()
-		if until := s.until(who); !until.IsZero() {
+		if until := s.accessExpiry(who); !until.IsZero() {
 			var stop context.CancelFunc
-			ctx, stop = bridge.WithWallDeadline(ctx, until, errOver)
+			ctx, stop = bridge.WithWallDeadline(ctx, until, errAccessExpired)
 			defer stop()
 		}
 	}
@@ -165,7 +166,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	res, err := s.call(ctx, h, call, emit)
 
 	switch {
-	case err != nil && context.Cause(ctx) == errOver: //nolint:errorlint // the cause is set above, never wrapped
+	case err != nil && context.Cause(ctx) == errAccessExpired: //nolint:errorlint // the cause is set above, never wrapped
 		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // a normal end
 	case err != nil:
 		return nil, err
@@ -177,7 +178,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		msg = m.Join(bridge.Event{}, &bridge.Result{InputRequired: needs})
 	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
 		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
-		return nil, bridge.ProtocolViolation(bridge.OutcomeExecuted, "%s: an answer of another method", m.Name)
+		return nil, bridge.ProtocolViolation(bridge.OutcomeExecuted, "%s: the result of another method", m.Name)
 	case m.Streams:
 		msg = m.Join(bridge.Event{}, res)
 	default:
@@ -210,20 +211,20 @@ func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call,
 		return res, err
 	}
 	if bridge.AsError(err).Outcome == bridge.OutcomeNotExecuted {
-		return nil, notBegun()
+		return nil, notExecuted()
 	}
 	return nil, bridge.Failed(codes.Unavailable, bridge.OutcomeUnknown, "SHUTTING_DOWN",
 		"%s was ended: %w; whether it was executed is not known", call.Method.Name, lifecycle.ErrClosing)
 }
 
-// notBegun returns the error of a call that was not executed because of the shutdown.
-func notBegun() error {
+// notExecuted returns the error of a call that was not executed because of the shutdown.
+func notExecuted() error {
 	return bridge.Failed(codes.Unavailable, bridge.OutcomeNotExecuted, "SHUTTING_DOWN", "%w; call again",
 		lifecycle.ErrClosing)
 }
 
 // handler returns the backend of a call.
-func (s *Server) handler(ctx context.Context) (served, error) {
+func (s *Server) handler(ctx context.Context) (sealedHandler, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	names := md.Get(MetadataServer)
 	switch len(names) {
@@ -233,16 +234,16 @@ func (s *Server) handler(ctx context.Context) (served, error) {
 		if h, ok := s.byName[names[0]]; ok {
 			return h, nil
 		}
-		return served{}, bridge.Failed(codes.NotFound, bridge.OutcomeNotExecuted, "UNKNOWN_SERVER",
+		return sealedHandler{}, bridge.Failed(codes.NotFound, bridge.OutcomeNotExecuted, "UNKNOWN_SERVER",
 			"there is no server %q (metadata %s); there are: %s", rawjson.Shorten(names[0]), MetadataServer, s.names)
 	}
-	return served{}, bridge.Errorf(codes.InvalidArgument,
-		"the metadata %s is there %d times: say it once, or not at all for all servers together", MetadataServer,
+	return sealedHandler{}, bridge.Errorf(codes.InvalidArgument,
+		"the metadata %s occurs %d times: send it once, or omit it for all servers together", MetadataServer,
 		len(names))
 }
 
-// failed returns the error for the client, and logs it with the parts that clients must not see.
-func (s *Server) failed(m *bridge.Method, err error) error {
+// clientError returns the error for the client, and logs it with the parts that clients must not see.
+func (s *Server) clientError(m *bridge.Method, err error) error {
 	e := bridge.AsError(err)
 	log := s.log.Debug()
 	if !e.Public() {
@@ -257,15 +258,15 @@ func (s *Server) failed(m *bridge.Method, err error) error {
 	case e.Code == codes.OK:
 		public.Code = codes.Internal // an error must not have the status OK
 	}
-	return fitting(public).Err()
+	return fitStatus(public).Err()
 }
 
 // maxTrailer is the maximum size in bytes of an error in the trailers. Clients in Java and Python accept 8 KiB of
 // headers, and would drop a longer error.
 const maxTrailer = 15 << 9
 
-// fitting returns the status of an error, with its texts shortened to fit. Data that does not fit is dropped.
-func fitting(e *bridge.Error) *status.Status {
+// fitStatus returns the status of an error, with its texts shortened to fit. Data that does not fit is dropped.
+func fitStatus(e *bridge.Error) *status.Status {
 	st := e.GRPCStatus()
 	for most := 4 << 10; trailer(st) > maxTrailer; most /= 2 {
 		short := *e

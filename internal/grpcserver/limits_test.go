@@ -236,7 +236,7 @@ func TestListenEndsWhenItsCallersAccessEnds(t *testing.T) {
 			return &pb.Principal{Subject: "ada"},
 				nil
 		},
-		Until: func(*pb.Principal) time.Time { return time.Now().Add(20 * time.Millisecond) },
+		AccessExpiry: func(*pb.Principal) time.Time { return time.Now().Add(20 * time.Millisecond) },
 	}))
 	called := make(chan error, 1)
 	go func() {

@@ -24,9 +24,9 @@ const (
 	// unreadAnswers is the additional number of unread bytes, besides two messages of the maximum size, for the final
 	// messages of calls in flight.
 	unreadAnswers = 16 << 20
-	// enough is the number of bytes, or all if there are fewer, that a client must read within Limits.WriteTime while
+	// minRead is the number of bytes, or all if there are fewer, that a client must read within Limits.WriteTime while
 	// memory is low.
-	enough = 256 << 10
+	minRead = 256 << 10
 	// leastBuffer is the size from which gRPC returns a buffer to its pool.
 	leastBuffer = 2 << 10
 	// prefix is the length of gRPC's message prefix.
@@ -66,11 +66,11 @@ func (b *outbox) await(ctx, open context.Context, limit time.Duration) error {
 		case <-ctx.Done():
 			return bridge.Canceled(ctx, false)
 		case <-open.Done():
-			return notBegun()
+			return notExecuted()
 		case <-late.C:
 			e := bridge.Failed(codes.ResourceExhausted, bridge.OutcomeNotExecuted, "TOO_MUCH_UNREAD",
 				"%d bytes of other calls of this connection have not been read: read them, or cancel the calls, "+
-					"and call again", b.conn.most)
+					"and call again", b.conn.maxUnread)
 			e.RetryAfter = time.Second
 			return e
 		}
@@ -103,7 +103,7 @@ func (b *outbox) claim(m *bridge.Method, msg proto.Message) error {
 	size, c := proto.Size(msg), b.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unread+size > c.most+c.spare {
+	if c.unread+size > c.maxUnread+c.spare {
 		return bridge.Failed(codes.ResourceExhausted, bridge.OutcomeExecuted, "TOO_MUCH_UNREAD",
 			"%s: the call was executed, but its answer of %d bytes was dropped: %d bytes of other answers of this "+
 				"connection have not been read; "+
@@ -121,7 +121,7 @@ func (b *outbox) send(ss grpc.ServerStream, m any) error {
 		b.add(-b.unclaim())
 	}
 	if ss.Context().Err() != nil {
-		b.lose() // If the client has just ended the stream, gRPC drops the message without an error.
+		b.discardUnread() // If the client has just ended the stream, gRPC drops the message without an error.
 	}
 	return err
 }
@@ -153,23 +153,23 @@ func (b *outbox) count(n int) {
 		return
 	}
 	if c.unread == 0 {
-		c.moves()
+		c.resetProgress()
 	}
 	b.unread += n
-	c.waits(n)
+	c.addUnread(n)
 }
 
-// lose records that no bytes of the stream are unread.
-func (b *outbox) lose() {
+// discardUnread records that no bytes of the stream are unread.
+func (b *outbox) discardUnread() {
 	b.conn.mu.Lock()
 	defer b.conn.mu.Unlock()
-	b.conn.waits(-b.unread)
+	b.conn.addUnread(-b.unread)
 	b.unread, b.lost = 0, true
 }
 
-// waits adds n unread bytes. The caller holds mu.
-func (c *connection) waits(n int) {
-	if c.unread += n; c.room != nil && c.unread < c.most {
+// addUnread adds n unread bytes. The caller holds mu.
+func (c *connection) addUnread(n int) {
+	if c.unread += n; c.room != nil && c.unread < c.maxUnread {
 		close(c.room)
 		c.room = nil
 	}
@@ -179,7 +179,7 @@ func (c *connection) waits(n int) {
 func (c *connection) full() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unread < c.most {
+	if c.unread < c.maxUnread {
 		return nil
 	}
 	if c.room == nil {
@@ -188,15 +188,15 @@ func (c *connection) full() <-chan struct{} {
 	return c.room
 }
 
-// moves records that the client reads. The caller holds mu.
-func (c *connection) moves() { c.moved, c.taken = time.Now(), 0 }
+// resetProgress records that the client reads. The caller holds mu.
+func (c *connection) resetProgress() { c.progressAt, c.written = time.Now(), 0 }
 
-// takes records that n bytes were written to the client.
-func (c *connection) takes(n int) {
+// recordWrite records that n bytes were written to the client.
+func (c *connection) recordWrite(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.taken += n; c.taken >= enough {
-		c.moves()
+	if c.written += n; c.written >= minRead {
+		c.resetProgress()
 	}
 }
 
@@ -204,7 +204,7 @@ func (c *connection) takes(n int) {
 func (c *connection) stuck(limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unread > 0 && time.Since(c.moved) > limit
+	return c.unread > 0 && time.Since(c.progressAt) > limit
 }
 
 // relieve closes connections whose clients do not read. It is called when memory is low.

@@ -59,9 +59,9 @@ type Options struct {
 	// Principal returns the principal of a call with the metadata, or the error for a client that is not authenticated.
 	// It may be called concurrently. If nil, the principal is that of the client's certificate, if any.
 	Principal func(context.Context, metadata.MD) (*pb.Principal, error)
-	// Until returns the time at which a principal's access ends, or zero if it does not end. At that time, Listen calls
-	// end, and other calls in flight continue. If nil, access never ends.
-	Until func(*pb.Principal) time.Time
+	// AccessExpiry returns the time at which a principal's access ends, or zero if it does not end. At that time,
+	// Listen calls end, and other calls in flight continue. If nil, access never ends.
+	AccessExpiry func(*pb.Principal) time.Time
 	// Limits are the limits of requests and responses. Defaults replace zero fields.
 	Limits limits.Limits
 	// MaxStreams is the maximum number of calls in flight of one connection. If zero, limits.ConnectionCalls is used.
@@ -87,10 +87,10 @@ const (
 	pingAfter, pingWithin = 60 * time.Second, 20 * time.Second
 	// logEvery is the minimum interval between log lines that any client can cause.
 	logEvery = time.Second
-	// lastWord is the time for health watchers to receive NOT_SERVING at shutdown.
-	lastWord = 250 * time.Millisecond
-	// lastAnswer is the time to write the responses of interrupted calls.
-	lastAnswer = 500 * time.Millisecond
+	// watchGrace is the time for health watchers to receive NOT_SERVING at shutdown.
+	watchGrace = 250 * time.Millisecond
+	// responseGrace is the time to write the responses of interrupted calls.
+	responseGrace = 500 * time.Millisecond
 	// Windows are as large as those of connections to backends: 64 KiB of arguments fit.
 	streamWindow, connWindow = 1 << 20, 4 << 20
 )
@@ -108,8 +108,8 @@ type Server struct {
 	o      Options
 	log    zerolog.Logger
 	panics *contain.Panics
-	merged served
-	byName map[string]served
+	merged sealedHandler
+	byName map[string]sealedHandler
 	names  string // for errors
 	grpc   *grpc.Server
 	health *health.Server
@@ -122,14 +122,14 @@ type Server struct {
 	life *lifecycle.Lifecycle
 }
 
-// A served is a Handler with the Sealer for the states of its backend.
-type served struct {
+// A sealedHandler is a Handler with the Sealer for the states of its backend.
+type sealedHandler struct {
 	bridge.Handler
 	seal *seal.Sealer
 }
 
-// errOver is the cause of the end of a Listen whose caller's access has ended.
-var errOver = errors.New("the caller is not let in any more")
+// errAccessExpired is the cause of the end of a Listen whose caller's access has ended.
+var errAccessExpired = errors.New("the caller's access has expired")
 
 // New returns a Server of merged, for calls without a backend name, and of backends. With a single backend, merged is
 // its Handler.
@@ -146,15 +146,15 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	}
 	switch {
 	case o.Limits.ClientMessage < 0 || o.Limits.ClientMessage > limits.MaxMessage:
-		return nil, fmt.Errorf("gRPC server: the most bytes of a message is %d: it must be 1 to %d",
+		return nil, fmt.Errorf("gRPC server: the maximum size of a message is %d: it must be 1 to %d",
 			o.Limits.ClientMessage, limits.MaxMessage)
 	case o.MaxStreams < 0 || o.MaxStreams > math.MaxUint32 || o.MaxConns < 0 || o.MaxCalls < 0 ||
 		o.Limits.ConnectionIdle < 0 || o.Limits.WriteTime < 0:
 		return nil, errors.New("gRPC server: a limit is negative, or too large")
 	}
 	s := &Server{
-		o: o, log: o.Log, merged: served{merged, seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State)},
-		byName: map[string]served{},
+		o: o, log: o.Log, merged: sealedHandler{merged, seal.New(o.StateKeys, o.Limits.StateTTL, o.Limits.State)},
+		byName: map[string]sealedHandler{},
 		health: health.NewServer(), port: conns.Port{Name: "gRPC", MaxConns: o.MaxConns, Log: o.Log},
 		refusals: rate.Sometimes{Interval: logEvery}, life: o.Lifecycle,
 	}
@@ -162,9 +162,9 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 	var names []string
 	for _, b := range backends {
 		if _, again := s.byName[b.Name]; again || b.Name == "" {
-			return nil, fmt.Errorf("gRPC server: backend name %q is empty or there twice", b.Name)
+			return nil, fmt.Errorf("gRPC server: backend name %q is empty or a duplicate", b.Name)
 		}
-		s.byName[b.Name] = served{b.Handler, s.merged.seal.ForBackend(b.Name)}
+		s.byName[b.Name] = sealedHandler{b.Handler, s.merged.seal.ForBackend(b.Name)}
 		names = append(names, b.Name)
 		s.health.SetServingStatus(b.Name, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
@@ -175,7 +175,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		grpc.MaxSendMsgSize(math.MaxInt32), // it is checked before, to report the outcome
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
 		grpc.MaxHeaderListSize(4 * limits.Metadata),
-		grpc.InTapHandle(weigh),
+		grpc.InTapHandle(limitMetadata),
 		grpc.ConnectionTimeout(limits.HandshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: limits.PingInterval, PermitWithoutStream: true,
@@ -197,7 +197,7 @@ func New(merged bridge.Handler, backends []Backend, o Options) (*Server, error) 
 		}
 		creds = credentials.NewTLS(config)
 	}
-	s.grpc = grpc.NewServer(append(opts, grpc.Creds(&watched{creds, s}))...)
+	s.grpc = grpc.NewServer(append(opts, grpc.Creds(&handshaker{creds, s}))...)
 	o.Memory.OnPressure(s.relieve)
 	s.register()
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
@@ -286,7 +286,7 @@ func (s *Server) why(err error) error {
 func (s *Server) Close() {
 	s.life.Advance(lifecycle.Closing)
 	s.health.Shutdown()
-	hard := time.AfterFunc(lastAnswer, func() {
+	hard := time.AfterFunc(responseGrace, func() {
 		s.conns.close(false) // gRPC would wait for connections before the preface
 		s.grpc.Stop()
 	})
@@ -294,8 +294,8 @@ func (s *Server) Close() {
 	s.grpc.GracefulStop()
 }
 
-// weigh rejects a call with too much metadata before any other work.
-func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
+// limitMetadata rejects a call with too much metadata before any other work.
+func limitMetadata(ctx context.Context, call *tap.Info) (context.Context, error) {
 	size := 0
 	for name, values := range call.Header {
 		for _, v := range values {
@@ -304,7 +304,8 @@ func weigh(ctx context.Context, call *tap.Info) (context.Context, error) {
 	}
 	if size > limits.Metadata {
 		return nil, status.Errorf(codes.ResourceExhausted,
-			"the call has %d bytes of metadata, and %d are the most: say it in its arguments", size, limits.Metadata)
+			"the call has %d bytes of metadata, and the limit is %d: send the data in its arguments", size,
+			limits.Metadata)
 	}
 	return ctx, nil
 }
@@ -340,24 +341,24 @@ func (s *Server) endIdleStreams(srv any, ss grpc.ServerStream, info *grpc.Stream
 	}
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
-	defer context.AfterFunc(s.life.Until(lifecycle.Draining), func() { time.AfterFunc(lastWord, cancel) })()
+	defer context.AfterFunc(s.life.Until(lifecycle.Draining), func() { time.AfterFunc(watchGrace, cancel) })()
 	defer context.AfterFunc(s.life.Until(lifecycle.Closing), cancel)()
-	return handler(srv, &hushed{ServerStream: ss, ctx: ctx, panics: s.panics, out: outboxOf(ss)})
+	return handler(srv, &shutdownStream{ServerStream: ss, ctx: ctx, panics: s.panics, out: outboxOf(ss)})
 }
 
-// A hushed stream ends at the shutdown. Its messages wait while the client does not read.
-type hushed struct {
+// A shutdownStream ends at the shutdown. Its messages wait while the client does not read.
+type shutdownStream struct {
 	grpc.ServerStream
 	ctx    context.Context //nolint:containedctx // it is the stream's
 	panics *contain.Panics
 	out    *outbox
 }
 
-func (h *hushed) Context() context.Context { return h.ctx }
+func (h *shutdownStream) Context() context.Context { return h.ctx }
 
-func (h *hushed) SendMsg(m any) error { return h.out.sendEvent(h.ctx, h.ServerStream, m) }
+func (h *shutdownStream) SendMsg(m any) error { return h.out.sendEvent(h.ctx, h.ServerStream, m) }
 
-func (h *hushed) RecvMsg(m any) error {
+func (h *shutdownStream) RecvMsg(m any) error {
 	received := make(chan error, 1)
 	go func() { // ends with the stream, which ends when the handler returns
 		defer h.panics.Recover("a message", func(e *bridge.Error) { received <- e })

@@ -42,7 +42,7 @@ func TestMetadataSelectsTheServer(t *testing.T) {
 		{[]string{"A"}, `there is no server "A" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
 		{[]string{strings.Repeat("x", 9_000)}, `there is no server "` + strings.Repeat("x", 77) +
 			`…" (metadata mcpbridge-server); there are: a, b`, codes.NotFound},
-		{[]string{"a", "a"}, "the metadata mcpbridge-server is there 2 times: say it once, or not at all for all " +
+		{[]string{"a", "a"}, "the metadata mcpbridge-server occurs 2 times: send it once, or omit it for all " +
 			"servers together", codes.InvalidArgument},
 	} {
 		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"mcpbridge-server": s.names})
@@ -241,9 +241,9 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 			func(c *pb.CallContext) { c.ProtocolVersion = "1999-01-01" }),
 		`protocol_version "` + strings.Repeat("9",
 			20): cc(func(c *pb.CallContext) { c.ProtocolVersion = strings.Repeat("9", 1<<20) }),
-		"log_level 99":                      cc(func(c *pb.CallContext) { c.LogLevel = 99 }),
-		"context.meta is not a JSON object": cc(func(c *pb.CallContext) { c.Meta = `[]` }),
-		"context.meta is not JSON":          cc(func(c *pb.CallContext) { c.Meta = `{"a":1,"a":2}` }),
+		"log_level 99":                          cc(func(c *pb.CallContext) { c.LogLevel = 99 }),
+		"context.meta is not a JSON object":     cc(func(c *pb.CallContext) { c.Meta = `[]` }),
+		"context.meta is not strict JSON: byte": cc(func(c *pb.CallContext) { c.Meta = `{"a":1,"a":2}` }),
 		"client_capabilities.extensions is not": cc(
 			func(c *pb.CallContext) { c.ClientCapabilities = &pb.ClientCapabilities{Extensions: `{`} }),
 		"elicitation.url.extra is not a JSON object": cc(func(c *pb.CallContext) {
@@ -251,16 +251,16 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 				Elicitation: &pb.ElicitationCapability{Url: &pb.Capability{Extra: `1`}},
 			}
 		}),
-		"arguments is not a JSON object": {Arguments: []byte(`7`)},
-		"arguments is not JSON":          {Arguments: []byte(`{"a":1} {}`)},
-		"arguments is not JSON that everybody reads the same:": {
+		"arguments is not a JSON object":                  {Arguments: []byte(`7`)},
+		"arguments is not strict JSON: byte 8: more text": {Arguments: []byte(`{"a":1} {}`)},
+		"arguments is not strict JSON:": {
 			Arguments: []byte(strings.Repeat(`{"a":`, 1_000) + "1" + strings.Repeat("}", 1_000)),
 		},
-		"extra is not a JSON object":                      {Extra: `"x"`},
-		"input_responses[k].elicit.content is not JSON":   answer(&pb.ElicitResult{Content: `{"a":}`}),
-		"input_responses[k].elicit.content is not a JSON": answer(&pb.ElicitResult{Content: `[]`}),
-		"input_responses[k].error.data is not JSON":       noAnswer(&pb.InputError{Data: `{"a":1,"a":2}`}),
-		"requestState was not issued":                     {RequestState: []byte("forged")},
+		"extra is not a JSON object":                                 {Extra: `"x"`},
+		"input_responses[k].elicit.content is not strict JSON: byte": answer(&pb.ElicitResult{Content: `{"a":}`}),
+		"input_responses[k].elicit.content is not a JSON":            answer(&pb.ElicitResult{Content: `[]`}),
+		"input_responses[k].error.data is not strict JSON: byte":     noAnswer(&pb.InputError{Data: `{"a":1,"a":2}`}),
+		"requestState was not issued":                                {RequestState: []byte("forged")},
 	} {
 		_, err := call(t.Context(), c, req)
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) ||

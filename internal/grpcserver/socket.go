@@ -43,8 +43,8 @@ func (t *TLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// usualMode allows only the owner to connect.
-const usualMode = 0o600
+// defaultMode allows only the owner to connect.
+const defaultMode = 0o600
 
 // Listen listens at an address: unix:PATH (also unix:///PATH), or HOST:PORT (also tcp:HOST:PORT). The file of a unix
 // socket has the given mode, 0600 if it is 0; on Linux from the beginning. An unused socket of a process that has ended
@@ -63,7 +63,7 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 		return nil, fmt.Errorf("listen on %q: there is no path after %s", address, "unix:")
 	}
 	if mode == 0 {
-		mode = usualMode
+		mode = defaultMode
 	}
 	// Two processes that find the same unused socket must not both replace it.
 	unlock, err := lock(ctx, path)
@@ -102,7 +102,7 @@ func makeRoom(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("there is a file that is no socket; it is not removed")
+		return errors.New("the file is not a socket, and is not removed")
 	case alive(ctx, path):
 		return ErrInUse
 	}

@@ -19,8 +19,8 @@ func restrict(fd uintptr, mode fs.FileMode) error { return unix.Fchmod(int(fd), 
 
 const (
 	// lockWithin is the maximum time to wait for the lock of the directory, and lockAgain the polling interval.
-	lockWithin = 2 * time.Second
-	lockAgain  = 5 * time.Millisecond
+	lockWithin   = 2 * time.Second
+	lockInterval = 5 * time.Millisecond
 )
 
 // lock prevents other bridges from changing the sockets in the directory of a path, until the returned function is
@@ -42,10 +42,10 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 			return nil, fmt.Errorf("lock %s: %w", dir.Name(), err)
 		}
 		select {
-		case <-time.After(lockAgain):
+		case <-time.After(lockInterval):
 		case <-ctx.Done():
 			dir.Close()
-			return nil, fmt.Errorf("lock %s, which somebody else holds: %w", dir.Name(), ctx.Err())
+			return nil, fmt.Errorf("lock %s, which another process holds: %w", dir.Name(), ctx.Err())
 		}
 	}
 }

@@ -194,7 +194,7 @@ func TestListenRequestLimit(t *testing.T) {
 					continue
 				}
 				want(t, msg, "id", "1", "error.code", "-32602", "error.message",
-					`"subscriptions/listen: the request has 131073 bytes, and at most 131072 are allowed: say what to listen to, and little else"`)
+					`"subscriptions/listen: the request has 131073 bytes, and at most 131072 are allowed: send only the filter"`)
 			}
 			cancel()
 		}

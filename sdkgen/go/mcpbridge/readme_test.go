@@ -66,7 +66,7 @@ func TestProgramsOfTheReadmeAreRight(t *testing.T) {
 	for _, p := range packages {
 		// Definitions that are wrong are said first.
 		out, err := exec.Command(filepath.Join(dir, "bin", filepath.Base(p))).CombinedOutput()
-		if !strings.Contains(string(out), "is a set of tools for mcpbridge") {
+		if !strings.Contains(string(out), "is a backend for mcpbridge") {
 			t.Errorf("%s: %v: %s", p, err, out)
 		}
 	}

@@ -127,7 +127,7 @@ func startedByHand() error {
 	if strings.Contains(filepath.ToSlash(os.Args[0]), "/go-build") {
 		program = "go run ."
 	}
-	return fmt.Errorf(`%s is a set of tools for mcpbridge, which speaks MCP for it. Run
+	return fmt.Errorf(`%s is a backend for mcpbridge, which serves it to MCP clients. Run
 
     mcpbridge run -- %s
 

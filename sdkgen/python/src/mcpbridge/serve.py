@@ -50,7 +50,7 @@ def run(app: "App", listen: str | None) -> None:
         program = Path(sys.argv[0]).name
         _exit(
             2,
-            f"{program} is a set of tools for mcpbridge, which speaks MCP for it. Run\n\n"
+            f"{program} is a backend for mcpbridge, which serves it to MCP clients. Run\n\n"
             f"    mcpbridge run -- python3 {program}\n\n"
             f"or let it wait for a bridge, or a debugger, with\n\n"
             f"    python3 {program} --listen 127.0.0.1:50051",

@@ -50,7 +50,7 @@ final class Serve {
         exit(
             2,
             app.name()
-                + " is a set of tools for mcpbridge, which speaks MCP for it. Run\n\n    mcpbridge run -- "
+                + " is a backend for mcpbridge, which serves it to MCP clients. Run\n\n    mcpbridge run -- "
                 + java
                 + "\n\nor let it wait for a bridge, or a debugger, with\n\n    "
                 + java
