@@ -5,6 +5,7 @@ use std::{env, future::Future, io::Read, path::Path, pin::Pin, process::exit, ti
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{signal, SignalKind};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::codegen::BoxStream;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
@@ -12,15 +13,8 @@ const MAX_MESSAGE: usize = 64 << 20;
 
 struct Backend;
 
-type Stream<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
-
 #[tonic::async_trait]
 impl mcp_service_server::McpService for Backend {
-    type CallToolStream = Stream<CallToolResponse>;
-    type ReadResourceStream = Stream<ReadResourceResponse>;
-    type GetPromptStream = Stream<GetPromptResponse>;
-    type ListenStream = Stream<ListenResponse>;
-
     async fn discover(&self, _: Request<DiscoverRequest>) -> Result<Response<DiscoverResponse>, Status> {
         Ok(Response::new(DiscoverResponse {
             server_info: Some(Implementation { name: "plain".into(), version: "1".into(), ..Default::default() }),
@@ -45,7 +39,10 @@ impl mcp_service_server::McpService for Backend {
         Ok(Response::new(ListToolsResponse { tools: vec![add], ..Default::default() }))
     }
 
-    async fn call_tool(&self, request: Request<CallToolRequest>) -> Result<Response<Self::CallToolStream>, Status> {
+    async fn call_tool(
+        &self,
+        request: Request<CallToolRequest>,
+    ) -> Result<Response<BoxStream<CallToolResponse>>, Status> {
         let request = request.into_inner();
         if request.name != "add" {
             return Err(Status::not_found(format!("there is no tool '{}'", request.name)));
@@ -61,38 +58,6 @@ impl mcp_service_server::McpService for Backend {
         let result = CallToolResult { content, ..Default::default() };
         let event = call_tool_response::Event::Result(result);
         Ok(Response::new(Box::pin(tokio_stream::once(Ok(CallToolResponse { event: Some(event) })))))
-    }
-
-    // tonic requires all methods. Those of capabilities that Discover does not declare are not called.
-    async fn list_resources(
-        &self,
-        _: Request<ListResourcesRequest>,
-    ) -> Result<Response<ListResourcesResponse>, Status> {
-        Err(Status::unimplemented(""))
-    }
-    async fn list_resource_templates(
-        &self,
-        _: Request<ListResourceTemplatesRequest>,
-    ) -> Result<Response<ListResourceTemplatesResponse>, Status> {
-        Err(Status::unimplemented(""))
-    }
-    async fn read_resource(
-        &self,
-        _: Request<ReadResourceRequest>,
-    ) -> Result<Response<Self::ReadResourceStream>, Status> {
-        Err(Status::unimplemented(""))
-    }
-    async fn list_prompts(&self, _: Request<ListPromptsRequest>) -> Result<Response<ListPromptsResponse>, Status> {
-        Err(Status::unimplemented(""))
-    }
-    async fn get_prompt(&self, _: Request<GetPromptRequest>) -> Result<Response<Self::GetPromptStream>, Status> {
-        Err(Status::unimplemented(""))
-    }
-    async fn complete(&self, _: Request<CompleteRequest>) -> Result<Response<CompleteResponse>, Status> {
-        Err(Status::unimplemented(""))
-    }
-    async fn listen(&self, _: Request<ListenRequest>) -> Result<Response<Self::ListenStream>, Status> {
-        Err(Status::unimplemented(""))
     }
 }
 
