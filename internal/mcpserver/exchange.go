@@ -285,7 +285,7 @@ const (
 // httpStatus returns the HTTP status of a response with a JSON-RPC error. Since 2026-07-28, some codes have a status of
 // their own, and the others have the given one. Before that, the status of a response to a request is 200, because
 // several clients treat another status as the end of the connection. An invalid message always has 400; a handler
-// cannot return its code (ofHandler).
+// cannot return its code (handlerError).
 func httpStatus(rev bridge.Revision, code int32, otherwise int) int {
 	if !rev.Modern() {
 		if code == codeInvalidRequest {
