@@ -36,7 +36,7 @@ func (p *Program) Run(ctx context.Context) int {
 		return problem.ExitOK
 	}
 	pr := problem.Of(err)
-	if !logging.known {
+	if !logging.isLoaded {
 		logging.Format = p.logFormat()
 	}
 	if !slices.Contains(config.LogFormats, logging.Format) {
@@ -113,7 +113,7 @@ func noCommand(args []string) error {
 	case config.ValidateDial(args[0], "") == nil || config.IsURL(args[0]):
 		fix = "write mcpbridge run " + args[0]
 	case len(args) > 1 || err == nil || config.IsScript(args[0]):
-		fix = "write mcpbridge run -- " + strings.Join(config.Runnable(args), " ")
+		fix = "write mcpbridge run -- " + strings.Join(config.SuggestCommand(args), " ")
 	}
 	return problem.Usage("", fix, "there is no command %q", args[0])
 }
@@ -172,7 +172,7 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 		if c.Name() == "run" && c.Flags().NArg() > 0 || unknown.GetSpecifiedShortnames() != "" {
 			fix = "flags of the backend's command go after --: " + c.CommandPath() + " -- python3 tools.py --its-flag"
 		}
-		if arg := p.meantFor(c, unknown.GetSpecifiedName()); arg != "" {
+		if arg := p.suggestedArgument(c, unknown.GetSpecifiedName()); arg != "" {
 			fix = "an argument of what is called has no dashes: " + arg
 			if guess := problem.Nearest(name, known); guess != "" {
 				fix += "\nif it is a flag: did you mean --" + guess + "?"
@@ -191,9 +191,9 @@ func (p *Program) wrongFlag(c *cobra.Command, err error) error {
 	return &problem.Error{Exit: problem.ExitUsage, Code: "usage", What: err.Error(), Fix: fix, Cause: err}
 }
 
-// meantFor returns an unknown flag in the form NAME=VALUE, if the command passes arguments to a tool or prompt: the
-// user probably meant one.
-func (p *Program) meantFor(c *cobra.Command, name string) string {
+// suggestedArgument returns an unknown flag in the form NAME=VALUE, if the command passes arguments to a tool or
+// prompt: the user probably meant one.
+func (p *Program) suggestedArgument(c *cobra.Command, name string) string {
 	if c.Name() != "call" && c.Name() != "prompt" || name == "" {
 		return ""
 	}

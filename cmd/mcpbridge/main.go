@@ -20,9 +20,9 @@ import (
 // version is set by the build: -ldflags "-X main.version=1.2.3".
 var version = "0.1.0-dev"
 
-// abandonTime is how long the process runs after a second signal: clients receive the outcomes of their calls, then the
+// abortTime is how long the process runs after a second signal: clients receive the outcomes of their calls, then the
 // backend is killed.
-const abandonTime = 1500 * time.Millisecond
+const abortTime = 1500 * time.Millisecond
 
 func main() {
 	os.Exit(runMain())
@@ -34,8 +34,8 @@ func runMain() int {
 	defer runtime.KeepAlive(app.Ballast())
 	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with its unit, for people
 
-	now, abandon := context.WithCancel(context.Background())
-	defer abandon()
+	now, abortNow := context.WithCancel(context.Background())
+	defer abortNow()
 	drain, stop := context.WithCancel(now)
 	defer stop()
 
@@ -63,10 +63,10 @@ func runMain() int {
 			return code
 		case <-signals:
 			if interrupted {
-				abandon()
+				abortNow()
 				select {
 				case <-done:
-				case <-time.After(abandonTime):
+				case <-time.After(abortTime):
 				}
 				return problem.ExitInterrupted
 			}

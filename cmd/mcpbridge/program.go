@@ -22,13 +22,13 @@ type Program struct {
 type logging struct {
 	config.Log
 
-	known   bool // the configuration has been read
-	secrets config.Secrets
+	isLoaded bool // the configuration has been read
+	secrets  config.Secrets
 }
 
 // loaded records that the configuration has been read, unless it is nil.
 func (l *logging) loaded(cfg *config.Config) {
 	if cfg != nil {
-		l.Log, l.secrets, l.known = cfg.Log, cfg.Secrets, true
+		l.Log, l.secrets, l.isLoaded = cfg.Log, cfg.Secrets, true
 	}
 }

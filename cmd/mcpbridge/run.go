@@ -29,7 +29,7 @@ func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	// net/http prints messages about servers that violate the protocol to the standard logger. They contain text of the
 	// server, and are not records of our log.
 	stdlog.SetFlags(0)
-	stdlog.SetOutput(aside{log})
+	stdlog.SetOutput(stdLogWriter{log})
 	cfg.LogWarnings(log)
 	o := app.Options{Log: log, Stdin: p.Stdin, Stdout: p.Stdout, Started: p.Started, Backends: p.BackendOptions()}
 	if os.Getpid() == 1 { // in a container, where no other process reaps what backends leave behind
@@ -45,14 +45,14 @@ func (p *Program) serve(ctx context.Context, cfg *config.Config) error {
 	return a.Run(ctx, p.Now)
 }
 
-// An aside logs what libraries print to the standard logger.
-type aside struct{ log zerolog.Logger }
+// An stdLogWriter logs what libraries print to the standard logger.
+type stdLogWriter struct{ log zerolog.Logger }
 
 // Write implements io.Writer.
-func (a aside) Write(said []byte) (int, error) {
-	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(said), 300)).
+func (a stdLogWriter) Write(line []byte) (int, error) {
+	a.log.Debug().Str("said", rawjson.ShortenTo(bytes.TrimSpace(line), 300)).
 		Msg("a library printed to the standard logger")
-	return len(said), nil
+	return len(line), nil
 }
 
 // A runFlags holds the flags of `run`.

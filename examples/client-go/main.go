@@ -109,10 +109,10 @@ func call(ctx context.Context, mcp pb.McpServiceClient, name, arguments string) 
 
 func answer(question *pb.InputRequest) *pb.InputResponse {
 	if sampling := question.GetCreateMessage(); sampling != nil {
-		said := ask("model", sampling.GetMessages()[0].GetContent()[0].GetText().GetText())
+		text := ask("model", sampling.GetMessages()[0].GetContent()[0].GetText().GetText())
 		return &pb.InputResponse{Response: &pb.InputResponse_CreateMessage{CreateMessage: &pb.CreateMessageResult{
 			Role: "assistant", Model: "you",
-			Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: said}}}},
+			Content: []*pb.ContentBlock{{Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: text}}}},
 		}}}
 	}
 	form := ask("question", question.GetElicit().GetForm().GetMessage())

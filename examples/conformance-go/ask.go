@@ -16,8 +16,8 @@ import (
 // to know by then goes into the state. The answers are not to be trusted, so one that is missing, or of another kind
 // than was asked for, is asked for again. Whether the client can be asked at all, the bridge knows.
 
-// needs is what is asked of the client. The state is absent if it is empty.
-func needs(state string, requests ...*pb.InputRequest) *pb.InputRequired {
+// inputRequired is what is asked of the client. The state is absent if it is empty.
+func inputRequired(state string, requests ...*pb.InputRequest) *pb.InputRequired {
 	n := &pb.InputRequired{InputRequests: requests}
 	if state != "" {
 		n.RequestState = []byte(state)
@@ -97,8 +97,8 @@ func field(e *pb.ElicitResult, name string) (value string, ok bool) {
 	return value, json.Unmarshal(content[name], &value) == nil
 }
 
-// spoken returns the text of the model's answer.
-func spoken(m *pb.CreateMessageResult) string {
+// modelText returns the text of the model's answer.
+func modelText(m *pb.CreateMessageResult) string {
 	var out strings.Builder
 	for _, block := range m.GetContent() {
 		out.WriteString(block.GetText().GetText())
@@ -116,7 +116,7 @@ func asksForm(key, schema string) func(*call) error {
 		if e := c.GetInputResponses()[key].GetElicit(); e != nil {
 			return c.finish(text("Elicitation completed: " + returned(e)))
 		}
-		return c.need(needs("", keyed(key, form("Please fill in this form", schema))))
+		return c.requireInput(inputRequired("", keyed(key, form("Please fill in this form", schema))))
 	}
 }
 
@@ -128,24 +128,24 @@ func elicitation(c *call) error {
 	if err := c.arguments(&args); err != nil {
 		return err
 	}
-	return c.need(needs("", keyed("user", form(args.Message, addressForm))))
+	return c.requireInput(inputRequired("", keyed("user", form(args.Message, addressForm))))
 }
 
 func sampling(c *call) error {
 	if m := c.GetInputResponses()["model"].GetCreateMessage(); m != nil {
-		return c.finish(text("LLM response: " + spoken(m)))
+		return c.finish(text("LLM response: " + modelText(m)))
 	}
 	var args struct{ Prompt string }
 	if err := c.arguments(&args); err != nil {
 		return err
 	}
-	return c.need(needs("", keyed("model", model(args.Prompt, 100))))
+	return c.requireInput(inputRequired("", keyed("model", model(args.Prompt, 100))))
 }
 
 func greet(c *call) error {
 	e := c.GetInputResponses()["user_name"].GetElicit()
 	if e == nil {
-		return c.need(needs("", keyed("user_name", form("What is your name?", nameForm))))
+		return c.requireInput(inputRequired("", keyed("user_name", form("What is your name?", nameForm))))
 	}
 	name, ok := field(e, "name")
 	if !ok {
@@ -157,15 +157,16 @@ func greet(c *call) error {
 func capital(c *call) error {
 	m := c.GetInputResponses()["capital_question"].GetCreateMessage()
 	if m == nil {
-		return c.need(needs("", keyed("capital_question", model("What is the capital of France?", 100))))
+		return c.requireInput(inputRequired("",
+			keyed("capital_question", model("What is the capital of France?", 100))))
 	}
-	return c.finish(text("The model says: " + spoken(m)))
+	return c.finish(text("The model says: " + modelText(m)))
 }
 
 func folders(c *call) error {
 	r := c.GetInputResponses()["client_roots"].GetListRoots()
 	if r == nil {
-		return c.need(needs("", keyed("client_roots", roots())))
+		return c.requireInput(inputRequired("", keyed("client_roots", roots())))
 	}
 	return c.finish(text("The client works in: " + uris(r)))
 }
@@ -183,7 +184,7 @@ func confirm(c *call) error {
 	const asked = "asked to confirm"
 	e := c.GetInputResponses()["confirm"].GetElicit()
 	if e == nil || c.RequestState == nil {
-		return c.need(needs(asked, keyed("confirm", form("Please confirm", confirmForm))))
+		return c.requireInput(inputRequired(asked, keyed("confirm", form("Please confirm", confirmForm))))
 	}
 	if string(c.GetRequestState()) != asked {
 		return status.Errorf(codes.InvalidArgument, "the state is %q, and was %q", c.GetRequestState(), asked)
@@ -196,20 +197,20 @@ func askAll(c *call) error {
 	greeting := c.GetInputResponses()["greeting"].GetCreateMessage()
 	where := c.GetInputResponses()["client_roots"].GetListRoots()
 	if !ok || greeting == nil || where == nil || c.RequestState == nil {
-		return c.need(needs("asked all", keyed("user_name", form("What is your name?", nameForm)),
+		return c.requireInput(inputRequired("asked all", keyed("user_name", form("What is your name?", nameForm)),
 			keyed("greeting", model("Generate a greeting", 50)), keyed("client_roots", roots())))
 	}
-	return c.finish(text(fmt.Sprintf("%s %s, you work in %s", spoken(greeting), name, uris(where))))
+	return c.finish(text(fmt.Sprintf("%s %s, you work in %s", modelText(greeting), name, uris(where))))
 }
 
-// A journey is the state of askTwice: what it has learned in earlier rounds.
-type journey struct {
+// A progressState is the state of askTwice: what it has learned in earlier rounds.
+type progressState struct {
 	Step int
 	Name string
 }
 
 func askTwice(c *call) error {
-	var j journey
+	var j progressState
 	if c.RequestState != nil {
 		if err := json.Unmarshal(c.GetRequestState(), &j); err != nil {
 			return status.Errorf(codes.InvalidArgument, "state: %v", err)
@@ -219,22 +220,23 @@ func askTwice(c *call) error {
 	color, colored := field(c.GetInputResponses()["step2"].GetElicit(), "color")
 	switch {
 	case j.Step == 1 && named:
-		return c.travel(journey{Step: 2, Name: name}, "step2", form("Step 2: What is your favorite color?", colorForm))
+		return c.nextStep(progressState{Step: 2, Name: name}, "step2",
+			form("Step 2: What is your favorite color?", colorForm))
 	case j.Step == 2 && colored:
 		return c.finish(text(j.Name + " likes " + color))
 	case j.Step == 2:
-		return c.travel(j, "step2", form("Step 2: What is your favorite color?", colorForm))
+		return c.nextStep(j, "step2", form("Step 2: What is your favorite color?", colorForm))
 	}
-	return c.travel(journey{Step: 1}, "step1", form("Step 1: What is your name?", nameForm))
+	return c.nextStep(progressState{Step: 1}, "step1", form("Step 1: What is your name?", nameForm))
 }
 
-// travel asks for what comes next on a journey.
-func (c *call) travel(j journey, key string, r *pb.InputRequest) error {
+// nextStep requests the input of the next step.
+func (c *call) nextStep(j progressState, key string, r *pb.InputRequest) error {
 	state, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
-	return c.need(needs(string(state), keyed(key, r)))
+	return c.requireInput(inputRequired(string(state), keyed(key, r)))
 }
 
 func askPossible(c *call) error {
@@ -253,5 +255,5 @@ func askPossible(c *call) error {
 	if len(all) == 0 {
 		return c.finish(text(fmt.Sprintf("The client answered %d questions.", len(c.GetInputResponses()))))
 	}
-	return c.need(needs("", all...))
+	return c.requireInput(inputRequired("", all...))
 }

@@ -68,8 +68,8 @@ func (c *changes) notify(list *pb.ListenResponse) {
 	}
 }
 
-// join adds a listener, who calls leave at the end.
-func (c *changes) join() (told <-chan *pb.ListenResponse, leave func()) {
+// addListener adds a listener, who calls leave at the end.
+func (c *changes) addListener() (changes <-chan *pb.ListenResponse, leave func()) {
 	l := make(chan *pb.ListenResponse, 64)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *changes) join() (told <-chan *pb.ListenResponse, leave func()) {
 }
 
 func (s *server) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
-	told, leave := s.changes.join()
+	changes, leave := s.changes.addListener()
 	defer leave()
 	// Everything can be asked for; what nothing here ever changes is simply never told.
 	ack := &pb.SubscriptionsAcknowledged{Notifications: req.GetNotifications()}
@@ -91,8 +91,8 @@ func (s *server) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer
 	}
 	for {
 		select {
-		case change := <-told:
-			if !wanted(req.GetNotifications(), change) {
+		case change := <-changes:
+			if !matches(req.GetNotifications(), change) {
 				continue
 			}
 			if err := stream.Send(change); err != nil {
@@ -104,7 +104,7 @@ func (s *server) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer
 	}
 }
 
-func wanted(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool {
+func matches(f *pb.SubscriptionFilter, change *pb.ListenResponse) bool {
 	switch e := change.GetEvent().(type) {
 	case *pb.ListenResponse_ToolsListChanged:
 		return f.GetToolsListChanged()

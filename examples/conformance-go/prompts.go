@@ -55,7 +55,7 @@ var prompts = []prompt{
 		func(req *pb.GetPromptRequest) ([]*pb.ContentBlock, *pb.InputRequired) {
 			e := req.GetInputResponses()["user_context"].GetElicit()
 			if e == nil {
-				return nil, needs("", keyed("user_context", form("What context should the prompt use?",
+				return nil, inputRequired("", keyed("user_context", form("What context should the prompt use?",
 					`{"type":"object","properties":{"context":{"type":"string"}},"required":["context"]}`)))
 			}
 			return []*pb.ContentBlock{text("Use this context: " + returned(e))}, nil

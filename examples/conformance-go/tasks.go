@@ -74,7 +74,7 @@ func confirmDelete(c *call) error {
 	}
 	e := c.GetInputResponses()["confirm"].GetElicit()
 	if e == nil {
-		return c.need(needs("", keyed("confirm", form("Delete "+args.Filename+"?", deleteForm))))
+		return c.requireInput(inputRequired("", keyed("confirm", form("Delete "+args.Filename+"?", deleteForm))))
 	}
 	return c.finish(text(args.Filename + ": " + returned(e)))
 }
@@ -82,7 +82,7 @@ func confirmDelete(c *call) error {
 func multiInput(c *call) error {
 	first, second := c.GetInputResponses()["first"].GetElicit(), c.GetInputResponses()["second"].GetElicit()
 	if first == nil || second == nil {
-		return c.need(needs("", keyed("first", form("The first name?", nameForm)),
+		return c.requireInput(inputRequired("", keyed("first", form("The first name?", nameForm)),
 			keyed("second", form("The second name?", nameForm))))
 	}
 	return c.finish(text(returned(first) + " and " + returned(second)))
@@ -92,7 +92,7 @@ func multiInput(c *call) error {
 func taskAfterInput(c *call) error {
 	name, ok := field(c.GetInputResponses()["user_name"].GetElicit(), "name")
 	if !ok {
-		return c.need(needs("", keyed("user_name", form("What is your name?", nameForm))))
+		return c.requireInput(inputRequired("", keyed("user_name", form("What is your name?", nameForm))))
 	}
 	err := c.stream.Send(&pb.CallToolResponse{
 		Event: &pb.CallToolResponse_TaskStarted{TaskStarted: &pb.TaskStarted{}},

@@ -18,7 +18,7 @@ type tool struct {
 	name, description string
 	// schema is the arguments' JSON Schema. Empty: there are none.
 	schema string
-	// run answers a call: it ends with exactly one of finish, fail and need, or with an error.
+	// run answers a call: it ends with exactly one of finish, fail and requireInput, or with an error.
 	run func(*call) error
 }
 
@@ -176,8 +176,8 @@ func (c *call) result(r *pb.CallToolResult) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_Result{Result: r}})
 }
 
-// need ends the call with what is asked of the client. The call comes again with the answers.
-func (c *call) need(n *pb.InputRequired) error {
+// requireInput ends the call with what is asked of the client. The call comes again with the answers.
+func (c *call) requireInput(n *pb.InputRequired) error {
 	return c.stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: n}})
 }
 

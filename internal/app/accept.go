@@ -9,8 +9,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// acceptAgain is the pause after a connection could not be accepted because no descriptor was left.
-const acceptAgain = 100 * time.Millisecond
+// acceptRetryDelay is the pause after a connection could not be accepted because no descriptor was left.
+const acceptRetryDelay = 100 * time.Millisecond
 
 // A retryingListener retries soon when there are no descriptors left. net/http and gRPC wait up to a second, during
 // which no new client would be served.
@@ -20,15 +20,15 @@ type retryingListener struct {
 }
 
 func (l retryingListener) Accept() (net.Conn, error) {
-	for told := false; ; {
+	for logged := false; ; {
 		c, err := l.Listener.Accept()
 		if !child.OutOfFiles(err) {
 			return c, err
 		}
-		if !told {
-			told = true
+		if !logged {
+			logged = true
 			l.log.Warn().Err(err).Str("fix", child.MoreFilesFix).Msg("there are no descriptors left for connections")
 		}
-		<-time.After(acceptAgain) // the system does not notify of free descriptors
+		<-time.After(acceptRetryDelay) // the system does not notify of free descriptors
 	}
 }

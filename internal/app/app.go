@@ -46,19 +46,19 @@ type App struct {
 
 	listeners
 
-	cfg      *config.Config
-	backends []*backend
-	life     *lifecycle.Lifecycle
-	panics   *contain.Panics
-	memory   *limit.Memory       // nil: no limit
-	streams  *limit.Streams      // of all clients
-	sessions *mcpserver.Sessions // of all endpoints
-	tasks    *tasks.Tasks        // of all backends
-	auth     *auth.Auth          // authenticates HTTP callers; nil without authentication
-	tls      *tls.Config         // of HTTP; nil: HTTP without TLS
-	endpoint endpoint            // all backends as one
-	named    []endpoint          // each backend
-	stdio    bool                // stdin and stdout are served
+	cfg       *config.Config
+	backends  []*backend
+	lifecycle *lifecycle.Lifecycle
+	panics    *contain.Panics
+	memory    *limit.Memory       // nil: no limit
+	streams   *limit.Streams      // of all clients
+	sessions  *mcpserver.Sessions // of all endpoints
+	tasks     *tasks.Tasks        // of all backends
+	auth      *auth.Auth          // authenticates HTTP callers; nil without authentication
+	tls       *tls.Config         // of HTTP; nil: HTTP without TLS
+	endpoint  endpoint            // all backends as one
+	named     []endpoint          // each backend
+	stdio     bool                // stdin and stdout are served
 }
 
 // An endpoint serves all backends, or one of them, to MCP clients.
@@ -72,7 +72,7 @@ type endpoint struct {
 func New(cfg *config.Config, o Options) (*App, error) {
 	log := o.Log
 	a := &App{
-		Options: o, cfg: cfg, life: lifecycle.New(), panics: contain.New(log),
+		Options: o, cfg: cfg, lifecycle: lifecycle.New(), panics: contain.New(log),
 		memory: newMemory(cfg.Limits.Memory, log),
 	}
 	a.streams = limit.StreamsOf(cfg.Limits, a.memory)
@@ -90,7 +90,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.tasks, err = newTasks(cfg, a.panics, log); err != nil {
 		return nil, err
 	}
-	cats := map[string]bridge.Handler{}
+	catalogs := map[string]bridge.Handler{}
 	for i := range cfg.Backends {
 		b := newBackend(cfg, i, a.memory, log, a.panics, o.Backends)
 		b.openErr = b.open()
@@ -99,19 +99,19 @@ func New(cfg *config.Config, o Options) (*App, error) {
 		}
 		a.backends = append(a.backends, b)
 		b.catalog = catalogOf(b, a.tasks, log)
-		cats[b.Name] = b.catalog
+		catalogs[b.Name] = b.catalog
 		if len(b.ToolScopes) > 0 {
-			cats[b.Name] = auth.Handler(cats[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
+			catalogs[b.Name] = auth.Handler(catalogs[b.Name], cfg.Serve.HTTP.Auth.Scopes, b.ToolScopes)
 		}
 	}
-	h, err := merge(cfg, a.backends, cats, log)
+	h, err := merge(cfg, a.backends, catalogs, log)
 	if err != nil {
 		return nil, err
 	}
 	a.endpoint = a.newEndpoint("", h, a.backends)
 	if len(a.backends) > 1 {
 		for _, b := range a.backends {
-			a.named = append(a.named, a.newEndpoint(b.Name, cats[b.Name], []*backend{b}))
+			a.named = append(a.named, a.newEndpoint(b.Name, catalogs[b.Name], []*backend{b}))
 		}
 	} else {
 		a.named = []endpoint{{a.backends[0].Name, a.endpoint.handler, a.endpoint.mcp}}
@@ -165,13 +165,13 @@ func (a *App) newEndpoint(name string, h bridge.Handler, of []*backend) endpoint
 		for era := range bridge.Eras {
 			o.Declarations.Previous[era] = d[era].read()
 		}
-		o.Declarations.Changed = func(era bridge.Era, said *pb.DiscoverResponse) {
-			if !proto.Equal(said, o.Declarations.Previous[era]) {
-				d[era].write(said)
+		o.Declarations.Changed = func(era bridge.Era, declared *pb.DiscoverResponse) {
+			if !proto.Equal(declared, o.Declarations.Previous[era]) {
+				d[era].write(declared)
 			}
 		}
 	}
-	o.Log, o.Panics, o.Lifecycle = a.Log, a.panics, a.life
+	o.Log, o.Panics, o.Lifecycle = a.Log, a.panics, a.lifecycle
 	o.PollAfter, o.PassHeaders, o.Principal = a.cfg.Serve.HTTP.PollAfter, a.cfg.Serve.HTTP.PassHeaders, auth.Principal
 	o.AccessExpiry = auth.Until
 	o.Sessions, o.Streams, o.Memory, o.Tasks = a.sessions, a.streams, a.memory, a.tasks

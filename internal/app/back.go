@@ -52,7 +52,7 @@ type BackendOptions struct {
 	LoginTimeout, ReachTimeout time.Duration
 	// Wrap returns the Handler that replaces that of each backend. If nil, none is replaced.
 	Wrap func(bridge.Handler) bridge.Handler
-	// Detect accepts the command of an MCP server where that of a plugin is configured: see auto.
+	// Detect accepts the command of an MCP server where that of a plugin is configured: see detectingBack.
 	Detect bool
 }
 
@@ -60,21 +60,21 @@ type BackendOptions struct {
 type backend struct {
 	*config.Backend
 	BackendOptions
-	at     string // the place in the configuration, such as backends.0
-	cfg    *config.Config
-	log    zerolog.Logger
-	panics *contain.Panics
+	configKey string // the place in the configuration, such as backends.0
+	cfg       *config.Config
+	log       zerolog.Logger
+	panics    *contain.Panics
 
 	openErr error                // of the first open
 	back    atomic.Pointer[back] // nil until it is opened
 	calls   *limit.Handler       // of the back
 	catalog bridge.Handler       // around calls; nil for client commands
 	logins  atomic.Int32         // in progress
-	// settled is closed when the back is ready, or has failed to start, for the first time.
-	settled chan struct{}
+	// startDone is closed when the back is ready, or has failed to start, for the first time.
+	startDone chan struct{}
 }
 
-// newBackend returns the i-th backend of a configuration. Call open, then run or keep.
+// newBackend returns the i-th backend of a configuration. Call open, then run or runWithRetries.
 func newBackend(
 	cfg *config.Config, i int, memory *limit.Memory, log zerolog.Logger, panics *contain.Panics, o BackendOptions,
 ) *backend {
@@ -84,16 +84,16 @@ func newBackend(
 			"backend %q cannot be started; the call was not executed", c.Name)
 	}
 	return &backend{
-		Backend: c, BackendOptions: o, at: fmt.Sprintf("backends.%d", i),
-		cfg: cfg, log: log, panics: panics, settled: make(chan struct{}),
+		Backend: c, BackendOptions: o, configKey: fmt.Sprintf("backends.%d", i),
+		cfg: cfg, log: log, panics: panics, startDone: make(chan struct{}),
 		calls: limit.New(bridge.HandlerFunc(none), limit.Options{
 			Limits: cfg.Limits, TaskCalls: cfg.Tasks.OrDefaults().Calls, Memory: memory,
 		}),
 	}
 }
 
-// set makes opened handle the calls of b from now on.
-func (b *backend) set(opened back) {
+// setBack sets the back that handles the calls of b.
+func (b *backend) setBack(opened back) {
 	b.back.Store(&opened)
 	if b.Wrap != nil {
 		b.calls.SetNext(b.Wrap(opened))
@@ -111,9 +111,9 @@ func (b *backend) started(ctx context.Context, era bridge.Era) error {
 	return (*opened).Started(ctx, era)
 }
 
-// now returns nil if the back is ready, an error that wraps context.Canceled if its state is not known yet, and
+// readiness returns nil if the back is ready, an error that wraps context.Canceled if its state is not known yet, and
 // otherwise the reason why it is not ready.
-func (b *backend) now() error {
+func (b *backend) readiness() error {
 	opened := b.back.Load()
 	if opened == nil {
 		return errNotOpen

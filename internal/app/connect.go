@@ -79,7 +79,7 @@ func Connect(ctx context.Context, cfg *config.Config, o ConnectOptions, do func(
 				b.log.Debug().Err(err).Str("backend", b.Name).Msg("the backend did not start")
 			}
 		})
-		ready.Go(func() { errs[i] = b.reach(ctx) })
+		ready.Go(func() { errs[i] = b.awaitReady(ctx) })
 		if b.Command() != nil {
 			starting = append(starting, b.Text())
 		}

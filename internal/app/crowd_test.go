@@ -52,7 +52,7 @@ func crowd(t *testing.T, most int, token string, protection *tls.Config, set lim
 	}
 	cfg := &config.Config{Settings: config.Settings{Limits: set}}
 	cfg.Serve.HTTP.Path = "/mcp"
-	a := &App{cfg: cfg, life: lifecycle.New(), tls: protection}
+	a := &App{cfg: cfg, lifecycle: lifecycle.New(), tls: protection}
 	a.http, a.Log = ln, zerolog.New(&c.log).Level(zerolog.WarnLevel)
 	var err error
 	if token != "" {
@@ -230,7 +230,7 @@ func TestHTTPStreamsAreNotClosedForNewConnections(t *testing.T) {
 	if !second.closed() || v.closed() {
 		t.Errorf("closed are the stream: %t, a new connection: %t", v.closed(), second.closed())
 	}
-	c.life.Advance(lifecycle.Draining) // which ends the stream, and with that its connection
+	c.lifecycle.Advance(lifecycle.Draining) // which ends the stream, and with that its connection
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		t.Error(err)
 	}

@@ -76,22 +76,22 @@ func (d declaration) read() *pb.DiscoverResponse {
 		return nil
 	}
 	data, err := os.ReadFile(d.file)
-	said := &pb.DiscoverResponse{}
-	if err != nil || proto.Unmarshal(data, said) != nil || said.GetCapabilities() == nil {
+	declared := &pb.DiscoverResponse{}
+	if err != nil || proto.Unmarshal(data, declared) != nil || declared.GetCapabilities() == nil {
 		return nil
 	}
-	return said
+	return declared
 }
 
 // write stores the declarations.
-func (d declaration) write(said *pb.DiscoverResponse) {
-	if err := d.replace(bridge.ShallowCopy(said)); err != nil {
+func (d declaration) write(declared *pb.DiscoverResponse) {
+	if err := d.replace(bridge.ShallowCopy(declared)); err != nil {
 		d.log.Debug().Err(err).Msg("cannot store the declarations of the backends")
 	}
 }
 
-func (d declaration) replace(said *pb.DiscoverResponse) error {
-	data, err := proto.Marshal(said)
+func (d declaration) replace(declared *pb.DiscoverResponse) error {
+	data, err := proto.Marshal(declared)
 	if err != nil || len(data) > maxDeclared {
 		return err
 	}

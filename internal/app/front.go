@@ -27,10 +27,10 @@ import (
 const (
 	// finishTime is how long a complete response may take to be written after the last call has ended.
 	finishTime = 2 * time.Second
-	// lastWord replaces finishTime after a second signal: clients still receive the outcome of their calls.
-	lastWord = 200 * time.Millisecond
-	// silentTime is how long a connection without a request stays open at the end.
-	silentTime = 100 * time.Millisecond
+	// abortFinishTime replaces finishTime after a second signal: clients still receive the outcome of their calls.
+	abortFinishTime = 200 * time.Millisecond
+	// newConnTime is how long a connection without a request stays open at the end.
+	newConnTime = 100 * time.Millisecond
 )
 
 // A front serves clients of the App in the phases of its Lifecycle. Its methods are called in this order.
@@ -47,7 +47,7 @@ type front interface {
 func (a *App) newFronts() ([]front, error) {
 	var fronts []front
 	if a.stdio {
-		fronts = append(fronts, &stdioFront{life: a.life, mcp: a.endpoint.mcp, in: a.Stdin, out: a.Stdout})
+		fronts = append(fronts, &stdioFront{lifecycle: a.lifecycle, mcp: a.endpoint.mcp, in: a.Stdin, out: a.Stdout})
 	}
 	if a.http != nil {
 		f, err := a.newHTTPFront()
@@ -69,9 +69,9 @@ func (a *App) newFronts() ([]front, error) {
 // newHTTPFront serves all backends at the configured path, and each backend at a path below it.
 func (a *App) newHTTPFront() (*httpFront, error) {
 	f := &httpFront{
-		life: a.life, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
-		silent: map[net.Conn]struct{}{},
-		port:   conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.Log},
+		lifecycle: a.lifecycle, auth: a.auth, path: a.cfg.Serve.HTTP.Path, servers: map[string]*mcpserver.Server{},
+		newConns: map[net.Conn]struct{}{},
+		port:     conns.Port{Name: "HTTP", MaxConns: maxHTTPConns(a.cfg.Limits.OrDefaults().Streams), Log: a.Log},
 	}
 	f.ln = f.port.Listener(a.http)
 	for _, e := range a.endpoints() {
@@ -84,12 +84,13 @@ func (a *App) newHTTPFront() (*httpFront, error) {
 	f.srv = &http.Server{
 		Handler: f, ReadHeaderTimeout: l.HeaderTime, IdleTimeout: l.ConnectionIdle,
 		MaxHeaderBytes: l.Header - headerExtra, DisableGeneralOptionsHandler: true,
-		BaseContext: func(net.Listener) context.Context { return a.life.Until(lifecycle.Closing) },
+		BaseContext: func(net.Listener) context.Context { return a.lifecycle.Until(lifecycle.Closing) },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conns.Of(c))
 		},
 		ConnState: f.track,
-		ErrorLog:  log.New(&handshakeLog{debug: debugLog{a.Log}, pace: rate.Sometimes{Interval: time.Second}}, "", 0),
+		ErrorLog: log.New(&handshakeLog{debug: debugLog{a.Log}, limiter: rate.Sometimes{Interval: time.Second}}, "",
+			0),
 	}
 	if a.tls != nil {
 		f.ln = tls.NewListener(f.ln, a.tls)
@@ -136,14 +137,14 @@ func (c h2Conn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionS
 
 // A stdioFront serves the one client at the other end of stdin and stdout.
 type stdioFront struct {
-	life *lifecycle.Lifecycle
-	mcp  *mcpserver.Server
-	in   io.Reader
-	out  io.Writer
+	lifecycle *lifecycle.Lifecycle
+	mcp       *mcpserver.Server
+	in        io.Reader
+	out       io.Writer
 }
 
 func (f *stdioFront) serve() error {
-	closing := f.life.Until(lifecycle.Closing)
+	closing := f.lifecycle.Until(lifecycle.Closing)
 	err := f.mcp.ServeStdio(closing, f.in, f.out)
 	if closing.Err() != nil || errors.Is(err, io.EOF) {
 		return nil //nolint:nilerr // a shutdown, or the client has closed stdin: neither is an error
@@ -157,20 +158,20 @@ func (f *stdioFront) end(context.Context) { f.mcp.Close() }
 
 // An httpFront serves clients over HTTP.
 type httpFront struct {
-	life    *lifecycle.Lifecycle
-	guard   mcphttp.Guard
-	auth    *auth.Auth                   // nil if callers need not authenticate
-	path    string                       // of the endpoint of all backends
-	servers map[string]*mcpserver.Server // by the paths of their endpoints
-	port    conns.Port
-	ln      net.Listener
-	srv     *http.Server
+	lifecycle *lifecycle.Lifecycle
+	guard     mcphttp.Guard
+	auth      *auth.Auth                   // nil if callers need not authenticate
+	path      string                       // of the endpoint of all backends
+	servers   map[string]*mcpserver.Server // by the paths of their endpoints
+	port      conns.Port
+	ln        net.Listener
+	srv       *http.Server
 
-	mu     sync.Mutex
-	silent map[net.Conn]struct{} // connections on which no request has come yet
+	mu       sync.Mutex
+	newConns map[net.Conn]struct{} // connections on which no request has come yet
 }
 
-// track keeps the set of silent connections, and marks hijacked ones. Shutdown would wait for silent connections, which
+// track keeps the set of new connections, and marks hijacked ones. Shutdown would wait for new connections, which
 // some clients open and never use.
 func (f *httpFront) track(c net.Conn, state http.ConnState) {
 	if of := conns.Of(c); of != nil {
@@ -186,18 +187,18 @@ func (f *httpFront) track(c net.Conn, state http.ConnState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if state == http.StateNew {
-		f.silent[c] = struct{}{}
+		f.newConns[c] = struct{}{}
 		return
 	}
-	delete(f.silent, c)
+	delete(f.newConns, c)
 }
 
-// closeSilent closes silent connections after silentTime: a request may have arrived that has not been read yet.
-func (f *httpFront) closeSilent() {
+// closeNewConns closes new connections after newConnTime: a request may have arrived that has not been read yet.
+func (f *httpFront) closeNewConns() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.silent {
-		_ = c.SetReadDeadline(time.Now().Add(silentTime)) // an error means that it is closed already
+	for c := range f.newConns {
+		_ = c.SetReadDeadline(time.Now().Add(newConnTime)) // an error means that it is closed already
 	}
 }
 
@@ -228,7 +229,7 @@ func (f *httpFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		mcphttp.Refuse(w, http.StatusNotFound, "no endpoint at this path: the MCP endpoint is at "+f.path)
 		return
 	}
-	if f.life.Phase() >= lifecycle.LameDuck {
+	if f.lifecycle.Phase() >= lifecycle.LameDuck {
 		w.Header().Set("Connection", "close")
 	}
 	if c, _ := r.Context().Value(connKey{}).(*conns.Conn); c != nil {
@@ -243,12 +244,12 @@ func (f *httpFront) flush(context.Context) {}
 
 // end ends sessions and streams, waits until complete responses are written, and closes the remaining connections.
 func (f *httpFront) end(now context.Context) {
-	f.life.Advance(lifecycle.Closing) // cancels calls in flight, which then get a response
-	f.ln.Close()                      // it may be closed already
+	f.lifecycle.Advance(lifecycle.Closing) // cancels calls in flight, which then get a response
+	f.ln.Close()                           // it may be closed already
 	f.srv.SetKeepAlivesEnabled(false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(now), finishTime)
 	defer cancel()
-	defer context.AfterFunc(now, func() { time.AfterFunc(lastWord, cancel) })()
+	defer context.AfterFunc(now, func() { time.AfterFunc(abortFinishTime, cancel) })()
 	closed := make(chan struct{})
 	go func() { // ends when the connections are closed below, or after the write timeout
 		for _, s := range f.servers {
@@ -260,7 +261,7 @@ func (f *httpFront) end(now context.Context) {
 	case <-closed:
 	case <-ctx.Done(): // a client does not read
 	}
-	f.closeSilent()
+	f.closeNewConns()
 	if err := f.srv.Shutdown(ctx); err != nil {
 		f.srv.Close() // the error is that the listener is already closed
 	}

@@ -16,8 +16,8 @@ import (
 func TestRejectedHTTPCertificatesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	h := &handshakeLog{
-		debug: debugLog{zerolog.New(&log).Level(zerolog.WarnLevel)},
-		pace:  rate.Sometimes{Interval: time.Second},
+		debug:   debugLog{zerolog.New(&log).Level(zerolog.WarnLevel)},
+		limiter: rate.Sometimes{Interval: time.Second},
 	}
 	for _, line := range []string{
 		"http: TLS handshake error from 10.0.0.1:1: EOF",

@@ -18,17 +18,18 @@ const healthTime = time.Second
 
 // A grpcFront serves gRPC clients.
 type grpcFront struct {
-	life     *lifecycle.Lifecycle
-	srv      *grpcserver.Server
-	ln       net.Listener
-	backends []*backend
-	served   chan struct{} // closed when serve has returned
+	lifecycle *lifecycle.Lifecycle
+	srv       *grpcserver.Server
+	ln        net.Listener
+	backends  []*backend
+	served    chan struct{} // closed when serve has returned
 }
 
 func (a *App) newGRPCFront() (*grpcFront, error) {
 	g := a.cfg.Serve.GRPC
 	o := grpcserver.Options{
-		Log: a.Log, Panics: a.panics, Lifecycle: a.life, Limits: a.cfg.Limits, Streams: a.streams, Memory: a.memory,
+		Log: a.Log, Panics: a.panics, Lifecycle: a.lifecycle, Limits: a.cfg.Limits, Streams: a.streams,
+		Memory: a.memory,
 	}
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}
@@ -50,14 +51,17 @@ func (a *App) newGRPCFront() (*grpcFront, error) {
 			Fix: "correct its settings", Cause: err,
 		}
 	}
-	return &grpcFront{life: a.life, srv: srv, ln: a.grpc, backends: a.backends, served: make(chan struct{})}, nil
+	return &grpcFront{
+		lifecycle: a.lifecycle, srv: srv, ln: a.grpc, backends: a.backends,
+		served: make(chan struct{}),
+	}, nil
 }
 
 func (f *grpcFront) serve() error {
 	defer close(f.served)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	watching, stop := context.WithCancel(f.life.Until(lifecycle.Draining))
+	watching, stop := context.WithCancel(f.lifecycle.Until(lifecycle.Draining))
 	defer stop()
 	wg.Go(func() { f.watch(watching) })
 	return f.srv.Serve(f.ln)
@@ -69,7 +73,7 @@ func (f *grpcFront) watch(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, b := range f.backends {
-			f.srv.SetServing(b.Name, b.now() == nil)
+			f.srv.SetServing(b.Name, b.readiness() == nil)
 		}
 		select {
 		case <-tick.C:

@@ -22,19 +22,19 @@ func (d debugLog) Write(line []byte) (int, error) {
 // A handshakeLog is a debugLog that also warns of clients that were rejected in the TLS handshake, for example because
 // of their certificate, at most once a second. A port scan disconnects before the handshake.
 type handshakeLog struct {
-	debug debugLog
-	pace  rate.Sometimes
+	debug   debugLog
+	limiter rate.Sometimes
 }
 
 func (h *handshakeLog) Write(line []byte) (int, error) {
 	refused, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("http: TLS handshake error from "))
-	left := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) ||
+	disconnected := bytes.HasSuffix(refused, []byte(": EOF")) || bytes.HasSuffix(refused, []byte("timeout")) ||
 		bytes.HasSuffix(refused, []byte("reset by peer"))
-	if !ok || left {
+	if !ok || disconnected {
 		return h.debug.Write(line)
 	}
 	remote, why, _ := bytes.Cut(refused, []byte(": "))
-	h.pace.Do(func() {
+	h.limiter.Do(func() {
 		h.debug.log.Warn().Bytes("remote", remote).Bytes("error", why).
 			Msg("refused an HTTP client: its TLS handshake failed; serve.http.tls configures the accepted certificates")
 	})

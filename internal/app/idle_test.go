@@ -161,7 +161,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 				ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 				cfg := &config.Config{Settings: config.Settings{Limits: tt.limits}}
 				cfg.Serve.HTTP.Path = "/mcp"
-				a := &App{cfg: cfg, life: lifecycle.New(), listeners: listeners{http: ln}}
+				a := &App{cfg: cfg, lifecycle: lifecycle.New(), listeners: listeners{http: ln}}
 				a.endpoint = a.newEndpoint("",
 					bridge.HandlerFunc(func(_ context.Context, call *bridge.Call, _ bridge.Emit) (*bridge.Result,
 						error,

@@ -59,7 +59,7 @@ func checkCommand(l *config.Launch, where string) error {
 		dir, _ := filepath.Abs(l.Dir) // for display only
 		fix := "check the path; --dir sets the backend's working directory"
 		if strings.Contains(name, " ") {
-			fix = severalWords
+			fix = splitWordsFix
 		}
 		return fail("it was looked for in "+dir, fix, "command %q is not found", name)
 	case err != nil:
@@ -68,11 +68,11 @@ func checkCommand(l *config.Launch, where string) error {
 		return fail("", "name the program in it", "command %q is a directory", name)
 	case info.Mode()&0o111 == 0:
 		return fail("the file's mode is "+info.Mode().String(),
-			"name its interpreter: "+strings.Join(config.Runnable(l.Command), " ")+"; or run `chmod +x "+name+"`",
+			"name its interpreter: "+strings.Join(config.SuggestCommand(l.Command), " ")+"; or run `chmod +x "+name+"`",
 			"command %q cannot be executed", name)
 	case filepath.Ext(name) != ".jar" && config.IsScript(name) && !hasInterpreter(file):
 		return fail("it is a script, and does not begin with #!",
-			"name its interpreter: "+strings.Join(config.Runnable(l.Command), " "),
+			"name its interpreter: "+strings.Join(config.SuggestCommand(l.Command), " "),
 			"command %q cannot be executed", name)
 	}
 	return nil
@@ -119,7 +119,7 @@ func notFoundFix(name string) string {
 		return "write ./" + name
 	}
 	if strings.Contains(name, " ") {
-		return severalWords
+		return splitWordsFix
 	}
 	return "install it, or write its whole path"
 }
@@ -127,8 +127,8 @@ func notFoundFix(name string) string {
 // fixOutput is the fix for a program that has printed its error.
 const fixOutput = "correct what it printed last on standard error"
 
-// severalWords is the fix for a whole command line in place of a program's name.
-const severalWords = "write the program and each of its arguments by itself: command: [python3, tools.py], or in " +
+// splitWordsFix is the fix for a whole command line in place of a program's name.
+const splitWordsFix = "write the program and each of its arguments by itself: command: [python3, tools.py], or in " +
 	"the JSON of other\nclients \"command\": \"python3\", \"args\": [\"tools.py\"]"
 
 // startProblem returns the problem of a backend that did not start or cannot be reached.
@@ -137,7 +137,7 @@ func (b *backend) startProblem(err error) error {
 		return p
 	}
 	p := &problem.Error{
-		Exit: problem.ExitPlugin, Code: "plugin_start", Where: b.cfg.Where(b.at), Why: errText(err), Cause: err,
+		Exit: problem.ExitPlugin, Code: "plugin_start", Where: b.cfg.Where(b.configKey), Why: errText(err), Cause: err,
 		What: fmt.Sprintf("backend %q did not start: %s", b.Name, b.Text()),
 	}
 	launch := b.Command()
@@ -152,7 +152,7 @@ func (b *backend) startProblem(err error) error {
 	if start, ok := errors.AsType[*plugin.StartError](err); ok {
 		p.Why, p.Fix = start.Why, start.Fix
 		if strings.Contains(p.Why, "no handshake within") {
-			p.Fix += "\nif it is an MCP server: " + b.otherwise()
+			p.Fix += "\nif it is an MCP server: " + b.mcpServerFix()
 		}
 	}
 	if strings.Contains(p.Why, "was answered within") {
@@ -162,7 +162,8 @@ func (b *backend) startProblem(err error) error {
 	if m := missingModule.FindStringSubmatch(p.Why); m != nil {
 		p.Fix = missingModuleFix(launch, m[1])
 	}
-	if said, ok := strings.CutPrefix(p.Fix, "correct its last error: "); ok && strings.HasSuffix(p.Why, said) {
+	if lastError, ok := strings.CutPrefix(p.Fix, "correct its last error: "); ok &&
+		strings.HasSuffix(p.Why, lastError) {
 		p.Fix = fixOutput // which is right above
 	}
 	if p.Fix == "" { // it is an MCP server that has ended
@@ -180,8 +181,8 @@ func (b *backend) startProblem(err error) error {
 	return p
 }
 
-// otherwise returns the fix for an MCP server that is configured as a plugin.
-func (b *backend) otherwise() string {
+// mcpServerFix returns the fix for an MCP server that is configured as a plugin.
+func (b *backend) mcpServerFix() string {
 	if b.cfg.HasFile() {
 		return "write mcp instead of launch"
 	}
@@ -200,11 +201,11 @@ func missingModuleFix(l *config.Launch, module string) string {
 	}
 	rest := strings.Join(l.Command[1:], " ")
 	venv := filepath.Join(".venv", "bin", "python")
-	there := func(file string) bool {
+	exists := func(file string) bool {
 		_, err := os.Stat(file)
 		return err == nil
 	}
-	if l.Command[0] != venv && there(filepath.Join(l.Dir, venv)) {
+	if l.Command[0] != venv && exists(filepath.Join(l.Dir, venv)) {
 		return "use the interpreter of the virtual environment here: -- " + venv + " " + rest
 	}
 	if !isSDK {
@@ -212,9 +213,9 @@ func missingModuleFix(l *config.Launch, module string) string {
 			l.Command[0] + " -m pip install " + module
 	}
 	if program, err := os.Executable(); err == nil {
-		ours := filepath.Join(filepath.Dir(filepath.Dir(program)), venv)
-		if there(ours) && l.Command[0] != ours {
-			return "use the interpreter that has the SDK: -- " + ours + " " + rest
+		sdkPython := filepath.Join(filepath.Dir(filepath.Dir(program)), venv)
+		if exists(sdkPython) && l.Command[0] != sdkPython {
+			return "use the interpreter that has the SDK: -- " + sdkPython + " " + rest
 		}
 	}
 	return l.Command[0] + " does not have the mcpbridge SDK; " +

@@ -37,7 +37,8 @@ func openMCP(b *backend) (back, error) {
 		o.Header.Set(name, value)
 	}
 	if !config.IsConfidential(m.URL) && (m.Auth != nil || config.HasHeader(m.Headers, "Authorization")) {
-		b.log.Warn().Str("backend", b.Name).Str("where", b.cfg.Where(b.at+".mcp.url")).Str("fix", "write https://").
+		b.log.Warn().Str("backend", b.Name).Str("where", b.cfg.Where(b.configKey+".mcp.url")).
+			Str("fix", "write https://").
 			Msg("the credentials for this server are sent without encryption")
 	}
 	if m.Auth == nil {
@@ -47,7 +48,7 @@ func openMCP(b *backend) (back, error) {
 		o.Header.Set("Authorization", "Bearer "+m.Auth.Bearer)
 		return mcpclient.New(o)
 	}
-	transport, err := b.oauth(b.at + ".mcp.auth.oauth")
+	transport, err := b.oauth(b.configKey + ".mcp.auth.oauth")
 	if err != nil {
 		return nil, err
 	}

@@ -17,12 +17,12 @@ const memoryShare = .85
 
 // newMemory returns a monitor of the memory of the process, and sets the limit of the garbage collector. It returns nil
 // if there is no limit.
-func newMemory(given int, log zerolog.Logger) *limit.Memory {
-	said := int64(0)
+func newMemory(configured int, log zerolog.Logger) *limit.Memory {
+	fromEnv := int64(0)
 	if os.Getenv("GOMEMLIMIT") != "" {
-		said = debug.SetMemoryLimit(-1) // -1 only returns the limit
+		fromEnv = debug.SetMemoryLimit(-1) // -1 only returns the limit
 	}
-	most := memoryOf(int64(given), said, containerMemory())
+	most := memoryOf(int64(configured), fromEnv, containerMemory())
 	if most == math.MaxInt64 {
 		return nil
 	}
@@ -32,13 +32,13 @@ func newMemory(given int, log zerolog.Logger) *limit.Memory {
 }
 
 // memoryOf returns how many bytes the bridge may use: the configured number, GOMEMLIMIT, or a share of the container's
-// memory. Without any, it returns math.MaxInt64. given and said are 0 if not set.
-func memoryOf(given, said, container int64) int64 {
+// memory. Without any, it returns math.MaxInt64. configured and fromEnv are 0 if not set.
+func memoryOf(configured, fromEnv, container int64) int64 {
 	switch {
-	case given > 0:
-		return given
-	case said > 0:
-		return said
+	case configured > 0:
+		return configured
+	case fromEnv > 0:
+		return fromEnv
 	case container < math.MaxInt64:
 		return int64(memoryShare * float64(container))
 	}

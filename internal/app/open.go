@@ -15,13 +15,13 @@ var openers = map[string]func(b *backend) (back, error){"launch": openLaunch, "d
 // open makes a new back.
 func (b *backend) open() error {
 	if c := b.Command(); c != nil {
-		if err := checkCommand(c, b.cfg.Where(b.at+"."+b.Key()+".command")); err != nil {
+		if err := checkCommand(c, b.cfg.Where(b.configKey+"."+b.Key()+".command")); err != nil {
 			return err
 		}
 	}
 	open := openers[b.Key()]
 	if b.Detect && b.Launch != nil {
-		open = openAuto
+		open = openDetecting
 	}
 	opened, err := open(b)
 	if err != nil {
@@ -30,22 +30,22 @@ func (b *backend) open() error {
 		}
 		return &problem.Error{
 			Exit: problem.ExitConfig, Code: "backend", What: fmt.Sprintf("backend %q cannot be set up", b.Name),
-			Where: b.cfg.Where(b.at), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
+			Where: b.cfg.Where(b.configKey), Why: err.Error(), Fix: "correct the backend's settings", Cause: err,
 		}
 	}
-	b.set(opened)
+	b.setBack(opened)
 	return nil
 }
 
-// keep runs the back until ctx ends. If it does not start, keep opens and runs it again later; the other backends are
-// served meanwhile.
-func (b *backend) keep(ctx context.Context) {
+// runWithRetries runs the back until ctx ends. If it does not start, it opens and runs it again later; the other
+// backends are served meanwhile.
+func (b *backend) runWithRetries(ctx context.Context) {
 	err := b.openErr
 	for delay := firstRetry; ; delay, err = min(2*delay, lastRetry), b.open() {
 		if err == nil {
-			err = b.attempt(ctx)
+			err = b.runOnce(ctx)
 		}
-		b.settle()
+		b.recordStart()
 		if ctx.Err() != nil {
 			return
 		}
@@ -65,15 +65,15 @@ func (b *backend) keep(ctx context.Context) {
 	}
 }
 
-// attempt runs the back once, and settles when it is ready.
-func (b *backend) attempt(ctx context.Context) error {
+// runOnce runs the back once, and settles when it is ready.
+func (b *backend) runOnce(ctx context.Context) error {
 	current := *b.back.Load()
 	ready, cancel := context.WithCancel(ctx)
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
 		if current.Ready(ready) == nil {
-			b.settle()
+			b.recordStart()
 		}
 	}()
 	err := current.Run(ctx)
@@ -82,12 +82,12 @@ func (b *backend) attempt(ctx context.Context) error {
 	return err
 }
 
-// settle records that the first start has succeeded or failed.
-func (b *backend) settle() {
+// recordStart records that the first start has succeeded or failed.
+func (b *backend) recordStart() {
 	select {
-	case <-b.settled:
+	case <-b.startDone:
 	default:
-		close(b.settled)
+		close(b.startDone)
 	}
 }
 

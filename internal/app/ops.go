@@ -12,9 +12,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/mcphttp"
 )
 
-// An ops responds to probes from before the backends start until after they have exited: a sidecar starts before its
-// application, so liveness must not depend on backends.
-type ops struct {
+// A probeServer responds to probes from before the backends start until after they have exited: a sidecar starts
+// before its application, so liveness must not depend on backends.
+type probeServer struct {
 	app  *App
 	srv  *http.Server
 	port conns.Port
@@ -26,19 +26,19 @@ type health struct {
 	Backends map[string]string `json:"backends"`
 }
 
-// newOps returns the server for probes.
-func (a *App) newOps() *ops {
-	o := &ops{app: a, port: conns.Port{Name: "probe", Log: a.Log}}
+// newProbeServer returns the server for probes.
+func (a *App) newProbeServer() *probeServer {
+	o := &probeServer{app: a, port: conns.Port{Name: "probe", Log: a.Log}}
 	mux := http.NewServeMux()
 	for path, is := range map[string]func() bool{
 		"/livez":    func() bool { return true },
-		"/startupz": func() bool { return a.life.Phase() >= lifecycle.Running },
+		"/startupz": func() bool { return a.lifecycle.Phase() >= lifecycle.Running },
 		"/readyz":   o.ready,
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { o.respond(w, is()) })
 	}
 	// A probe has an IP address in its Host header. Requests with a name are rejected: it may be rebound.
-	usual := limits.Defaults() // the configured limits are for clients
+	defaults := limits.Defaults() // the configured limits are for clients
 	guard := &mcphttp.Guard{Addresses: true, Log: a.Log}
 	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if guard.Admit(w, r) {
@@ -46,16 +46,16 @@ func (a *App) newOps() *ops {
 		}
 	})
 	o.srv = &http.Server{
-		Handler: admitted, ReadHeaderTimeout: usual.HeaderTime, ReadTimeout: usual.HeaderTime,
-		WriteTimeout: usual.HeaderTime,
-		IdleTimeout:  usual.ConnectionIdle, MaxHeaderBytes: usual.Header - headerExtra,
+		Handler: admitted, ReadHeaderTimeout: defaults.HeaderTime, ReadTimeout: defaults.HeaderTime,
+		WriteTimeout: defaults.HeaderTime,
+		IdleTimeout:  defaults.ConnectionIdle, MaxHeaderBytes: defaults.Header - headerExtra,
 		DisableGeneralOptionsHandler: true, ErrorLog: log.New(debugLog{a.Log}, "", 0),
 	}
 	return o
 }
 
 // run responds to probes until ctx ends. Without a listener, it does nothing.
-func (o *ops) run(ctx context.Context) {
+func (o *probeServer) run(ctx context.Context) {
 	if o.app.ops == nil {
 		return
 	}
@@ -66,25 +66,25 @@ func (o *ops) run(ctx context.Context) {
 }
 
 // ready reports whether new clients can be served: the bridge is running and not degraded, and a backend is ready.
-func (o *ops) ready() bool {
-	if o.app.life.Phase() != lifecycle.Running || o.app.panics.Degraded() != "" {
+func (o *probeServer) ready() bool {
+	if o.app.lifecycle.Phase() != lifecycle.Running || o.app.panics.Degraded() != "" {
 		return false
 	}
 	for _, b := range o.app.backends {
-		if b.now() == nil {
+		if b.readiness() == nil {
 			return true
 		}
 	}
 	return false
 }
 
-func (o *ops) respond(w http.ResponseWriter, good bool) {
+func (o *probeServer) respond(w http.ResponseWriter, healthy bool) {
 	h := health{Status: "ok", Backends: map[string]string{}}
 	status := http.StatusOK
-	if !good {
+	if !healthy {
 		h.Status, status = "not yet", http.StatusServiceUnavailable
 		switch {
-		case o.app.life.Phase() >= lifecycle.LameDuck:
+		case o.app.lifecycle.Phase() >= lifecycle.LameDuck:
 			h.Status = "ending"
 		case o.app.panics.Degraded() != "":
 			h.Status = "panics again and again: see the log"
@@ -92,7 +92,7 @@ func (o *ops) respond(w http.ResponseWriter, good bool) {
 	}
 	for _, b := range o.app.backends {
 		h.Backends[b.Name] = "ready"
-		if b.now() != nil {
+		if b.readiness() != nil {
 			h.Backends[b.Name] = "not ready"
 		}
 	}

@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// lookTime is how often the use of processors is measured, and restTime how often while the process is idle.
-	lookTime = 100 * time.Millisecond
-	restTime = 500 * time.Millisecond
-	// restUse is the maximum number of processors that an idle process uses.
-	restUse = .01
-	// crowded is the share in use above which there are too few processors. Fewer are enough if at most the share roomy
-	// of them would be in use.
-	crowded = .9
-	roomy   = .75
-	// calmLooks is the number of measurements after which the number of processors may be reduced.
-	calmLooks = 10
+	// measureInterval is how often the use of processors is measured, and idleInterval how often while the process is
+	// idle.
+	measureInterval = 100 * time.Millisecond
+	idleInterval    = 500 * time.Millisecond
+	// idleUse is the maximum number of processors that an idle process uses.
+	idleUse = .01
+	// growAbove is the share in use above which there are too few processors. Fewer are enough if at most the share
+	// targetUse of them would be in use.
+	growAbove = .9
+	targetUse = .75
+	// shrinkAfter is the number of measurements after which the number of processors may be reduced.
+	shrinkAfter = 10
 )
 
 // A scheduler sets the number of processors that Go uses (GOMAXPROCS).
@@ -43,8 +44,8 @@ func goScheduler() scheduler {
 type processors struct {
 	scheduler
 
-	peak  float64 // the maximum in use since looks was 0
-	looks int
+	peak    float64 // the maximum in use since samples was 0
+	samples int
 }
 
 // TuneProcessors limits the number of processors that Go uses to the number that has work, until ctx ends. It does
@@ -57,27 +58,27 @@ func TuneProcessors(ctx context.Context) {
 	p.watch(ctx, func() time.Duration { took, _ := processorTime(); return took })
 }
 
-// look adjusts the number of processors to how many were in use since the last look.
-func (p *processors) look(inUse float64) {
+// adjust adjusts the number of processors to how many were in use since the last measurement.
+func (p *processors) adjust(inUse float64) {
 	now := p.count()
-	if inUse > crowded*float64(now) { // the demand beyond them cannot be measured
+	if inUse > growAbove*float64(now) { // the demand beyond them cannot be measured
 		p.all()
-		p.peak, p.looks = 0, 0
+		p.peak, p.samples = 0, 0
 		return
 	}
 	p.peak = max(p.peak, inUse)
-	if p.looks++; p.looks < calmLooks {
+	if p.samples++; p.samples < shrinkAfter {
 		return
 	}
-	if enough := max(1, int(math.Ceil(p.peak/roomy))); enough < now {
-		p.use(enough)
+	if needed := max(1, int(math.Ceil(p.peak/targetUse))); needed < now {
+		p.use(needed)
 	}
-	p.peak, p.looks = 0, 0
+	p.peak, p.samples = 0, 0
 }
 
-// watch calls look until ctx ends. used returns the processor time of the process.
+// watch calls adjust until ctx ends. used returns the processor time of the process.
 func (p *processors) watch(ctx context.Context, used func() time.Duration) {
-	wait, then, had := lookTime, time.Now(), used()
+	wait, then, had := measureInterval, time.Now(), used()
 	for timer := time.NewTimer(wait); ; timer.Reset(wait) {
 		select {
 		case <-ctx.Done():
@@ -86,9 +87,9 @@ func (p *processors) watch(ctx context.Context, used func() time.Duration) {
 		case now := <-timer.C:
 			has := used()
 			inUse := (has - had).Seconds() / max(now.Sub(then), time.Millisecond).Seconds()
-			p.look(inUse)
-			if wait = lookTime; inUse < restUse {
-				wait = restTime
+			p.adjust(inUse)
+			if wait = measureInterval; inUse < idleUse {
+				wait = idleInterval
 			}
 			then, had = now, has
 		}

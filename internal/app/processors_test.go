@@ -23,7 +23,7 @@ func fakeScheduler(told *[]int) scheduler {
 func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from  int
-		inUse []float64 // look after look
+		inUse []float64 // one measurement after another
 		told  []int
 	}{
 		"nothing to do":          {8, slices.Repeat([]float64{0}, 10), []int{1}},
@@ -48,7 +48,7 @@ func TestGOMAXPROCSFollowsTheLoad(t *testing.T) {
 				told = nil
 			}
 			for _, inUse := range tt.inUse {
-				p.look(inUse)
+				p.adjust(inUse)
 			}
 			if !slices.Equal(told, tt.told) {
 				t.Errorf("told %v, want %v", told, tt.told)

@@ -21,9 +21,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// reach waits until the backend is ready. It waits at most ReachTimeout for a backend that is not launched; the time
-// starts again while its user logs in.
-func (b *backend) reach(ctx context.Context) error {
+// awaitReady waits until the backend is ready. It waits at most ReachTimeout for a backend that is not launched; the
+// time starts again while its user logs in.
+func (b *backend) awaitReady(ctx context.Context) error {
 	if b.Command() != nil {
 		if err := (*b.back.Load()).Ready(ctx); err != nil {
 			return b.startProblem(err)
@@ -34,35 +34,35 @@ func (b *backend) reach(ctx context.Context) error {
 		return &problem.Error{
 			Exit: problem.ExitUnreachable, Code: "unreachable",
 			What:  fmt.Sprintf("nothing that can be talked to answers at %s", b.Text()),
-			Where: b.cfg.Where(b.at + "." + b.AddressKey()), Why: why, Fix: fix, Cause: err,
+			Where: b.cfg.Where(b.configKey + "." + b.AddressKey()), Why: why, Fix: fix, Cause: err,
 		}
 	}
 	const start = "start the server, or correct its address"
 	reach := cmp.Or(b.ReachTimeout, limits.ReachTimeout)
-	until := time.Now().Add(reach)
+	deadline := time.Now().Add(reach)
 	if b.Dial != "" {
-		limited, cancel := context.WithDeadline(ctx, until)
+		limited, cancel := context.WithDeadline(ctx, deadline)
 		defer cancel()
 		if err := b.dialOnce(limited); err != nil {
-			why, fix := b.whyAbsent(err)
+			why, fix := b.explainDialError(err)
 			return unreachable(why, cmp.Or(fix, start), err)
 		}
 	}
-	tick := time.NewTicker(reachTick)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for asked := false; ; {
-		err := b.now()
+	for loginStarted := false; ; {
+		err := b.readiness()
 		if b.logins.Load() > 0 {
-			asked, until = true, time.Now().Add(reach)
+			loginStarted, deadline = true, time.Now().Add(reach)
 		}
-		late := time.Now().After(until)
+		expired := time.Now().After(deadline)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, context.Canceled) && late:
+		case errors.Is(err, context.Canceled) && expired:
 			return unreachable("it has not answered within "+reach.String(), start, err)
 		case errors.Is(err, context.Canceled): // it has not failed yet
-		case errors.Is(err, context.DeadlineExceeded) && asked && !late: // the login and attempts continue
+		case errors.Is(err, context.DeadlineExceeded) && loginStarted && !expired: // the login and attempts continue
 		default:
 			if p := CallProblem(err, "connecting to "+b.Text(), b.authFix()); p.Exit == problem.ExitAuth {
 				return p
@@ -90,8 +90,8 @@ func (b *backend) countLogins() {
 	}
 }
 
-// reachTick is how often the state of a backend is polled: a back retries, and does not report a failed attempt.
-const reachTick = 20 * time.Millisecond
+// pollInterval is how often the state of a backend is polled: a back retries, and does not report a failed attempt.
+const pollInterval = 20 * time.Millisecond
 
 // authFix returns the fix if the backend requires authentication or rejects the credentials.
 func (b *backend) authFix() string {
@@ -157,18 +157,18 @@ func CallProblem(err error, what, authFix string) *problem.Error {
 	return p
 }
 
-// absence returns why a backend does not respond, as far as that can be determined, and the fix.
-func (b *backend) absence(ctx context.Context) (why, fix string) {
+// diagnose returns why a backend does not respond, as far as that can be determined, and the fix.
+func (b *backend) diagnose(ctx context.Context) (why, fix string) {
 	if b.Dial == "" {
 		return "it does not respond yet", "see its log"
 	}
-	why, fix = b.whyAbsent(b.dialOnce(ctx))
+	why, fix = b.explainDialError(b.dialOnce(ctx))
 	return why, cmp.Or(fix, "start the backend, or correct its address; mcpbridge connects as soon as it is there")
 }
 
-// whyAbsent returns why a backend does not respond at its address, given the error of dialOnce, and the fix. The fix is
-// empty if it is to start the backend.
-func (b *backend) whyAbsent(err error) (why, fix string) {
+// explainDialError returns why a backend does not respond at its address, given the error of dialOnce, and the fix. The
+// fix is empty if it is to start the backend.
+func (b *backend) explainDialError(err error) (why, fix string) {
 	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "the backend's certificate is not believed: " + unverified.Err.Error(),
 			"set `tls` of the backend: its certificate authority (ca), or its name in the certificate (serverName)"

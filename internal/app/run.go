@@ -14,9 +14,9 @@ import (
 
 const (
 	// acceptTime is how long calls are accepted after serve.preDrain: clients with open connections notice the shutdown
-	// by the next response. It ends early when no call has been in flight for calmTime.
+	// by the next response. It ends early when no call has been in flight for quietTime.
 	acceptTime = 2 * time.Second
-	calmTime   = 100 * time.Millisecond
+	quietTime  = 100 * time.Millisecond
 )
 
 // Run starts the backends and serves them until ctx ends, the client closes stdin, or a front fails. A single launched
@@ -24,7 +24,7 @@ const (
 // and waits for those in flight as long as the configuration allows, or until now ends. When it returns, everything
 // that it started has ended.
 func (a *App) Run(ctx, now context.Context) error {
-	probes := a.newOps()
+	probes := a.newProbeServer()
 	var probing sync.WaitGroup
 	defer probing.Wait()
 	probeCtx, stopProbes := context.WithCancel(context.WithoutCancel(ctx))
@@ -42,7 +42,7 @@ func (a *App) Run(ctx, now context.Context) error {
 
 	isReady := func(ready bool) {
 		a.logReady(ctx, ready)
-		a.life.Advance(lifecycle.Running)
+		a.lifecycle.Advance(lifecycle.Running)
 	}
 	var err error
 	if a.stdio && a.launches() { // a stdio client is served while backends start: its timeout may be short
@@ -136,17 +136,17 @@ func (a *App) serveFronts(ctx, now context.Context, backendsDone chan error) err
 }
 
 // drain passes through the phases up to Finishing, which the fronts observe: after serve.preDrain, in which load
-// balancers notice the shutdown, it accepts calls until none has been in flight for calmTime, and then waits for those
+// balancers notice the shutdown, it accepts calls until none has been in flight for quietTime, and then waits for those
 // in flight, for serve.drain in all. A panic in one phase does not prevent the next one.
 func (a *App) drain(now context.Context, fronts []front) {
-	a.Log.Info().Int("calls", a.life.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
+	a.Log.Info().Int("calls", a.lifecycle.InFlight()).Str("atMost", a.cfg.Serve.Drain.String()).
 		Msg("draining; a second signal ends it now")
 	phase := func(name string, do func()) {
 		defer a.panics.Recover(name, nil)
 		do()
 	}
 	phase("lame duck", func() {
-		a.life.Advance(lifecycle.LameDuck)
+		a.lifecycle.Advance(lifecycle.LameDuck)
 		wait, enough := context.WithTimeout(now, a.cfg.Serve.PreDrain)
 		defer enough()
 		<-wait.Done()
@@ -154,15 +154,15 @@ func (a *App) drain(now context.Context, fronts []front) {
 	ctx, cancel := context.WithTimeout(now, a.cfg.Serve.Drain)
 	defer cancel()
 	phase("draining", func() {
-		a.life.Advance(lifecycle.Draining)
+		a.lifecycle.Advance(lifecycle.Draining)
 		accept, enough := context.WithTimeout(ctx, acceptTime)
 		defer enough()
-		a.life.AwaitQuiet(accept, calmTime)
+		a.lifecycle.AwaitQuiet(accept, quietTime)
 	})
 	phase("finishing", func() {
-		a.life.Advance(lifecycle.Finishing)
+		a.lifecycle.Advance(lifecycle.Finishing)
 		a.Log.Info().Msg("refusing new calls")
-		if left := a.life.AwaitIdle(ctx); left > 0 {
+		if left := a.lifecycle.AwaitIdle(ctx); left > 0 {
 			a.Log.Warn().Int("calls", left).Msg("canceling the calls that have not ended in time")
 		}
 		for _, f := range fronts {

@@ -27,7 +27,7 @@ func (a *App) runBackends(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	for _, b := range a.backends {
-		wg.Go(func() { b.keep(ctx) })
+		wg.Go(func() { b.runWithRetries(ctx) })
 	}
 	wg.Wait()
 	return nil
@@ -86,7 +86,7 @@ func (a *App) ready(ctx context.Context) error {
 			dialled = nil
 		}
 		select {
-		case <-b.settled:
+		case <-b.startDone:
 		case <-dialled:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -115,7 +115,7 @@ func (a *App) logReady(ctx context.Context, ready bool) {
 			where(a.Log.Info()).Str("backend", b.Text()).Msg("ready")
 			return
 		}
-		why, fix := b.absence(ctx)
+		why, fix := b.diagnose(ctx)
 		where(a.Log.Warn()).Str("waitingFor", b.Text()).Str("why", why).Str("fix", fix).
 			Msg("serving without the backend; calls fail until it answers")
 		return
@@ -124,9 +124,9 @@ func (a *App) logReady(ctx context.Context, ready bool) {
 	for _, b := range a.backends {
 		names = append(names, b.Name)
 		select {
-		case <-b.settled:
+		case <-b.startDone:
 		default:
-			why, fix := b.absence(ctx)
+			why, fix := b.diagnose(ctx)
 			a.Log.Warn().Str("backend", b.Name).Str("waitingFor", b.Text()).Str("why", why).Str("fix", fix).
 				Msg("serving without this backend; calls of it fail until it answers")
 		}
@@ -161,12 +161,12 @@ func (a *App) launches() bool {
 // failedStart waits up to noticeTime for the only backend if it is still starting, and returns its error. A client that
 // closes stdin at once is often a user who tries a command.
 func (a *App) failedStart(backendsDone chan error) error {
-	if len(a.backends) > 1 || a.backends[0].Command() == nil || a.backends[0].now() == nil {
+	if len(a.backends) > 1 || a.backends[0].Command() == nil || a.backends[0].readiness() == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
 	defer cancel()
-	if a.backends[0].started(ctx, bridge.ModernEra) != nil || a.backends[0].now() == nil {
+	if a.backends[0].started(ctx, bridge.ModernEra) != nil || a.backends[0].readiness() == nil {
 		return nil
 	}
 	select {

@@ -52,9 +52,9 @@ type Process struct {
 	stdin  *os.File // write end
 	limits *resourceLimits
 
-	ctx   context.Context // ends when the process does
-	ended context.CancelFunc
-	wg    sync.WaitGroup // the goroutines that read and wait
+	ctx    context.Context // ends when the process does
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // the goroutines that read and wait
 
 	ooms int // OOM kills before the start
 
@@ -67,7 +67,7 @@ type Process struct {
 // New returns a Process that is not started.
 func New(command []string, dir string, log *zerolog.Logger) *Process {
 	p := &Process{Command: command, Dir: dir, Log: log, mark: newMark()}
-	p.ctx, p.ended = context.WithCancel(context.Background())
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
@@ -78,10 +78,10 @@ func (p *Process) Start() error {
 	if err != nil {
 		return err
 	}
-	if p.limits, err = bound(p.Limits, p.Log); err != nil {
+	if p.limits, err = newResourceLimits(p.Limits, p.Log); err != nil {
 		return err
 	}
-	ours, theirs, err := pipes()
+	bridgeEnds, childEnds, err := pipes()
 	if err != nil {
 		p.limits.end(p.Log)
 		return err
@@ -90,14 +90,14 @@ func (p *Process) Start() error {
 		p.Log.Debug().Err(err).Msg("processes that leave the backend's process group may survive a killed bridge")
 	}
 	p.mu.Lock() // Pid must work as soon as the process runs
-	cmd, err := p.startWithFallback(path, theirs)
+	cmd, err := p.startWithFallback(path, childEnds)
 	if err == nil {
-		p.cmd, p.stdin = cmd, ours[0]
+		p.cmd, p.stdin = cmd, bridgeEnds[0]
 	}
 	p.mu.Unlock()
-	closeAll(theirs)
+	closeAll(childEnds)
 	if err != nil {
-		closeAll(ours)
+		closeAll(bridgeEnds)
 		p.limits.end(p.Log)
 		p.guard.dismiss()
 		return err
@@ -105,7 +105,7 @@ func (p *Process) Start() error {
 	if p.trap, err = setTrap(cmd.Process.Pid); err != nil {
 		p.Log.Debug().Err(err).Msg("the backend's own children may survive if the bridge is killed")
 	}
-	out, errs := ours[1], ours[2]
+	out, errs := bridgeEnds[1], bridgeEnds[2]
 	p.wg.Go(func() { defer out.Close(); p.contain("reading its standard output", func() { p.Stdout(out) }) })
 	p.wg.Go(func() { defer errs.Close(); p.contain("reading its standard error", func() { p.Stderr(errs) }) })
 	p.wg.Go(func() {
@@ -119,8 +119,8 @@ func (p *Process) Start() error {
 }
 
 // contain runs the code that reads the output. If it panics, the process is killed.
-func (p *Process) contain(doing string, read func()) {
-	defer p.Panics.With(*p.Log).Recover(doing, func(*bridge.Error) { p.Signal(Kill) })
+func (p *Process) contain(operation string, read func()) {
+	defer p.Panics.With(*p.Log).Recover(operation, func(*bridge.Error) { p.Signal(Kill) })
 
 	read()
 }
@@ -173,21 +173,21 @@ func wait(cmd *exec.Cmd) {
 }
 
 // pipes returns the bridge's ends of three pipes, standard input first, and those of the process.
-func pipes() (ours, theirs []*os.File, err error) {
+func pipes() (bridgeEnds, childEnds []*os.File, err error) {
 	for i := range 3 {
 		read, write, err := os.Pipe()
 		if err != nil {
-			closeAll(ours)
-			closeAll(theirs)
+			closeAll(bridgeEnds)
+			closeAll(childEnds)
 			return nil, nil, err
 		}
 		if i == 0 {
-			ours, theirs = append(ours, write), append(theirs, read)
+			bridgeEnds, childEnds = append(bridgeEnds, write), append(childEnds, read)
 		} else {
-			ours, theirs = append(ours, read), append(theirs, write)
+			bridgeEnds, childEnds = append(bridgeEnds, read), append(childEnds, write)
 		}
 	}
-	return ours, theirs, nil
+	return bridgeEnds, childEnds, nil
 }
 
 func closeAll(files []*os.File) {
@@ -300,7 +300,7 @@ func (p *Process) reap() {
 	p.mu.Lock()
 	p.oom = p.oomKilled()
 	p.mu.Unlock()
-	p.ended()
+	p.cancel()
 	if p.Exited != nil {
 		p.Exited()
 	}
@@ -379,7 +379,7 @@ func (p *Process) Context() context.Context { return p.ctx }
 // Finish waits for the goroutines of a process that has ended or was never started.
 func (p *Process) Finish() {
 	p.wg.Wait()
-	p.ended()
+	p.cancel()
 }
 
 // Quote returns a command as typed in a shell.

@@ -52,13 +52,13 @@ const limitFix = "have mcpbridge run where it may make control groups " +
 	"(a systemd unit with `Delegate=memory pids` and `DelegateSubgroup=mcpbridge`), " +
 	"limit the container that both run in instead, or leave the limit out"
 
-// bound prepares the limits. Call apply when the process runs, and end when it has ended or did not start.
-func bound(l limits.Machine, log *zerolog.Logger) (*resourceLimits, error) {
-	return boundIn(l, "/", log)
+// newResourceLimits prepares the limits. Call apply when the process runs, and end when it has ended or did not start.
+func newResourceLimits(l limits.Machine, log *zerolog.Logger) (*resourceLimits, error) {
+	return newResourceLimitsIn(l, "/", log)
 }
 
-// boundIn is bound with another root of the file system.
-func boundIn(l limits.Machine, root string, log *zerolog.Logger) (*resourceLimits, error) {
+// newResourceLimitsIn is newResourceLimits with another root of the file system.
+func newResourceLimitsIn(l limits.Machine, root string, log *zerolog.Logger) (*resourceLimits, error) {
 	b := &resourceLimits{}
 	sweepAll(root, log)
 	var ours unix.Rlimit
@@ -183,7 +183,7 @@ func hierarchy(root, controller string) (base string, v2 bool, err error) {
 		}
 		mount := filepath.Join(root, "sys", "fs", "cgroup", controllers)
 		if v2 {
-			if mount, err = unified(mount); err != nil {
+			if mount, err = v2Mount(mount); err != nil {
 				return "", false, err
 			}
 		}
@@ -199,8 +199,8 @@ func hierarchy(root, controller string) (base string, v2 bool, err error) {
 	return "", false, fmt.Errorf("the system has no control groups for %s", cmp.Or(controller, "everything"))
 }
 
-// unified returns the mount point of version 2.
-func unified(mount string) (string, error) {
+// v2Mount returns the mount point of version 2.
+func v2Mount(mount string) (string, error) {
 	var err error
 	for _, dir := range []string{mount, filepath.Join(mount, "unified")} {
 		if _, err = os.Stat(filepath.Join(dir, "cgroup.subtree_control")); err == nil {

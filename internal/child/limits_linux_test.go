@@ -187,7 +187,7 @@ func groupsAvailable(t *testing.T) bool {
 func TestOptionalControlGroup(t *testing.T) {
 	var out bytes.Buffer
 	log := zerolog.New(&out)
-	b, err := boundIn(limits.Machine{}, t.TempDir(), &log)
+	b, err := newResourceLimitsIn(limits.Machine{}, t.TempDir(), &log)
 	if err != nil || b.dropOptional(&log, errors.New("again")) ||
 		strings.Count(out.String(), "there is no control group") != 1 {
 		t.Errorf("without a cgroup file system: got %v, %s", err, out.String())
@@ -351,7 +351,7 @@ func TestLimitsOfVersion2(t *testing.T) {
 		}
 	}
 	log := zerolog.Nop()
-	b, err := boundIn(limits.Machine{Memory: 1 << 20, Processes: 5}, root, &log)
+	b, err := newResourceLimitsIn(limits.Machine{Memory: 1 << 20, Processes: 5}, root, &log)
 	if err != nil {
 		t.Fatal(err)
 	}

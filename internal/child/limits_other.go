@@ -14,8 +14,8 @@ import (
 // resourceLimits are available on Linux only.
 type resourceLimits struct{}
 
-// bound rejects configured limits.
-func bound(l limits.Machine, _ *zerolog.Logger) (*resourceLimits, error) {
+// newResourceLimits rejects configured limits.
+func newResourceLimits(l limits.Machine, _ *zerolog.Logger) (*resourceLimits, error) {
 	for _, c := range []struct {
 		limit string
 		n     int

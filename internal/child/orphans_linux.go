@@ -19,13 +19,13 @@ var (
 )
 
 // ReapOrphans waits, until ctx ends, for processes that became children of the bridge because their parents ended, as
-// PID 1 of a container must: they would stay zombies. died receives SIGCHLD. Programs that start processes without
+// PID 1 of a container must: they would stay zombies. sigchld receives SIGCHLD. Programs that start processes without
 // this package must not call it.
-func ReapOrphans(ctx context.Context, died <-chan os.Signal) {
+func ReapOrphans(ctx context.Context, sigchld <-chan os.Signal) {
 	for {
 		reapOrphans()
 		select {
-		case <-died:
+		case <-sigchld:
 		case <-ctx.Done():
 			return
 		}

@@ -15,14 +15,14 @@ func (p *Process) Stopped() bool {
 		return false // it has ended
 	}
 	first := p.Pid()
-	for family := []int{first}; len(family) > 0; family = family[1:] { // only descendants
-		pid := family[0]
-		family = append(family, childrenOf(pid)...)
+	for pids := []int{first}; len(pids) > 0; pids = pids[1:] { // only descendants
+		pid := pids[0]
+		pids = append(pids, childrenOf(pid)...)
 		if !IsStopped(pid) {
 			continue
 		}
-		theirs, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/fd/0")
-		if pid == first || err == nil && os.SameFile(in, theirs) {
+		stdin, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/fd/0")
+		if pid == first || err == nil && os.SameFile(in, stdin) {
 			return true
 		}
 	}

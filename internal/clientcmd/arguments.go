@@ -26,8 +26,8 @@ type argument struct {
 // An argumentReader reads the inputs that arguments refer to: @FILE, @-, and - for all arguments.
 type argumentReader struct{ stdin io.Reader }
 
-// errNoEnd is the error of an argument that could not be read before the timeout.
-var errNoEnd = errors.New("has not come to its end")
+// errIncomplete is the error of an argument that could not be read before the timeout.
+var errIncomplete = errors.New("has not come to its end")
 
 // text returns the value of an argument: itself, the content of @FILE, or stdin for @-. @@ stands for @.
 func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
@@ -49,7 +49,7 @@ func (r argumentReader) text(ctx context.Context, arg string) (string, error) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return "", fmt.Errorf("the argument %s %w", arg, errNoEnd)
+		return "", fmt.Errorf("the argument %s %w", arg, errIncomplete)
 	}
 	switch {
 	case err != nil && name != "-":
@@ -116,7 +116,7 @@ func (r argumentReader) parse(
 	var wrong []string
 	raw := all.build(s, "", &wrong)
 	if len(wrong) > 0 {
-		return nil, wrongArguments(wrong, called, shape)
+		return nil, invalidArguments(wrong, called, shape)
 	}
 	return raw, nil
 }
@@ -148,13 +148,13 @@ func (r argumentReader) object(
 	var wrong []string
 	given.check(s, "", &wrong)
 	if len(wrong) > 0 {
-		return nil, wrongArguments(wrong, called, shape)
+		return nil, invalidArguments(wrong, called, shape)
 	}
 	return raw, nil
 }
 
-// wrongArguments returns the problem with arguments, with the signature of the tool.
-func wrongArguments(wrong []string, called, shape string) error {
+// invalidArguments returns the problem with arguments, with the signature of the tool.
+func invalidArguments(wrong []string, called, shape string) error {
 	return &problem.Error{
 		Exit: problem.ExitUsage, Code: "arguments",
 		What: "the arguments of " + called + " are not right", Why: strings.Join(wrong, "\n"),

@@ -10,9 +10,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func (c *client) newAsker(ctx context.Context) (*responder, error) {
+func (c *client) newResponder(ctx context.Context) (*responder, error) {
 	a := &responder{
-		answers: map[string][]string{}, used: map[string]int{}, asked: map[string]bool{},
+		answers: map[string][]string{}, used: map[string]int{}, requested: map[string]bool{},
 		user: terminal.NewPrompter(c.env.Stdin, c.env.Stderr),
 	}
 	var wrong []error
@@ -48,7 +48,7 @@ func (c *client) newAsker(ctx context.Context) (*responder, error) {
 func (a *responder) answer(ctx context.Context, needs *pb.InputRequired) (map[string]*pb.InputResponse, error) {
 	answers := map[string]*pb.InputResponse{}
 	for _, req := range needs.GetInputRequests() {
-		res, err := a.one(ctx, req)
+		res, err := a.respond(ctx, req)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (a *responder) answer(ctx context.Context, needs *pb.InputRequired) (map[st
 	return answers, nil
 }
 
-func (a *responder) one(ctx context.Context, req *pb.InputRequest) (*pb.InputResponse, error) {
+func (a *responder) respond(ctx context.Context, req *pb.InputRequest) (*pb.InputResponse, error) {
 	var res *pb.ElicitResult
 	var err error
 	switch r := req.GetRequest().(type) {

@@ -17,7 +17,7 @@ func TestListAnswersOfForms(t *testing.T) {
 		{`["a","b"] []`, `[["a","b"]]`, `[[]]`},
 	} {
 		a := &responder{answers: map[string][]string{"via": strings.Fields(c.answers)}, used: map[string]int{}}
-		if first, second := fmt.Sprint(a.given(list)), fmt.Sprint(a.given(list)); first != c.first ||
+		if first, second := fmt.Sprint(a.textsFor(list)), fmt.Sprint(a.textsFor(list)); first != c.first ||
 			second != c.second {
 			t.Errorf("%s: got %s and %s", c.answers, first, second)
 		}

@@ -28,7 +28,7 @@ type backendLog struct {
 	calling bool       // the backends have started; later records are about calls
 	failure *logRecord // the last exception
 	ended   string     // how the process of a backend ended
-	gone    chan struct{}
+	exited  chan struct{}
 	stderr  []string // the last lines of text
 }
 
@@ -73,7 +73,7 @@ func (b *backendLog) Write(p []byte) (int, error) {
 		return len(p), nil // that is, or becomes, the error of the call
 	case r.Ended != "" && b.ended == "":
 		b.ended = r.Ended
-		close(b.gone)
+		close(b.exited)
 	case r.Stream != "" && r.Record != nil && (recordTrace(r.Record) != "" || failedAt.MatchString(r.Message)):
 		last := b.failure
 		r.raw = slices.Clone(p)
@@ -117,7 +117,7 @@ func (b *backendLog) await() {
 	t := time.NewTimer(endWait)
 	defer t.Stop()
 	select {
-	case <-b.gone:
+	case <-b.exited:
 	case <-t.C:
 	}
 }

@@ -13,7 +13,7 @@ import (
 // What is kept of a backend's output for an error is bounded, and what is not part of the error is logged.
 func TestBackendLogIsBounded(t *testing.T) {
 	var out strings.Builder
-	b := &backendLog{next: &out, level: zerolog.WarnLevel, gone: make(chan struct{})}
+	b := &backendLog{next: &out, level: zerolog.WarnLevel, exited: make(chan struct{})}
 	log := b.logger()
 	log.Warn().Msg("early")
 	b.begin()

@@ -46,7 +46,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	}
 	res := m.(*pb.CallToolResult)
 	if res.GetIsError() && !c.called.Load() {
-		return wrongArguments([]string{contentText(res.GetContent())}, name, shape)
+		return invalidArguments([]string{contentText(res.GetContent())}, name, shape)
 	}
 	if c.asJSON {
 		if err := c.printMessage(res); err != nil {
@@ -60,7 +60,7 @@ func runCall(ctx context.Context, c *client, args []string) error {
 	if res.GetIsError() {
 		return &problem.Error{
 			Exit: problem.ExitTool, Code: "tool_error", What: fmt.Sprintf("the tool %q failed", name),
-			Why: text, Fix: unaskedFix(text),
+			Why: text, Fix: inputFix(text),
 		}
 	}
 	if c.asJSON {

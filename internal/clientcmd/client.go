@@ -31,8 +31,8 @@ import (
 // A clientCommand describes a command that calls a target.
 type clientCommand struct {
 	use, short, long, examples string
-	// atLeast and atMost limit the number of arguments after the target. -1: no limit.
-	atLeast, atMost int
+	// minArgs and maxArgs limit the number of arguments after the target. -1: no limit.
+	minArgs, maxArgs int
 	// flags adds the command's own flags, if it has any.
 	flags func(c *client, cmd *cobra.Command)
 	run   func(ctx context.Context, c *client, args []string) error
@@ -63,15 +63,15 @@ type client struct {
 	called    atomic.Bool // a tools/call was sent to a backend
 }
 
-// A watched Handler records whether a tools/call was sent: an error before that is a mistake in the arguments.
-type watched struct {
+// A callRecorder Handler records whether a tools/call was sent: an error before that is a mistake in the arguments.
+type callRecorder struct {
 	bridge.Handler
 
 	called *atomic.Bool
 }
 
 // Handle implements bridge.Handler.
-func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+func (w *callRecorder) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	if call.Method == bridge.CallTool {
 		w.called.Store(true)
 	}
@@ -81,8 +81,8 @@ func (w *watched) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 // answerFlags are the flags that answer input requests.
 type answerFlags struct{ answers, samples, roots []string }
 
-// askFlags adds the flags of commands whose server may request input.
-func askFlags(c *client, cmd *cobra.Command) {
+// inputFlags adds the flags of commands whose server may request input.
+func inputFlags(c *client, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&c.answers, "answer", nil,
 		"answer `FIELD=VALUE` when asked, or /accept, /decline or /cancel a form or a page (repeatable)")
@@ -95,16 +95,16 @@ func askFlags(c *client, cmd *cobra.Command) {
 func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clientCommand, args []string) error {
 	t, rest, err := c.env.ParseTarget(args, cmd.ArgsLenAtDash(), &c.target)
 	switch {
-	case err != nil && row.atLeast > 0 && len(args) == 1 && strings.Contains(args[0], "://"): // a URI to read
-		return problem.Usage(args[0], c.env.withTarget(args), "the target or what to %s is missing", cmd.Name())
+	case err != nil && row.minArgs > 0 && len(args) == 1 && strings.Contains(args[0], "://"): // a URI to read
+		return problem.Usage(args[0], c.env.targetFix(args), "the target or what to %s is missing", cmd.Name())
 	case err != nil:
 		return err
 	}
-	if row.atLeast > 0 && t.backend == nil && t.Name != "" && len(rest) == 0 && len(args) > 0 {
+	if row.minArgs > 0 && t.backend == nil && t.Name != "" && len(rest) == 0 && len(args) > 0 {
 		return problem.Usage(args[0], "write mcpbridge "+row.use, "the target or what to %s is missing", cmd.Name())
 	}
-	if len(rest) < row.atLeast || row.atMost >= 0 && len(rest) > row.atMost {
-		return c.wrongNumber(cmd, row, t, args, rest)
+	if len(rest) < row.minArgs || row.maxArgs >= 0 && len(rest) > row.maxArgs {
+		return c.argumentCountProblem(cmd, row, t, args, rest)
 	}
 	values, names := LogValues(cmd.Flags())
 	if _, given := values["log.level"]; !given {
@@ -122,9 +122,9 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	}
 	c.bar = terminal.NewProgress(c.env.Stderr)
 	out, _ := app.LogWriter(c.env.Stderr, cfg.Log, cfg.Secrets)
-	out = c.bar.Over(out)
+	out = c.bar.Writer(out)
 	c.log = zerolog.New(out).Level(cfg.Log.MinLevel()).With().Timestamp().Logger()
-	c.backends = &backendLog{next: out, level: cfg.Log.MinLevel(), gone: make(chan struct{})}
+	c.backends = &backendLog{next: out, level: cfg.Log.MinLevel(), exited: make(chan struct{})}
 	cfg.LogWarnings(c.log)
 	ctx := cmd.Context()
 	if c.timeout > 0 {
@@ -138,7 +138,7 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		why := "the server has been notified"
-		if errors.Is(err, errNoEnd) {
+		if errors.Is(err, errIncomplete) {
 			why = "nothing was called: " + err.Error()
 		}
 		return &problem.Error{Exit: problem.ExitInterrupted, Code: "cancelled", What: "cancelled", Why: why, Cause: err}
@@ -154,25 +154,25 @@ func (c *client) run(cmd *cobra.Command, loaded func(*config.Config), row *clien
 
 // perform runs the command of row while its backends run.
 func (c *client) perform(ctx context.Context, cfg *config.Config, row *clientCommand, args []string) (err error) {
-	if c.responder, err = c.newAsker(ctx); err != nil {
+	if c.responder, err = c.newResponder(ctx); err != nil {
 		return err
 	}
 	if c.caller, err = c.context(cfg.Log.Level); err != nil {
 		return err
 	}
-	return c.with(ctx, cfg, func(ctx context.Context) error {
+	return c.withBackends(ctx, cfg, func(ctx context.Context) error {
 		err := row.run(ctx, c, args)
 		// a command that failed before it called a tool could not use answers
-		if err == nil || c.called.Load() || len(c.responder.asked) > 0 {
+		if err == nil || c.called.Load() || len(c.responder.requested) > 0 {
 			c.responder.warnUnused(c.log)
 		}
 		return err
 	})
 }
 
-// wrongNumber returns the problem of too few or too many arguments after the target. Too many may be a command without
-// its --.
-func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t Target, args, rest []string) error {
+// argumentCountProblem returns the problem of too few or too many arguments after the target. Too many may be a command
+// without its --.
+func (c *client) argumentCountProblem(cmd *cobra.Command, row *clientCommand, t Target, args, rest []string) error {
 	fix := "write mcpbridge " + row.use
 	switch {
 	case len(rest) == 0 && cmd.ArgsLenAtDash() == 0:
@@ -183,19 +183,19 @@ func (c *client) wrongNumber(cmd *cobra.Command, row *clientCommand, t Target, a
 		return problem.Usage("", fix, "the target and what to %s are missing", cmd.Name())
 	case len(rest) == 0:
 		return problem.Usage("", fix, "what to %s is missing", cmd.Name())
-	case len(rest) < row.atLeast:
+	case len(rest) < row.minArgs:
 		return problem.Usage(strings.Join(rest, " "), fix, "%s needs %d arguments or more after its target", cmd.Name(),
-			row.atLeast)
-	case t.Name != "" && row.atMost > 0:
-		if line := c.env.meantCommand(args); line != "" {
+			row.minArgs)
+	case t.Name != "" && row.maxArgs > 0:
+		if line := c.env.suggestedCommand(args); line != "" {
 			fix = "write " + line
 		}
-	case t.Name != "" && row.atMost == 0:
+	case t.Name != "" && row.maxArgs == 0:
 		return problem.Usage(strings.Join(args, " "), "write "+c.env.WithDashes(args),
 			"a command to launch goes after --")
 	}
-	return problem.Usage(strings.Join(rest[row.atMost:], " "), fix,
-		"%s takes fewer arguments after its target: %d at most", cmd.Name(), row.atMost)
+	return problem.Usage(strings.Join(rest[row.maxArgs:], " "), fix,
+		"%s takes fewer arguments after its target: %d at most", cmd.Name(), row.maxArgs)
 }
 
 // withoutTimeouts returns limits without timeouts of calls, because the user can end a call by --timeout or Ctrl-C.
@@ -236,8 +236,8 @@ var logLevels = map[string]pb.LogLevel{
 	"warn": pb.LogLevel_LOG_LEVEL_WARNING, "error": pb.LogLevel_LOG_LEVEL_ERROR,
 }
 
-// with calls do while the backends run or are connected.
-func (c *client) with(ctx context.Context, cfg *config.Config, do func(ctx context.Context) error) error {
+// withBackends calls do while the backends run or are connected.
+func (c *client) withBackends(ctx context.Context, cfg *config.Config, do func(ctx context.Context) error) error {
 	o := app.ConnectOptions{
 		Now: c.env.Now, Log: c.log, BackendLog: c.backends.logger(), Waiting: c.bar.Begin,
 		Backends: c.env.BackendOptions(),
@@ -248,7 +248,7 @@ func (c *client) with(ctx context.Context, cfg *config.Config, do func(ctx conte
 		if wrap != nil {
 			h = wrap(h)
 		}
-		return &watched{h, &c.called}
+		return &callRecorder{h, &c.called}
 	}
 	return app.Connect(ctx, cfg, o, func(s *app.Connection) error {
 		c.Connection = s

@@ -14,13 +14,13 @@ var clientCommands = [...]clientCommand{
 		use: "list [flags] [TARGET | -- COMMAND [ARG]...]", short: "List tools, resources and prompts, as functions",
 		examples: "  mcpbridge list -- python3 tools.py\n  mcpbridge list https://example.com/mcp\n  mcpbridge " +
 			"list --json unix:///run/tools.sock",
-		atMost: 0, run: runList,
+		maxArgs: 0, run: runList,
 	},
 	{
 		use:      "describe [flags] TARGET [NAME]",
 		short:    "Describe a tool, prompt or resource with its schema, or the server",
 		examples: "  mcpbridge describe greet -- python3 tools.py\n  mcpbridge describe https://example.com/mcp",
-		atMost:   1, run: runDescribe,
+		maxArgs:  1, run: runDescribe,
 	},
 	{
 		use: "call [flags] TARGET TOOL [NAME=VALUE... | JSON | @FILE | -]", short: "Call a tool",
@@ -35,7 +35,7 @@ after it; to a list they are its items, or lists in JSON, each for one form.`,
 		examples: "  mcpbridge call greet name=Ada -- python3 tools.py\n  mcpbridge call --answer value=Ada " +
 			"--answer value=36 survey -- python3 tools.py\n  mcpbridge call tools.json search query=x tags=a tags=b\n" +
 			"  mcpbridge call --answer language=French unix:///run/tools.sock greet '{\"name\": \"Ada\"}'",
-		atLeast: 1, atMost: -1, flags: askFlags, run: runCall,
+		minArgs: 1, maxArgs: -1, flags: inputFlags, run: runCall,
 	},
 	{
 		use: "read [flags] TARGET URI", short: "Read a resource",
@@ -43,17 +43,17 @@ after it; to a list they are its items, or lists in JSON, each for one form.`,
 		examples: "  mcpbridge read demo://resource/static/document/features.md -- npx -y " +
 			"@modelcontextprotocol/server-everything\n  mcpbridge read --output logo.png https://example.com/mcp " +
 			"logo://png",
-		atLeast: 1, atMost: 1,
+		minArgs: 1, maxArgs: 1,
 		flags: func(c *client, cmd *cobra.Command) {
 			cmd.Flags().StringVarP(&c.output, "output", "o", "", "write to `FILE`")
-			askFlags(c, cmd)
+			inputFlags(c, cmd)
 		},
 		run: runRead,
 	},
 	{
 		use: "prompt [flags] TARGET PROMPT [NAME=VALUE]...", short: "Print the messages of a prompt",
 		examples: "  mcpbridge prompt review style=brief -- python3 tools.py",
-		atLeast:  1, atMost: -1, flags: askFlags, run: runPrompt,
+		minArgs:  1, maxArgs: -1, flags: inputFlags, run: runPrompt,
 	},
 	{
 		use:   "complete [flags] TARGET PROMPT|URI-TEMPLATE NAME=PREFIX [NAME=VALUE]...",
@@ -61,7 +61,7 @@ after it; to a list they are its items, or lists in JSON, each for one form.`,
 		long: "Prints the values that an argument of a prompt or of a resource template can have, one a line. " +
 			"The first NAME=PREFIX is\nthe argument to complete; the others are known already.",
 		examples: "  mcpbridge complete review style=b -- python3 tools.py",
-		atLeast:  2, atMost: -1, run: runComplete,
+		minArgs:  2, maxArgs: -1, run: runComplete,
 	},
 }
 
@@ -79,7 +79,7 @@ func (e *Env) ClientCommands(loaded func(*config.Config)) []*cobra.Command {
 	commands := make([]*cobra.Command, 0, len(clientCommands))
 	for i := range clientCommands {
 		row := &clientCommands[i]
-		c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{names: row.atMost != 0}}
+		c := &client{env: e, terminal: terminal.IsTerminal(e.Stdout), target: TargetFlags{names: row.maxArgs != 0}}
 		long := row.short + ".\n\n"
 		if row.long != "" {
 			long += row.long + "\n\n"

@@ -21,7 +21,7 @@ func contentText(blocks []*pb.ContentBlock) string {
 		case *pb.ContentBlock_ResourceLink:
 			parts = append(parts,
 				fmt.Sprintf("[resource %s]",
-					named(x.ResourceLink.GetUri(), x.ResourceLink.GetName(), x.ResourceLink.GetMimeType())))
+					uriText(x.ResourceLink.GetUri(), x.ResourceLink.GetName(), x.ResourceLink.GetMimeType())))
 		case *pb.ContentBlock_Resource:
 			r := x.Resource.GetResource()
 			if text, ok := r.GetBody().(*pb.ResourceContents_Text); ok {
@@ -41,8 +41,8 @@ func contentText(blocks []*pb.ContentBlock) string {
 	return strings.Join(parts, "\n")
 }
 
-// named returns a URI with its name and media type.
-func named(uri, name, mime string) string {
+// uriText returns a URI with its name and media type.
+func uriText(uri, name, mime string) string {
 	var more []string
 	if name != "" && name != uri {
 		more = append(more, name)
@@ -58,8 +58,8 @@ func named(uri, name, mime string) string {
 
 // The limits of a line of `list`.
 const (
-	maxSignature = 400
-	maxAbout     = 160
+	maxSignature   = 400
+	maxDescription = 160
 )
 
 // promptSignature returns a prompt as a function.

@@ -22,7 +22,7 @@ func runDescribe(ctx context.Context, c *client, args []string) error {
 		}
 		return c.describeServer(d)
 	}
-	o, err := c.offer(ctx)
+	o, err := c.inventory(ctx)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func runDescribe(ctx context.Context, c *client, args []string) error {
 			if c.asJSON {
 				return c.printMessage(r)
 			}
-			return c.sheet(named(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription())
+			return c.printSections(uriText(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription())
 		}
 		known = append(known, r.GetUri())
 	}
@@ -65,11 +65,12 @@ func (c *client) describeTemplate(r *pb.ResourceTemplate, why string) error {
 	if c.asJSON {
 		return c.printMessage(r)
 	}
-	return c.sheet(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription(), why)
+	return c.printSections(uriText(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetTitle(), r.GetDescription(),
+		why)
 }
 
-// sheet prints a heading, and paragraphs below it.
-func (c *client) sheet(heading string, paragraphs ...string) error {
+// printSections prints a heading, and paragraphs below it.
+func (c *client) printSections(heading string, paragraphs ...string) error {
 	var b strings.Builder
 	b.WriteString(strings.Join(strings.Fields(terminal.Escape(heading)), " ") + "\n")
 	for _, p := range paragraphs {
@@ -110,7 +111,7 @@ func (c *client) describeServer(d *pb.DiscoverResponse) error {
 	if all := d.GetSupportedVersions(); len(all) > 0 { // servers before 2026-07-28 do not list them
 		revisions = "Revisions: " + strings.Join(all, ", ") + "\n"
 	}
-	return c.sheet(strings.TrimSpace(i.GetName()+" "+i.GetVersion()), i.GetTitle(), about,
+	return c.printSections(strings.TrimSpace(i.GetName()+" "+i.GetVersion()), i.GetTitle(), about,
 		revisions+"Methods: "+strings.Join(has, ", "), d.GetInstructions())
 }
 
@@ -131,7 +132,7 @@ func (c *client) describeTool(t *pb.Tool) error {
 		if about := p.Schema.Text("description"); about != "" {
 			lines = append(lines, strings.Split(strings.TrimSpace(about), "\n")...)
 		}
-		for _, choice := range p.Schema.Titled() {
+		for _, choice := range p.Schema.TitledChoices() {
 			lines = append(lines, choice.Value+"  "+choice.Title)
 		}
 		members = append(members, strings.Join(lines, "\n      "))
@@ -144,7 +145,7 @@ func (c *client) describeTool(t *pb.Tool) error {
 	if err != nil {
 		return err
 	}
-	return c.sheet(signature.Tool(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetTitle(),
+	return c.printSections(signature.Tool(t.GetName(), t.GetInputSchema(), t.GetOutputSchema()), t.GetTitle(),
 		t.GetDescription(), hints(t.GetAnnotations()),
 		arguments, schemas)
 }
@@ -215,5 +216,5 @@ func (c *client) describePrompt(p *pb.Prompt) error {
 	if len(lines) > 0 {
 		arguments = "Arguments\n" + strings.Join(lines, "\n")
 	}
-	return c.sheet(promptSignature(p), p.GetTitle(), p.GetDescription(), arguments)
+	return c.printSections(promptSignature(p), p.GetTitle(), p.GetDescription(), arguments)
 }

@@ -30,7 +30,7 @@ func (c *client) do(ctx context.Context, call *bridge.Call) (proto.Message, erro
 		switch {
 		case err != nil:
 			p := app.CallProblem(err, what, c.AuthFix)
-			if fix := lacking(err); fix != "" {
+			if fix := capabilityFix(err); fix != "" {
 				p.Fix = fix
 			}
 			return nil, p

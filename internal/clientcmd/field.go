@@ -46,8 +46,8 @@ func fieldValue(s signature.Schema, texts []string) (raw []byte, wrong string) {
 
 // formats are the formats of text fields: a check, and a description for errors.
 var formats = map[string]struct {
-	is    func(string) bool
-	means string
+	is          func(string) bool
+	description string
 }{
 	"email": {
 		func(s string) bool { a, err := mail.ParseAddress(s); return err == nil && a.Address == s },
@@ -71,7 +71,7 @@ var formats = map[string]struct {
 func misfit(s signature.Schema, raw []byte) string {
 	text, isText := rawjson.String(raw)
 	if f, ok := formats[s.Text("format")]; ok && isText && !f.is(text) {
-		return "has to be " + f.means
+		return "has to be " + f.description
 	}
 	return strings.Replace(catalog.Misfit(s.Raw, raw), "expected", "has to be", 1)
 }

@@ -13,25 +13,25 @@ const (
 	sampleFix = "answer in place of a model with --sample FILE, or call it from a terminal"
 )
 
-// unasked matches the errors of tools of our SDKs that require input, with the fix for a user at a shell.
-var unasked = []struct{ says, fix string }{
+// inputErrors matches the errors of tools of our SDKs that require input, with the fix for a user at a shell.
+var inputErrors = []struct{ prefix, fix string }{
 	{"This client does not let tools ask its model", sampleFix},
 	{"This client cannot open a web page", "visit it and answer with --answer /accept, or call it from a terminal"},
 	{"This client cannot ", answerFix},
 }
 
-// unaskedFix returns the fix for a tool that has failed because it required input, or "".
-func unaskedFix(text string) string {
-	for _, u := range unasked {
-		if strings.HasPrefix(text, u.says) {
+// inputFix returns the fix for a tool that has failed because it required input, or "".
+func inputFix(text string) string {
+	for _, u := range inputErrors {
+		if strings.HasPrefix(text, u.prefix) {
 			return u.fix
 		}
 	}
 	return ""
 }
 
-// lacking returns the fix for an error about missing capabilities, or "".
-func lacking(err error) string {
+// capabilityFix returns the fix for an error about missing capabilities, or "".
+func capabilityFix(err error) string {
 	rpc := bridge.AsError(err).RPC
 	if rpc.GetCode() != bridge.CodeMissingCapability {
 		return ""

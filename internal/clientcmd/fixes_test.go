@@ -18,11 +18,11 @@ func TestMissingCapabilityHints(t *testing.T) {
 		`"elicitation"`:                 "",
 	} {
 		rpc := &pb.JsonRpcError{Code: bridge.CodeMissingCapability, Data: `{"requiredCapabilities":` + required + `}`}
-		if got := lacking(&bridge.Error{RPC: rpc}); !strings.Contains(got, want) || want == "" && got != "" {
+		if got := capabilityFix(&bridge.Error{RPC: rpc}); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: the advice is %q", required, got)
 		}
 		rpc.Code++
-		if got := lacking(&bridge.Error{RPC: rpc}); got != "" {
+		if got := capabilityFix(&bridge.Error{RPC: rpc}); got != "" {
 			t.Errorf("%s: the advice for another error is %q", required, got)
 		}
 	}

@@ -22,8 +22,8 @@ func (a *responder) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResul
 	var open []signature.Property
 	var wrong []error
 	for _, field := range fields {
-		a.asked[field.Name] = true
-		texts := a.given(field)
+		a.requested[field.Name] = true
+		texts := a.textsFor(field)
 		if texts == nil {
 			open = append(open, field)
 			continue
@@ -38,7 +38,7 @@ func (a *responder) form(ctx context.Context, f *pb.ElicitForm) (*pb.ElicitResul
 	if len(wrong) > 0 {
 		return nil, problem.Join(wrong...)
 	}
-	if err := a.act(); err != nil {
+	if err := a.actionErr(); err != nil {
 		return outcome(err)
 	}
 	if !a.user.Interactive() || a.action == answerAccept {
@@ -139,7 +139,7 @@ func (a *responder) confirm(ctx context.Context) (again bool, err error) {
 
 // page prompts to visit a web page.
 func (a *responder) page(ctx context.Context, p *pb.ElicitUrl) (*pb.ElicitResult, error) {
-	if err := a.act(); err != nil {
+	if err := a.actionErr(); err != nil {
 		return outcome(err)
 	}
 	if !a.user.Interactive() && a.action == "" {
@@ -199,7 +199,7 @@ func (a *responder) field(ctx context.Context, field signature.Property, def []b
 	if text := s.Text("description"); text != "" {
 		a.user.Printf("  %s\n", terminal.Escape(text))
 	}
-	for _, choice := range s.Titled() {
+	for _, choice := range s.TitledChoices() {
 		a.user.Printf("    %s  %s\n", terminal.Escape(choice.Value), terminal.Escape(choice.Title))
 	}
 	prompt := fmt.Sprintf("  %s (%s", cmp.Or(s.Text("title"), field.Name), answerText(s))

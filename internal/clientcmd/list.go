@@ -14,7 +14,7 @@ import (
 
 // runList prints everything that the server has.
 func runList(ctx context.Context, c *client, _ []string) error {
-	o, err := c.offer(ctx)
+	o, err := c.inventory(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func runList(ctx context.Context, c *client, _ []string) error {
 	item := func(text, about string) {
 		fmt.Fprintf(&b, "  %s\n", terminal.OneLine(text, maxSignature))
 		if about = firstLine(about); about != "" {
-			fmt.Fprintf(&b, "      %s\n", terminal.OneLine(about, maxAbout))
+			fmt.Fprintf(&b, "      %s\n", terminal.OneLine(about, maxDescription))
 		}
 	}
 	if section("Tools", len(o.tools)) {
@@ -63,12 +63,12 @@ func runList(ctx context.Context, c *client, _ []string) error {
 	}
 	if section("Resources", len(o.resources)) {
 		for _, r := range o.resources {
-			item(named(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetDescription())
+			item(uriText(r.GetUri(), r.GetName(), r.GetMimeType()), r.GetDescription())
 		}
 	}
 	if section("Resource templates", len(o.templates)) {
 		for _, r := range o.templates {
-			item(named(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetDescription())
+			item(uriText(r.GetUriTemplate(), r.GetName(), r.GetMimeType()), r.GetDescription())
 		}
 	}
 	if section("Prompts", len(o.prompts)) {

@@ -93,8 +93,8 @@ func (c *client) prompts(ctx context.Context, d *pb.DiscoverResponse) ([]*pb.Pro
 		})
 }
 
-// An offer is the inventory of a server.
-type offer struct {
+// An inventory is the inventory of a server.
+type inventory struct {
 	server    *pb.DiscoverResponse
 	tools     []*pb.Tool
 	resources []*pb.Resource
@@ -102,8 +102,8 @@ type offer struct {
 	prompts   []*pb.Prompt
 }
 
-func (c *client) offer(ctx context.Context) (*offer, error) {
-	var o offer
+func (c *client) inventory(ctx context.Context) (*inventory, error) {
+	var o inventory
 	var err error
 	if o.server, err = c.discover(ctx); err != nil {
 		return nil, err

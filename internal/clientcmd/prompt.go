@@ -72,7 +72,7 @@ func (c *client) promptArguments(ctx context.Context, p *pb.Prompt, words []stri
 		}
 	}
 	if wrong = append(wrong, unknownArguments(words, known)...); len(wrong) > 0 {
-		return nil, wrongArguments(wrong, p.GetName(), terminal.OneLine(promptSignature(p), maxSignature))
+		return nil, invalidArguments(wrong, p.GetName(), terminal.OneLine(promptSignature(p), maxSignature))
 	}
 	return values, nil
 }
@@ -119,7 +119,7 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	if err != nil {
 		return err
 	}
-	ref, err := c.completable(ctx, args[0], args[1:])
+	ref, err := c.completionReference(ctx, args[0], args[1:])
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	}
 	m, err := c.do(ctx, &bridge.Call{Method: bridge.Complete, Request: req})
 	if e, ok := errors.AsType[*bridge.Error](err); ok && e.Code == codes.Unimplemented {
-		return completesNothing(err) // a server of 2024-11-05 cannot declare it
+		return noCompletion(err) // a server of 2024-11-05 cannot declare it
 	}
 	if err != nil {
 		return err
@@ -148,23 +148,25 @@ func runComplete(ctx context.Context, c *client, args []string) error {
 	return c.write(b.String())
 }
 
-// completesNothing returns the problem of a server without completion.
-func completesNothing(cause error) *problem.Error {
+// noCompletion returns the problem of a server without completion.
+func noCompletion(cause error) *problem.Error {
 	return &problem.Error{
 		Exit: problem.ExitTool, Code: "not_found", What: "the server completes no arguments", Cause: cause,
 		Fix: "`mcpbridge describe` shows which arguments there are, and what they are about",
 	}
 }
 
-// completable returns a reference to the prompt or resource template with the name. It must have the arguments in
-// words.
-func (c *client) completable(ctx context.Context, name string, words []string) (*pb.CompletionReference, error) {
+// completionReference returns a reference to the prompt or resource template with the name. It must have the arguments
+// in words.
+func (c *client) completionReference(ctx context.Context, name string,
+	words []string,
+) (*pb.CompletionReference, error) {
 	d, err := c.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !bridge.Complete.SupportedBy(d.GetCapabilities()) {
-		return nil, completesNothing(nil)
+		return nil, noCompletion(nil)
 	}
 	prompts, err := c.prompts(ctx, d)
 	if err != nil {
@@ -181,7 +183,7 @@ func (c *client) completable(ctx context.Context, name string, words []string) (
 			names = append(names, a.GetName())
 		}
 		if wrong := unknownArguments(words, names); len(wrong) > 0 {
-			return nil, wrongArguments(wrong, name, terminal.OneLine(promptSignature(p), maxSignature))
+			return nil, invalidArguments(wrong, name, terminal.OneLine(promptSignature(p), maxSignature))
 		}
 		return &pb.CompletionReference{
 			Reference: &pb.CompletionReference_Prompt{Prompt: &pb.PromptReference{Name: name}},
@@ -203,7 +205,7 @@ func (c *client) completable(ctx context.Context, name string, words []string) (
 	}
 	if t, err := uritemplate.New(name); err == nil && slices.Contains(known, name) {
 		if wrong := unknownArguments(words, t.Varnames()); len(wrong) > 0 {
-			return nil, wrongArguments(wrong, name, terminal.OneLine(name, maxSignature))
+			return nil, invalidArguments(wrong, name, terminal.OneLine(name, maxSignature))
 		}
 	}
 	return &pb.CompletionReference{

@@ -26,7 +26,7 @@ func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateM
 	}
 	raw := []byte(strings.TrimSpace(text))
 	if isJSON := rawjson.Check(raw) == nil; !isJSON || !rawjson.IsObject(raw) || rawjson.Get(raw, "content") == nil {
-		return sampled(text), nil
+		return textSample(text), nil
 	}
 	for _, m := range []struct{ name, value string }{{"model", `"mcpbridge"`}, {"role", `"assistant"`}} {
 		if rawjson.Get(raw, m.name) == nil {
@@ -46,8 +46,8 @@ func readSample(ctx context.Context, r argumentReader, name string) (*pb.CreateM
 	return &sample, nil
 }
 
-// sampled returns a text as the answer of a model.
-func sampled(text string) *pb.CreateMessageResult {
+// textSample returns a text as the answer of a model.
+func textSample(text string) *pb.CreateMessageResult {
 	block := &pb.ContentBlock{
 		Block: &pb.ContentBlock_Text{Text: &pb.TextContent{Text: strings.TrimRight(text, "\r\n")}},
 	}
@@ -76,11 +76,11 @@ func (a *responder) sample(ctx context.Context, req *pb.CreateMessageRequest) (*
 	}
 	a.user.Printf("\nThe server asks a model, and you answer in its place:\n")
 	if text := req.GetSystemPrompt(); text != "" {
-		a.user.Printf("  system: %s\n", below(text, "  "))
+		a.user.Printf("  system: %s\n", indentRest(text, "  "))
 	}
 	for _, m := range req.GetMessages() {
 		role := terminal.OneLine(m.GetRole(), maxSignature)
-		a.user.Printf("  %s: %s\n", role, below(contentText(m.GetContent()), "  "))
+		a.user.Printf("  %s: %s\n", role, indentRest(contentText(m.GetContent()), "  "))
 	}
 	for _, t := range req.GetTools() {
 		a.user.Printf("  tool: %s\n",
@@ -96,13 +96,13 @@ func (a *responder) sample(ctx context.Context, req *pb.CreateMessageRequest) (*
 		case err != nil:
 			return nil, err
 		case line == ".":
-			return answer(sampled(strings.Join(lines, "\n")))
+			return answer(textSample(strings.Join(lines, "\n")))
 		}
 		lines = append(lines, line)
 	}
 }
 
-// below indents all lines of a text but the first.
-func below(text, indent string) string {
+// indentRest indents all lines of a text but the first.
+func indentRest(text, indent string) string {
 	return strings.ReplaceAll(terminal.Escape(strings.TrimSpace(text)), "\n", "\n"+indent+"  ")
 }

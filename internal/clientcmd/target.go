@@ -127,7 +127,7 @@ func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, re
 		if f.names {
 			command = args[:1]
 		}
-		if address := meantAddress(arg); address != "" {
+		if address := suggestedAddress(arg); address != "" {
 			return t, nil, problem.Usage(t.where, "write "+address, "%q is not the address of a backend", arg)
 		}
 		return t, nil, problem.Usage(strings.Join(args, " "), "write "+e.WithDashes(command),
@@ -141,8 +141,8 @@ func (e *Env) ParseTarget(args []string, dash int, f *TargetFlags) (t Target, re
 // host matches the beginning of the URL of an MCP server without https://.
 var host = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`)
 
-// meantAddress returns the whole address if an argument is one without its scheme, or "".
-func meantAddress(arg string) string {
+// suggestedAddress returns the whole address if an argument is one without its scheme, or "".
+func suggestedAddress(arg string) string {
 	info, err := os.Stat(arg)
 	switch {
 	case err == nil && info.Mode()&fs.ModeSocket != 0, err != nil && strings.HasSuffix(arg, ".sock"):
@@ -155,8 +155,8 @@ func meantAddress(arg string) string {
 	return ""
 }
 
-// meantCommand returns the command line with -- before the arguments that are probably a command, or "".
-func (e *Env) meantCommand(args []string) string {
+// suggestedCommand returns the command line with -- before the arguments that are probably a command, or "".
+func (e *Env) suggestedCommand(args []string) string {
 	for i, arg := range args {
 		_, err := exec.LookPath(arg)
 		runs := config.IsInterpreter([]string{arg})
@@ -170,9 +170,9 @@ func (e *Env) meantCommand(args []string) string {
 	return ""
 }
 
-// withTarget returns the fix for a command line without a target.
-func (e *Env) withTarget(args []string) string {
-	if line := e.meantCommand(args); line != "" {
+// targetFix returns the fix for a command line without a target.
+func (e *Env) targetFix(args []string) string {
+	if line := e.suggestedCommand(args); line != "" {
 		return "write " + line
 	}
 	return "say where it is: mcpbridge " + strings.Join(e.Args, " ") + " -- python3 tools.py, or before its name\n" +
@@ -201,7 +201,7 @@ func (e *Env) Load(
 		}
 	}
 	if name == "" && t.Name != "" && f.names {
-		return nil, problem.Usage(t.Name, e.withTarget(flags.Args()),
+		return nil, problem.Usage(t.Name, e.targetFix(flags.Args()),
 			"the target is missing: %q is none, because there is no %s", t.Name, config.DefaultFile)
 	}
 	if name == "" && t.Name != "" {
@@ -216,7 +216,7 @@ func (e *Env) Load(
 		return nil, err
 	}
 	if t.Name != "" {
-		if err := l.Only(t.Name); err != nil {
+		if err := l.SelectBackend(t.Name); err != nil {
 			return l, err
 		}
 	}
@@ -365,5 +365,5 @@ func (e *Env) WithDashes(args []string) string {
 			}
 		}
 	}
-	return strings.Join(slices.Concat([]string{"mcpbridge"}, line, []string{"--"}, config.Runnable(args)), " ")
+	return strings.Join(slices.Concat([]string{"mcpbridge"}, line, []string{"--"}, config.SuggestCommand(args)), " ")
 }

@@ -53,7 +53,7 @@ func (e *Env) VerifyCommand() *cobra.Command {
 			case dash < 0 && len(args) == 1 && config.ValidateDial(args[0], "") == nil &&
 				!strings.HasPrefix(args[0], "dns:"):
 				if o.Address = args[0]; !plaintext && !config.IsLocal(o.Address) {
-					return config.Unprotected(o.Address, "the argument "+o.Address, "verify it on its own machine",
+					return config.MissingTLS(o.Address, "the argument "+o.Address, "verify it on its own machine",
 						"say --plaintext")
 				}
 			case dash < 0 && len(args) > 0:

@@ -69,9 +69,9 @@ func (l *Config) validateBackend(b *Backend, at string) error {
 	return l.problem(at, "keep one of them", "backend %q has both %s", b.Name, strings.Join(given, " and "))
 }
 
-// validateDialled returns the problem with a dialed backend: an invalid address, incomplete TLS settings, or an address
+// validateDialed returns the problem with a dialed backend: an invalid address, incomplete TLS settings, or an address
 // on another machine without TLS, unless insecure is set.
-func (l *Config) validateDialled(b *Backend, at string) error {
+func (l *Config) validateDialed(b *Backend, at string) error {
 	place := l.Where(at + ".dial")
 	if err := problem.Join(ValidateDial(b.Dial, place),
 		validateLimits(l, at, limits.Timeouts{Hang: b.HangTimeout})); err != nil {
@@ -88,15 +88,15 @@ func (l *Config) validateDialled(b *Backend, at string) error {
 		return nil
 	}
 	if _, argument := l.flags[at+".dial"]; argument {
-		return Unprotected(b.Dial, place, "name it in a configuration file, with `tls: {ca: ca.pem}`",
+		return MissingTLS(b.Dial, place, "name it in a configuration file, with `tls: {ca: ca.pem}`",
 			"say --plaintext")
 	}
-	return Unprotected(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
+	return MissingTLS(b.Dial, place, "write `tls: {ca: ca.pem}` beside dial", "write `insecure: true`")
 }
 
-// Unprotected returns the problem with an address on another machine without TLS. protect is the fix that enables TLS,
+// MissingTLS returns the problem with an address on another machine without TLS. protect is the fix that enables TLS,
 // and trust the one that allows the connection without it.
-func Unprotected(addr, where, protect, trust string) *problem.Error {
+func MissingTLS(addr, where, protect, trust string) *problem.Error {
 	return &problem.Error{
 		Exit: problem.ExitConfig, Code: "not_loopback",
 		What: addr + " is on another machine, and nothing protects the connection", Where: where,
@@ -223,7 +223,7 @@ var kinds = [...]kind{
 	{
 		key:     "dial",
 		given:   func(b *Backend) bool { return b.Dial != "" },
-		check:   (*Config).validateDialled,
+		check:   (*Config).validateDialed,
 		command: func(*Backend) *Launch { return nil },
 		text:    func(b *Backend) string { return b.Dial },
 	},

@@ -102,7 +102,7 @@ func (l *Config) validateAccess() error {
 		return err
 	}
 	for i, b := range l.Backends {
-		if addr := l.Serve.unchecked(); len(b.ToolScopes) > 0 && addr != "" {
+		if addr := l.Serve.unauthenticatedAddr(); len(b.ToolScopes) > 0 && addr != "" {
 			return l.problem(fmt.Sprintf("backends.%d.toolScopes", i),
 				"configure serve.http.auth, or remove the scopes",
 				"tools require scopes, but callers at %s are not authenticated", addr)
@@ -121,8 +121,8 @@ func (l *Config) validateAccess() error {
 // Authenticates reports whether callers over HTTP are authenticated.
 func (h *HTTP) Authenticates() bool { return h.Auth.Enabled() || h.TLS.ClientCA != "" }
 
-// unchecked returns an address with a port that accepts calls without authentication, or "".
-func (s *Serve) unchecked() string {
+// unauthenticatedAddr returns an address with a port that accepts calls without authentication, or "".
+func (s *Serve) unauthenticatedAddr() string {
 	if s.HTTP.Addr != "" && !s.HTTP.Authenticates() {
 		return s.HTTP.Addr
 	}

@@ -31,7 +31,7 @@ var mainClass = regexp.MustCompile(`^(?:[\w.]+/)?(?:\w+\.)*(\p{Lu}\w*)$`)
 func programName(command []string) string {
 	name := filepath.Base(command[0])
 	script := Script(command)
-	if class := mainClass.FindStringSubmatch(script); runs(command) == "java" && class != nil {
+	if class := mainClass.FindStringSubmatch(script); unversionedName(command) == "java" && class != nil {
 		return class[1]
 	}
 	if ext := filepath.Ext(script); ext != "" && len(ext) < len(script) {
@@ -40,13 +40,13 @@ func programName(command []string) string {
 	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
-// runs returns the name of the program of a command, without its version.
-func runs(command []string) string {
+// unversionedName returns the name of the program of a command, without its version.
+func unversionedName(command []string) string {
 	return strings.TrimRight(strings.TrimSuffix(filepath.Base(command[0]), ".exe"), "0123456789.") // python3.12
 }
 
 // IsInterpreter reports whether the program of a command is an interpreter.
-func IsInterpreter(command []string) bool { return valueFlags[runs(command)] != nil }
+func IsInterpreter(command []string) bool { return valueFlags[unversionedName(command)] != nil }
 
 // IsScript reports whether a file needs an interpreter, by its name.
 func IsScript(file string) bool { return interpreters[filepath.Ext(file)] != nil }
@@ -55,7 +55,7 @@ func IsScript(file string) bool { return interpreters[filepath.Ext(file)] != nil
 func Script(command []string) string {
 	for i := 1; i < len(command); i++ {
 		switch {
-		case slices.Contains(valueFlags[runs(command)], command[i]):
+		case slices.Contains(valueFlags[unversionedName(command)], command[i]):
 			i++
 		case !strings.HasPrefix(command[i], "-"):
 			return command[i]
@@ -80,8 +80,9 @@ var interpreters = map[string][]string{
 	".py": {"python3"}, ".js": {"node"}, ".mjs": {"node"}, ".ts": {"node"}, ".jar": {"java", "-jar"},
 }
 
-// Runnable returns the command that the user probably meant: with an interpreter for a script, or npx for a package.
-func Runnable(args []string) []string {
+// SuggestCommand returns the command that the user probably meant: with an interpreter for a script, or npx for a
+// package.
+func SuggestCommand(args []string) []string {
 	if words := strings.Fields(args[0]); len(words) > 1 { // a command in quotes
 		return slices.Concat(words, args[1:])
 	}

@@ -13,14 +13,14 @@ import (
 
 // Expand replaces the variables in text, ${env:NAME}, by their values in the environment.
 func (l *Config) Expand(text string) (string, *problem.Error) {
-	return expandText(text, oursOnly, l.environ, l.Secrets)
+	return expandText(text, envVariable, l.environ, l.Secrets)
 }
 
 // A variable in a text is ${env:NAME}; $${env:NAME} stands for that text itself. Files of other MCP clients also have
 // ${NAME}, ${NAME:-default}, and variables of an editor.
 var (
-	oursOnly = regexp.MustCompile(`\$?\$\{env:([^}]*)\}?`)
-	theirs   = regexp.MustCompile(`\$?\$\{(?:env:)?([^}]*)\}`)
+	envVariable    = regexp.MustCompile(`\$?\$\{env:([^}]*)\}?`)
+	clientVariable = regexp.MustCompile(`\$?\$\{(?:env:)?([^}]*)\}`)
 )
 
 // expand returns the text of a node, with variables replaced by their values in the environment. A variable that is not

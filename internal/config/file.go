@@ -45,10 +45,10 @@ func readFile(name string, environ []string) (*file, error) {
 	return parseFile(name, text, environ)
 }
 
-// tabbed finds a line that is indented with a tab, and errorLine the line that an error of YAML or JSON is about.
+// tabIndented finds a line that is indented with a tab, and errorLine the line that an error of YAML or JSON is about.
 var (
-	tabbed    = regexp.MustCompile(`(?m)^ *\t`)
-	errorLine = regexp.MustCompile(`line (\d+)`)
+	tabIndented = regexp.MustCompile(`(?m)^ *\t`)
+	errorLine   = regexp.MustCompile(`line (\d+)`)
 )
 
 // lineOf returns the line that an error of YAML or JSON is about, in the form that follows the name of the file, or "".
@@ -115,7 +115,7 @@ func parseFile(name string, text []byte, environ []string) (*file, error) {
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		fix := "mend the file; docs/configuration.md has a whole one"
-		if tabbed.Match(text) {
+		if tabIndented.Match(text) {
 			fix = "indent with spaces: YAML takes no tabs there"
 		}
 		return nil, &problem.Error{
@@ -209,7 +209,7 @@ func (f *file) read(n *yaml.Node, t reflect.Type, path string) (any, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return nil, wrong()
 	}
-	text, err := f.expand(n, oursOnly)
+	text, err := f.expand(n, envVariable)
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ type Config struct {
 	flags   map[string]string // flags by the key they set
 	// Secrets are the values to hide in logs and errors.
 	Secrets Secrets
-	// defaulted reports whether serve.http.addr is defaultAddr because nothing else is served.
-	defaulted bool
+	// isDefaultAddr reports whether serve.http.addr is defaultAddr because nothing else is served.
+	isDefaultAddr bool
 }
 
 // Load merges the layers of settings. fileName may be empty. flags has the values of flags by key, and flagNames their
@@ -179,7 +179,7 @@ func (l *Config) ChooseFronts(hasClient bool) {
 		s.Stdio = strconv.FormatBool(none && hasClient)
 	}
 	if none && s.Stdio == "false" {
-		s.HTTP.Addr, l.defaulted = defaultAddr, true
+		s.HTTP.Addr, l.isDefaultAddr = defaultAddr, true
 	}
 }
 
@@ -191,7 +191,7 @@ func (l *Config) Where(path string) string {
 	if f, ok := l.flags[path]; ok {
 		return f
 	}
-	if path == "serve.http.addr" && l.defaulted {
+	if path == "serve.http.addr" && l.isDefaultAddr {
 		return "the default of --http"
 	}
 	for variable, k := range environKeys() {

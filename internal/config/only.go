@@ -11,8 +11,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// Only removes all backends but the one of the given name.
-func (l *Config) Only(name string) error {
+// SelectBackend removes all backends but the one of the given name.
+func (l *Config) SelectBackend(name string) error {
 	for i, b := range l.Backends {
 		if b.Name != name {
 			continue
@@ -35,7 +35,7 @@ func (l *Config) Only(name string) error {
 // AllowLogin enables OAuth for MCP servers of which only the URL is known, from the command line or a file of another
 // MCP client. It has no effect unless a server requires a token. Our own file configures it explicitly.
 func (l *Config) AllowLogin() {
-	if l.file != nil && !l.file.foreign {
+	if l.file != nil && !l.file.otherClient {
 		return
 	}
 	for i := range l.Backends {

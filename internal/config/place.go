@@ -18,8 +18,8 @@ type file struct {
 	// environ has the values of ${env:NAME}.
 	environ []string
 	secrets Secrets
-	// foreign reports whether it is a file of another MCP client.
-	foreign bool
+	// otherClient reports whether it is a file of another MCP client.
+	otherClient bool
 	// warnings list the parts of the file that are ignored.
 	warnings []string
 }

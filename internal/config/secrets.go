@@ -11,12 +11,12 @@ import (
 // may repeat its token in an error.
 type Secrets map[string]string
 
-// shortSecret is the minimum length of a value that is hidden. A shorter one is no secret, and a log in which every "1"
+// minSecret is the minimum length of a value that is hidden. A shorter one is no secret, and a log in which every "1"
 // is hidden is useless.
-const shortSecret = 6
+const minSecret = 6
 
 func (s Secrets) add(name, value string) {
-	if len(value) >= shortSecret {
+	if len(value) >= minSecret {
 		s[value] = name
 	}
 }
@@ -27,7 +27,7 @@ func (s Secrets) Hide(w io.Writer) io.Writer {
 	if len(s) == 0 {
 		return w
 	}
-	return &hider{w: w, replace: s.replacer()}
+	return &secretWriter{w: w, replace: s.replacer()}
 }
 
 func (s Secrets) replacer() *strings.Replacer {
@@ -48,13 +48,13 @@ func (s Secrets) replacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// A hider writes to w with secrets replaced.
-type hider struct {
+// A secretWriter writes to w with secrets replaced.
+type secretWriter struct {
 	w       io.Writer
 	replace *strings.Replacer
 }
 
-func (h *hider) Write(p []byte) (int, error) {
+func (h *secretWriter) Write(p []byte) (int, error) {
 	if _, err := h.replace.WriteString(h.w, string(p)); err != nil {
 		return 0, err
 	}

@@ -36,7 +36,7 @@ var serverMembers = map[string]string{
 // readServers reads a file of another MCP client. Members that mcpbridge does not support are ignored with a warning:
 // every client has members of its own.
 func (f *file) readServers(root *yaml.Node, key string) error {
-	f.places[""], f.foreign = root, true
+	f.places[""], f.otherClient = root, true
 	backends := []any{}
 	for name, value := range pairs(root) {
 		if name.Value != key {
@@ -147,29 +147,30 @@ func (f *file) text(n *yaml.Node, what string) (string, error) {
 		return "", f.problem(n, "write a string here", "%s is %s and has to be a string", what, describe(n))
 	}
 	replaced := *n
-	replaced.Value = editors.ReplaceAllStringFunc(n.Value, func(found string) string {
-		if text, ok := f.ofEditor(editors.FindStringSubmatch(found)[1]); ok && !strings.HasPrefix(found, "$$") {
+	replaced.Value = editorVariable.ReplaceAllStringFunc(n.Value, func(found string) string {
+		if text, ok := f.editorValue(editorVariable.FindStringSubmatch(found)[1]); ok &&
+			!strings.HasPrefix(found, "$$") {
 			return text
 		}
 		return found
 	})
-	if asked := asks.FindStringSubmatch(replaced.Value); asked != nil {
+	if asked := promptVariable.FindStringSubmatch(replaced.Value); asked != nil {
 		return "", f.problem(n, "write ${env:NAME} instead, and set that variable",
 			"an editor asks its user for %s, and mcpbridge cannot", asked[1])
 	}
-	return f.expand(&replaced, theirs)
+	return f.expand(&replaced, clientVariable)
 }
 
 // The variables that editors define (VS Code and Cursor: variables reference), and those for which VS Code prompts its
 // user.
 var (
-	editors = regexp.MustCompile(`\$?\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
-	asks    = regexp.MustCompile(`(?:^|[^$])(\$\{(?:input|command):[^}]*\})`)
+	editorVariable = regexp.MustCompile(`\$?\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
+	promptVariable = regexp.MustCompile(`(?:^|[^$])(\$\{(?:input|command):[^}]*\})`)
 )
 
-// ofEditor returns the value of an editor's variable. The open folder is the one that contains the file, or the .vscode
-// or .cursor with the file.
-func (f *file) ofEditor(variable string) (string, bool) {
+// editorValue returns the value of an editor's variable. The open folder is the one that contains the file, or the
+// .vscode or .cursor with the file.
+func (f *file) editorValue(variable string) (string, bool) {
 	folder, err := filepath.Abs(filepath.Dir(f.name))
 	if base := filepath.Base(folder); base == ".vscode" || base == ".cursor" {
 		folder = filepath.Dir(folder)

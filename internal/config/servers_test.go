@@ -54,10 +54,10 @@ func TestServersOfOtherClients(t *testing.T) {
 			t.Errorf("it does not warn %q:\n%s", w, warnings)
 		}
 	}
-	if err := l.Only("wep"); err == nil || problem.Of(err).Fix != "did you mean web?" {
+	if err := l.SelectBackend("wep"); err == nil || problem.Of(err).Fix != "did you mean web?" {
 		t.Errorf("it found wep: %v", err)
 	}
-	if err := l.Only("web"); err != nil || l.Where("backends.0.mcp.url") != name+":7:34" {
+	if err := l.SelectBackend("web"); err != nil || l.Where("backends.0.mcp.url") != name+":7:34" {
 		t.Errorf("%v, and its url is at %s", err, l.Where("backends.0.mcp.url"))
 	}
 }

@@ -33,25 +33,25 @@ func (p *Panics) With(log zerolog.Logger) *Panics {
 
 // Recover must be deferred directly. If the function panics, Recover logs the panic with the activity, and calls then
 // with the error for the caller; then may be nil. It recovers from a panic of then as well.
-func (p *Panics) Recover(doing string, then func(*bridge.Error)) {
+func (p *Panics) Recover(activity string, then func(*bridge.Error)) {
 	v := recover() //nolint:revive // Recover itself is deferred
 	if v == nil {
 		return
 	}
-	p.record(doing, v)
+	p.record(activity, v)
 	if then == nil {
 		return
 	}
-	defer p.Recover(doing, nil)
+	defer p.Recover(activity, nil)
 	then(bridge.Failed(codes.Internal, bridge.OutcomeUnknown, "INTERNAL",
 		"the bridge has a bug; see its log"))
 }
 
 // record counts and logs a panic.
-func (p *Panics) record(doing string, v any) {
+func (p *Panics) record(activity string, v any) {
 	place := origin()
 	n := p.places.add(place)
-	line := p.log.Error().Str("doing", doing).Str("place", place).Interface("panic", fmt.Sprint(v)).Int("count", n)
+	line := p.log.Error().Str("doing", activity).Str("place", place).Interface("panic", fmt.Sprint(v)).Int("count", n)
 	if n == 1 {
 		line.Bytes("stack", debug.Stack())
 	}

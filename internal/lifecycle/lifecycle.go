@@ -151,12 +151,12 @@ func (l *Lifecycle) AwaitQuiet(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wait waits until holds, which it calls with mu held, returns true, or ctx is done. It returns the last result of
-// holds.
-func (l *Lifecycle) wait(ctx context.Context, holds func() bool) bool {
+// wait waits until condition, which it calls with mu held, returns true, or ctx is done. It returns the last result of
+// condition.
+func (l *Lifecycle) wait(ctx context.Context, condition func() bool) bool {
 	for {
 		l.mu.Lock()
-		if holds() {
+		if condition() {
 			l.mu.Unlock()
 			return true
 		}

@@ -135,7 +135,7 @@ type intervals struct {
 var defaultIntervals = intervals{
 	Intervals: supervise.Intervals{
 		Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Crashes: 5, CrashWindow: time.Minute,
-		Shortage: 200 * time.Millisecond, Patience: 10 * time.Second, Hopeless: 2 * time.Second,
+		Shortage: 200 * time.Millisecond, CallWait: 10 * time.Second, FailFast: 2 * time.Second,
 	},
 	stableAfter: 30 * time.Second, restartAfter: 100 * time.Millisecond,
 	collectTime: 20 * time.Millisecond, processTime: 100 * time.Millisecond, sweep: time.Second,

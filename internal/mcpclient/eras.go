@@ -97,7 +97,7 @@ func (c *Client) dropTwin(t *Client, l *connection, err error) (refused bool) {
 		c.log.Info().Msg("the server refuses initialize: clients of all revisions are served in 2026-07-28")
 		return true
 	}
-	e.failed, e.retryAt = err, time.Now().Add(c.intervals.Hopeless)
+	e.failed, e.retryAt = err, time.Now().Add(c.intervals.FailFast)
 	return false
 }
 
@@ -114,7 +114,7 @@ func (c *Client) endTwin() {
 // twinUnavailable returns the error of a legacy call without a connection of its era.
 func (c *Client) twinUnavailable(cause error) error {
 	return c.super.Unavailable("supports 2026-07-28, and has no connection for clients of older revisions; "+
-		"if it cannot serve both, set mcp.revision to modern or legacy", c.intervals.Hopeless, cause)
+		"if it cannot serve both, set mcp.revision to modern or legacy", c.intervals.FailFast, cause)
 }
 
 // listenToTwin reports the changes of the twin, and of later twins, until ctx ends.

@@ -38,7 +38,7 @@ func (c *Client) Pipe(serve func(ctx context.Context, in io.Reader, out io.Write
 
 // Hasten shortens all intervals between attempts.
 func (c *Client) Hasten() {
-	c.intervals.Backoff, c.intervals.Patience, c.intervals.sweep = 5*time.Millisecond, 5*time.Second,
+	c.intervals.Backoff, c.intervals.CallWait, c.intervals.sweep = 5*time.Millisecond, 5*time.Second,
 		10*time.Millisecond
 }
 

@@ -45,7 +45,7 @@ type opening struct {
 // short time, or for at most one start timeout while another program ends.
 func (p *pool) lease(ctx context.Context, can *pb.ClientCapabilities, key, owner string) (*peer, error) {
 	limit := time.Now().Add(p.c.o.StartTimeout)
-	timer := time.NewTimer(p.c.intervals.Patience)
+	timer := time.NewTimer(p.c.intervals.CallWait)
 	defer timer.Stop()
 	evicted := false
 	p.mu.Lock()
@@ -100,7 +100,7 @@ func (p *pool) awaitPlace(ctx context.Context, changed <-chan struct{}, timer *t
 		case p.abandon():
 			timer.Reset(time.Until(limit))
 		case p.c.pending.makeRoom(owner):
-			timer.Reset(p.c.intervals.Patience)
+			timer.Reset(p.c.intervals.CallWait)
 		default:
 			return p.c.overloaded("%d sessions are in use or closing, which is the limit", p.c.o.MaxSessions)
 		}

@@ -163,7 +163,7 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 			stop := f.serve(t, at[0], at[1])
 			r.ready(t)
 			wg.Wait()
-			l := r.super.Live()
+			l := r.supervisor.Live()
 			begun := make(chan struct{})
 			wg.Go(func() {
 				_, err := r.Handle(t.Context(), tool("hang", ""),
@@ -189,7 +189,7 @@ func TestDialedBackendDisconnectsAndReconnects(t *testing.T) {
 }
 
 func TestUnreachableBackendFailsWithinItsTimeout(t *testing.T) {
-	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *intervals) { p.Patience = time.Second })
+	r := run(t, Options{Address: "tcp:" + freePort(t)}, func(p *intervals) { p.CallWait = time.Second })
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	_, err := r.Handle(gone, tool("x", ""), ignore)
@@ -314,8 +314,8 @@ func TestProtocolViolationsAreNamed(t *testing.T) {
 func TestFirstResultIsTheResponse(t *testing.T) {
 	bridgetest.SkipIfShort(t)
 	for name, tc := range map[string]struct {
-		after func(s stream) error
-		told  int
+		warnAfterResult func(s stream) error
+		told            int
 	}{
 		"nothing":            {func(stream) error { return nil }, 0},
 		"another result":     {func(s stream) error { return s.Send(saying("b")) }, 1},
@@ -333,7 +333,7 @@ func TestFirstResultIsTheResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var shown atomic.Int32
 			r := attach(t, &fake{call: func(_ *pb.CallToolRequest, s stream) error {
-				return errors.Join(s.Send(saying("a")), tc.after(s))
+				return errors.Join(s.Send(saying("a")), tc.warnAfterResult(s))
 			}}, Options{})
 			for range 2 {
 				res, err := r.Handle(t.Context(), tool("x", ""),
@@ -464,7 +464,7 @@ func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	r := attach(t, &fake{
 		call: func(*pb.CallToolRequest, stream) error { return status.Error(codes.Unavailable, "connection refused") },
 	}, Options{})
-	l := r.super.Live()
+	l := r.supervisor.Live()
 	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); a.lost {
 		t.Errorf("the backend's error was classified as a lost connection: %v", a.err)
 	}
@@ -472,7 +472,7 @@ func TestCallOnABrokenConnectionIsLost(t *testing.T) {
 	if err := l.check(t.Context(), "", grpc.Peer(&at)); err != nil || broken(&at) {
 		t.Fatalf("before the connection failed: %v", err)
 	}
-	at.AuthInfo.(connInfo).on.(*watched).over.Store(true)
+	at.AuthInfo.(connInfo).on.(*trackedConn).ended.Store(true)
 	if a := r.attemptGRPC(t.Context(), l, tool("x", ""), ignore); !a.lost || !a.sent {
 		t.Errorf("lost %v, sent %v, %v: a lost connection was classified as the backend's error", a.lost, a.sent, a.err)
 	}
@@ -501,7 +501,7 @@ func TestCallRefusedByADrainingServerIsNotSent(t *testing.T) {
 		}
 	})
 	r := run(t, Options{Address: "unix:" + sock}).ready(t)
-	l := r.super.Live()
+	l := r.supervisor.Live()
 	ctx, cancel := context.WithCancel(t.Context())
 	var first sync.WaitGroup
 	first.Go(func() { r.attemptGRPC(ctx, l, tool("first", ""), ignore) })
@@ -600,7 +600,7 @@ func TestOldConnectionDoesNotAffectTheNewOne(t *testing.T) {
 	slow := make(chan error, 1)
 	go func() { _, err := r.Handle(t.Context(), tool("slow", ""), ignore); slow <- err }()
 	<-begun
-	before := r.super.Live()
+	before := r.supervisor.Live()
 	stopped := make(chan struct{})
 	go func() { old.GracefulStop(); close(stopped) }()
 	<-before.gone
@@ -626,7 +626,7 @@ func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 			details []protoadapt.MessageV1
 			lost    bool
 		}{{[]protoadapt.MessageV1{&pb.JsonRpcError{Code: -31999}}, false}, {nil, true}} {
-			said, err := status.New(code, "mine").WithDetails(answer.details...)
+			lastError, err := status.New(code, "mine").WithDetails(answer.details...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -640,13 +640,13 @@ func TestErrorWithDetailsIsNotALostCall(t *testing.T) {
 				if err := s.Send(progressing(1)); err != nil {
 					return err
 				}
-				return said.Err()
+				return lastError.Err()
 			}})
 			go func() { _ = server.Serve(listen) }()
 			t.Cleanup(server.Stop)
 			r := run(t, Options{Address: "unix:" + sock}).ready(t)
 			var at peer.Peer
-			if err := r.super.Live().check(t.Context(), "", grpc.Peer(&at)); err != nil {
+			if err := r.supervisor.Live().check(t.Context(), "", grpc.Peer(&at)); err != nil {
 				t.Fatal(err)
 			}
 			// the response waits behind it until the backend has exited

@@ -13,7 +13,7 @@ import (
 
 // A backend of another version of the contract gets no calls, and the error has both versions and the fix.
 func TestBackendsOfAnotherContractVersionAreRefused(t *testing.T) {
-	for version, said := range map[int32]string{
+	for version, lastError := range map[int32]string{
 		-1: "version -1 of the contract", 1: "version 1 of the contract",
 		3: "version 3 of the contract",
 	} {
@@ -36,14 +36,15 @@ func TestBackendsOfAnotherContractVersionAreRefused(t *testing.T) {
 			if e.Reason != "CONTRACT_VERSION" ||
 				e.Outcome != bridge.OutcomeNotExecuted ||
 				!strings.Contains(e.Message,
-					said+", and this mcpbridge has version 2: update its SDK, or its stubs with mcpbridge proto DIR") {
+					lastError+", and this mcpbridge has version 2: update its SDK, or its stubs with mcpbridge "+
+						"proto DIR") {
 				t.Errorf("version %d: got %v", version, err)
 			}
 		}
 		if called {
 			t.Errorf("version %d: the call was executed", version)
 		}
-		r.log.wait(t, said)
+		r.log.wait(t, lastError)
 	}
 }
 

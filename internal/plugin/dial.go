@@ -111,7 +111,7 @@ func (t *TLS) Config(address string) (*tls.Config, error) {
 // A link is a gRPC connection to an endpoint. gRPC reconnects it.
 type link struct {
 	conn    *grpc.ClientConn
-	current atomic.Pointer[watched] // the latest connection
+	current atomic.Pointer[trackedConn] // the latest connection
 }
 
 // dial returns a link to e without waiting until it is connected; each attempt may take connectTimeout. A nil config
@@ -134,13 +134,13 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 		if !e.resolve {
 			address = e.address
 		}
-		c, err := reach(ctx, func(ctx context.Context) (net.Conn, error) {
+		c, err := dialWithRetries(ctx, func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, e.network, address)
 		})
 		if err != nil {
 			return nil, err
 		}
-		w := &watched{Conn: c}
+		w := &trackedConn{Conn: c}
 		k.current.Store(w)
 		return w, nil
 	}
@@ -156,9 +156,9 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 			grpc.ForceCodecV2(wire.Codec{})),
 		experimental.WithBufferPool(wire.Buffers),
 		// The bridge decides whether a call that may have reached the backend is repeated. gRPC still repeats calls
-		// that no server has processed (REFUSED_STREAM), which stages reports.
+		// that no server has processed (REFUSED_STREAM), which retryObserver reports.
 		grpc.WithDisableRetry(),
-		grpc.WithStatsHandler(stages{}),
+		grpc.WithStatsHandler(retryObserver{}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 		// No keepalive pings: by default, servers respond with GOAWAY if they come within 5 minutes. Health checks
@@ -185,15 +185,15 @@ func dial(e endpoint, config *tls.Config, maxMessage int, connectTimeout time.Du
 	return k, nil
 }
 
-// reach dials the endpoint. Until it is connected, it starts another attempt about every 500 ms, because the kernel
-// repeats a lost SYN only after 1, 3 and 7 s, and a network should be used as soon as it is available again. It uses
-// the first connection that succeeds.
-func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
-	type dialled struct {
+// dialWithRetries dials the endpoint. Until it is connected, it starts another attempt about every 500 ms, because the
+// kernel repeats a lost SYN only after 1, 3 and 7 s, and a network should be used as soon as it is available again. It
+// uses the first connection that succeeds.
+func dialWithRetries(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	type dialedBackend struct {
 		net.Conn
 		err error
 	}
-	first := make(chan dialled)
+	first := make(chan dialedBackend)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -202,7 +202,7 @@ func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (n
 		wg.Go(func() {
 			c, err := dial(ctx)
 			select {
-			case first <- dialled{c, err}:
+			case first <- dialedBackend{c, err}:
 			case <-ctx.Done():
 				if err == nil {
 					_ = c.Close()
@@ -222,22 +222,22 @@ func reach(ctx context.Context, dial func(context.Context) (net.Conn, error)) (n
 	}
 }
 
-// A watched connection records its end before gRPC reports it to calls.
-type watched struct {
+// A trackedConn connection records its end before gRPC reports it to calls.
+type trackedConn struct {
 	net.Conn
-	over atomic.Bool
+	ended atomic.Bool
 }
 
-func (c *watched) Read(b []byte) (int, error) {
+func (c *trackedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil {
-		c.over.Store(true)
+		c.ended.Store(true)
 	}
 	return n, err
 }
 
-func (c *watched) Close() error {
-	c.over.Store(true)
+func (c *trackedConn) Close() error {
+	c.ended.Store(true)
 	return c.Conn.Close()
 }
 
@@ -267,8 +267,8 @@ type connInfo struct {
 // broken reports whether the connection of a call has ended.
 func broken(at *peer.Peer) bool {
 	t, _ := at.AuthInfo.(connInfo)
-	c, ok := t.on.(*watched)
-	return !ok || c.over.Load()
+	c, ok := t.on.(*trackedConn)
+	return !ok || c.ended.Load()
 }
 
 // A refusal reports whether a server refused a call unprocessed after it was sent on a connection (GOAWAY or
@@ -277,18 +277,18 @@ type refusal struct{ atomic.Bool }
 
 type refusalKey struct{}
 
-// refusable returns the context for a call, and its refusal, which stages sets.
+// refusable returns the context for a call, and its refusal, which retryObserver sets.
 func refusable(ctx context.Context) (context.Context, *refusal) {
 	r := new(refusal)
 	return context.WithValue(ctx, refusalKey{}, r), r
 }
 
-// stages is a stats.Handler that observes on which connection a call is sent.
-type stages struct{}
+// retryObserver is a stats.Handler that observes on which connection a call is sent.
+type retryObserver struct{}
 
-func (stages) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (retryObserver) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-func (stages) HandleRPC(ctx context.Context, s stats.RPCStats) {
+func (retryObserver) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	again := false
 	switch s := s.(type) {
 	case *stats.Begin:
@@ -302,16 +302,16 @@ func (stages) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	}
 }
 
-func (stages) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (retryObserver) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
-func (stages) HandleConn(context.Context, stats.ConnStats) {}
+func (retryObserver) HandleConn(context.Context, stats.ConnStats) {}
 
 // closed reports whether the link was closed. Closing ends calls before gRPC knows the state of their connection.
 func (k *link) closed() bool { return k.conn.GetState() == connectivity.Shutdown }
 
-// settled waits until gRPC reports that a used connection is ready, because calls may be faster than that. It returns
-// false if the connection has ended.
-func (k *link) settled(ctx context.Context) bool {
+// awaitReady waits until gRPC reports that a used connection is ready, because calls may be faster than that. It
+// returns false if the connection has ended.
+func (k *link) awaitReady(ctx context.Context) bool {
 	for {
 		switch s := k.conn.GetState(); {
 		case s == connectivity.Ready:

@@ -54,7 +54,7 @@ func TestUnresponsiveBackendIsRedialed(t *testing.T) {
 		var calls, ended int
 		var mu sync.Mutex // guards them
 		began := time.Now()
-		c, err := reach(t.Context(), func(ctx context.Context) (net.Conn, error) {
+		c, err := dialWithRetries(t.Context(), func(ctx context.Context) (net.Conn, error) {
 			mu.Lock()
 			calls++
 			lost := calls < 3
@@ -75,14 +75,15 @@ func TestUnresponsiveBackendIsRedialed(t *testing.T) {
 		}
 		refused := errors.New("refused")
 		began = time.Now()
-		if _, err := reach(t.Context(), func(context.Context) (net.Conn, error) { return nil, refused }); !errors.Is(
+		if _, err := dialWithRetries(t.Context(),
+			func(context.Context) (net.Conn, error) { return nil, refused }); !errors.Is(
 			err, refused) || time.Since(began) > 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		silent := func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
-		if _, err := reach(ctx, silent); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := dialWithRetries(ctx, silent); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("unreachable backend: %v", err)
 		}
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/child"
 )
 
-// lastWords returns the end of the process's standard error.
-func (r *process) lastWords() []string {
+// stderrTail returns the end of the process's standard error.
+func (r *process) stderrTail() []string {
 	words, _ := r.stderr.Read()
 	return words
 }
@@ -30,20 +30,20 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	how := r.ExitReason()
 	printed, count := r.stdout.Read()
 	why := err
-	missing, absent := errors.AsType[*child.NotFoundError](err)
-	silent, answersNot := errors.AsType[*unresponsive](err)
-	unheld, loose := errors.AsType[*child.LimitError](err)
-	switch bad := r.refused(); {
-	case absent:
-		fix = missing.Fix
-	case loose:
-		fix = unheld.Fix
+	notFound, isNotFound := errors.AsType[*child.NotFoundError](err)
+	silent, isUnresponsive := errors.AsType[*unresponsive](err)
+	limitErr, isLimit := errors.AsType[*child.LimitError](err)
+	switch bad := r.handshakeError(); {
+	case isNotFound:
+		fix = notFound.Fix
+	case isLimit:
+		fix = limitErr.Fix
 	case r.OutOfMemory():
 		why, fix = fmt.Errorf("it ended with %s", how), "raise its memory limit, or reduce its memory use"
 	case bad != nil:
 		why, fix = bad, "use a current mcpbridge SDK, or go-plugin; it must serve the TLS and use the directory "+
 			"that its environment names"
-	case answersNot:
+	case isUnresponsive:
 		fix = "it must serve TLS with the certificate of its handshake, and trust client certificates signed by " +
 			"PLUGIN_CLIENT_CERT"
 		switch {
@@ -72,7 +72,7 @@ func (p *Plugin) explain(r *process, err error, took time.Duration) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v\n  command: %s\n  directory: %s", why, child.Quote(r.Command), r.where())
 	section(&b, "stdout", printed[max(0, len(printed)-5):])
-	section(&b, "stderr", r.lastWords())
+	section(&b, "stderr", r.stderrTail())
 	return &StartError{Backend: p.o.Name, Why: b.String(), Fix: fix, cause: err}
 }
 
@@ -108,10 +108,10 @@ func ServeFix(command []string) string {
 
 // fix returns the fix for a process that exited with an error.
 func (r *process) fix() string {
-	words := r.lastWords()
+	words := r.stderrTail()
 	for _, trace := range []*traceFormat{&javaTrace, &nodeTrace, &goTrace, &pythonTrace} {
-		if said := trace.read(words); said != "" {
-			return "correct its last error: " + shorten(said)
+		if lastError := trace.read(words); lastError != "" {
+			return "correct its last error: " + shorten(lastError)
 		}
 	}
 	for i := len(words) - 1; i >= 0; i-- {

@@ -267,7 +267,7 @@ func TestReadOnlyCallIsRetriedOnANewBackend(t *testing.T) {
 	wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
 	// It is not retried if the retry budget is spent.
 	r = run(t, Options{Command: []string{rogue, "die-once"}, Env: []string{"FILE=" + file + "2"}}).ready(t)
-	for r.super.Retries.Retry() {
+	for r.supervisor.Retries.Retry() {
 	}
 	_, err = r.Handle(t.Context(), call, ignore)
 	wantFailure(t, err, codes.Unknown, bridge.OutcomeUnknown, "BACKEND_CRASHED")
@@ -289,7 +289,7 @@ func TestExitIsDetectedDespiteOpenPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Kill(daemon, syscall.SIGKILL) }()
-	l := r.super.Live()
+	l := r.supervisor.Live()
 	began := time.Now()
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func TestDrainingBackendCompletesItsCalls(t *testing.T) {
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			for s := r.super.State(); s.Connection != nil; s = r.super.State() {
+			for s := r.supervisor.State(); s.Connection != nil; s = r.supervisor.State() {
 				<-s.Changed
 			}
 			if finishes {
@@ -537,7 +537,7 @@ func TestCrashLoop(t *testing.T) {
 	if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for s := r.super.State(); !s.CrashLoop; s = r.super.State() {
+	for s := r.supervisor.State(); !s.CrashLoop; s = r.supervisor.State() {
 		select {
 		case <-s.Changed:
 		case <-time.After(10 * time.Second):
@@ -575,7 +575,7 @@ func TestLostBackendIsRestartedAtOnce(t *testing.T) {
 		if _, err := r.Handle(t.Context(), tool("echo", "{}"), ignore); err != nil {
 			t.Fatal(err)
 		}
-		gone := r.super.State().Connection.gone
+		gone := r.supervisor.State().Connection.gone
 		if err := syscall.Kill(r.pid(t), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -598,7 +598,7 @@ func TestUnhealthyBackendIsRestarted(t *testing.T) {
 				func(p *intervals) {
 					p.health, p.idle, p.look = 100*time.Millisecond, 100*time.Millisecond, 20*time.Millisecond
 				}).ready(t)
-			l := r.super.Live()
+			l := r.supervisor.Live()
 			pid := r.pid(t)
 			if how == "stopped" {
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -658,7 +658,7 @@ func TestTheStartTimeoutEndsWithTheFirstAnswer(t *testing.T) {
 func TestHealthServiceIsOptional(t *testing.T) {
 	r := run(t, Options{Command: []string{rogue, "no-health", "tcp"}},
 		func(p *intervals) { p.idle = 10 * time.Millisecond }).ready(t)
-	l := r.super.Live()
+	l := r.supervisor.Live()
 	select {
 	case <-l.gone:
 		t.Error("the plugin was lost")

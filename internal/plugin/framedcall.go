@@ -10,8 +10,8 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-// attemptFramed makes a tools/call by frames, once. It returns false if frames are not available for the call now.
-func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call,
+// attemptFrames makes a tools/call by frames, once. It returns false if frames are not available for the call now.
+func (p *Plugin) attemptFrames(ctx context.Context, f *frames, call *bridge.Call,
 	emit bridge.Emit,
 ) (a attempt, made bool) {
 	r, ok := call.Request.(*pb.CallToolRequest)
@@ -34,7 +34,7 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 		case in := <-c.in:
 
 			a.sent = true
-			if done := p.framedAnswer(ctx, &a, call, in, emit); done {
+			if done := p.readFrame(ctx, &a, call, in, emit); done {
 				if in.kind == frameEvent { // the call continues in the backend
 					f.cancel(id)
 				}
@@ -48,29 +48,29 @@ func (p *Plugin) attemptFramed(ctx context.Context, f *frames, call *bridge.Call
 		case <-ctx.Done():
 			a.err, a.sent = ctx.Err(), f.cancel(id)
 			return a, true
-		case <-f.over:
+		case <-f.connEnded:
 			select {
 			case in := <-c.in: // it was received before the connection ended
 				a.sent = true
-				if done := p.framedAnswer(ctx, &a, call, in, emit); done || a.err != nil {
+				if done := p.readFrame(ctx, &a, call, in, emit); done || a.err != nil {
 					return a, true
 				}
 				continue
 			default:
 			}
-			a.err, a.sent, a.lost = errFramesOver, !f.withdraw(id), true
+			a.err, a.sent, a.lost = errConnectionEnded, !f.withdraw(id), true
 			return a, true
 		}
 	}
 }
 
 var (
-	errFramesOver = errors.New("the connection to the backend ended")
-	errNotBegun   = errors.New("the backend drains and has not begun the call")
+	errConnectionEnded = errors.New("the connection to the backend ended")
+	errNotStarted      = errors.New("the backend drains and has not begun the call")
 )
 
-// framedAnswer reads one frame of a call into a. It reports whether it was the last one.
-func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call, in inbound,
+// readFrame reads one frame of a call into a. It reports whether it was the last one.
+func (p *Plugin) readFrame(ctx context.Context, a *attempt, call *bridge.Call, in inbound,
 	emit bridge.Emit,
 ) (done bool) {
 	switch {
@@ -78,26 +78,26 @@ func (p *Plugin) framedAnswer(ctx context.Context, a *attempt, call *bridge.Call
 		a.err = p.responseTooLarge(in.kind == frameResult)
 		return true
 	case in.kind == frameLast && !a.emitted:
-		a.err, a.sent, a.lost = errNotBegun, false, true
+		a.err, a.sent, a.lost = errNotStarted, false, true
 		return true
 	case in.kind == frameLast:
-		a.err, a.local = p.misbehaved(call.Method, "sent events of a call that it reported as not begun"), true
+		a.err, a.local = p.protocolViolation(call.Method, "sent events of a call that it reported as not begun"), true
 		return true
 	case in.err != nil && in.kind == frameError:
 		s := status.Convert(in.err)
-		a.err = p.answered(ctx, s)
+		a.err = p.backendError(ctx, s)
 		return true
 	case in.err != nil:
-		a.err, a.local = p.misbehaved(call.Method, "sent what is no message: "+in.err.Error()), true
+		a.err, a.local = p.protocolViolation(call.Method, "sent what is no message: "+in.err.Error()), true
 		return true
 	}
 	event, result, ok := bridge.Split(in.answer)
 	switch {
 	case !ok:
-		a.err, a.local = p.misbehaved(call.Method, "sent an event with nothing in it"), true
+		a.err, a.local = p.protocolViolation(call.Method, "sent an event with nothing in it"), true
 		return true
 	case (result != nil) != (in.kind == frameResult):
-		a.err, a.local = p.misbehaved(call.Method, "sent a result as an event, or an event as a result"), true
+		a.err, a.local = p.protocolViolation(call.Method, "sent a result as an event, or an event as a result"), true
 		return true
 	case result != nil:
 		a.result = result

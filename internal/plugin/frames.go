@@ -49,13 +49,13 @@ const (
 	frameHeader = 9
 	// framesVersion is the version in HELLO.
 	framesVersion = 1
-	// eventsAhead is the maximum number of events of a call that the caller has not received yet.
-	eventsAhead = 64
-	// mostWaiting is the maximum size of queued calls in bytes. Above it, calls are made by gRPC.
-	mostWaiting = 8 << 20
-	// mostSaid is the maximum number of queued frames without a payload. A backend that reads needs at most
-	// eventsAhead+1 for each of its calls; any other loses the connection.
-	mostSaid = 1 << 20
+	// maxUnread is the maximum number of events of a call that the caller has not received yet.
+	maxUnread = 64
+	// maxQueued is the maximum size of queued calls in bytes. Above it, calls are made by gRPC.
+	maxQueued = 8 << 20
+	// maxControls is the maximum number of queued frames without a payload. A backend that reads needs at most
+	// maxUnread+1 for each of its calls; any other loses the connection.
+	maxControls = 1 << 20
 )
 
 // A frames is a connection on which a backend receives calls of tools, with the messages of gRPC. The zero value has no
@@ -72,32 +72,32 @@ type frames struct {
 	open atomic.Bool
 	// last is closed when the backend has announced that it accepts no more calls.
 	last chan struct{}
-	// over is closed when the connection has ended.
-	over chan struct{}
+	// connEnded is closed when the connection has ended.
+	connEnded chan struct{}
 
 	mu       sync.Mutex // guards the fields below
 	conn     net.Conn
-	calls    map[uint32]*framed
+	calls    map[uint32]*framedCall
 	id       uint32 // of the last call
 	finished bool   // no more calls are sent to the backend
 	// queue are the frames that write has not sent. A call was sent if write has removed its CALL from the queue, and
 	// not if withdraw has.
-	queue    []queued
+	queue    []queuedFrame
 	size     int // of the queued calls, in bytes
 	controls int // number of queued frames without a payload
 	wake     chan struct{}
 	closed   bool
 }
 
-// A queued frame is to be sent.
-type queued struct {
+// A queuedFrame frame is to be sent.
+type queuedFrame struct {
 	frame *[]byte // nil if there is no payload
 	id    uint32
 	kind  byte
 }
 
-// A framed call was made by a frame.
-type framed struct {
+// A framedCall call was made by a frame.
+type framedCall struct {
 	// in are the frames received for the call. It is full only if the backend sends more than the protocol allows.
 	in chan inbound
 }
@@ -109,7 +109,7 @@ type inbound struct {
 	err    error
 }
 
-var framedCalls = sync.Pool{New: func() any { return &framed{in: make(chan inbound, eventsAhead+1)} }}
+var framedCalls = sync.Pool{New: func() any { return &framedCall{in: make(chan inbound, maxUnread+1)} }}
 
 // newFrames listens for a backend on a socket in dir. It returns nil where frames are not supported.
 func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
@@ -122,8 +122,8 @@ func newFrames(dir *runDir, most int, log *zerolog.Logger) *frames {
 		return nil
 	}
 	return &frames{
-		log: log, most: most, dir: dir, listener: ln, last: make(chan struct{}), over: make(chan struct{}),
-		calls: map[uint32]*framed{}, wake: make(chan struct{}, 1),
+		log: log, most: most, dir: dir, listener: ln, last: make(chan struct{}), connEnded: make(chan struct{}),
+		calls: map[uint32]*framedCall{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -134,7 +134,7 @@ func (f *frames) env() string { return EnvFrames + "=unix:" + filepath.Join(f.di
 func (f *frames) serve(pgid func() int, panics *contain.Panics, kill func()) {
 	broke := func(*bridge.Error) { kill() }
 	f.wg.Go(func() {
-		defer close(f.over)
+		defer close(f.connEnded)
 		defer panics.Recover("the connection for frames", broke)
 		conn := f.accept(pgid)
 		if conn == nil {
@@ -200,7 +200,7 @@ func (f *frames) close() {
 
 // write sends the queued frames in batches, until done is closed.
 func (f *frames) write(conn net.Conn, done chan struct{}) {
-	var queue []queued
+	var queue []queuedFrame
 	var out net.Buffers
 	var heads []byte // the frames without a payload
 	for {
@@ -232,7 +232,7 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 			if q.frame != nil {
 				wire.Buffers.Put(q.frame)
 			}
-			queue[i] = queued{}
+			queue[i] = queuedFrame{}
 		}
 		if err != nil {
 			conn.Close() // ends read
@@ -242,7 +242,7 @@ func (f *frames) write(conn net.Conn, done chan struct{}) {
 }
 
 // put queues a frame. The caller holds mu.
-func (f *frames) put(q queued) {
+func (f *frames) put(q queuedFrame) {
 	f.queue = append(f.queue, q)
 	select {
 	case f.wake <- struct{}{}:
@@ -254,19 +254,19 @@ func (f *frames) put(q queued) {
 func (f *frames) putControl(kind byte, id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.controls == mostSaid {
+	if f.controls == maxControls {
 		f.conn.Close()
 		return
 	}
 	f.controls++
-	f.put(queued{id: id, kind: kind})
+	f.put(queuedFrame{id: id, kind: kind})
 }
 
 // withdraw removes a queued CALL. It returns false if write has removed it, so that the backend may receive it.
 func (f *frames) withdraw(id uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.queue, func(q queued) bool { return q.id == id && q.kind == frameCall })
+	i := slices.IndexFunc(f.queue, func(q queuedFrame) bool { return q.id == id && q.kind == frameCall })
 	if i < 0 {
 		return false
 	}
@@ -292,8 +292,8 @@ func putHeader(to []byte, length int, id uint32, kind byte) {
 	to[8] = kind
 }
 
-// errBreach is the error of a backend that violates the protocol of frames.
-var errBreach = errors.New("the backend sent a frame that it must not send")
+// errFrameViolation is the error of a backend that violates the protocol of frames.
+var errFrameViolation = errors.New("the backend sent a frame that it must not send")
 
 // read processes received frames until the connection ends.
 func (f *frames) read(conn net.Conn) error {
@@ -313,7 +313,8 @@ func (f *frames) read(conn net.Conn) error {
 			}
 			continue
 		}
-		if err := f.payload(in, length, func(payload []byte) error { return f.take(kind, id, payload) }); err != nil {
+		if err := f.payload(in, length,
+			func(payload []byte) error { return f.handleFrame(kind, id, payload) }); err != nil {
 			return err
 		}
 	}
@@ -343,7 +344,7 @@ func (f *frames) payload(in *bufio.Reader, length int, use func([]byte) error) e
 // skip discards an answer that is too long, and ends its call.
 func (f *frames) skip(in *bufio.Reader, length int, id uint32, kind byte) error {
 	if length > limits.MaxMessage {
-		return fmt.Errorf("%w: it has %d bytes", errBreach, length)
+		return fmt.Errorf("%w: it has %d bytes", errFrameViolation, length)
 	}
 	if _, err := in.Discard(length); err != nil {
 		return err
@@ -353,8 +354,8 @@ func (f *frames) skip(in *bufio.Reader, length int, id uint32, kind byte) error 
 
 var errTooLong = errors.New("the answer is too long")
 
-// take processes a frame.
-func (f *frames) take(kind byte, id uint32, payload []byte) error {
+// handleFrame processes a frame.
+func (f *frames) handleFrame(kind byte, id uint32, payload []byte) error {
 	switch kind {
 	case frameHello:
 		if len(payload) == 1 && payload[0] == framesVersion && !f.draining() {
@@ -394,7 +395,7 @@ func (f *frames) drain(last uint32) error {
 	var err error
 	for id, c := range f.calls {
 		if int32(id-last) > 0 { // IDs wrap around
-			err = errors.Join(err, f.hand(c, id, inbound{kind: frameLast}))
+			err = errors.Join(err, f.deliverTo(c, id, inbound{kind: frameLast}))
 		}
 	}
 	f.endIfDrained()
@@ -445,11 +446,11 @@ func (f *frames) deliver(id uint32, in inbound) error {
 	if c == nil {
 		return nil
 	}
-	return f.hand(c, id, in)
+	return f.deliverTo(c, id, in)
 }
 
-// hand passes a frame to c. The caller holds mu.
-func (f *frames) hand(c *framed, id uint32, in inbound) error {
+// deliverTo passes a frame to c. The caller holds mu.
+func (f *frames) deliverTo(c *framedCall, id uint32, in inbound) error {
 	if in.kind != frameEvent || in.err != nil {
 		delete(f.calls, id) // it is the last one
 		f.endIfDrained()
@@ -458,12 +459,12 @@ func (f *frames) hand(c *framed, id uint32, in inbound) error {
 	case c.in <- in:
 		return nil
 	default:
-		return fmt.Errorf("%w: more than %d unread events of a call", errBreach, eventsAhead)
+		return fmt.Errorf("%w: more than %d unread events of a call", errFrameViolation, maxUnread)
 	}
 }
 
 // begin queues a call. It returns nil if the call cannot be made by frames now.
-func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
+func (f *frames) begin(r *pb.CallToolRequest) (c *framedCall, id uint32) {
 	if f == nil || !f.open.Load() {
 		return nil, 0
 	}
@@ -478,7 +479,7 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 		return nil, 0 // as above
 	}
 	*frame = data
-	c, _ = framedCalls.Get().(*framed)
+	c, _ = framedCalls.Get().(*framedCall)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.id++
@@ -487,18 +488,18 @@ func (f *frames) begin(r *pb.CallToolRequest) (c *framed, id uint32) {
 	}
 	id = f.id
 	putHeader(*frame, len(data)-frameHeader, id, frameCall)
-	if !f.open.Load() || f.size > 0 && f.size+len(data) > mostWaiting {
+	if !f.open.Load() || f.size > 0 && f.size+len(data) > maxQueued {
 		framedCalls.Put(c)
 		return nil, 0
 	}
 	f.size += len(data)
-	f.put(queued{frame, id, frameCall})
+	f.put(queuedFrame{frame, id, frameCall})
 	f.calls[id] = c
 	return c, id
 }
 
 // end removes a call.
-func (f *frames) end(c *framed, id uint32) {
+func (f *frames) end(c *framedCall, id uint32) {
 	f.mu.Lock()
 	if f.calls[id] == c {
 		delete(f.calls, id)

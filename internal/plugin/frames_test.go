@@ -116,7 +116,7 @@ func (b *framer) called() (uint32, *pb.CallToolRequest) {
 func (b *framer) call(ctx context.Context, args string, emit bridge.Emit) <-chan attempt {
 	out := make(chan attempt, 1)
 	go func() {
-		a, made := b.p.attemptFramed(ctx, b.f, tool("x", args), emit)
+		a, made := b.p.attemptFrames(ctx, b.f, tool("x", args), emit)
 		if !made {
 			a.err = errors.New("not made by frames")
 		}
@@ -185,7 +185,7 @@ func TestFramedEventsAreOrderedAndAcknowledged(t *testing.T) {
 	id, _ := b.called()
 	ahead := 0
 	for i := range events {
-		for ; ahead == eventsAhead; ahead-- {
+		for ; ahead == maxUnread; ahead-- {
 			if kind, of, _ := b.next(); kind != frameTaken || of != id {
 				t.Fatalf("kind %d of %d", kind, of)
 			}
@@ -240,7 +240,7 @@ func TestFramedCallsReportedAsNotSentAreNotSent(t *testing.T) {
 	var want []<-chan attempt
 	for i := range 3 {
 		want = append(want, b.call(t.Context(), strconv.Itoa(i), ignore))
-		a, made := b.p.attemptFramed(gone, b.f, tool("x", "gone"), ignore)
+		a, made := b.p.attemptFrames(gone, b.f, tool("x", "gone"), ignore)
 		if !made || bridge.Canceled(gone, a.sent).Outcome != bridge.OutcomeNotExecuted {
 			t.Errorf("made %v, sent %v, %v", made, a.sent, a.err)
 		}
@@ -286,7 +286,7 @@ func TestFramedCallsAreSentOrReportedAsNotSent(t *testing.T) {
 	for i := range callers {
 		wg.Go(func() {
 			for n := i; n < len(told); n += callers {
-				a, made := b.p.attemptFramed(gone, b.f, tool("x", strconv.Itoa(n)), ignore)
+				a, made := b.p.attemptFrames(gone, b.f, tool("x", strconv.Itoa(n)), ignore)
 				if !made {
 					t.Error("not sent as frames")
 				}
@@ -460,7 +460,7 @@ func TestCancelsWaitBehindLongCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := b.call(ctx, "{}", ignore)
 	id, _ := b.called()
-	long := `"` + strings.Repeat("x", 3*mostWaiting) + `"`
+	long := `"` + strings.Repeat("x", 3*maxQueued) + `"`
 	for range 2 { // the first is being written, and the second waits
 		before := b.f.lastID()
 		b.call(t.Context(), long, ignore)
@@ -483,13 +483,13 @@ func TestCancelsWaitBehindLongCalls(t *testing.T) {
 // The connection of a backend that does not read is closed.
 func TestABackendThatDoesNotRead(t *testing.T) {
 	b := newFramer(t, 32<<20)
-	done := b.call(t.Context(), `"`+strings.Repeat("x", 3*mostWaiting)+`"`, ignore)
+	done := b.call(t.Context(), `"`+strings.Repeat("x", 3*maxQueued)+`"`, ignore)
 	for b.f.lastID() == 0 || b.f.waiting() > 0 { // until it is being written
 		runtime.Gosched()
 	}
-	for n := range mostSaid + 1 {
+	for n := range maxControls + 1 {
 		select {
-		case <-b.f.over:
+		case <-b.f.connEnded:
 			t.Fatalf("the connection ended after %d", n)
 		default:
 		}
@@ -525,7 +525,7 @@ func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 			}
 		},
 		"events beyond the acknowledged ones": func(b *framer, id uint32) {
-			for i := range eventsAhead + 10 {
+			for i := range maxUnread + 10 {
 				b.answer(frameEvent, id, progress(i))
 			}
 		},
@@ -537,7 +537,7 @@ func TestFrameProtocolViolationsEndTheConnection(t *testing.T) {
 			done := b.call(t.Context(), "{}", func(context.Context, bridge.Event) error { <-stay; return nil })
 			id, _ := b.called()
 			breach(b, id)
-			<-b.f.over
+			<-b.f.connEnded
 			close(stay)
 			if a := <-done; !a.lost || !a.sent {
 				t.Errorf("%v, lost %v, sent %v", a.err, a.lost, a.sent)

@@ -96,12 +96,12 @@ func FuzzTraces(f *testing.F) {
 			"python": &pythonTrace, "node": &nodeTrace,
 			"go": &goTrace, "java": &javaTrace,
 		} {
-			var said string
-			fuzzing.Within(t, len(text), memoryOfTraces, func() { said = trace.read(lines) })
-			for word := range strings.FieldsSeq(said) {
+			var lastError string
+			fuzzing.Within(t, len(text), memoryOfTraces, func() { lastError = trace.read(lines) })
+			for word := range strings.FieldsSeq(lastError) {
 				if file, _, _ := strings.Cut(word, ":"); word != "at" && !strings.Contains(text, file) &&
 					!isAdvice(word) {
-					t.Fatalf("%s: got %q from %q", name, said, text)
+					t.Fatalf("%s: got %q from %q", name, lastError, text)
 				}
 			}
 		}
@@ -156,22 +156,22 @@ func FuzzFrames(f *testing.F) {
 	}, nil))
 	f.Add(frame(frameResult, 1, make([]byte, 5000)))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, frameResult})
-	f.Add(bytes.Repeat(frame(frameEvent, 1, nil), eventsAhead+2))
+	f.Add(bytes.Repeat(frame(frameEvent, 1, nil), maxUnread+2))
 	f.Add(slices.Concat(frame(frameEvent, 3, message(progress(1))), frame(frameLast, 1, nil),
 		frame(frameResult, 1, message(text("a"))), frame(frameLast, 0, nil)))
-	f.Add(slices.Concat(bytes.Repeat(frame(frameEvent, 1, message(progress(1))), eventsAhead+1),
+	f.Add(slices.Concat(bytes.Repeat(frame(frameEvent, 1, message(progress(1))), maxUnread+1),
 		frame(frameLast, math.MaxUint32, nil)))
 	const most = 4096
 	fuzzing.Run(f, func(t *testing.T, data []byte) {
 		log := zerolog.Nop()
 		got := map[uint32][]byte{}
-		var calls map[uint32]*framed
+		var calls map[uint32]*framedCall
 		fuzzing.Within(t, len(data), 1<<20, func() {
 			conn := wired{in: bytes.NewReader(data)}
-			r := &frames{log: &log, most: most, calls: map[uint32]*framed{}, last: make(chan struct{}), conn: conn}
-			calls = map[uint32]*framed{}
+			r := &frames{log: &log, most: most, calls: map[uint32]*framedCall{}, last: make(chan struct{}), conn: conn}
+			calls = map[uint32]*framedCall{}
 			for id := range uint32(4) {
-				calls[id] = &framed{in: make(chan inbound, eventsAhead+1)}
+				calls[id] = &framedCall{in: make(chan inbound, maxUnread+1)}
 				r.calls[id] = calls[id]
 			}
 			_ = r.read(conn) // always returns an error at the end
@@ -205,7 +205,7 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 			for one := range uint32(4) {
 				switch {
 				case drains || over[one] || int32(one-id) <= 0:
-				case len(got[one]) == eventsAhead+1:
+				case len(got[one]) == maxUnread+1:
 					breach = true
 				default:
 					got[one], over[one] = append(got[one], kind), true
@@ -219,7 +219,7 @@ func kindsPlainly(data []byte, most int) map[uint32][]byte {
 		if !isOne || id > 3 || over[id] {
 			continue
 		}
-		if len(got[id]) == eventsAhead+1 {
+		if len(got[id]) == maxUnread+1 {
 			return got // a protocol violation
 		}
 		got[id] = append(got[id], kind)

@@ -32,7 +32,7 @@ type discoverCache struct {
 // Handle implements bridge.Handler.
 func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
 	call = withArguments(call)
-	return p.super.Do(ctx, call, func(ctx context.Context, l *instance) supervise.Attempt {
+	return p.supervisor.Do(ctx, call, func(ctx context.Context, l *instance) supervise.Attempt {
 		if call.Method == bridge.Discover {
 			if d := l.discover.Load(); d != nil {
 				// A copy, because the caller may modify it.
@@ -46,7 +46,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 			l.calls.begin(call)
 			defer l.calls.end(call)
 		}
-		a, made := p.attemptFramed(ctx, l.frames, call, emit)
+		a, made := p.attemptFrames(ctx, l.frames, call, emit)
 		if !made {
 			a = p.attemptGRPC(ctx, l, call, emit)
 		}
@@ -68,7 +68,7 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		case !a.sent && (a.lost || ctx.Err() != nil):
 			return supervise.Attempt{Outcome: supervise.NotSent, Err: a.err}
 		case a.lost || ctx.Err() != nil:
-			fail := func(bool) error { return p.crashed(l, a.err) }
+			fail := func(bool) error { return p.lossError(l, a.err) }
 			return supervise.Attempt{Outcome: supervise.Lost, Err: a.err, Emitted: a.emitted, Fail: fail}
 		case lacksList(call.Method, a.err):
 			return supervise.Attempt{Result: &bridge.Result{Complete: call.Method.NewResult()}}
@@ -84,7 +84,7 @@ func (p *Plugin) readRaw(m *bridge.Method, r *bridge.Result) error {
 		out = r.InputRequired
 	}
 	if err := mcpjson.ReadRaw(out, &p.o.Limits); err != nil {
-		return p.misbehaved(m, "sent an invalid raw object: "+err.Error())
+		return p.protocolViolation(m, "sent an invalid raw object: "+err.Error())
 	}
 	return nil
 }
@@ -132,12 +132,12 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 		var end context.CancelFunc
 		ctx, end = context.WithCancel(ctx)
 		defer end()
-		defer context.AfterFunc(l.here, end)()
+		defer context.AfterFunc(l.ctx, end)()
 		var acknowledged func()
 		emit, acknowledged = p.acknowledge(ctx, l, call, emit)
 		defer acknowledged()
 	} else if l.frames.draining() { // stopSending may have been called before this call began
-		return attempt{err: errNotBegun, lost: true}
+		return attempt{err: errNotStarted, lost: true}
 	}
 	// gRPC sets the peer if and only if the call was sent on a connection. A call that fails before that was not sent,
 	// and one that fails later may have been, unless the server refused it. The status is UNAVAILABLE in each case.
@@ -168,7 +168,7 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 		// that.
 		if a.sent {
 			a.lost = (broken(&at) || l.closed()) && len(s.Proto().GetDetails()) == 0 || call.Method == bridge.Listen &&
-				l.here.Err() != nil
+				l.ctx.Err() != nil
 		} else {
 			// Canceled if the bridge closed the connection
 			a.lost = s.Code() == codes.Unavailable || s.Code() == codes.Canceled
@@ -178,7 +178,7 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 		return a
 	}
 	if s.Code() == codes.Internal && unreadable(s.Message()) {
-		a.err, a.lost = p.misbehaved(call.Method, "sent what is no message: "+s.Message()), false
+		a.err, a.lost = p.protocolViolation(call.Method, "sent what is no message: "+s.Message()), false
 		return a
 	}
 	if !a.lost {
@@ -187,7 +187,7 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 				Str("fix", "look for a panic, or an exception that nothing catches, in the backend's own log").
 				Msg("the backend reset the stream of a call")
 		}
-		a.err = p.answered(ctx, s)
+		a.err = p.backendError(ctx, s)
 	}
 	return a
 }
@@ -195,8 +195,8 @@ func (p *Plugin) attemptGRPC(ctx context.Context, l *instance, call *bridge.Call
 // isReset reports whether the server reset the stream of a call (RST_STREAM), which gRPC reports in the text only.
 func isReset(text string) bool { return strings.HasPrefix(text, "stream terminated by RST_STREAM") }
 
-// endWithin is the time in which a stream has to end after its result.
-const endWithin = time.Second
+// streamEndTimeout is the time in which a stream has to end after its result.
+const streamEndTimeout = time.Second
 
 // stream makes a call that returns a stream.
 func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emit bridge.Emit,
@@ -233,7 +233,7 @@ func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emi
 		event, result, ok := bridge.Split(msg)
 		switch {
 		case !ok:
-			a.err = p.misbehaved(m, "sent an event with nothing in it")
+			a.err = p.protocolViolation(m, "sent an event with nothing in it")
 		case result != nil:
 			a.result = result
 			p.awaitEnd(l, s, m, cancel)
@@ -250,7 +250,7 @@ func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emi
 	if m == bridge.Listen { // its result has no required fields
 		a.result = &bridge.Result{Complete: m.NewResult()}
 	} else {
-		a.err, a.local = p.misbehaved(m, "ended without a result and without an error"), true
+		a.err, a.local = p.protocolViolation(m, "ended without a result and without an error"), true
 	}
 	return a
 }
@@ -258,9 +258,9 @@ func (p *Plugin) stream(ctx context.Context, l *instance, call *bridge.Call, emi
 // awaitEnd waits until a stream has ended after its result, so that the backend does not consider the call canceled.
 // The result is valid whatever follows it.
 func (p *Plugin) awaitEnd(l *instance, s grpc.ClientStream, m *bridge.Method, cancel func()) {
-	defer time.AfterFunc(endWithin, cancel).Stop()
+	defer time.AfterFunc(streamEndTimeout, cancel).Stop()
 	if s.RecvMsg(m.NewEvent()) == nil {
-		l.after.Do(func() {
+		l.warnAfterResult.Do(func() {
 			p.log.Warn().Str("method", m.GRPC).Str("fix", "the result must be the last, and the only one").
 				Msg("the backend sent messages after a result; they are dropped, and this is logged once")
 		})
@@ -273,14 +273,14 @@ func unreadable(text string) bool {
 	return strings.HasPrefix(text, "grpc: failed to unmarshal the received message")
 }
 
-// misbehaved returns the error of an invalid answer.
-func (p *Plugin) misbehaved(m *bridge.Method, what string) error {
+// protocolViolation returns the error of an invalid answer.
+func (p *Plugin) protocolViolation(m *bridge.Method, what string) error {
 	return bridge.ProtocolViolation(bridge.OutcomeUnknown,
 		"backend %q, %s: it %s. This is a mistake in the backend", p.o.Name, m.GRPC, what)
 }
 
-// answered returns the error that the backend returned.
-func (p *Plugin) answered(ctx context.Context, s *status.Status) error {
+// backendError returns the error that the backend returned.
+func (p *Plugin) backendError(ctx context.Context, s *status.Status) error {
 	if until, limited := ctx.Deadline(); limited && s.Code() == codes.DeadlineExceeded &&
 		time.Until(until) < time.Second {
 		// The backend has the deadline of the call, and may notice its end before the bridge. DEADLINE_EXCEEDED long
@@ -322,14 +322,14 @@ func (p *Plugin) responseTooLarge(result bool) error {
 		sequel)
 }
 
-// reasonWithin is the time that the error of a call waits for the reason of a loss: the connection breaks before the
-// process has exited.
-const reasonWithin = 20 * time.Millisecond
+// lossReasonTimeout is the time that the error of a call waits for the reason of a loss: the connection breaks before
+// the process has exited.
+const lossReasonTimeout = 20 * time.Millisecond
 
-// crashed returns the error of a call that was sent on a connection which was lost.
-func (p *Plugin) crashed(l *instance, cause error) error {
+// lossError returns the error of a call that was sent on a connection which was lost.
+func (p *Plugin) lossError(l *instance, cause error) error {
 	code, reason, how := codes.Unknown, "BACKEND_CRASHED", "was lost"
-	t := time.NewTimer(reasonWithin)
+	t := time.NewTimer(lossReasonTimeout)
 	defer t.Stop()
 	select {
 	case <-l.gone:

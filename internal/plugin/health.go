@@ -84,8 +84,8 @@ func (f *inFlight) oldest() *bridge.Call {
 // A loss is the reason why a backend receives no more calls.
 type loss struct {
 	why string
-	// silent reports that the network may be down: the backend may still answer its calls.
-	silent bool
+	// unreachable reports that the network may be down: the backend may still answer its calls.
+	unreachable bool
 	// hung is the time for which the backend did not respond to health checks, or zero if it did.
 	hung time.Duration
 	// drains is the time since which a launched process accepts no new calls, because something else sent it a SIGTERM:
@@ -120,9 +120,9 @@ func (l *instance) servingPid() int {
 	return 0
 }
 
-// reach connects to a dialed backend, and returns an error if the network is down: the kernel of a busy backend's
-// machine still accepts connections.
-func (l *instance) reach(ctx context.Context) error {
+// probeNetwork connects to a dialed backend, and returns an error if the network is down: the kernel of a busy
+// backend's machine still accepts connections.
+func (l *instance) probeNetwork(ctx context.Context) error {
 	c := l.current.Load()
 	if c == nil || l.managed != nil { // there is no network in between
 		return nil
@@ -169,12 +169,12 @@ func (p *Plugin) watch(ctx, backend context.Context, l *instance, service string
 		case <-next.C:
 		}
 
-		given, err := p.ask(both, l, service)
+		found, err := p.checkHealth(both, l, service)
 		switch {
 		case both.Err() != nil:
 			return loss{why: "its process ended"}
-		case given != nil:
-			return *given
+		case found != nil:
+			return *found
 		case err == nil:
 			misses = 0
 			if first = nil; l.calls.idle() {
@@ -204,9 +204,9 @@ func (p *Plugin) watch(ctx, backend context.Context, l *instance, service string
 	}
 }
 
-// ask performs a health check. A busy backend has the hang timeout to respond. ask returns a loss if the backend is
-// stopped or unreachable, or has exceeded the hang timeout.
-func (p *Plugin) ask(ctx context.Context, l *instance, service string) (*loss, error) {
+// checkHealth performs a health check. A busy backend has the hang timeout to respond. It returns a loss if the
+// backend is stopped or unreachable, or has exceeded the hang timeout.
+func (p *Plugin) checkHealth(ctx context.Context, l *instance, service string) (*loss, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -220,7 +220,7 @@ func (p *Plugin) ask(ctx context.Context, l *instance, service string) (*loss, e
 	reach := func() {
 		limited, cancel := context.WithTimeout(ctx, p.intervals.silence-p.intervals.look)
 		defer cancel()
-		reached <- l.reach(limited)
+		reached <- l.probeNetwork(limited)
 	}
 	tick := time.NewTicker(p.intervals.look)
 	defer tick.Stop()
@@ -236,7 +236,7 @@ func (p *Plugin) ask(ctx context.Context, l *instance, service string) (*loss, e
 		case err := <-reached:
 			if err != nil {
 				return &loss{why: fmt.Sprintf("it did not answer a health check within %v, nor a new connection: %v",
-					p.intervals.silence, err), silent: true}, nil
+					p.intervals.silence, err), unreachable: true}, nil
 			}
 			continue
 		case <-l.frames.drains():

@@ -6,7 +6,7 @@ import (
 )
 
 func TestJavaTraceNamesTheCauseAndTheLine(t *testing.T) {
-	for want, said := range map[string]string{
+	for want, lastError := range map[string]string{
 		`NumberFormatException: For input string: "x" at Db.<clinit>(Db.java:4)`: `
 			Exception in thread "main" java.lang.ExceptionInInitializerError
 				at Main.main(Main.java:9)
@@ -21,7 +21,7 @@ func TestJavaTraceNamesTheCauseAndTheLine(t *testing.T) {
 			Caused a stir`,
 	} {
 		var lines []string
-		for line := range strings.Lines(strings.ReplaceAll(said, "\n\t\t\t", "\n")) {
+		for line := range strings.Lines(strings.ReplaceAll(lastError, "\n\t\t\t", "\n")) {
 			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
 		if got := javaTrace.read(lines); got != want {

@@ -41,7 +41,7 @@ func (p *Plugin) acknowledge(ctx context.Context, l *instance, call *bridge.Call
 
 // wait acknowledges in place of a backend that has not done so, and later warns if it still has not.
 func (a *acknowledger) wait(ctx context.Context, l *instance) {
-	if !pass(ctx, a.p.intervals.acknowledge) {
+	if !sleep(ctx, a.p.intervals.acknowledge) {
 		return
 	}
 	res, err := a.p.Handle(ctx, a.call.With(bridge.Discover, &pb.DiscoverRequest{Context: a.call.Context()}), nil)
@@ -58,13 +58,13 @@ func (a *acknowledger) wait(ctx context.Context, l *instance) {
 		})
 	}
 	a.mu.Unlock()
-	if !pass(ctx, a.p.intervals.busy) {
+	if !sleep(ctx, a.p.intervals.busy) {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.acked {
-		l.unacknowledged.Do(func() {
+		l.warnUnacknowledged.Do(func() {
 			a.p.log.Warn().Str("method", bridge.Listen.GRPC).
 				Str("fix", "send the event `acknowledged`, with the notifications that will be sent, as soon as "+
 					"Listen is called").
@@ -98,8 +98,8 @@ func (a *acknowledger) emit(ctx context.Context, e bridge.Event) error {
 	return nil
 }
 
-// pass waits for d. It returns false if ctx ends first.
-func pass(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -6,7 +6,7 @@ import (
 )
 
 func TestNodeTraceNamesTheErrorAndTheLine(t *testing.T) {
-	for want, said := range map[string]string{
+	for want, lastError := range map[string]string{
 		`DefinitionError: t.mjs:4: tool "add": no at /app/t.mjs:4`: `
 			node:internal/modules/run_main:123
 			    triggerUncaughtException(
@@ -60,7 +60,7 @@ func TestNodeTraceNamesTheErrorAndTheLine(t *testing.T) {
 			    at file:///app/t.mjs:4:3`,
 	} {
 		var lines []string
-		for line := range strings.Lines(strings.ReplaceAll(said, "\n\t\t\t", "\n")) {
+		for line := range strings.Lines(strings.ReplaceAll(lastError, "\n\t\t\t", "\n")) {
 			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
 		if got := nodeTrace.read(lines); got != want {

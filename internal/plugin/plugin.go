@@ -115,10 +115,10 @@ type intervals struct {
 	lastAnswer time.Duration // how long its calls may then wait for a response
 }
 
-var usualPace = intervals{
+var defaultIntervals = intervals{
 	Intervals: supervise.Intervals{
 		Backoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Crashes: 5, CrashWindow: time.Minute,
-		Shortage: 200 * time.Millisecond, Patience: 5 * time.Second, Hopeless: 2 * time.Second,
+		Shortage: 200 * time.Millisecond, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
 	},
 	settled: 100 * time.Millisecond, health: time.Second, idle: 30 * time.Second, misses: 3,
 	look: 500 * time.Millisecond, stopped: 3, busy: 5 * time.Second, acknowledge: 200 * time.Millisecond,
@@ -127,15 +127,15 @@ var usualPace = intervals{
 
 // A Plugin is one backend. It implements bridge.Handler and is safe for concurrent use.
 type Plugin struct {
-	o         Options
-	log       zerolog.Logger
-	panics    *contain.Panics
-	tls       *tls.Config // for Address
-	end       endpoint    // parsed Address
-	intervals intervals
-	super     *supervise.Supervisor[*instance]
-	// dialled connects to Address; it is nil for a Command.
-	dialled *dialled
+	o          Options
+	log        zerolog.Logger
+	panics     *contain.Panics
+	tls        *tls.Config // for Address
+	end        endpoint    // parsed Address
+	intervals  intervals
+	supervisor *supervise.Supervisor[*instance]
+	// dialed connects to Address; it is nil for a Command.
+	dialed *dialedBackend
 }
 
 var _ bridge.Handler = (*Plugin)(nil)
@@ -143,21 +143,21 @@ var _ bridge.Handler = (*Plugin)(nil)
 // An instance is a connection to the backend, from its first response to its loss.
 type instance struct {
 	*link
-	frames   *frames  // nil without frames
-	managed  *managed // nil if the process was not launched
-	began    time.Time
-	ready    time.Time
-	lost     loss            // why it ended; set before gone is closed
-	broken   bool            // its connection ended; for a dialed backend
-	here     context.Context // ends at its loss
-	end      context.CancelFunc
-	gone     <-chan struct{} // closed when here ends
-	called   atomic.Bool     // it has answered a call other than a health check or a list
-	calls    inFlight
-	discover discoverCache
-	after    sync.Once // to warn that it sends messages after a result
+	frames          *frames  // nil without frames
+	managed         *managed // nil if the process was not launched
+	began           time.Time
+	ready           time.Time
+	lost            loss            // why it ended; set before gone is closed
+	broken          bool            // its connection ended; for a dialed backend
+	ctx             context.Context // ends at its loss
+	end             context.CancelFunc
+	gone            <-chan struct{} // closed when ctx ends
+	called          atomic.Bool     // it has answered a call other than a health check or a list
+	calls           inFlight
+	discover        discoverCache
+	warnAfterResult sync.Once // to warn that it sends messages after a result
 
-	unacknowledged sync.Once // to warn that it does not acknowledge a Listen
+	warnUnacknowledged sync.Once // to warn that it does not acknowledge a Listen
 }
 
 // Gone implements supervise.Connection.
@@ -165,7 +165,7 @@ func (l *instance) Gone() <-chan struct{} { return l.gone }
 
 // New returns a Plugin for o without starting it.
 func New(o Options) (*Plugin, error) {
-	p := &Plugin{o: o, intervals: usualPace}
+	p := &Plugin{o: o, intervals: defaultIntervals}
 	switch {
 	case len(o.Command) == 0 && o.Address == "":
 		return nil, fmt.Errorf("backend %q: neither a command to launch nor an address to dial", o.Name)
@@ -202,11 +202,11 @@ func New(o Options) (*Plugin, error) {
 		Panics: p.panics, Intervals: &p.intervals.Intervals,
 	}
 	if o.Address == "" {
-		p.super = supervise.New[*instance](launched{p}, supervised)
+		p.supervisor = supervise.New[*instance](launchedBackend{p}, supervised)
 		return p, nil
 	}
-	p.dialled = &dialled{Plugin: p}
-	p.super = supervise.New[*instance](p.dialled, supervised)
+	p.dialed = &dialedBackend{Plugin: p}
+	p.supervisor = supervise.New[*instance](p.dialed, supervised)
 	var err error
 	if p.end, err = parseAddress(o.Address); err != nil {
 		return nil, fmt.Errorf("backend %q: %w", p.o.Name, err)
@@ -220,8 +220,8 @@ func New(o Options) (*Plugin, error) {
 }
 
 // Ready waits until the backend is ready. It returns an error if Run returns or ctx ends first.
-func (p *Plugin) Ready(ctx context.Context) error { return p.super.Ready(ctx) }
+func (p *Plugin) Ready(ctx context.Context) error { return p.supervisor.Ready(ctx) }
 
 // Started waits while a launched process starts, and returns nil when it is ready or has failed to start. It returns an
 // error if ctx ends first. A dialed backend does not start. The process serves clients of both eras.
-func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error { return p.super.Started(ctx) }
+func (p *Plugin) Started(ctx context.Context, _ bridge.Era) error { return p.supervisor.Started(ctx) }

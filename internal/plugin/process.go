@@ -27,15 +27,15 @@ type process struct {
 	log *zerolog.Logger
 	dir *runDir
 
-	handshake *io.PipeReader // for go-plugin: only the handshake line
-	shaking   *io.PipeWriter
-	shaken    bool // the handshake was received; only readStdout uses it
+	handshake       *io.PipeReader // for go-plugin: only the handshake line
+	handshakeWriter *io.PipeWriter
+	handshakeSeen   bool // the handshake was received; only readStdout uses it
 
 	stdout, stderr child.Tail
 	output         *child.Log
 
-	mu  sync.Mutex // guards bad
-	bad error      // why the handshake is rejected
+	mu           sync.Mutex // guards handshakeErr
+	handshakeErr error      // why the handshake is rejected
 }
 
 var _ runner.Runner = (*process)(nil)
@@ -46,11 +46,11 @@ func newProcess(o *Options, log *zerolog.Logger, dir *runDir) *process {
 		Process: child.New(o.Command, o.Dir, log), o: o, log: log, dir: dir,
 		output: child.NewLog(log, o.Limits),
 	}
-	r.handshake, r.shaking = io.Pipe()
+	r.handshake, r.handshakeWriter = io.Pipe()
 	r.Limits, r.Panics = o.Machine, o.Panics
 	r.Process.Stdout = func(f *os.File) { child.CopyLines(f, r.readStdout) }
 	r.Process.Stderr = func(f *os.File) { child.CopyLines(f, r.readStderr) }
-	r.Exited = func() { _ = r.shaking.Close() }
+	r.Exited = func() { _ = r.handshakeWriter.Close() }
 	return r
 }
 
@@ -59,18 +59,18 @@ func (r *process) Start(context.Context) error { return r.Process.Start() }
 
 // readStdout reads the handshake from the plugin's standard output and logs the other lines.
 func (r *process) readStdout(line []byte, length int) {
-	if !r.shaken && length == len(line) && isHandshake(line) {
-		r.shaken = true
+	if !r.handshakeSeen && length == len(line) && isHandshake(line) {
+		r.handshakeSeen = true
 		if err := checkHandshake(string(line), r.dir.path); err != nil {
 			r.mu.Lock()
-			r.bad = fmt.Errorf("it printed a handshake that the bridge cannot accept: %w\n  printed: %s", err,
+			r.handshakeErr = fmt.Errorf("it printed a handshake that the bridge cannot accept: %w\n  printed: %s", err,
 				shorten(strconv.Quote(string(line))))
 			r.mu.Unlock()
-			_ = r.shaking.Close()
+			_ = r.handshakeWriter.Close()
 			return
 		}
-		_, _ = r.shaking.Write([]byte(string(line) + "\n")) // go-plugin reads until its end
-		_ = r.shaking.Close()
+		_, _ = r.handshakeWriter.Write([]byte(string(line) + "\n")) // go-plugin reads until its end
+		_ = r.handshakeWriter.Close()
 		return
 	}
 	r.stdout.Add(line)
@@ -82,11 +82,11 @@ func (r *process) readStderr(line []byte, length int) {
 	r.output.Line("stderr", line, length)
 }
 
-// refused returns why the handshake is rejected.
-func (r *process) refused() error {
+// handshakeError returns why the handshake is rejected.
+func (r *process) handshakeError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.bad
+	return r.handshakeErr
 }
 
 // Wait implements runner.Runner.

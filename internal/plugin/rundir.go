@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// runDirs is the name pattern of the directories.
-	runDirs = "mcpb"
+	// runDirPrefix is the name pattern of the directories.
+	runDirPrefix = "mcpb"
 	// lockFile is locked while a directory is in use. If the bridge is killed, the kernel releases the lock and the
 	// directory remains.
 	lockFile = "lock"
-	// leftFor is the minimum age of a leftover directory: a younger one may not be locked yet.
-	leftFor = time.Minute
+	// minLeftoverAge is the minimum age of a leftover directory: a younger one may not be locked yet.
+	minLeftoverAge = time.Minute
 )
 
 // A runDir is the directory for one process's socket and keys, which only this user can enter.
@@ -31,7 +31,7 @@ type runDir struct {
 func newRunDir() (*runDir, error) {
 	var tooLong string
 	for _, base := range runDirBases() {
-		dir, err := os.MkdirTemp(base, runDirs)
+		dir, err := os.MkdirTemp(base, runDirPrefix)
 		if err != nil {
 			return nil, fmt.Errorf("the directory for temporary files, %s, cannot hold the backend's socket: %w; "+
 				"set TMPDIR to a directory that exists and can be written, such as an emptyDir",
@@ -76,7 +76,7 @@ func (d *runDir) remove() error {
 // sweep removes the directories of this user's bridges that were killed.
 func sweep(log *zerolog.Logger) {
 	for _, base := range runDirBases() {
-		found, err := filepath.Glob(filepath.Join(base, runDirs+"*", lockFile))
+		found, err := filepath.Glob(filepath.Join(base, runDirPrefix+"*", lockFile))
 		if err != nil {
 			continue // the base has brackets in its name
 		}
@@ -84,7 +84,7 @@ func sweep(log *zerolog.Logger) {
 			dir := filepath.Dir(file)
 			info, err := os.Lstat(dir)
 			if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !ownedByUser(info) ||
-				time.Since(info.ModTime()) < leftFor {
+				time.Since(info.ModTime()) < minLeftoverAge {
 				continue
 			}
 			d := &runDir{dir, flock.New(file)}

@@ -28,7 +28,7 @@ func TestFilesOfKilledBridgesAreRemoved(t *testing.T) {
 	}
 	age := func(dir string) {
 		t.Helper()
-		old := time.Now().Add(-2 * leftFor)
+		old := time.Now().Add(-2 * minLeftoverAge)
 		if err := os.Chtimes(dir, old, old); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestFilesOfKilledBridgesAreRemoved(t *testing.T) {
 		}
 	}
 	elsewhere := filepath.Join(base, "elsewhere")
-	link := filepath.Join(base, runDirs+"link")
+	link := filepath.Join(base, runDirPrefix+"link")
 	if err := os.MkdirAll(elsewhere, 0o700); err != nil {
 		t.Fatal(err)
 	}

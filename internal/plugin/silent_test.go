@@ -103,10 +103,10 @@ func TestUnresponsiveBackendReceivesNoMoreCalls(t *testing.T) {
 			finish, network := make(chan struct{}), &silence{Listener: l}
 			long(finish).serveAt(t, network)
 			r := run(t, Options{Address: "unix:" + sock}, func(p *intervals) {
-				p.health, p.look, p.silence, p.lastAnswer, p.Patience = 50*time.Millisecond, 20*time.Millisecond,
+				p.health, p.look, p.silence, p.lastAnswer, p.CallWait = 50*time.Millisecond, 20*time.Millisecond,
 					time.Second, patient, time.Hour
 			}).ready(t)
-			was := r.super.Live()
+			was := r.supervisor.Live()
 			call, listen := begin(t, r, tool("long", "")),
 				begin(t, r, &bridge.Call{Method: bridge.Listen, Request: &pb.ListenRequest{}})
 
@@ -152,7 +152,7 @@ func TestNotServingBackendCompletesItsCalls(t *testing.T) {
 	sock := filepath.Join(t.TempDir(), "s")
 	f.serve(t, "unix", sock)
 	r := run(t, Options{Address: "unix:" + sock}, func(p *intervals) { p.health = 10 * time.Millisecond }).ready(t)
-	was := r.super.Live()
+	was := r.supervisor.Live()
 	call := begin(t, r, tool("long", ""))
 	f.health.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	<-was.gone
@@ -182,7 +182,7 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 				p.health, p.look, p.silence, p.busy = 20*time.Millisecond, 20*time.Millisecond, 40*time.Millisecond,
 					60*time.Millisecond
 			}).ready(t)
-			was := r.super.Live()
+			was := r.supervisor.Live()
 			call := begin(t, r, tool("long", ""))
 			network.Lock()
 			back := sync.OnceFunc(network.Unlock)
@@ -216,7 +216,7 @@ func TestBusyBackendKeepsItsCalls(t *testing.T) {
 					t.Errorf("got %v, %v, want %s", got.result, got.err, want)
 				}
 			}
-			if r.super.Live() != was {
+			if r.supervisor.Live() != was {
 				t.Error("the connection was closed")
 			}
 			r.log.wait(t, "the backend answers again")

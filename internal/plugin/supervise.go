@@ -37,29 +37,29 @@ import (
 // called once.
 func (p *Plugin) Run(ctx context.Context) error {
 	if p.o.Address != "" {
-		return p.runDialled(ctx)
+		return p.runDialed(ctx)
 	}
 	// On Linux, the parent-death signal of a child is sent when the thread that started it ends. This thread runs as
 	// long as the children.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	sweep(&p.log)
-	return p.super.Run(ctx)
+	return p.supervisor.Run(ctx)
 }
 
 // begin completes a new instance of the backend and returns it.
 func (p *Plugin) begin(l *instance) *instance {
 	l.calls.first, l.discover.turn = make(chan struct{}, 1), make(chan struct{}, 1)
-	l.here, l.end = context.WithCancel(context.Background())
-	l.gone = l.here.Done()
+	l.ctx, l.end = context.WithCancel(context.Background())
+	l.gone = l.ctx.Done()
 	l.ready = time.Now()
 	return l
 }
 
-// A launched backend is a process that the bridge started. It implements supervise.Backend.
-type launched struct{ *Plugin }
+// A launchedBackend backend is a process that the bridge started. It implements supervise.Backend.
+type launchedBackend struct{ *Plugin }
 
-func (p launched) Connect(ctx context.Context) (*instance, error) {
+func (p launchedBackend) Connect(ctx context.Context) (*instance, error) {
 	began := time.Now()
 	m, err := p.launch(ctx)
 	if err != nil {
@@ -69,14 +69,14 @@ func (p launched) Connect(ctx context.Context) (*instance, error) {
 	return p.begin(&instance{link: m.link, frames: m.frames, managed: m, began: began}), nil
 }
 
-func (launched) IsFinal(_ error, first bool) bool { return first }
+func (launchedBackend) IsFinal(_ error, first bool) bool { return first }
 
-func (p launched) Watch(ctx context.Context, l *instance) bool {
+func (p launchedBackend) Watch(ctx context.Context, l *instance) bool {
 	l.lost = p.watch(ctx, l.managed.Context(), l, goplugin.GRPCServiceName)
 	return false
 }
 
-func (p launched) Release(ctx context.Context, l *instance) bool {
+func (p launchedBackend) Release(ctx context.Context, l *instance) bool {
 	m := l.managed
 	defer p.panics.Recover("stopping the backend", func(*bridge.Error) {
 		m.Signal(child.Kill)
@@ -85,7 +85,7 @@ func (p launched) Release(ctx context.Context, l *instance) bool {
 	l.end()
 
 	if !l.lost.drains.IsZero() {
-		m.await(ctx, l, l.lost.drains.Add(p.o.StopTimeout))
+		m.awaitExit(ctx, l, l.lost.drains.Add(p.o.StopTimeout))
 	}
 	l.frames.stopSending()
 	m.stop(p.o.StopTimeout, ctx.Err() != nil)
@@ -93,7 +93,7 @@ func (p launched) Release(ctx context.Context, l *instance) bool {
 		p.log.Info().Str("status", m.ExitReason()).Msg("the backend was stopped")
 		return false
 	}
-	p.log.Error().Str("status", m.ExitReason()).Str("why", l.lost.why).Strs("stderr", m.lastWords()).
+	p.log.Error().Str("status", m.ExitReason()).Str("why", l.lost.why).Strs("stderr", m.stderrTail()).
 		Dur("lived", time.Since(l.began)).Msg("the backend was lost")
 	return l.called.Load() && time.Since(l.ready) >= p.intervals.settled
 }
@@ -160,25 +160,25 @@ func (p *Plugin) launch(ctx context.Context) (m *managed, err error) {
 	m.link, err = dial(endpoint{network: addr.Network(), address: addr.String()}, config, p.o.Limits.Message,
 		p.o.StartTimeout)
 	if err == nil {
-		err = p.firstAnswer(m, began.Add(p.o.StartTimeout))
+		err = p.awaitHealthy(m, began.Add(p.o.StartTimeout))
 	}
 	if err != nil {
-		mute := &unresponsive{
+		silent := &unresponsive{
 			addr: fmt.Sprintf("%s %s", addr.Network(), addr), ended: r.Context().Err() != nil,
 			err: err,
 		}
 		r.Signal(child.Kill)
 		m.finish()
-		return nil, p.explain(r, mute, time.Since(began))
+		return nil, p.explain(r, silent, time.Since(began))
 	}
 	m.wg.Go(m.readStdio)
 	return m, nil
 }
 
-// firstAnswer waits until a process that has printed its handshake is ready, at most until the start timeout, whether
+// awaitHealthy waits until a process that has printed its handshake is ready, at most until the start timeout, whether
 // it does not listen yet, does not respond, or responds NOT_SERVING. Only TLS errors that cannot be temporary are
 // final: crypto/tls prefixes each with its name, and gRPC keeps only the text.
-func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
+func (p *Plugin) awaitHealthy(m *managed, until time.Time) error {
 	ctx, cancel := context.WithDeadline(m.Context(), until)
 	defer cancel()
 	var last error
@@ -193,7 +193,7 @@ func (p *Plugin) firstAnswer(m *managed, until time.Time) error {
 		if ctx.Err() != nil || strings.Contains(status.Convert(err).Message(), "tls: ") {
 			return last
 		}
-		pass(ctx, p.intervals.Backoff)
+		sleep(ctx, p.intervals.Backoff)
 	}
 }
 
@@ -289,15 +289,16 @@ func (m *managed) readStdio() {
 	}
 }
 
-// await waits until the process has exited, which it does by itself after its last call, at most until the given time.
-func (m *managed) await(ctx context.Context, l *instance, until time.Time) {
+// awaitExit waits until the process has exited, which it does by itself after its last call, at most until the given
+// time.
+func (m *managed) awaitExit(ctx context.Context, l *instance, until time.Time) {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for left := false; ; {
-		if !left && l.frames.draining() && l.calls.count() == 0 {
-			left = true
+	for stoppedSending := false; ; {
+		if !stoppedSending && l.frames.draining() && l.calls.count() == 0 {
+			stoppedSending = true
 			tick.Stop()
 			l.frames.stopSending()
 		}
@@ -315,17 +316,17 @@ func (m *managed) await(ctx context.Context, l *instance, until time.Time) {
 }
 
 // stop stops the process, gracefully if possible, and returns when it and its resources are gone.
-func (m *managed) stop(limit time.Duration, gently bool) {
-	if gently && m.Context().Err() == nil {
-		m.askToStop(limit)
+func (m *managed) stop(limit time.Duration, graceful bool) {
+	if graceful && m.Context().Err() == nil {
+		m.requestStop(limit)
 	}
 	m.Signal(child.Kill)
 	m.finish()
 }
 
-// askToStop gives the process limit to exit: most of it after go-plugin's own request; the rest, or all of it if the
+// requestStop gives the process limit to exit: most of it after go-plugin's own request; the rest, or all of it if the
 // request fails, after SIGTERM.
-func (m *managed) askToStop(limit time.Duration) {
+func (m *managed) requestStop(limit time.Duration) {
 	last := time.Now().Add(limit)
 	request, cancel := context.WithTimeout(m.Context(), limit*4/5)
 	defer cancel()
@@ -357,7 +358,7 @@ func (m *managed) finish() {
 	m.frames.close()
 	m.wg.Wait()
 	m.process.Finish()
-	_ = m.shaking.Close()
+	_ = m.handshakeWriter.Close()
 	if err := m.dir.remove(); err != nil {
 		m.log.Warn().Err(err).Msg("cannot remove the backend's directory")
 	}
@@ -371,25 +372,25 @@ func (r *process) prepare(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runne
 	return r, nil
 }
 
-// runDialled keeps a connection to a process that the bridge did not launch.
-func (p *Plugin) runDialled(ctx context.Context) error {
+// runDialed keeps a connection to a process that the bridge did not launch.
+func (p *Plugin) runDialed(ctx context.Context) error {
 	if p.tls == nil && p.end.network == "tcp" && checkTCP(p.end.address) != nil && p.end.host() != "localhost" {
 		p.log.Warn().Str("address", p.o.Address).Msg("the connection to the backend is not encrypted")
 	}
-	defer p.dialled.old.Wait()
-	defer p.dialled.drop(ctx, nil)
-	return p.super.Run(ctx)
+	defer p.dialed.old.Wait()
+	defer p.dialed.drop(ctx, nil)
+	return p.supervisor.Run(ctx)
 }
 
 // A dialed backend is a process that the bridge did not launch. It implements supervise.Backend.
-type dialled struct {
+type dialedBackend struct {
 	*Plugin
 	link *link // nil if a new one is to be made
 	old  sync.WaitGroup
 }
 
 // Connect returns when the backend is ready. An error is one of the address or of TLS.
-func (p *dialled) Connect(ctx context.Context) (*instance, error) {
+func (p *dialedBackend) Connect(ctx context.Context) (*instance, error) {
 	if p.link == nil {
 		k, err := dial(p.end, p.tls, p.o.Limits.Message, limits.ConnectTimeout)
 		if err != nil {
@@ -410,9 +411,9 @@ func (p *dialled) Connect(ctx context.Context) (*instance, error) {
 				reported = true
 			}
 			if status.Code(err) != codes.DeadlineExceeded { // the attempt has used up its time
-				pass(ctx, p.intervals.Backoff)
+				sleep(ctx, p.intervals.Backoff)
 			}
-		case err == nil && k.settled(ctx):
+		case err == nil && k.awaitReady(ctx):
 			p.log.Info().Str("address", p.o.Address).Msg("the backend is ready")
 			return p.begin(&instance{link: k}), nil
 		}
@@ -420,9 +421,9 @@ func (p *dialled) Connect(ctx context.Context) (*instance, error) {
 	return nil, ctx.Err()
 }
 
-func (*dialled) IsFinal(error, bool) bool { return true }
+func (*dialedBackend) IsFinal(error, bool) bool { return true }
 
-func (p *dialled) Watch(ctx context.Context, l *instance) (unreachable bool) {
+func (p *dialedBackend) Watch(ctx context.Context, l *instance) (unreachable bool) {
 	here, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -433,11 +434,11 @@ func (p *dialled) Watch(ctx context.Context, l *instance) (unreachable bool) {
 	})
 	l.lost = p.watch(ctx, here, l, "")
 	l.broken = here.Err() != nil
-	return l.lost.silent
+	return l.lost.unreachable
 }
 
 // Release keeps a connection that broke: gRPC reconnects it, and calls may still end on it.
-func (p *dialled) Release(ctx context.Context, l *instance) bool {
+func (p *dialedBackend) Release(ctx context.Context, l *instance) bool {
 	l.end()
 	switch {
 	case ctx.Err() != nil:
@@ -455,7 +456,7 @@ func (p *dialled) Release(ctx context.Context, l *instance) bool {
 }
 
 // drop closes the connection when the calls of l, which may be nil, have ended.
-func (p *dialled) drop(ctx context.Context, l *instance) {
+func (p *dialedBackend) drop(ctx context.Context, l *instance) {
 	k := p.link
 	p.link = nil
 	if k == nil {

@@ -82,13 +82,13 @@ func (f *traceFormat) read(lines []string) string {
 	for i, text := range f.report.FindStringSubmatch(strings.Join(lines, "\n")) {
 		groups[f.report.SubexpNames()[i]] = text
 	}
-	said := groups["error"] + groups["thread"]
-	if said == "" {
+	lastError := groups["error"] + groups["thread"]
+	if lastError == "" {
 		return ""
 	}
 	for part, advice := range f.advice {
-		if strings.Contains(said, part) {
-			said += ": " + advice
+		if strings.Contains(lastError, part) {
+			lastError += ": " + advice
 		}
 	}
 	for _, p := range f.places {
@@ -98,9 +98,9 @@ func (f *traceFormat) read(lines []string) string {
 		}
 		for _, m := range found {
 			if place := strings.Join(m[1:], ":"); p.library == nil || !p.library.MatchString(place) {
-				return said + " at " + place
+				return lastError + " at " + place
 			}
 		}
 	}
-	return said
+	return lastError
 }

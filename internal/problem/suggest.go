@@ -6,28 +6,28 @@ import (
 )
 
 // DidYouMean returns the fix for an unknown name: the nearest known name, or all of them.
-func DidYouMean(name string, known []string) string {
-	if best := Nearest(name, known); best != "" {
+func DidYouMean(name string, names []string) string {
+	if best := Nearest(name, names); best != "" {
 		return "did you mean " + best + "?"
 	}
-	known = slices.Sorted(slices.Values(known))
-	if len(known) > maxKnown {
-		known = append(known[:maxKnown], "and more")
+	names = slices.Sorted(slices.Values(names))
+	if len(names) > maxNames {
+		names = append(names[:maxNames], "and more")
 	}
-	return "known are: " + strings.Join(known, ", ")
+	return "known are: " + strings.Join(names, ", ")
 }
 
 // The limits of guesses: the number of names that are listed, and the length of a name that is compared.
 const (
-	maxKnown   = 30
+	maxNames   = 30
 	maxCompare = 256
 )
 
 // Nearest returns the known name of which name is most likely a misspelling, or "". In a name of up to three letters,
 // more than half must be right: otherwise it would be near any short name.
-func Nearest(name string, known []string) string {
+func Nearest(name string, names []string) string {
 	best, bestDistance := "", len(name)/3+2
-	for _, k := range known {
+	for _, k := range names {
 		if len(k) > maxCompare || len(name) > maxCompare {
 			continue
 		}

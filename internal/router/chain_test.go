@@ -77,7 +77,7 @@ func TestOneOfTwoBackendsDisconnectsAndReconnects(t *testing.T) {
 	r, err := router.New([]router.Route{
 		{Name: "a", Handler: dialled(t, addr("a"))},
 		{Name: "b", Handler: dialled(t, addr("b"))},
-	}, router.Options{Patience: 100 * time.Millisecond})
+	}, router.Options{MaxWait: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const (
 
 // discover merges the declarations of all routes. For a route that does not respond, its last declaration is used.
 func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Result, error) {
-	answers := r.ask(ctx, r.routes, func(*route) *bridge.Call { return call })
+	answers := r.callRoutes(ctx, r.routes, func(*route) *bridge.Call { return call })
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	for _, a := range answers {
 		d, answered := a.result.(*pb.DiscoverResponse)
 		a.route.mu.Lock()
-		known := &a.route.known[call.Era()]
+		known := &a.route.lastDeclared[call.Era()]
 		if answered {
 			*known = d
 		}
@@ -51,7 +51,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 		if first {
 			out.TtlMs, out.CacheScope = d.TtlMs, d.CacheScope
 		} else {
-			out.TtlMs, out.CacheScope = shorterTTL(out.TtlMs, d.TtlMs), narrower(out.CacheScope, d.CacheScope)
+			out.TtlMs, out.CacheScope = shorterTTL(out.TtlMs, d.TtlMs), mergeScope(out.CacheScope, d.CacheScope)
 		}
 		out.Meta, out.Extra = union(out.GetMeta(), d.GetMeta()), union(out.GetExtra(), d.GetExtra())
 		first = false
@@ -59,7 +59,7 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	if none {
 		return nil, answers[0].err
 	}
-	reported(out.GetCapabilities())
+	setListChanged(out.GetCapabilities())
 	if !all {
 		out.TtlMs = proto.Int64(0)
 	}
@@ -76,16 +76,16 @@ func (r *Router) discover(ctx context.Context, call *bridge.Call) (*bridge.Resul
 	return &bridge.Result{Complete: out}, nil
 }
 
-// narrower returns the cache scope of a merge of two results.
-func narrower(a, b string) string {
+// mergeScope returns the cache scope of a merge of two results.
+func mergeScope(a, b string) string {
 	if a == b {
 		return a
 	}
 	return "private"
 }
 
-// reported sets listChanged of every list: the Router reports changes when a missing server is back.
-func reported(c *pb.ServerCapabilities) {
+// setListChanged sets listChanged of every list: the Router reports changes when a missing server is back.
+func setListChanged(c *pb.ServerCapabilities) {
 	if c.Tools != nil {
 		c.Tools.ListChanged = proto.Bool(true)
 	}
@@ -103,22 +103,22 @@ func merge(all, c *pb.ServerCapabilities) {
 		if all.Tools == nil {
 			all.Tools = &pb.ToolsCapability{}
 		}
-		either(&all.Tools.ListChanged, t.ListChanged)
+		mergeHint(&all.Tools.ListChanged, t.ListChanged)
 		all.Tools.Extra = union(all.Tools.GetExtra(), t.GetExtra())
 	}
 	if t := c.GetResources(); t != nil {
 		if all.Resources == nil {
 			all.Resources = &pb.ResourcesCapability{}
 		}
-		either(&all.Resources.ListChanged, t.ListChanged)
-		either(&all.Resources.Subscribe, t.Subscribe)
+		mergeHint(&all.Resources.ListChanged, t.ListChanged)
+		mergeHint(&all.Resources.Subscribe, t.Subscribe)
 		all.Resources.Extra = union(all.Resources.GetExtra(), t.GetExtra())
 	}
 	if t := c.GetPrompts(); t != nil {
 		if all.Prompts == nil {
 			all.Prompts = &pb.PromptsCapability{}
 		}
-		either(&all.Prompts.ListChanged, t.ListChanged)
+		mergeHint(&all.Prompts.ListChanged, t.ListChanged)
 		all.Prompts.Extra = union(all.Prompts.GetExtra(), t.GetExtra())
 	}
 	if c.GetCompletions() != nil && all.Completions == nil {
@@ -132,8 +132,8 @@ func merge(all, c *pb.ServerCapabilities) {
 	all.Extra = union(all.GetExtra(), c.GetExtra())
 }
 
-// either sets a hint that is true in another declaration, or copies it if it is unset.
-func either(a **bool, b *bool) {
+// mergeHint sets a hint that is true in another declaration, or copies it if it is unset.
+func mergeHint(a **bool, b *bool) {
 	if b != nil && (*a == nil || *b) {
 		*a = proto.Bool(*b)
 	}

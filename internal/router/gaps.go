@@ -22,10 +22,10 @@ const (
 
 // A gap is a list that was sent without the part of one route, or with the part for callers without capabilities.
 type gap struct {
-	route   *route
-	list    *bridge.Method
-	who     bridge.Audience
-	session string
+	route    *route
+	list     *bridge.Method
+	audience bridge.Audience
+	session  string
 }
 
 // gaps are the open gaps. While there are listeners, the missing parts are requested until they are available; then the
@@ -38,7 +38,7 @@ type gaps struct {
 	listeners map[*feed.Pending]*pb.SubscriptionFilter // with their filters
 	ctx       context.Context                          //nolint:containedctx // it ends when the last listener leaves; nil without one
 	cancel    context.CancelFunc
-	filling   *sync.WaitGroup // the requests with ctx
+	requests  *sync.WaitGroup // the requests with ctx
 }
 
 // add records a gap in the list that the caller of call received.
@@ -55,20 +55,20 @@ func (g *gaps) add(rt *route, call *bridge.Call) {
 		ClientCapabilities: caller.GetClientCapabilities(), Verified: caller.GetVerified(),
 	}))
 	if g.ctx != nil {
-		g.fill(g.ctx, key)
+		g.request(g.ctx, key)
 	}
 }
 
-// join adds a listener, and returns the function that removes it.
-func (g *gaps) join(changes *feed.Pending, lists *pb.SubscriptionFilter) (leave func()) {
+// addListener adds a listener, and returns the function that removes it.
+func (g *gaps) addListener(changes *feed.Pending, lists *pb.SubscriptionFilter) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.listeners[changes] = lists
 	if g.ctx == nil {
 		g.ctx, g.cancel = context.WithCancel(context.Background())
-		g.filling = &sync.WaitGroup{}
+		g.requests = &sync.WaitGroup{}
 		for key := range g.open {
-			g.fill(g.ctx, key)
+			g.request(g.ctx, key)
 		}
 	}
 	return func() {
@@ -77,25 +77,25 @@ func (g *gaps) join(changes *feed.Pending, lists *pb.SubscriptionFilter) (leave 
 		filling := &sync.WaitGroup{}
 		if len(g.listeners) == 0 {
 			g.cancel()
-			g.ctx, filling = nil, g.filling
+			g.ctx, filling = nil, g.requests
 		}
 		g.mu.Unlock()
 		filling.Wait()
 	}
 }
 
-// fill requests the missing part until it is available or ctx ends. The caller holds mu.
-func (g *gaps) fill(ctx context.Context, key gap) {
+// request requests the missing part until it is available or ctx ends. The caller holds mu.
+func (g *gaps) request(ctx context.Context, key gap) {
 	call := g.open[key]
-	g.filling.Go(func() {
+	g.requests.Go(func() {
 		defer g.r.panics.Recover("completing "+key.list.Name, nil)
 		var b feed.Backoff
 		for {
 			limited, cancel := context.WithTimeout(ctx, fillTimeout)
-			_, err := g.r.once(limited, key.route, call)
+			_, err := g.r.callOnce(limited, key.route, call)
 			cancel()
-			if ctx.Err() == nil && (err == nil || !down(err)) {
-				g.filled(key, err)
+			if ctx.Err() == nil && (err == nil || !isDown(err)) {
+				g.complete(key, err)
 				return
 			}
 			if !b.Wait(ctx) {
@@ -105,11 +105,11 @@ func (g *gaps) fill(ctx context.Context, key gap) {
 	})
 }
 
-// filled removes a gap, and reports the list as changed if the route has one.
-func (g *gaps) filled(key gap, err error) {
+// complete removes a gap, and reports the list as changed if the route has one.
+func (g *gaps) complete(key gap, err error) {
 	has := err == nil || bridge.AsError(err).Code != codes.Unimplemented
 	if has {
-		g.r.noteAnswer(key.route, err)
+		g.r.recordResponse(key.route, err)
 	}
 	change := feed.All(feed.ListOf(key.list))[0]
 	g.mu.Lock()

@@ -20,14 +20,14 @@ type part struct {
 	r     *Router
 	route *route
 	call  *bridge.Call // the Listen of the Router
-	// want is the filter for the route, and guessed are its URIs that may belong to another route.
-	want    *pb.SubscriptionFilter
+	// filter is the filter for the route, and guessed are its URIs that may belong to another route.
+	filter  *pb.SubscriptionFilter
 	guessed []string
 	source  *feed.Source
 }
 
 // listen reports the changes of all routes, and when a route that was missing from a list is back. It acknowledges all
-// lists, and what any route acknowledged, once every route has acknowledged or Options.Patience has passed. For a route
+// lists, and what any route acknowledged, once every route has acknowledged or Options.MaxWait has passed. For a route
 // that acknowledges later or reconnects, everything is reported as changed.
 func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRequest,
 	emit bridge.Emit,
@@ -37,32 +37,32 @@ func (r *Router) listen(ctx context.Context, call *bridge.Call, req *pb.ListenRe
 	s := feed.NewStream(func() *pb.SubscriptionFilter { return want })
 	parts := r.parts(ctx, call, want)
 	for _, p := range parts {
-		p.source = s.Source(p.want)
+		p.source = s.Source(p.filter)
 	}
-	defer r.gaps.join(s.Pending, lists)()
-	patience := time.NewTimer(r.o.Patience)
-	defer patience.Stop()
-	return s.Answer(ctx, patience.C, emit, func(acked *pb.SubscriptionFilter) *pb.ListenResponse {
+	defer r.gaps.addListener(s.Pending, lists)()
+	maxWait := time.NewTimer(r.o.MaxWait)
+	defer maxWait.Stop()
+	return s.Answer(ctx, maxWait.C, emit, func(acked *pb.SubscriptionFilter) *pb.ListenResponse {
 		return feed.Acknowledgment(feed.Both(want, feed.Either(lists, acked)))
 	}, func(ctx context.Context) (*bridge.Result, error) {
-		return nil, r.listenTo(ctx, parts, feed.IsEmpty(lists))
+		return nil, r.listenRoutes(ctx, parts, feed.IsEmpty(lists))
 	})
 }
 
-// listenTo listens to routes until ctx ends. If none of them reports changes, and alone is set because nothing else
+// listenRoutes listens to routes until ctx ends. If none of them reports changes, and alone is set because nothing else
 // does, it returns the error of the last one.
-func (r *Router) listenTo(ctx context.Context, parts []*part, alone bool) error {
+func (r *Router) listenRoutes(ctx context.Context, parts []*part, alone bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	var silent atomic.Int64
+	var failed atomic.Int64
 	for _, p := range parts {
 		wg.Go(func() {
 			defer r.panics.Recover(bridge.Listen.Name, func(e *bridge.Error) { cancel(e) }) // the caller listens again
 			err := p.listen(ctx)
 			switch {
 			case ctx.Err() != nil:
-			case int(silent.Add(1)) == len(parts) && alone:
+			case int(failed.Add(1)) == len(parts) && alone:
 				cancel(err)
 			default:
 				p.source.Acknowledge(nil)
@@ -78,35 +78,35 @@ func (r *Router) listenTo(ctx context.Context, parts []*part, alone bool) error 
 func (r *Router) parts(ctx context.Context, call *bridge.Call, want *pb.SubscriptionFilter) []*part {
 	parts := make([]*part, len(r.routes))
 	for i, rt := range r.routes {
-		parts[i] = &part{r: r, route: rt, call: call, want: &pb.SubscriptionFilter{}}
+		parts[i] = &part{r: r, route: rt, call: call, filter: &pb.SubscriptionFilter{}}
 		if want != nil {
-			parts[i].want = bridge.ShallowCopy(want)
-			parts[i].want.ResourceSubscriptions = nil
+			parts[i].filter = bridge.ShallowCopy(want)
+			parts[i].filter.ResourceSubscriptions = nil
 		}
 	}
 	for _, uri := range want.GetResourceSubscriptions() {
-		routes, known := r.find(ctx, call, uri)
+		routes, known := r.findRoutes(ctx, call, uri)
 		if known {
-			f := parts[routes[0].index].want
+			f := parts[routes[0].index].filter
 			f.ResourceSubscriptions = append(f.ResourceSubscriptions, uri)
 			continue
 		}
 		for _, p := range parts {
-			p.want.ResourceSubscriptions = append(p.want.ResourceSubscriptions, uri)
+			p.filter.ResourceSubscriptions = append(p.filter.ResourceSubscriptions, uri)
 			p.guessed = append(p.guessed, uri)
 		}
 	}
-	return slices.DeleteFunc(parts, func(p *part) bool { return proto.Size(p.want) == 0 })
+	return slices.DeleteFunc(parts, func(p *part) bool { return proto.Size(p.filter) == 0 })
 }
 
 // listen listens to the route until ctx ends or the route does not support Listen.
 func (p *part) listen(ctx context.Context) error {
-	filter := p.want
+	filter := p.filter
 	return feed.Follow(ctx, func(reset func()) error {
-		err := p.once(ctx, filter, reset)
-		if len(p.guessed) > 0 && hasNone(err) && bridge.AsError(err).Code != codes.Unimplemented {
-			filter, p.guessed = p.certain(), nil
-			err = p.once(ctx, filter, reset)
+		err := p.callOnce(ctx, filter, reset)
+		if len(p.guessed) > 0 && isNotFound(err) && bridge.AsError(err).Code != codes.Unimplemented {
+			filter, p.guessed = p.withoutGuessed(), nil
+			err = p.callOnce(ctx, filter, reset)
 		}
 		return err
 	}, func(err error, again time.Duration) bool {
@@ -115,29 +115,30 @@ func (p *part) listen(ctx context.Context) error {
 	})
 }
 
-// once makes one Listen call to the route.
-func (p *part) once(ctx context.Context, filter *pb.SubscriptionFilter, reset func()) error {
+// callOnce makes one Listen call to the route.
+func (p *part) callOnce(ctx context.Context, filter *pb.SubscriptionFilter, reset func()) error {
 	own := bridge.ShallowCopy(p.call.Request.(*pb.ListenRequest)) //nolint:forcetypeassert // it is a Listen
 	own.Notifications = filter
 	acked := false
-	_, err := p.r.safely(ctx, p.route, p.call.With(p.call.Method, own), func(_ context.Context, e bridge.Event) error {
-		switch ack := e.Change.GetAcknowledged(); {
-		case ack == nil && e.Change.GetEvent() != nil:
-			p.source.Report(e.Change)
-		case ack != nil && !acked:
-			acked = true
-			reset()
-			p.source.Acknowledge(ack.GetNotifications())
-		}
-		return ctx.Err()
-	})
+	_, err := p.r.callRecovered(ctx, p.route, p.call.With(p.call.Method, own),
+		func(_ context.Context, e bridge.Event) error {
+			switch ack := e.Change.GetAcknowledged(); {
+			case ack == nil && e.Change.GetEvent() != nil:
+				p.source.Report(e.Change)
+			case ack != nil && !acked:
+				acked = true
+				reset()
+				p.source.Acknowledge(ack.GetNotifications())
+			}
+			return ctx.Err()
+		})
 	return err
 }
 
-// certain returns the filter for the route without the guessed URIs.
-func (p *part) certain() *pb.SubscriptionFilter {
-	filter := bridge.ShallowCopy(p.want)
-	filter.ResourceSubscriptions = slices.DeleteFunc(slices.Clone(p.want.GetResourceSubscriptions()),
+// withoutGuessed returns the filter for the route without the guessed URIs.
+func (p *part) withoutGuessed() *pb.SubscriptionFilter {
+	filter := bridge.ShallowCopy(p.filter)
+	filter.ResourceSubscriptions = slices.DeleteFunc(slices.Clone(p.filter.GetResourceSubscriptions()),
 		func(uri string) bool {
 			return slices.Contains(p.guessed, uri)
 		})

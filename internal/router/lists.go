@@ -52,7 +52,7 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 	if err != nil {
 		return nil, err
 	}
-	answers := r.ask(ctx, routes, func(rt *route) *bridge.Call {
+	answers := r.callRoutes(ctx, routes, func(rt *route) *bridge.Call {
 		var cursor *string
 		if rt == routes[0] {
 			cursor = own
@@ -65,13 +65,13 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 		return nil, err
 	}
 	out := call.Method.NewResult()
-	b := binder{Page: bridge.PageOf(out), out: out, r: r, list: call.Method, seen: map[string]bool{}}
+	b := pageMerger{Page: bridge.PageOf(out), out: out, r: r, list: call.Method, seen: map[string]bool{}}
 	for i, a := range answers {
 		if a.err != nil && i == 0 && own != nil && bridge.AsError(a.err).Code == codes.InvalidArgument {
 			return nil, a.err // the cursor is invalid
 		}
 		b.add(a)
-		if a.shared || a.err != nil && down(a.err) {
+		if a.shared || a.err != nil && isDown(a.err) {
 			r.gaps.add(a.route, call)
 		}
 		if *b.NextCursor != nil {
@@ -79,42 +79,42 @@ func (r *Router) list(ctx context.Context, call *bridge.Call) (*bridge.Result, e
 		}
 	}
 	if b.answered == 0 {
-		return nil, b.worst()
+		return nil, b.emptyErr()
 	}
 	return &bridge.Result{Complete: b.out}, nil
 }
 
-// A binder merges the pages of several routes into one.
-type binder struct {
+// A pageMerger merges the pages of several routes into one.
+type pageMerger struct {
 	bridge.Page
-	out      proto.Message // the merged page
-	r        *Router
-	list     *bridge.Method
-	seen     map[string]bool // the URIs on the page
-	answered int
-	missing  error // the error of a route that did not respond
-	without  error // the error of a route without such a list
+	out         proto.Message // the merged page
+	r           *Router
+	list        *bridge.Method
+	seen        map[string]bool // the URIs on the page
+	answered    int
+	downErr     error // the error of a route that did not respond
+	unsupported error // the error of a route without such a list
 }
 
-// worst returns the error if there is no page at all.
-func (b *binder) worst() error {
-	if b.missing != nil {
-		return b.missing
+// emptyErr returns the error if there is no page at all.
+func (b *pageMerger) emptyErr() error {
+	if b.downErr != nil {
+		return b.downErr
 	}
-	return b.without
+	return b.unsupported
 }
 
 // add adds the page or the error of a route.
-func (b *binder) add(a answer) {
+func (b *pageMerger) add(a response) {
 	if a.err != nil {
 		if bridge.AsError(a.err).Code == codes.Unimplemented {
-			b.without = a.err
+			b.unsupported = a.err
 			return
 		}
-		if b.missing == nil {
-			b.missing = a.err
+		if b.downErr == nil {
+			b.downErr = a.err
 		}
-		if !down(a.err) || refused(a.err) { // other errors are logged elsewhere
+		if !isDown(a.err) || isOverloaded(a.err) { // other errors are logged elsewhere
 			b.r.warn(a.route, "list is missing", b.list.Name, a.err.Error())
 		}
 		*b.TTL = proto.Int64(0)
@@ -127,7 +127,7 @@ func (b *binder) add(a answer) {
 			b.list.Name, "that takes long")
 		ttl = proto.Int64(0)
 	}
-	first := b.answered == 0 && b.missing == nil
+	first := b.answered == 0 && b.downErr == nil
 	b.answered++
 	if first {
 		*b.TTL = ttl
@@ -150,29 +150,29 @@ func (b *binder) add(a answer) {
 				continue
 			}
 			t = bridge.ShallowCopy(t)
-			t.Name = b.r.noteName(rt, b.list, t.GetName())
+			t.Name = b.r.recordName(rt, b.list, t.GetName())
 			out.Tools = append(out.Tools, t)
 		}
 	case *pb.ListPromptsResponse:
 		out := b.out.(*pb.ListPromptsResponse)
 		for _, q := range m.GetPrompts() {
 			q = bridge.ShallowCopy(q)
-			q.Name = b.r.noteName(rt, b.list, q.GetName())
+			q.Name = b.r.recordName(rt, b.list, q.GetName())
 			out.Prompts = append(out.Prompts, q)
 		}
 	case *pb.ListResourcesResponse:
 		out := b.out.(*pb.ListResourcesResponse)
 		for _, res := range m.GetResources() {
-			if b.fresh(rt, res.GetUri()) {
-				b.r.own(rt, res.GetUri())
+			if b.isFirst(rt, res.GetUri()) {
+				b.r.recordOwner(rt, res.GetUri())
 				out.Resources = append(out.Resources, res)
 			}
 		}
 	case *pb.ListResourceTemplatesResponse:
 		out := b.out.(*pb.ListResourceTemplatesResponse)
 		for _, t := range m.GetResourceTemplates() {
-			if b.fresh(rt, t.GetUriTemplate()) {
-				rt.learn(t.GetUriTemplate())
+			if b.isFirst(rt, t.GetUriTemplate()) {
+				rt.recordTemplate(t.GetUriTemplate())
 				out.ResourceTemplates = append(out.ResourceTemplates, t)
 			}
 		}
@@ -188,9 +188,9 @@ func (b *binder) add(a answer) {
 	*b.NextCursor = rt.cursor(**p.NextCursor)
 }
 
-// fresh reports whether no earlier route has this URI or template on the page. A client may use either of two entries
+// isFirst reports whether no earlier route has this URI or template on the page. A client may use either of two entries
 // with the same URI, so that only the first can be listed.
-func (b *binder) fresh(rt *route, uri string) bool {
+func (b *pageMerger) isFirst(rt *route, uri string) bool {
 	if b.seen[uri] {
 		b.r.warn(rt, "resource dropped", uri, "a server before it has one with the same URI")
 		return false

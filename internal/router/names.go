@@ -67,7 +67,7 @@ func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Me
 		if !looksShort(public) {
 			return rt, name, nil
 		}
-		name, err := r.lengthen(ctx, call, rt, list, public)
+		name, err := r.fullName(ctx, call, rt, list, public)
 		if err != nil {
 			return nil, "", err
 		}
@@ -87,9 +87,9 @@ func (r *Router) resolve(ctx context.Context, call *bridge.Call, list *bridge.Me
 		kind, public, strings.Join(prefixes, ", "))
 }
 
-// lengthen returns the name on the route of a shortened name, or "" if there is none. If no list has contained it yet,
+// fullName returns the name on the route of a shortened name, or "" if there is none. If no list has contained it yet,
 // the route's list is read.
-func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, list *bridge.Method,
+func (r *Router) fullName(ctx context.Context, call *bridge.Call, rt *route, list *bridge.Method,
 	public string,
 ) (string, error) {
 	if name, ok := r.short.get(shortKey(list, public)); ok {
@@ -97,18 +97,18 @@ func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, lis
 	}
 	req := list.NewRequest(call.Context())
 	for range limits.SearchPages {
-		m, err := r.once(ctx, rt, call.With(list, req))
+		m, err := r.callOnce(ctx, rt, call.With(list, req))
 		if err != nil {
 			return "", err
 		}
 		switch m := m.(type) {
 		case *pb.ListToolsResponse:
 			for _, t := range m.GetTools() {
-				r.noteName(rt, list, t.GetName())
+				r.recordName(rt, list, t.GetName())
 			}
 		case *pb.ListPromptsResponse:
 			for _, t := range m.GetPrompts() {
-				r.noteName(rt, list, t.GetName())
+				r.recordName(rt, list, t.GetName())
 			}
 		}
 		if name, ok := r.short.get(shortKey(list, public)); ok {
@@ -124,8 +124,8 @@ func (r *Router) lengthen(ctx context.Context, call *bridge.Call, rt *route, lis
 	return "", nil
 }
 
-// noteName stores a shortened name, and returns the public name.
-func (r *Router) noteName(rt *route, list *bridge.Method, name string) string {
+// recordName stores a shortened name, and returns the public name.
+func (r *Router) recordName(rt *route, list *bridge.Method, name string) string {
 	public := rt.public(name)
 	if public != rt.prefix+name {
 		r.short.put(shortKey(list, public), name)

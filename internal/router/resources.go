@@ -20,20 +20,20 @@ const (
 	// one.
 	maxTemplates = 1_024
 	maxTemplate  = 1_024
-	// seekAgain is the minimum interval between searches of the lists for a resource.
-	seekAgain = 5 * time.Second
+	// searchInterval is the minimum interval between searches of the lists for a resource.
+	searchInterval = 5 * time.Second
 )
 
-// own records that a route has a resource. If several have it, the first one is recorded.
-func (r *Router) own(rt *route, uri string) {
+// recordOwner records that a route has a resource. If several have it, the first one is recorded.
+func (r *Router) recordOwner(rt *route, uri string) {
 	if i, ok := r.uris.get(uri); !ok || rt.index < i {
 		r.uris.put(uri, rt.index)
 	}
 }
 
-// learn records a template of a route by its literal prefix, which differs between nearly all templates. It affects
-// only the order in which the routes are called.
-func (rt *route) learn(template string) {
+// recordTemplate records a template of a route by its literal prefix, which differs between nearly all templates. It
+// affects only the order in which the routes are called.
+func (rt *route) recordTemplate(template string) {
 	start, _, _ := strings.Cut(template, "{")
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -43,8 +43,8 @@ func (rt *route) learn(template string) {
 	}
 }
 
-// fits returns the length of the longest prefix of a template of the route that matches a URI.
-func (rt *route) fits(uri string) int {
+// matchLength returns the length of the longest prefix of a template of the route that matches a URI.
+func (rt *route) matchLength(uri string) int {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	most := 0
@@ -56,14 +56,14 @@ func (rt *route) fits(uri string) int {
 	return most
 }
 
-// holders returns the routes in the order in which they are called for a resource, and whether the first is known to
+// candidates returns the routes in the order in which they are called for a resource, and whether the first is known to
 // have it: the one that listed it or has read it; then those with a matching template, the longest prefix first; then
 // the others.
-func (r *Router) holders(uri string) (routes []*route, known bool) {
+func (r *Router) candidates(uri string) (routes []*route, known bool) {
 	routes = slices.Clone(r.routes)
 	fits := make([]int, len(routes))
 	for i, rt := range routes {
-		fits[i] = rt.fits(uri)
+		fits[i] = rt.matchLength(uri)
 		known = known || fits[i] > 0
 	}
 	if i, ok := r.uris.get(uri); ok {
@@ -73,25 +73,25 @@ func (r *Router) holders(uri string) (routes []*route, known bool) {
 	return routes, known
 }
 
-// find is like holders, but searches the lists of the routes if it is unknown which one has the resource.
-func (r *Router) find(ctx context.Context, call *bridge.Call, uri string) (routes []*route, known bool) {
-	if routes, known = r.holders(uri); known {
+// findRoutes is like holders, but searches the lists of the routes if it is unknown which one has the resource.
+func (r *Router) findRoutes(ctx context.Context, call *bridge.Call, uri string) (routes []*route, known bool) {
+	if routes, known = r.candidates(uri); known {
 		return routes, known
 	}
-	r.look(ctx, call)
-	return r.holders(uri)
+	r.searchLists(ctx, call)
+	return r.candidates(uri)
 }
 
-// A seeking is a search of the lists of all routes.
-type seeking struct {
+// A search is a search of the lists of all routes.
+type search struct {
 	mu    sync.Mutex
 	done  chan struct{} // nil if no search is in progress
 	after time.Time     // the earliest time of the next search
 }
 
-// look searches the lists of all routes, at a limited rate. Concurrent callers wait for the same search.
-func (r *Router) look(ctx context.Context, call *bridge.Call) {
-	s := &r.seek
+// searchLists searches the lists of all routes, at a limited rate. Concurrent callers wait for the same search.
+func (r *Router) searchLists(ctx context.Context, call *bridge.Call) {
+	s := &r.search
 	s.mu.Lock()
 	done := s.done
 	switch {
@@ -112,20 +112,20 @@ func (r *Router) look(ctx context.Context, call *bridge.Call) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		close(s.done)
-		s.done, s.after = nil, time.Now().Add(seekAgain)
+		s.done, s.after = nil, time.Now().Add(searchInterval)
 	}()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, list := range []*bridge.Method{bridge.ListResources, bridge.ListResourceTemplates} {
 		wg.Go(func() {
 			defer r.panics.Recover(list.Name, nil)
-			r.lookInto(ctx, call, list)
+			r.searchList(ctx, call, list)
 		})
 	}
 }
 
-// lookInto searches one kind of lists. The list method itself records the entries.
-func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.Method) {
+// searchList searches one kind of lists. The list method itself records the entries.
+func (r *Router) searchList(ctx context.Context, call *bridge.Call, list *bridge.Method) {
 	req := list.NewRequest(call.Context())
 	for range limits.SearchPages {
 		res, err := r.list(ctx, call.With(list, req))
@@ -141,22 +141,24 @@ func (r *Router) lookInto(ctx context.Context, call *bridge.Call, list *bridge.M
 	}
 }
 
-// about executes a call with a resource: on the route that has it, or else on the first that does not report it as
-// unknown. An unavailable route is skipped, because another one may have the resource; if none does, its error is
+// callResource executes a call with a resource: on the route that has it, or else on the first that does not report it
+// as unknown. An unavailable route is skipped, because another one may have the resource; if none does, its error is
 // returned.
-func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit bridge.Emit) (*bridge.Result, error) {
-	routes, known := r.find(ctx, call, uri)
+func (r *Router) callResource(ctx context.Context, call *bridge.Call, uri string,
+	emit bridge.Emit,
+) (*bridge.Result, error) {
+	routes, known := r.findRoutes(ctx, call, uri)
 	if !known && bridge.IsRetry(call.Request) {
 		// Responses and state are for one route only, and it is unknown for which: the call starts again.
 		call = call.Retry(nil, nil)
 	}
-	var absent, none error
+	var downErr, notFoundErr error
 	for i, rt := range routes {
 		if i > 0 && known && bridge.IsRetry(call.Request) {
 			break // another route must not see what one route received
 		}
-		if err := rt.missing(); err != nil && !known {
-			absent = cmp.Or(absent, err)
+		if err := rt.downError(); err != nil && !known {
+			downErr = cmp.Or(downErr, err)
 			continue
 		}
 		res, err := rt.Handler.Handle(ctx, call, emit)
@@ -166,23 +168,23 @@ func (r *Router) about(ctx context.Context, call *bridge.Call, uri string, emit 
 				r.uris.put(uri, rt.index)
 			}
 			return res, nil
-		case ctx.Err() != nil || known && i == 0 && !hasNone(err):
+		case ctx.Err() != nil || known && i == 0 && !isNotFound(err):
 			return nil, err
-		case hasNone(err):
-			if none == nil || !known && bridge.AsError(none).Code != codes.NotFound &&
+		case isNotFound(err):
+			if notFoundErr == nil || !known && bridge.AsError(notFoundErr).Code != codes.NotFound &&
 				bridge.AsError(err).Code == codes.NotFound {
-				none = err
+				notFoundErr = err
 			}
 		case bridge.AsError(err).Outcome == bridge.OutcomeNotExecuted:
-			absent = cmp.Or(absent, err)
+			downErr = cmp.Or(downErr, err)
 		default:
 			return nil, err
 		}
 	}
-	if absent != nil {
-		return nil, absent
+	if downErr != nil {
+		return nil, downErr
 	}
-	return nil, none
+	return nil, notFoundErr
 }
 
 // complete executes a completion on the route of its prompt or resource template.
@@ -191,7 +193,7 @@ func (r *Router) complete(ctx context.Context, call *bridge.Call, req *pb.Comple
 ) (*bridge.Result, error) {
 	prompt := req.GetReference().GetPrompt()
 	if prompt == nil {
-		return r.about(ctx, call, req.GetReference().GetResource().GetUri(), emit)
+		return r.callResource(ctx, call, req.GetReference().GetResource().GetUri(), emit)
 	}
 	rt, name, err := r.resolve(ctx, call, bridge.ListPrompts, "prompt", prompt.GetName())
 	if err != nil {

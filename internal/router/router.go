@@ -51,18 +51,18 @@ type Options struct {
 	// Info describes the Router, if it has several routes. If nil, it describes mcpbridge, with the names and versions
 	// of the routes.
 	Info *pb.Implementation
-	// Patience is the time that lists, server/discover and the start of a Listen wait for a route that has started and
+	// MaxWait is the time that lists, server/discover and the start of a Listen wait for a route that has started and
 	// does not respond. If zero, 5 s is used. After three fifths of it, a list uses the result for callers without
 	// capabilities: a legacy server has a connection for them, while the connection of this caller may still be
 	// starting.
-	Patience time.Duration
+	MaxWait time.Duration
 }
 
 const (
-	// absentFor is how long calls do not wait for an unresponsive route, and retryFor how long they wait after that: a
+	// downTime is how long calls do not wait for an unresponsive route, and retryWait how long they wait after that: a
 	// short time, because the others have responded by then.
-	absentFor = time.Second
-	retryFor  = 500 * time.Millisecond
+	downTime  = time.Second
+	retryWait = 500 * time.Millisecond
 )
 
 // A Router is a bridge.Handler for several routes.
@@ -71,8 +71,8 @@ type Router struct {
 	routes []*route
 	uris   memory[int]    // the route of a resource
 	short  memory[string] // the full name of a shortened one, by shortKey
-	said   memory[struct{}]
-	seek   seeking
+	warned memory[struct{}]
+	search search
 	gaps   gaps
 	panics *contain.Panics
 }
@@ -86,31 +86,31 @@ type route struct {
 	prefix string
 
 	mu sync.Mutex // guards what follows
-	// known is the last declaration of the route in each era. It is not modified.
-	known [bridge.Eras]*pb.DiscoverResponse
-	// absent is the error of an unresponsive route, or nil; until then only one caller waits for it.
-	absent error
-	until  time.Time
+	// lastDeclared is the last declaration of the route in each era. It is not modified.
+	lastDeclared [bridge.Eras]*pb.DiscoverResponse
+	// downErr is the error of an unresponsive route, or nil; until then only one caller waits for it.
+	downErr   error
+	downUntil time.Time
 	// templates are the literal prefixes of its resource templates.
 	templates []string
 }
 
-var goodName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,32}$`)
+var routeName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,32}$`)
 
 // New returns a Router of routes. If several have the same resource, the first one is used.
 func New(routes []Route, o Options) (*Router, error) {
 	if len(routes) == 0 {
 		return nil, errors.New("there are no servers to route to")
 	}
-	if o.Patience == 0 {
-		o.Patience = 5 * time.Second
+	if o.MaxWait == 0 {
+		o.MaxWait = 5 * time.Second
 	}
 	r := &Router{o: o}
 	r.gaps = gaps{r: r, open: map[gap]*bridge.Call{}, listeners: map[*feed.Pending]*pb.SubscriptionFilter{}}
 	r.panics = o.Panics.With(o.Log)
 	for i, one := range routes {
 		rt := &route{Route: one, index: i, prefix: one.Name + "_"}
-		if len(routes) > 1 && !goodName.MatchString(one.Name) {
+		if len(routes) > 1 && !routeName.MatchString(one.Name) {
 			return nil, fmt.Errorf("server %q: with several servers a name must be 1 to 32 letters, digits, '_', "+
 				"'-' and '.', because tools are called NAME_tool", one.Name)
 		}
@@ -156,7 +156,7 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 		named.Name = name
 		return rt.Handler.Handle(ctx, call.With(call.Method, named), emit)
 	case *pb.ReadResourceRequest:
-		return r.about(ctx, call, req.GetUri(), emit)
+		return r.callResource(ctx, call, req.GetUri(), emit)
 	case *pb.CompleteRequest:
 		return r.complete(ctx, call, req, emit)
 	case *pb.ListenRequest:
@@ -165,19 +165,19 @@ func (r *Router) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 	return nil, bridge.Errorf(codes.Unimplemented, "there is no %s", call.Method.Name)
 }
 
-// An answer is the response of a route.
-type answer struct {
+// A response is the response of a route.
+type response struct {
 	route  *route
 	result proto.Message // of the method's type
 	shared bool          // the result is that for callers without capabilities
 	err    error
 }
 
-// ask sends calls to some routes concurrently, and returns their responses in the same order. It waits for a route that
-// is starting, after that for at most Options.Patience, and only for a short time for a route that did not respond
-// before.
-func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *bridge.Call) []answer {
-	answers := make([]answer, len(routes))
+// callRoutes sends calls to some routes concurrently, and returns their responses in the same order. It waits for a
+// route that is starting, after that for at most Options.MaxWait, and only for a short time for a route that did not
+// respond before.
+func (r *Router) callRoutes(ctx context.Context, routes []*route, call func(*route) *bridge.Call) []response {
+	answers := make([]response, len(routes))
 	var wg sync.WaitGroup
 	for i, rt := range routes {
 		answers[i].route = rt
@@ -188,16 +188,16 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 				answers[i].err = ctx.Err()
 				return
 			}
-			patience, err := rt.awaited(r.o.Patience)
+			maxWait, err := rt.waitTime(r.o.MaxWait)
 			if err != nil {
 				answers[i].err = err
 				return
 			}
-			limited, cancel := context.WithTimeout(ctx, patience)
+			limited, cancel := context.WithTimeout(ctx, maxWait)
 			defer cancel()
-			answers[i].result, answers[i].shared, answers[i].err = r.answer(limited, rt, own, patience*3/5)
+			answers[i].result, answers[i].shared, answers[i].err = r.callWithFallback(limited, rt, own, maxWait*3/5)
 			if ctx.Err() == nil {
-				r.noteAnswer(rt, answers[i].err)
+				r.recordResponse(rt, answers[i].err)
 			}
 		})
 	}
@@ -205,47 +205,47 @@ func (r *Router) ask(ctx context.Context, routes []*route, call func(*route) *br
 	return answers
 }
 
-// answer sends a call to a route. If a list takes long, or the caller's own connection is refused or fails, the shared
-// result for callers without capabilities is used.
-func (r *Router) answer(ctx context.Context, rt *route, call *bridge.Call,
+// callWithFallback sends a call to a route. If a list takes long, or the caller's own connection is refused or fails,
+// the shared result for callers without capabilities is used.
+func (r *Router) callWithFallback(ctx context.Context, rt *route, call *bridge.Call,
 	long time.Duration,
 ) (result proto.Message, shared bool, err error) {
 	if call.Method == bridge.Discover || proto.Size(call.Context().GetClientCapabilities()) == 0 {
-		result, err = r.once(ctx, rt, call)
+		result, err = r.callOnce(ctx, rt, call)
 		return result, false, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	answers := make(chan answer, 2)
+	answers := make(chan response, 2)
 	wg.Go(func() {
-		m, err := r.once(ctx, rt, call)
-		answers <- answer{result: m, err: err}
+		m, err := r.callOnce(ctx, rt, call)
+		answers <- response{result: m, err: err}
 	})
 	late := time.NewTimer(long)
 	defer late.Stop()
-	share := func() {
+	callShared := func() {
 		late.Stop()
 		wg.Go(func() {
-			m, err := r.once(ctx, rt, withoutCapabilities(call))
-			answers <- answer{result: m, shared: true, err: err}
+			m, err := r.callOnce(ctx, rt, withoutCapabilities(call))
+			answers <- response{result: m, shared: true, err: err}
 		})
 	}
 	for left := 1; left > 0; {
 		select {
 		case <-late.C:
 			left++
-			share()
+			callShared()
 		case a := <-answers:
 			left--
 			switch {
 			case a.err == nil:
 				return a.result, a.shared, nil
 			case !a.shared:
-				if err = a.err; left == 0 && down(err) && ctx.Err() == nil {
+				if err = a.err; left == 0 && isDown(err) && ctx.Err() == nil {
 					left++
-					share()
+					callShared()
 				}
 			case err == nil:
 				err = a.err // the caller's own error follows, unless the route hangs
@@ -265,12 +265,12 @@ func withoutCapabilities(call *bridge.Call) *bridge.Call {
 	return call.With(call.Method, req)
 }
 
-// nobody drops the events of a call.
-func nobody(context.Context, bridge.Event) error { return nil }
+// dropEvents drops the events of a call.
+func dropEvents(context.Context, bridge.Event) error { return nil }
 
-// once sends a call without events to a route.
-func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.Message, error) {
-	res, err := r.safely(ctx, rt, call, nobody)
+// callOnce sends a call without events to a route.
+func (r *Router) callOnce(ctx context.Context, rt *route, call *bridge.Call) (proto.Message, error) {
+	res, err := r.callRecovered(ctx, rt, call, dropEvents)
 	switch {
 	case err != nil:
 		return nil, err
@@ -282,8 +282,8 @@ func (r *Router) once(ctx context.Context, rt *route, call *bridge.Call) (proto.
 	return res.Complete, nil
 }
 
-// safely sends a call to a route from a goroutine of the Router, where no front recovers panics.
-func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call,
+// callRecovered sends a call to a route from a goroutine of the Router, where no front recovers panics.
+func (r *Router) callRecovered(ctx context.Context, rt *route, call *bridge.Call,
 	emit bridge.Emit,
 ) (res *bridge.Result, err error) {
 	defer r.panics.Recover(call.Method.Name, func(e *bridge.Error) { res, err = nil, e })
@@ -291,70 +291,70 @@ func (r *Router) safely(ctx context.Context, rt *route, call *bridge.Call,
 	return rt.Handler.Handle(ctx, call, emit)
 }
 
-// awaited returns how long to wait for a route, or its error. After absentFor, one caller tries again.
-func (rt *route) awaited(patience time.Duration) (time.Duration, error) {
+// waitTime returns how long to wait for a route, or its error. After downTime, one caller tries again.
+func (rt *route) waitTime(maxWait time.Duration) (time.Duration, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.absent == nil {
-		return patience, nil
+	if rt.downErr == nil {
+		return maxWait, nil
 	}
 	now := time.Now()
-	if now.Before(rt.until) {
-		return 0, rt.absent
+	if now.Before(rt.downUntil) {
+		return 0, rt.downErr
 	}
-	patience = min(patience, retryFor)
-	rt.until = now.Add(patience + absentFor)
-	return patience, nil
+	maxWait = min(maxWait, retryWait)
+	rt.downUntil = now.Add(maxWait + downTime)
+	return maxWait, nil
 }
 
-// missing returns the error of an unresponsive route, or nil if it may be called.
-func (rt *route) missing() error {
+// downError returns the error of an unresponsive route, or nil if it may be called.
+func (rt *route) downError() error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if time.Now().Before(rt.until) {
-		return rt.absent
+	if time.Now().Before(rt.downUntil) {
+		return rt.downErr
 	}
 	return nil
 }
 
-// noteAnswer records whether a route has responded.
-func (r *Router) noteAnswer(rt *route, err error) {
-	if err != nil && refused(err) {
+// recordResponse records whether a route has responded.
+func (r *Router) recordResponse(rt *route, err error) {
+	if err != nil && isOverloaded(err) {
 		return
 	}
-	gone := err != nil && down(err)
+	nowDown := err != nil && isDown(err)
 	rt.mu.Lock()
-	was := rt.absent != nil
-	rt.absent = nil
-	if gone {
-		rt.absent, rt.until = err, time.Now().Add(absentFor)
+	wasDown := rt.downErr != nil
+	rt.downErr = nil
+	if nowDown {
+		rt.downErr, rt.downUntil = err, time.Now().Add(downTime)
 	}
 	rt.mu.Unlock()
 	switch {
-	case gone && !was:
+	case nowDown && !wasDown:
 		r.o.Log.Warn().Str("server", rt.Name).Err(err).
 			Msg("the server does not answer: lists go on without what it has")
-	case was && !gone:
+	case wasDown && !nowDown:
 		r.o.Log.Info().Str("server", rt.Name).Msg("the server answers again")
 	}
 }
 
-// down reports whether an error means that the server did not respond.
-func down(err error) bool {
+// isDown reports whether an error means that the server did not respond.
+func isDown(err error) bool {
 	e := bridge.AsError(err)
 	return e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded ||
 		e.Outcome == bridge.OutcomeNotExecuted
 }
 
-// refused reports whether a call was above a limit, which may be the limit of one caller, and does not mean that the
-// server is down.
-func refused(err error) bool {
+// isOverloaded reports whether a call was above a limit, which may be the limit of one caller, and does not mean that
+// the server is down.
+func isOverloaded(err error) bool {
 	return bridge.AsError(err).Reason == bridge.ReasonOverloaded
 }
 
-// hasNone reports whether an error means that a server does not have what was requested. For an unknown resource
+// isNotFound reports whether an error means that a server does not have what was requested. For an unknown resource
 // servers return NOT_FOUND, INVALID_ARGUMENT (-32602, which is correct since 2026-07-28), or have no resources at all.
-func hasNone(err error) bool {
+func isNotFound(err error) bool {
 	switch bridge.AsError(err).Code {
 	case codes.NotFound, codes.InvalidArgument, codes.Unimplemented:
 		return true
@@ -369,9 +369,9 @@ func (r *Router) warn(rt *route, what, which, why string) {
 		which = which[:most] + "…"
 	}
 	key := rt.Name + "\x00" + what + "\x00" + which
-	if _, again := r.said.get(key); again {
+	if _, again := r.warned.get(key); again {
 		return
 	}
-	r.said.put(key, struct{}{})
+	r.warned.put(key, struct{}{})
 	r.o.Log.Warn().Str("server", rt.Name).Str("which", which).Str("reason", why).Msg(what)
 }

@@ -19,9 +19,9 @@ type Schema struct {
 	// Raw is the text of the part. References are resolved.
 	Raw []byte
 
-	doc    *document
-	beside [][]byte // schemas beside the references that led to Raw, if they constrain members
-	depth  int
+	doc      *document
+	siblings [][]byte // schemas beside the references that led to Raw, if they constrain members
+	depth    int
 }
 
 // A document is the text that a Schema is part of.
@@ -34,13 +34,13 @@ type document struct {
 // maxDepth is the maximum depth of a Schema. Types show fewer levels: see maxLevels.
 const maxDepth = 32
 
-var anything = []byte("{}")
+var anySchema = []byte("{}")
 
 // Of returns the schema in a text. Invalid JSON accepts every value, as `{}` does.
 func Of(text string) Schema {
 	raw := rawjson.AsBytes(text)
 	if rawjson.Check(raw) != nil {
-		raw = anything
+		raw = anySchema
 	}
 	return Schema{Raw: raw, doc: &document{raw: raw, at: map[string][]byte{}}}.resolve()
 }
@@ -81,7 +81,7 @@ func (d *document) follow(ref string) []byte {
 		}
 	}
 	if at == nil {
-		at = anything
+		at = anySchema
 	}
 	d.at[ref] = at
 	return at
@@ -138,20 +138,24 @@ func (s Schema) resolve() Schema {
 		if !ok {
 			all := slices.Collect(rawjson.Elements(rawjson.Get(s.Raw, "allOf")))
 			if len(all) == 1 && len(rawjson.Get(s.Raw, "type")) == 0 {
-				s.Raw, s.beside, s.depth = all[0], s.leaving("allOf"), s.depth+1
+				s.Raw, s.siblings, s.depth = all[0], s.siblingsWith("allOf"), s.depth+1
 				continue
 			}
 			return s
 		}
-		s.Raw, s.beside, s.depth = s.doc.follow(ref), s.leaving("$ref"), s.depth+1
+		s.Raw, s.siblings, s.depth = s.doc.follow(ref), s.siblingsWith("$ref"), s.depth+1
 	}
 	return s
 }
 
-// composing are the keywords by which other schemas constrain members, and naming those by which a schema itself does.
+// applicators are the keywords by which other schemas constrain members, and memberKeywords those by which a schema
+// itself does.
 var (
-	composing = []string{"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependentRequired", "dependencies"}
-	naming    = []string{"properties", "required", "patternProperties", "additionalProperties", "unevaluatedProperties"}
+	applicators    = []string{"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependentRequired", "dependencies"}
+	memberKeywords = []string{
+		"properties", "required", "patternProperties", "additionalProperties",
+		"unevaluatedProperties",
+	}
 )
 
 // has reports whether a schema has any of some keywords.
@@ -159,18 +163,20 @@ func has(raw []byte, keywords ...string) bool {
 	return slices.ContainsFunc(keywords, func(key string) bool { return rawjson.Get(raw, key) != nil })
 }
 
-// leaving returns the schemas beside the references so far, with s if it constrains members by a keyword other than by.
-func (s Schema) leaving(by string) [][]byte {
-	if has(s.Raw, slices.DeleteFunc(slices.Concat(naming, composing), func(key string) bool { return key == by })...) {
-		return append(s.beside, s.Raw)
+// siblingsWith returns the schemas beside the references so far, with s if it constrains members by a keyword other
+// than by.
+func (s Schema) siblingsWith(by string) [][]byte {
+	if has(s.Raw, slices.DeleteFunc(slices.Concat(memberKeywords, applicators),
+		func(key string) bool { return key == by })...) {
+		return append(s.siblings, s.Raw)
 	}
-	return s.beside
+	return s.siblings
 }
 
 // parts returns the schemas that constrain the same value, always or on a condition.
 func (s Schema) parts() iter.Seq[Schema] {
 	return func(yield func(Schema) bool) {
-		for _, raw := range s.beside {
+		for _, raw := range s.siblings {
 			if !yield(Schema{Raw: raw, doc: s.doc, depth: s.depth + 1}) {
 				return
 			}
@@ -240,7 +246,7 @@ func (s Schema) declared() iter.Seq[Property] {
 		}
 		for name := range rawjson.Elements(rawjson.Get(s.Raw, "required")) {
 			if text, ok := rawjson.String(name); ok && required[text] {
-				if !yield(Property{text, Schema{Raw: anything}, true}) {
+				if !yield(Property{text, Schema{Raw: anySchema}, true}) {
 					return
 				}
 				required[text] = false
@@ -258,35 +264,35 @@ func (s Schema) Property(name string) (Schema, bool) {
 		}
 		declares = true
 	}
-	open := s.part(anything)
-	further := rawjson.Get(s.Raw, "additionalProperties")
+	open := s.part(anySchema)
+	additional := rawjson.Get(s.Raw, "additionalProperties")
 	switch {
-	case rawjson.IsObject(further):
-		return s.part(further), true
-	case string(bytes.TrimSpace(further)) == "true", rawjson.Get(s.Raw, "patternProperties") != nil:
+	case rawjson.IsObject(additional):
+		return s.part(additional), true
+	case string(bytes.TrimSpace(additional)) == "true", rawjson.Get(s.Raw, "patternProperties") != nil:
 		return open, true
-	case len(further) > 0:
+	case len(additional) > 0:
 		return open, false
 	}
 	left := maxAlternatives
-	if parts := s.inParts(name, &left); len(parts) > 0 {
+	if parts := s.memberInParts(name, &left); len(parts) > 0 {
 		// Parts that do not name the member may allow any value.
 		return s.part(slices.Concat([]byte(`{"anyOf":[`), bytes.Join(parts, []byte{','}), []byte(`,{}]}`))), true
 	}
-	further = rawjson.Get(s.Raw, "unevaluatedProperties")
+	additional = rawjson.Get(s.Raw, "unevaluatedProperties")
 	switch {
-	case rawjson.IsObject(further):
-		return s.part(further), true
-	case string(bytes.TrimSpace(further)) == "true", len(s.beside) > 0, has(s.Raw, composing...):
+	case rawjson.IsObject(additional):
+		return s.part(additional), true
+	case string(bytes.TrimSpace(additional)) == "true", len(s.siblings) > 0, has(s.Raw, applicators...):
 		return open, true
 	}
 	// A schema without properties allows any. One with properties is assumed to list all of them, although JSON Schema
 	// allows further ones: another name is far more often a mistake.
-	return open, !declares && len(further) == 0
+	return open, !declares && len(additional) == 0
 }
 
-// inParts returns the schemas of a member in the parts of s, of which at most *left are examined.
-func (s Schema) inParts(name string, left *int) [][]byte {
+// memberInParts returns the schemas of a member in the parts of s, of which at most *left are examined.
+func (s Schema) memberInParts(name string, left *int) [][]byte {
 	var all [][]byte
 	for part := range s.parts() {
 		if *left--; *left < 0 {
@@ -295,7 +301,8 @@ func (s Schema) inParts(name string, left *int) [][]byte {
 		if !part.exists() {
 			continue
 		}
-		for _, raw := range append(part.inParts(name, left), rawjson.Get(rawjson.Get(part.Raw, "properties"), name)) {
+		for _, raw := range append(part.memberInParts(name, left),
+			rawjson.Get(rawjson.Get(part.Raw, "properties"), name)) {
 			if raw != nil && !slices.ContainsFunc(all, func(known []byte) bool { return bytes.Equal(known, raw) }) {
 				all = append(all, raw)
 			}
@@ -383,9 +390,9 @@ func (s Schema) Choices() [][]byte {
 // A Choice is a value with the title that people see.
 type Choice struct{ Value, Title string }
 
-// Titled returns the choices of a field of a form, or of its items, that have titles: oneOf, anyOf, or enumNames of
-// 2025-06-18.
-func (s Schema) Titled() []Choice {
+// TitledChoices returns the choices of a field of a form, or of its items, that have titles: oneOf, anyOf, or enumNames
+// of 2025-06-18.
+func (s Schema) TitledChoices() []Choice {
 	var list []Choice
 	names := slices.Collect(rawjson.Elements(rawjson.Get(s.Raw, "enumNames")))
 	for i, v := range s.Choices() {

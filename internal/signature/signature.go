@@ -94,8 +94,8 @@ func (s Schema) typeOf(t string, depth int, left *int) string {
 		if members := s.members(depth, left); len(members) > 0 {
 			return "{" + strings.Join(members, ", ") + "}"
 		}
-		if further := rawjson.Get(s.Raw, "additionalProperties"); rawjson.IsObject(further) {
-			return "{[name]: " + s.part(further).typeAt(depth+1, left) + "}"
+		if additional := rawjson.Get(s.Raw, "additionalProperties"); rawjson.IsObject(additional) {
+			return "{[name]: " + s.part(additional).typeAt(depth+1, left) + "}"
 		}
 		return "object"
 	}

@@ -113,7 +113,7 @@ func (s *Supervisor[C]) Await(ctx context.Context, w *Wait) (C, error) {
 		return c, nil
 	}
 	if w.until.IsZero() {
-		w.until = time.Now().Add(s.o.Patience)
+		w.until = time.Now().Add(s.o.CallWait)
 	}
 	timer := time.NewTimer(time.Until(w.until))
 	defer timer.Stop()
@@ -127,7 +127,7 @@ func (s *Supervisor[C]) Await(ctx context.Context, w *Wait) (C, error) {
 			return none, s.unavailable(&st, 0)
 		case c != none && !isGone(c) && (started || now.Before(w.until)):
 			return c, nil
-		case st.next.Sub(now) > s.o.Hopeless, c == none && st.isHopeless(&s.o, now):
+		case st.next.Sub(now) > s.o.FailFast, c == none && st.failsFast(&s.o, now):
 			return none, s.unavailable(&st, max(st.next.Sub(now), time.Second))
 		case c == none && st.isStarting(&s.o, now):
 			started = true
@@ -151,14 +151,14 @@ func isGone[C Connection](c C) bool {
 	}
 }
 
-// isHopeless reports whether calls fail at once.
-func (st *State[C]) isHopeless(o *Options, now time.Time) bool {
-	return st.CrashLoop || st.unreachable || !o.IsProgram && now.Sub(st.lost) > o.Patience
+// failsFast reports whether calls fail at once.
+func (st *State[C]) failsFast(o *Options, now time.Time) bool {
+	return st.CrashLoop || st.unreachable || !o.IsProgram && now.Sub(st.lost) > o.CallWait
 }
 
 // isStarting reports whether a program starts, or is about to: a call waits for it without a limit of its own.
 func (st *State[C]) isStarting(o *Options, now time.Time) bool {
-	return st.starting && !st.Ended && !st.CrashLoop && st.next.Sub(now) <= o.Hopeless
+	return st.starting && !st.Ended && !st.CrashLoop && st.next.Sub(now) <= o.FailFast
 }
 
 // Ready waits until there is a connection. It returns an error if Run returns or ctx ends first.
@@ -202,8 +202,8 @@ func (s *Supervisor[C]) Started(ctx context.Context) error {
 	}
 }
 
-// word describes the state of the backend while calls are not sent.
-func (st *State[C]) word(o *Options, now time.Time) string {
+// description describes the state of the backend while calls are not sent.
+func (st *State[C]) description(o *Options, now time.Time) string {
 	var none C
 	switch {
 	case st.Ended && st.Err != nil:
@@ -214,7 +214,7 @@ func (st *State[C]) word(o *Options, now time.Time) string {
 		return "does not take calls"
 	case st.CrashLoop:
 		return "crashes again and again"
-	case st.next.Sub(now) > o.Hopeless:
+	case st.next.Sub(now) > o.FailFast:
 		return "keeps failing"
 	case st.unreachable:
 		return "does not answer any more"
@@ -225,7 +225,7 @@ func (st *State[C]) word(o *Options, now time.Time) string {
 }
 
 func (s *Supervisor[C]) unavailable(st *State[C], after time.Duration) error {
-	return s.Unavailable(st.word(&s.o, time.Now()), after, st.Err)
+	return s.Unavailable(st.description(&s.o, time.Now()), after, st.Err)
 }
 
 // Unavailable returns the error of a call that was not sent because of the backend's state, which word describes. If

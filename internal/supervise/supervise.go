@@ -48,11 +48,11 @@ type Intervals struct {
 	// Shortage is the wait after an attempt that failed because the machine lacks a resource, which does not count as a
 	// failure of the backend.
 	Shortage time.Duration
-	// Patience is how long a call waits for a connection. For a program that starts, it waits without a limit of its
+	// CallWait is how long a call waits for a connection. For a program that starts, it waits without a limit of its
 	// own.
-	Patience time.Duration
-	// Hopeless is the wait until the next attempt above which calls fail at once.
-	Hopeless time.Duration
+	CallWait time.Duration
+	// FailFast is the wait until the next attempt above which calls fail at once.
+	FailFast time.Duration
 }
 
 // Options configure a Supervisor.

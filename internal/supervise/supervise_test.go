@@ -74,7 +74,7 @@ func (*fake) IsFinal(err error, first bool) bool { return first && err.Error() =
 
 var intervals = Intervals{
 	Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second, Crashes: 3, CrashWindow: time.Minute,
-	Shortage: time.Second, Patience: 5 * time.Second, Hopeless: 2 * time.Second,
+	Shortage: time.Second, CallWait: 5 * time.Second, FailFast: 2 * time.Second,
 }
 
 // supervised runs a backend within a bubble of synctest until the bubble's end.
@@ -210,7 +210,7 @@ func TestCallsWaitForAConnection(t *testing.T) {
 			time.AfterFunc(time.Minute, func() { f.connects <- nil })
 		}, time.Minute, time.Minute, ""},
 		{
-			"an address that does not answer: for Patience", false, func(*fake, *Supervisor[*conn]) {},
+			"an address that does not answer: for CallWait", false, func(*fake, *Supervisor[*conn]) {},
 			5 * time.Second, 5 * time.Second, "does not answer yet",
 		},
 		{"a program that exited: until the next one answers", true, func(f *fake, s *Supervisor[*conn]) {

@@ -13,12 +13,12 @@ import (
 // Login returns a function that shows a login page to the user at a terminal, or by the program that BROWSER names. It
 // is nil if there is neither.
 func Login(stderr io.Writer) func(ctx context.Context, address string) error {
-	person := IsTerminal(stderr)
-	if !person && os.Getenv("BROWSER") == "" {
+	interactive := IsTerminal(stderr)
+	if !interactive && os.Getenv("BROWSER") == "" {
 		return nil
 	}
 	return func(ctx context.Context, address string) error {
-		if person {
+		if interactive {
 			if _, err := fmt.Fprintf(stderr, "Log in with your browser:\n  %s\n", Escape(address)); err != nil {
 				return err
 			}
@@ -28,7 +28,7 @@ func Login(stderr io.Writer) func(ctx context.Context, address string) error {
 			return nil
 		}
 		err := exec.CommandContext(ctx, open[0], open[1:]...).Run()
-		if person {
+		if interactive {
 			return nil // the person can open the page, too
 		}
 		return err

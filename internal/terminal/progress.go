@@ -20,10 +20,10 @@ type Progress struct {
 	w     io.Writer // nil: nothing is shown
 	width int
 
-	mu    sync.Mutex // guards the rest
-	next  time.Time  // when progress may be drawn again
-	moved bool       // there is progress
-	drawn string
+	mu          sync.Mutex // guards the rest
+	next        time.Time  // when progress may be drawn again
+	hasProgress bool       // there is progress
+	drawn       string
 }
 
 // Work that ends within quietTime shows no progress. A bar is drawn at most every drawTime; work without progress shows
@@ -54,7 +54,7 @@ func (b *Progress) Begin(what string) (end func()) {
 	}
 	began := time.Now()
 	b.mu.Lock()
-	b.next, b.moved = began.Add(quietTime), false
+	b.next, b.hasProgress = began.Add(quietTime), false
 	b.mu.Unlock()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -69,7 +69,7 @@ func (b *Progress) Begin(what string) (end func()) {
 			}
 			seconds := fmt.Sprintf(" (%d s)", int(time.Since(began).Seconds()))
 			b.mu.Lock()
-			if !b.moved {
+			if !b.hasProgress {
 				b.draw(OneLine(what, b.width-1-len(seconds)) + seconds)
 			}
 			b.mu.Unlock()
@@ -90,7 +90,7 @@ func (b *Progress) Show(p *pb.Progress) {
 	if b.w == nil || now.Before(b.next) {
 		return
 	}
-	b.next, b.moved = now.Add(drawTime), true
+	b.next, b.hasProgress = now.Add(drawTime), true
 	b.draw(barText(p, b.width-1))
 }
 
@@ -131,18 +131,18 @@ func (b *Progress) clear() {
 	}
 }
 
-// Over returns a writer to w that clears the bar first.
-func (b *Progress) Over(w io.Writer) io.Writer { return clearing{w, b} }
+// Writer returns a writer to w that clears the bar first.
+func (b *Progress) Writer(w io.Writer) io.Writer { return clearingWriter{w, b} }
 
-// A clearing writes to where a bar may be drawn.
-type clearing struct {
+// A clearingWriter writes to where a bar may be drawn.
+type clearingWriter struct {
 	io.Writer
 
 	bar *Progress
 }
 
 // Write implements io.Writer.
-func (c clearing) Write(p []byte) (int, error) {
+func (c clearingWriter) Write(p []byte) (int, error) {
 	c.bar.clear()
 	return c.Writer.Write(p)
 }

@@ -7,10 +7,10 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
-func questions(t *trial) {
+func checkInputRequests(t *trial) {
 	var numbers []int
 	for range 2 {
-		var asked [][]string
+		var required [][]string
 		rounds, err := t.callRounds(t.ctx, "survey", `{}`, func(message string, q *pb.InputRequest) *pb.InputResponse {
 			switch message {
 			case "What is your name?":
@@ -28,15 +28,15 @@ func questions(t *trial) {
 				messages = append(messages, q.GetElicit().GetForm().GetMessage())
 			}
 			slices.Sort(messages)
-			asked = append(asked, messages)
+			required = append(required, messages)
 		}
 		if err != nil {
-			t.failf("after %v: %s", asked, errorText(err))
+			t.failf("after %v: %s", required, errorText(err))
 			return
 		}
 		want := [][]string{{"How old are you?", "What is your name?"}, {"Ada is 36, right?"}, nil}
-		if fmt.Sprint(asked) != fmt.Sprint(want) {
-			t.failf("it requires %v, want %v", asked, want)
+		if fmt.Sprint(required) != fmt.Sprint(want) {
+			t.failf("it requires %v, want %v", required, want)
 			return
 		}
 		got, number := rounds[2].text(), 0
@@ -55,7 +55,7 @@ func questions(t *trial) {
 	}
 }
 
-func answers(t *trial) {
+func checkInputResponses(t *trial) {
 	noForms := func(r *pb.CallToolRequest) { r.Context.ClientCapabilities.Elicitation = nil }
 	for _, try := range []struct {
 		client, want string // the client ...

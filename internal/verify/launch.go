@@ -203,8 +203,8 @@ func (p *process) stop() {
 	_ = os.RemoveAll(p.dir)
 }
 
-// exits waits for the exit of the process, and returns its reason.
-func (p *process) exits(within time.Duration) (string, bool) {
+// awaitExit waits for the exit of the process, and returns its reason.
+func (p *process) awaitExit(within time.Duration) (string, bool) {
 	select {
 	case <-p.Context().Done():
 		p.Finish()
@@ -284,8 +284,8 @@ func parseCertificate(field string) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// faults returns the defects of the handshake.
-func (p *process) faults(wantTLS bool) (faults []string) {
+// handshakeDefects returns the defects of the handshake.
+func (p *process) handshakeDefects(wantTLS bool) (faults []string) {
 	f := p.fields()
 	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if f[0] != "1" {

@@ -30,7 +30,7 @@ var listRows = []row{
 		clause: inService + "DiscoverResponse",
 		why:    "clients use no features that it does not declare",
 		fix:    "answer Discover with server_info, capabilities and contract_version, the same every time",
-		run:    discovering,
+		run:    checkDiscover,
 	},
 	{
 		name: "lists", does: "lists what it has, page by page, the same every time",
@@ -79,13 +79,13 @@ var listRows = []row{
 		name: "acknowledges", does: "acknowledges Listen at once if it declares changes", clause: inService + "Listen",
 		why: "subscribers wait for it, and do not know from when on changes are sent",
 		fix: "send the event `acknowledged`, with the notifications that will be sent, as soon as Listen is called",
-		run: acknowledging,
+		run: checkAcknowledgment,
 	},
 	{
 		name: "unknown-names", does: "rejects unknown names, URIs and methods", clause: inErrors,
 		why: "clients handle errors by their code",
 		fix: "fail with NOT_FOUND for an unknown name or URI, and with UNIMPLEMENTED for an unknown method",
-		run: unknownNames,
+		run: checkUnknownNames,
 	},
 }
 
@@ -165,8 +165,8 @@ func (t *trial) supported() []list {
 	})
 }
 
-// acknowledging subscribes to all declared changes.
-func acknowledging(t *trial) {
+// checkAcknowledgment subscribes to all declared changes.
+func checkAcknowledgment(t *trial) {
 	d, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: testContext()})
 	if err != nil {
 		return // a defect in the check "discover"
@@ -185,7 +185,7 @@ func acknowledging(t *trial) {
 	}
 }
 
-func discovering(t *trial) {
+func checkDiscover(t *trial) {
 	first, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: testContext()})
 	if err != nil {
 		t.failf("Discover: %s", errorText(err))
@@ -315,7 +315,7 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is another document; a schema must be self-contained", url)
 }
 
-func unknownNames(t *trial) {
+func checkUnknownNames(t *trial) {
 	const unknown = "mcpbridge-verify-nothing"
 	d, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: testContext()})
 	if err != nil {

@@ -25,7 +25,7 @@ var shutdownRows = []row{
 			if err != nil || p.Signal(os.Interrupt) != nil {
 				return // the system has no such signal
 			}
-			if reason, exited := t.proc.exits(500 * time.Millisecond); exited {
+			if reason, exited := t.proc.awaitExit(500 * time.Millisecond); exited {
 				t.failf("it exited: %s", reason)
 				return
 			}
@@ -40,7 +40,7 @@ var shutdownRows = []row{
 		fix: "implement plugin.GRPCController: answer Shutdown, end Listen streams, accept no new calls," +
 			" let the others complete within 5 s, exit with 0",
 		run: func(t *trial) {
-			t.drained(func(b *backend) {
+			t.checkDrain(func(b *backend) {
 				err := b.conn.Invoke(t.ctx, "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{})
 				if err != nil {
 					t.failf("Shutdown: %s", errorText(err))
@@ -52,7 +52,7 @@ var shutdownRows = []row{
 		name: "terminate", does: "does the same at SIGTERM", clause: inStart, launch: true,
 		why: "other programs stop processes with SIGTERM",
 		fix: "handle SIGTERM like Shutdown",
-		run: func(t *trial) { t.drained(func(b *backend) { b.proc.Signal(child.Terminate) }) },
+		run: func(t *trial) { t.checkDrain(func(b *backend) { b.proc.Signal(child.Terminate) }) },
 	},
 	{
 		name: "orphan", does: "exits when the bridge dies", clause: inStart, launch: true,
@@ -60,9 +60,9 @@ var shutdownRows = []row{
 		fix: "if " + lifeline + " is stdin, read standard input to its end and then exit;" +
 			" otherwise watch the parent process",
 		run: func(t *trial) {
-			t.launched(nil, func(b *backend) {
+			t.launch(nil, func(b *backend) {
 				_ = b.proc.Stdin().Close()
-				switch reason, exited := b.proc.exits(drainTimeout); {
+				switch reason, exited := b.proc.awaitExit(drainTimeout); {
 				case !exited:
 					t.failf("it keeps running after its standard input ended")
 				case b.proc.crashed():
@@ -75,15 +75,15 @@ var shutdownRows = []row{
 		name: "killed", does: "starts again after it was killed during a call", clause: inStart, launch: true,
 		why: "the remains of a killed process must not prevent the next start",
 		fix: "give each process a socket of its own, or remove one without a listener",
-		run: killed,
+		run: checkRestart,
 	},
 }
 
-// drained checks that a process completes a call after stop, and exits.
-func (t *trial) drained(stop func(*backend)) {
+// checkDrain checks that a process completes a call after stop, and exits.
+func (t *trial) checkDrain(stop func(*backend)) {
 	for _, ms := range []int{1000, 2000, 4000} {
 		early := false
-		t.launched(nil, func(b *backend) {
+		t.launch(nil, func(b *backend) {
 			l := b.listen(t.ctx, &pb.SubscriptionFilter{})
 			defer l.stop()
 			l.next() // the acknowledgement
@@ -120,7 +120,7 @@ func (t *trial) drained(stop func(*backend)) {
 
 // checkExit checks that a process exits with 0 and removes its socket.
 func (t *trial) checkExit(b *backend) {
-	reason, exited := b.proc.exits(drainTimeout)
+	reason, exited := b.proc.awaitExit(drainTimeout)
 	if !exited {
 		t.failf("it keeps running")
 		b.proc.Signal(child.Kill)
@@ -164,16 +164,16 @@ func (s *sleepCall) start(t *trial, b *backend, ms int) {
 
 func (s *sleepCall) wait() { <-s.done }
 
-func killed(t *trial) {
+func checkRestart(t *trial) {
 	p, err := t.d.start(t.ctx)
 	if err != nil {
-		t.failedStart(nil, err)
+		t.startDefect(nil, err)
 		return
 	}
 	defer p.stop()
 	b, err := p.connect(t.ctx)
 	if err != nil {
-		t.failedStart(nil, err)
+		t.startDefect(nil, err)
 		return
 	}
 	defer b.conn.Close()
@@ -185,7 +185,7 @@ func killed(t *trial) {
 	p.Signal(child.Kill)
 	wg.Wait()
 	// The next one gets the same directory, with the remains of the first.
-	t.launched([]string{socketDir + "=" + p.dir}, func(again *backend) {
+	t.launch([]string{socketDir + "=" + p.dir}, func(again *backend) {
 		if _, err := again.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: testContext()}); err != nil {
 			t.failf("the next process does not respond: %s", errorText(err))
 		}

@@ -24,7 +24,7 @@ var startRows = []row{
 		name: "mutual-tls", does: "accepts no client but the bridge that started it", clause: inStart, launch: true,
 		why: "otherwise other users of this machine can call the tools",
 		fix: "require and verify client certificates, and trust exactly those signed by " + clientCert,
-		run: mutualTLS,
+		run: checkMutualTLS,
 	},
 	{
 		name: "health", does: `answers health checks for "" and "plugin"`, clause: inStart,
@@ -51,21 +51,21 @@ var startRows = []row{
 		name: "by-hand", does: "prints usage and exits if a person starts it", clause: inStart, launch: true,
 		why: "without " + cookie + ", no host reads the handshake",
 		fix: "if " + cookie + " is not mcpbridge.v1, print usage to standard error and exit with 1",
-		run: func(t *trial) { t.refuses(cookie) },
+		run: func(t *trial) { t.checkRefusal(cookie) },
 	},
 	{
 		name: "versions", does: "refuses a host without a common version", clause: inStart, launch: true,
 		why: "the host does not support a version that it did not offer",
 		fix: "compare " + versions + " with your versions of the plugin protocol; without a common one," +
 			" print an error to standard error and exit with 1",
-		run: func(t *trial) { t.refuses(versions + "=97,98") },
+		run: func(t *trial) { t.checkRefusal(versions + "=97,98") },
 	},
 	{
 		name: "tcp", does: "listens at 127.0.0.1 if only TCP is allowed", clause: inStart, launch: true,
 		why: "not every system has unix sockets, and other addresses can be reached from the network",
 		fix: "choose from " + transports + "; for tcp listen at 127.0.0.1, port 0",
 		run: func(t *trial) {
-			t.launched([]string{transports + "=tcp"}, func(b *backend) {
+			t.launch([]string{transports + "=tcp"}, func(b *backend) {
 				if network := b.proc.fields()[2]; network != "tcp" {
 					t.failf("it listens at %s although %s=tcp", network, transports)
 				}
@@ -79,7 +79,7 @@ var startRows = []row{
 		fix: "generate an ECDSA P-256 key and a self-signed certificate for localhost," +
 			" or print what is missing to standard error and exit with 1",
 		run: func(t *trial) {
-			t.launchedOrRefused([]string{keyPair}, func(b *backend) { t.checkHandshake(b, true) })
+			t.launchOrRefuse([]string{keyPair}, func(b *backend) { t.checkHandshake(b, true) })
 		},
 	},
 	{
@@ -87,7 +87,7 @@ var startRows = []row{
 		why: "a host without TLS cannot use a certificate, and some crash on one",
 		fix: "without " + clientCert + ", serve plaintext and leave field 6 empty",
 		run: func(t *trial) {
-			t.launched([]string{clientCert, keyPair}, func(b *backend) { t.checkHandshake(b, false) })
+			t.launch([]string{clientCert, keyPair}, func(b *backend) { t.checkHandshake(b, false) })
 		},
 	},
 	{
@@ -97,7 +97,7 @@ var startRows = []row{
 		run: func(t *trial) {
 			p, err := t.d.start(t.ctx, multiplex+"=true")
 			if err != nil {
-				t.failedStart([]string{multiplex + "=true"}, err)
+				t.startDefect([]string{multiplex + "=true"}, err)
 				return
 			}
 			defer p.stop()
@@ -108,8 +108,8 @@ var startRows = []row{
 	},
 }
 
-// mutualTLS tries to call the backend without the bridge's certificate.
-func mutualTLS(t *trial) {
+// checkMutualTLS tries to call the backend without the bridge's certificate.
+func checkMutualTLS(t *trial) {
 	f := t.proc.fields()
 	cert, _ := parseCertificate(f[5]) // errors are for the check of the handshake
 	other, err := mtls.New()
@@ -136,28 +136,28 @@ func mutualTLS(t *trial) {
 	}
 }
 
-// launched launches the program with another environment, and calls check when it responds.
-func (t *trial) launched(with []string, check func(*backend)) {
+// launch launches the program with another environment, and calls check when it responds.
+func (t *trial) launch(with []string, check func(*backend)) {
 	p, err := t.d.start(t.ctx, with...)
 	if err != nil {
-		t.failedStart(with, err)
+		t.startDefect(with, err)
 		return
 	}
 	b, err := p.connect(t.ctx)
 	if err != nil {
 		p.stop()
-		t.failedStart(with, err)
+		t.startDefect(with, err)
 		return
 	}
 	defer b.close()
 	check(b)
 }
 
-// launchedOrRefused is like launched, but the program may also exit with an error message.
-func (t *trial) launchedOrRefused(with []string, check func(*backend)) {
+// launchOrRefuse is like launch, but the program may also exit with an error message.
+func (t *trial) launchOrRefuse(with []string, check func(*backend)) {
 	p, err := t.d.spawn(with...)
 	if err != nil {
-		t.failedStart(with, err)
+		t.startDefect(with, err)
 		return
 	}
 	select {
@@ -173,14 +173,14 @@ func (t *trial) launchedOrRefused(with []string, check func(*backend)) {
 		return
 	case <-p.listening:
 		p.stop()
-		t.launched(with, check)
+		t.launch(with, check)
 	case <-time.After(t.d.o.StartTimeout):
 		p.stop()
 		t.failf("started with %s, it neither printed a handshake nor exited", envText(with))
 	}
 }
 
-func (t *trial) failedStart(with []string, err error) {
+func (t *trial) startDefect(with []string, err error) {
 	d := Defect{What: fmt.Sprintf("started with %s: %v", envText(with), err)}
 	if s, ok := err.(*StartError); ok { //nolint:errorlint // not wrapped in this package
 		d.Why = t.row.why + "\n" + s.Why
@@ -202,17 +202,17 @@ func envText(with []string) string {
 
 // checkHandshake checks the handshake of a launched backend.
 func (t *trial) checkHandshake(b *backend, wantTLS bool) {
-	for _, fault := range b.proc.faults(wantTLS) {
+	for _, fault := range b.proc.handshakeDefects(wantTLS) {
 		t.failf("%s", fault)
 	}
 }
 
-// refuses checks that the program exits with an error message if it cannot serve.
-func (t *trial) refuses(with string) {
+// checkRefusal checks that the program exits with an error message if it cannot serve.
+func (t *trial) checkRefusal(with string) {
 	env := envText([]string{with})
 	p, err := t.d.spawn(with)
 	if err != nil {
-		t.failedStart([]string{with}, err)
+		t.startDefect([]string{with}, err)
 		return
 	}
 	defer p.stop()

@@ -30,27 +30,27 @@ var toolRows = []row{
 		clause: inService + "CallToolResponse",
 		why:    "a tool's failure is for the model, an error for the client",
 		fix:    "a failure is a result with is_error; an exact error is a status with a JsonRpcError in its details",
-		run:    results,
+		run:    checkResults,
 	},
 	{
 		name: "bad-arguments", does: "continues after invalid arguments", needs: needsKit,
 		clause: inService + "CallToolRequest",
 		why:    "callers may send anything",
 		fix:    "answer with is_error or INVALID_ARGUMENT, and describe what is invalid",
-		run:    badArguments,
+		run:    checkBadArguments,
 	},
 	{
 		name: "blobs", does: "receives and returns megabytes", needs: needsKit, clause: inStart,
 		why: "by default, gRPC in most languages rejects more than 4 MiB; the bridge has its own limit",
 		fix: "raise the limits of received and sent messages, to 64 MiB for instance",
-		run: blobs,
+		run: checkBlobs,
 	},
 	{
 		name: "unicode", does: "keeps every character and every digit", needs: needsKit,
 		clause: inService + "CallToolRequest.arguments",
 		why:    "arguments are the text that the caller sent",
 		fix:    "read numbers as integers or decimals and not as floating point, and text as UTF-8",
-		run:    unicode,
+		run:    checkUnicode,
 	},
 	{
 		name: "progress", does: fmt.Sprintf("sends %d progress events in order, and then the result", manySteps),
@@ -58,40 +58,40 @@ var toolRows = []row{
 		clause: inService + "CallToolResponse",
 		why:    "clients show progress as they receive it",
 		fix:    "send each event on the call's own stream, and wait until it is sent",
-		run:    progress,
+		run:    checkProgress,
 	},
 	{
 		name: "logs", does: "logs at the level that the caller requested", needs: needsKit,
 		clause: inService + "CallContext.log_level",
 		why:    "a caller without log_level gets no log messages",
 		fix:    "compare the message's level with log_level before sending",
-		run:    logs,
+		run:    checkLogs,
 	},
 	{
 		name: "cancel", does: "ends a call soon after it is canceled", needs: needsKit, clause: inService + "CallTool",
 		why: "nothing waits for it, and it takes resources from others",
 		fix: "end the handler when gRPC reports that the call is canceled: by a context, an exception or a signal",
-		run: cancelling,
+		run: checkCancel,
 	},
 	{
 		name: "deadline", does: "ends a call at its deadline", needs: needsKit, clause: inService + "CallTool",
 		why: "nothing waits for it any more",
 		fix: "handle a deadline like a cancellation: gRPC reports both in the same way",
-		run: deadline,
+		run: checkDeadline,
 	},
 	{
 		name: "unknown-members", does: "keeps members that the contract does not define", needs: needsKit,
 		clause: inService + "CallToolRequest.extra",
 		why:    "newer clients and servers send members that this contract does not define",
 		fix:    "pass extra and _meta on unchanged, byte for byte",
-		run:    unknownMembers,
+		run:    checkUnknownMembers,
 	},
 	{
 		name: "questions", does: "requires several inputs at once, then more, and keeps its state", needs: needsKit,
 		clause: inInput + "InputRequired",
 		why:    "input is required by returning: the call is repeated with the responses and the state",
 		fix:    "require independent inputs in one round; keep the results of earlier rounds in the state",
-		run:    questions,
+		run:    checkInputRequests,
 	},
 	{
 		name: "answers", does: "distinguishes decline, cancel, and a client that cannot or does not respond",
@@ -99,7 +99,7 @@ var toolRows = []row{
 		clause: inInput + "InputError",
 		why:    "a user who declines is different from no response",
 		fix:    "look at the action of the response and at the reason of its error",
-		run:    answers,
+		run:    checkInputResponses,
 	},
 	{
 		name: "state", does: "rejects an unknown state", needs: needsKit, clause: inInput + "InputRequired.state",
@@ -120,27 +120,27 @@ var toolRows = []row{
 		clause: inService + "McpService",
 		why:    "calls of different callers are concurrent",
 		fix:    "keep the data of a call with the call, and not in shared variables",
-		run:    together,
+		run:    checkConcurrentCalls,
 	},
 	{
 		name: "listen", does: "notifies subscribers of changes, and only of those that they requested", needs: needsKit,
 		clause: inService + "Listen",
 		why:    "clients cache lists and contents until they are notified",
 		fix:    "acknowledge first; then send a change for each requested list and resource",
-		run:    listening,
+		run:    checkListen,
 	},
 	{
 		name: "noise", does: "continues after it has printed", needs: needsKit, clause: inStart,
 		why: "output goes to the log, and a tool that prints must not block",
 		fix: "leave standard output and standard error to the bridge;" +
 			" write the handshake to the real standard output only",
-		run: noise,
+		run: checkNoise,
 	},
 }
 
-// noise calls the tool that prints. A program is launched for it and ended before its handshakes are counted: all of
-// its output has been read then.
-func noise(t *trial) {
+// checkNoise calls the tool that prints. A program is launched for it and ended before its handshakes are counted: all
+// of its output has been read then.
+func checkNoise(t *trial) {
 	shared := t.backend
 	check := func(b *backend) {
 		t.backend = b
@@ -154,13 +154,13 @@ func noise(t *trial) {
 		return
 	}
 	var p *process
-	t.launched(nil, func(b *backend) { p = b.proc; check(b) })
+	t.launch(nil, func(b *backend) { p = b.proc; check(b) })
 	if p != nil && len(p.handshakes) != 1 {
 		t.failf("it printed %d handshakes, or more", len(p.handshakes))
 	}
 }
 
-func results(t *trial) {
+func checkResults(t *trial) {
 	t.checkText("echo", `{"b":1,"a":2}`, `{"b":1,"a":2}`)
 	a, err := t.call(t.ctx, "fail", `{}`)
 	if err != nil {
@@ -180,7 +180,7 @@ func results(t *trial) {
 	}
 }
 
-func badArguments(t *trial) {
+func checkBadArguments(t *trial) {
 	for _, arguments := range []string{
 		`[1]`, `"text"`, `null`, `{"n":`, `{"n":1,"n":2}`, "{\"n\":\"\xff\"}", `{"n":1} {"n":2}`,
 		strings.Repeat(`{"n":`, 5000) + "1" + strings.Repeat("}", 5000),
@@ -203,7 +203,7 @@ func badArguments(t *trial) {
 	t.checkText("echo", `{"after":"nonsense"}`, `{"after":"nonsense"}`)
 }
 
-func blobs(t *trial) {
+func checkBlobs(t *trial) {
 	for _, size := range []int{1 << 20, 4<<20 - 4096, 6 << 20} {
 		arguments := `{"x":"` + strings.Repeat("x", size) + `"}`
 		t.checkText("echo", arguments, arguments)
@@ -222,7 +222,7 @@ func blobs(t *trial) {
 	}
 }
 
-func unicode(t *trial) {
+func checkUnicode(t *trial) {
 	const hard = `{"emoji":"👩‍👩‍👧 é","nul":"a\u0000b","separators":"\u2028 ` + "\u2028\u2029" +
 		`","n":9007199254740993,"d":0.1000000000000000055,"e":1e2,"minus":-0.0,"":"","ключ":"значение","a\u0062":[]}`
 	t.checkText("echo", hard, hard)
@@ -243,7 +243,7 @@ func unicode(t *trial) {
 	}
 }
 
-func progress(t *trial) {
+func checkProgress(t *trial) {
 	a, err := t.call(t.ctx, "steps", fmt.Sprintf(`{"n":%d}`, manySteps))
 	if err != nil {
 		t.failf("steps: %s", errorText(err))
@@ -267,7 +267,7 @@ func progress(t *trial) {
 	}
 }
 
-func logs(t *trial) {
+func checkLogs(t *trial) {
 	for wanted := range pb.LogLevel_name {
 		level := pb.LogLevel(wanted)
 		a, err := t.call(t.ctx, "levels", `{}`, func(r *pb.CallToolRequest) { r.Context.LogLevel = level })
@@ -292,8 +292,8 @@ func levelName(l pb.LogLevel) string {
 	return strings.ToLower(strings.TrimPrefix(l.String(), "LOG_LEVEL_"))
 }
 
-// waited starts a call of the tool "wait", ends it in the given way, and checks that the backend ends it in time.
-func (t *trial) waited(n int, end func(context.Context) (context.Context, func()), want codes.Code) {
+// checkEnd starts a call of the tool "wait", ends it in the given way, and checks that the backend ends it in time.
+func (t *trial) checkEnd(n int, end func(context.Context) (context.Context, func()), want codes.Code) {
 	ctx, finish := end(t.ctx)
 	defer finish()
 	arguments := fmt.Sprintf(`{"n":%d}`, n)
@@ -321,20 +321,20 @@ func (t *trial) waited(n int, end func(context.Context) (context.Context, func()
 	}
 }
 
-func cancelling(t *trial) {
-	t.waited(101, func(ctx context.Context) (context.Context, func()) {
+func checkCancel(t *trial) {
+	t.checkEnd(101, func(ctx context.Context) (context.Context, func()) {
 		return context.WithCancel(ctx)
 	}, codes.Canceled)
 }
 
-func deadline(t *trial) {
-	t.waited(102, func(ctx context.Context) (context.Context, func()) {
+func checkDeadline(t *trial) {
+	t.checkEnd(102, func(ctx context.Context) (context.Context, func()) {
 		ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 		return ctx, sync.OnceFunc(func() { <-ctx.Done(); cancel() })
 	}, codes.DeadlineExceeded)
 }
 
-func unknownMembers(t *trial) {
+func checkUnknownMembers(t *trial) {
 	const meta, extra = `{"example.com/n":9007199254740993,"progressToken":"t"}`, `{"fromTheFuture":{"n":[1e2,null]}}`
 	a, err := t.call(t.ctx, "meta", `{}`, func(r *pb.CallToolRequest) {
 		r.Context.Meta, r.Extra = meta, extra
@@ -360,7 +360,7 @@ func sameJSON(a, b []byte) bool {
 	return fmt.Sprint(x) == fmt.Sprint(y)
 }
 
-func together(t *trial) {
+func checkConcurrentCalls(t *trial) {
 	var mu sync.Mutex
 	var found []string
 	var wg sync.WaitGroup
@@ -399,7 +399,7 @@ func together(t *trial) {
 	}
 }
 
-func listening(t *trial) {
+func checkListen(t *trial) {
 	yes := true
 	uri := "test://a"
 	l := t.listen(t.ctx, &pb.SubscriptionFilter{ToolsListChanged: &yes, ResourceSubscriptions: []string{uri}})

@@ -239,7 +239,7 @@ func (d *driver) run(ctx context.Context, r row, c *Check) {
 	t := &trial{ctx: limited, d: d, row: r, backend: d.b}
 	r.run(t)
 	if p := d.b.proc; p != nil && len(t.found) > 0 {
-		p.exits(exitGrace) // its exit may be the cause
+		p.awaitExit(exitGrace) // its exit may be the cause
 	}
 	if p := d.b.proc; p != nil && p.Context().Err() != nil && ctx.Err() == nil {
 		if !r.launch {
@@ -271,7 +271,7 @@ var kitTools = []string{
 func (d *driver) hasKit(ctx context.Context) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var have []string
+	var found []string
 	var cursor *string
 	size := 0
 	for range limits.ListPages {
@@ -284,7 +284,7 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 		}
 		for _, m := range tools {
 			if name := m.(*pb.Tool).GetName(); slices.Contains(kitTools, name) {
-				have = append(have, name)
+				found = append(found, name)
 			}
 			size += proto.Size(m)
 		}
@@ -292,5 +292,5 @@ func (d *driver) hasKit(ctx context.Context) (bool, error) {
 			break
 		}
 	}
-	return !slices.ContainsFunc(kitTools, func(name string) bool { return !slices.Contains(have, name) }), nil
+	return !slices.ContainsFunc(kitTools, func(name string) bool { return !slices.Contains(found, name) }), nil
 }

@@ -127,12 +127,12 @@ var panicPoints = map[string]panicPoint{
 	"pluginAttempt": {file: "internal/plugin/handler.go", line: "if call.Method != bridge.Listen {"},
 	"pluginFramesSent": {
 		file: "internal/plugin/framedcall.go", line: "for {",
-		in: "func (p *Plugin) attemptFramed(", ends: true,
+		in: "func (p *Plugin) attemptFrames(", ends: true,
 	},
 	"pluginFrameReceived": {file: "internal/plugin/framedcall.go", line: "case in := <-c.in:", after: true, ends: true},
 	"pluginFrame":         {file: "internal/plugin/frames.go", line: "switch kind {"},
 	"pluginWriteFrames":   {file: "internal/plugin/frames.go", line: "out = out[:0]"},
-	"pluginWatch":         {file: "internal/plugin/health.go", line: "given, err := p.ask(both, l, service)"},
+	"pluginWatch":         {file: "internal/plugin/health.go", line: "found, err := p.checkHealth(both, l, service)"},
 	"pluginStream":        {file: "internal/plugin/handler.go", line: "m := call.Method", kick: (*target).killPlugin},
 	"pluginStreamReceived": {
 		file: "internal/plugin/handler.go", line: "event, result, ok := bridge.Split(msg)",

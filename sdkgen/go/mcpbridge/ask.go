@@ -176,8 +176,8 @@ func Sample(ctx context.Context, request *pb.CreateMessageRequest, opts ...AskOp
 }
 
 // ToolCalls returns the tool calls of the client's model. Answer each with ToolResult.
-func ToolCalls(said *pb.CreateMessageResult) (calls []*pb.ToolUseContent) {
-	for _, block := range said.GetContent() {
+func ToolCalls(message *pb.CreateMessageResult) (calls []*pb.ToolUseContent) {
+	for _, block := range message.GetContent() {
 		if call := block.GetToolUse(); call != nil {
 			calls = append(calls, call)
 		}
@@ -207,11 +207,11 @@ func SampleText(ctx context.Context, prompt string, maxTokens int, opts ...AskOp
 	message := &pb.SamplingMessage{Role: "user", Content: []*pb.ContentBlock{Text(prompt)}}
 	request := &pb.CreateMessageRequest{Messages: []*pb.SamplingMessage{message}, MaxTokens: int64(maxTokens)}
 	result, err := Sample(ctx, request, opts...)
-	var said strings.Builder
+	var answer strings.Builder
 	for _, block := range result.GetContent() {
-		said.WriteString(block.GetText().GetText())
+		answer.WriteString(block.GetText().GetText())
 	}
-	return said.String(), err
+	return answer.String(), err
 }
 
 // Roots requests the root directories of the client.
@@ -322,8 +322,8 @@ type step struct {
 	value stdjson.RawMessage
 }
 
-// remembered is the state of a call between its rounds.
-type remembered struct {
+// storedState is the state of a call between its rounds.
+type storedState struct {
 	Answers map[string][]byte             `json:"answers"`
 	Asked   []string                      `json:"asked"`
 	Once    map[string]stdjson.RawMessage `json:"once"`
@@ -343,7 +343,7 @@ func (c *call) load() *inputRound {
 	}
 	c.inputs = a
 	if len(c.state) > 0 {
-		var r remembered
+		var r storedState
 		if err := unmarshal(c.state, &r); err != nil {
 			a.err = &Error{Code: -32602, Message: "the request's state is not one that this tool returned"}
 			return a
@@ -431,7 +431,7 @@ func (c *call) ask(key string, request *pb.InputRequest) (*pb.InputResponse, err
 }
 
 func failedAnswer(e *pb.InputError) error {
-	said := func(otherwise string) string {
+	message := func(otherwise string) string {
 		if e.GetMessage() != "" {
 			return e.GetMessage()
 		}
@@ -444,9 +444,9 @@ func failedAnswer(e *pb.InputError) error {
 			fmt.Sprintf("This client cannot be asked this: %s. Ask the user yourself and call again.", e.GetMessage()),
 		}
 	case pb.InputError_REASON_NO_ANSWER:
-		return &askError{ErrNoAnswer, said(ErrNoAnswer.Error())}
+		return &askError{ErrNoAnswer, message(ErrNoAnswer.Error())}
 	default:
-		return &askError{ErrRefused, said(ErrRefused.Error())}
+		return &askError{ErrRefused, message(ErrRefused.Error())}
 	}
 }
 
@@ -461,7 +461,7 @@ func (c *call) required() (*pb.InputRequired, error) {
 	case len(a.open) == 0:
 		return a.own, nil
 	}
-	r := remembered{Answers: map[string][]byte{}, Once: map[string]stdjson.RawMessage{}, Asked: []string{}}
+	r := storedState{Answers: map[string][]byte{}, Once: map[string]stdjson.RawMessage{}, Asked: []string{}}
 	largest, size := "", -1
 	for key, answer := range a.answers {
 		// Do not keep answers to questions that were not asked.

@@ -37,8 +37,8 @@ func from(ctx context.Context) *call {
 	return c
 }
 
-// about returns the CallContext of the call. It is never nil.
-func about(ctx context.Context) *pb.CallContext {
+// callContext returns the CallContext of the call. It is never nil.
+func callContext(ctx context.Context) *pb.CallContext {
 	if c := from(ctx); c != nil && c.info != nil {
 		return c.info
 	}
@@ -48,28 +48,32 @@ func about(ctx context.Context) *pb.CallContext {
 // The caller. Outside of a call, these are empty.
 
 // ClientInfo returns the name and version of the client, as it declares them. They are not verified.
-func ClientInfo(ctx context.Context) *pb.Implementation { return about(ctx).GetClientInfo() }
+func ClientInfo(ctx context.Context) *pb.Implementation { return callContext(ctx).GetClientInfo() }
 
 // ClientCapabilities returns the capabilities of the client. Questions that it does not support return ErrUnsupported.
 func ClientCapabilities(ctx context.Context) *pb.ClientCapabilities {
-	return about(ctx).GetClientCapabilities()
+	return callContext(ctx).GetClientCapabilities()
 }
 
 // ProtocolVersion returns the MCP revision of the caller, such as "2026-07-28".
 func ProtocolVersion(ctx context.Context) string {
-	return about(ctx).GetVerified().GetProtocolVersion()
+	return callContext(ctx).GetVerified().GetProtocolVersion()
 }
 
 // Principal returns the authenticated caller. It is nil if authentication is not configured.
-func Principal(ctx context.Context) *pb.Principal { return about(ctx).GetVerified().GetPrincipal() }
+func Principal(ctx context.Context) *pb.Principal {
+	return callContext(ctx).GetVerified().GetPrincipal()
+}
 
 // Headers returns the HTTP headers in serve.http.passHeaders of the bridge, by lower-case names.
-func Headers(ctx context.Context) map[string]string { return about(ctx).GetVerified().GetHeaders() }
+func Headers(ctx context.Context) map[string]string {
+	return callContext(ctx).GetVerified().GetHeaders()
+}
 
 // RequestMeta returns MCP `_meta` of the request.
 func RequestMeta(ctx context.Context) map[string]any {
 	meta := map[string]any{}
-	if text := about(ctx).GetMeta(); len(text) > 0 {
+	if text := callContext(ctx).GetMeta(); len(text) > 0 {
 		_ = unmarshal([]byte(text), &meta) // The bridge sends objects only.
 	}
 	return meta
@@ -185,7 +189,7 @@ func protect(f func() error) (err error) {
 			if i := strings.Index(stack, "\ngithub.com/mcpbridge/mcpbridge/sdkgen/go/mcpbridge."); i > 0 {
 				stack = stack[:i]
 			}
-			err = &panicked{v, stack}
+			err = &panicError{v, stack}
 		}
 	}()
 	return f()

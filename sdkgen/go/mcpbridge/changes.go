@@ -12,7 +12,7 @@ import (
 
 // A listener is one Listen call. Repeated changes of a list or a resource are combined.
 type listener struct {
-	wants           kinds
+	filter          kinds
 	resources       []string
 	urlElicitations bool
 	wake            chan struct{} // holds one
@@ -39,14 +39,14 @@ func (a *App) changed(k kinds) bool {
 }
 
 func (l *listener) changed(k kinds) {
-	k = kinds{k.tools && l.wants.tools, k.resources && l.wants.resources, k.prompts && l.wants.prompts}
+	k = kinds{k.tools && l.filter.tools, k.resources && l.filter.resources, k.prompts && l.filter.prompts}
 	if k == (kinds{}) {
 		return
 	}
 	l.mu.Lock()
 	l.lists = kinds{l.lists.tools || k.tools, l.lists.resources || k.resources, l.lists.prompts || k.prompts}
 	l.mu.Unlock()
-	l.ring()
+	l.notify()
 }
 
 func (l *listener) updated(uri string) {
@@ -61,7 +61,7 @@ func (l *listener) updated(uri string) {
 		}
 		l.changes[uri] = true
 		l.mu.Unlock()
-		l.ring()
+		l.notify()
 		return
 	}
 }
@@ -78,10 +78,10 @@ func (l *listener) visited(id string) {
 		l.done = append(l.done, id)
 	}
 	l.mu.Unlock()
-	l.ring()
+	l.notify()
 }
 
-func (l *listener) ring() {
+func (l *listener) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default: // A wakeup is pending.
@@ -101,7 +101,7 @@ func (l *listener) take() (kinds, map[string]bool, []string) {
 func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServer[pb.ListenResponse]) error {
 	f := req.GetNotifications()
 	l := &listener{
-		wants:           kinds{f.GetToolsListChanged(), f.GetResourcesListChanged(), f.GetPromptsListChanged()},
+		filter:          kinds{f.GetToolsListChanged(), f.GetResourcesListChanged(), f.GetPromptsListChanged()},
 		resources:       f.GetResourceSubscriptions(),
 		urlElicitations: f.GetElicitationsCompleted(),
 		wake:            make(chan struct{}, 1),
@@ -114,12 +114,12 @@ func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServe
 		defer s.app.mu.Unlock()
 		delete(s.app.listeners, l)
 	}()
-	told := proto.CloneOf(f)
-	if told == nil {
-		told = &pb.SubscriptionFilter{}
+	acknowledged := proto.CloneOf(f)
+	if acknowledged == nil {
+		acknowledged = &pb.SubscriptionFilter{}
 	}
-	told.Extra = ""
-	ack := &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: told}}
+	acknowledged.Extra = ""
+	ack := &pb.ListenResponse_Acknowledged{Acknowledged: &pb.SubscriptionsAcknowledged{Notifications: acknowledged}}
 	if err := stream.Send(&pb.ListenResponse{Event: ack}); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *service) Listen(req *pb.ListenRequest, stream grpc.ServerStreamingServe
 		case <-s.stopping:
 			return nil
 		case <-stream.Context().Done():
-			return over(stream.Context())
+			return contextStatus(stream.Context())
 		case <-l.wake:
 		}
 		lists, changes, done := l.take()

@@ -81,15 +81,15 @@ func Link(uri, name string) *Content {
 }
 
 // User returns a message of the user in a prompt: text, or Content.
-func User[T string | *Content](said T) *Message { return message("user", said) }
+func User[T string | *Content](content T) *Message { return message("user", content) }
 
 // Assistant returns a message of the model in a prompt: text, or Content.
-func Assistant[T string | *Content](said T) *Message { return message("assistant", said) }
+func Assistant[T string | *Content](content T) *Message { return message("assistant", content) }
 
-func message(role string, said any) *Message {
-	block, ok := said.(*Content)
+func message(role string, content any) *Message {
+	block, ok := content.(*Content)
 	if !ok {
-		block = Text(said.(string))
+		block = Text(content.(string))
 	}
 	return &pb.PromptMessage{Role: role, Content: block}
 }
@@ -124,7 +124,7 @@ func resultOf(v any) (*Result, error) {
 	}
 	text, err := marshal(v)
 	if err != nil {
-		return nil, notHeld(err)
+		return nil, notRepresentable(err)
 	}
 	return structured(text, text[0] != '{'), nil
 }
@@ -139,8 +139,8 @@ func structured(value []byte, wrap bool) *Result {
 	return r
 }
 
-// notHeld returns the error of a value that JSON cannot represent, with its path.
-func notHeld(err error) error {
+// notRepresentable returns the error of a value that JSON cannot represent, with its path.
+func notRepresentable(err error) error {
 	e, ok := errors.AsType[*json.SemanticError](err)
 	if !ok {
 		return err
@@ -213,7 +213,7 @@ func (o *output[T]) write(v T) (*Result, error) {
 	text, err := marshal(v)
 	switch {
 	case err != nil:
-		return nil, notHeld(err)
+		return nil, notRepresentable(err)
 	case !o.wrap && text[0] != '{':
 		return nil, fmt.Errorf("the tool returned %s and no error, and its results are objects", text)
 	}
@@ -247,7 +247,7 @@ func contentsOf(v any, uri, mimeType string) (*Contents, error) {
 	default:
 		content, err := marshal(v)
 		if err != nil {
-			return nil, notHeld(err)
+			return nil, notRepresentable(err)
 		}
 		c.Body, usual = &pb.ResourceContents_Text{Text: string(content)}, "application/json"
 	}

@@ -77,8 +77,8 @@ type askError struct {
 func (e *askError) Error() string { return e.text }
 func (e *askError) Unwrap() error { return e.kind }
 
-// meant reports whether err is an expected failure.
-func meant(err error) bool {
+// isExpected reports whether err is an expected failure.
+func isExpected(err error) bool {
 	if _, ok := errors.AsType[*toolError](err); ok {
 		return true
 	}
@@ -86,19 +86,19 @@ func meant(err error) bool {
 	return ok || errors.Is(err, Pending) || errors.Is(err, ErrNotFound)
 }
 
-// A panicked error is the panic of a handler.
-type panicked struct {
+// A panicError error is the panic of a handler.
+type panicError struct {
 	value any
 	stack string // from where it panicked
 }
 
-func (e *panicked) Error() string { return fmt.Sprint(e.value) }
+func (e *panicError) Error() string { return fmt.Sprint(e.value) }
 
 // inRuntime matches the files of Go's runtime, as they are named with and without -trimpath.
 var inRuntime = regexp.MustCompile(`^(.*/src/)?(internal/)?runtime/`)
 
 // place returns the line of the panic, as main.go:12, or nothing if it is unknown.
-func (e *panicked) place() string {
+func (e *panicError) place() string {
 	for line := range strings.Lines(e.stack) {
 		frame, ok := strings.CutPrefix(line, "\t")
 		if ok && !inRuntime.MatchString(frame) {
@@ -125,20 +125,20 @@ func logger() *slog.Logger {
 
 // logFailure logs why a handler failed, unless the failure is expected.
 func logFailure(d definition, err error) {
-	if meant(err) {
+	if isExpected(err) {
 		return
 	}
 	at := d.at
 	var more []any
-	if p, ok := errors.AsType[*panicked](err); ok {
+	if p, ok := errors.AsType[*panicError](err); ok {
 		at = cmp.Or(p.place(), at)
 		more = []any{"stack", p.stack}
 	}
 	logger().Error(fmt.Sprintf("%s: %s %q failed: %v", at, d.kind, d.name, err), more...)
 }
 
-// exactly returns the gRPC status of an *Error, or nil if err is none.
-func exactly(err error) error {
+// exactStatus returns the gRPC status of an *Error, or nil if err is none.
+func exactStatus(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return nil
@@ -167,20 +167,20 @@ func exactly(err error) error {
 	return s.Err()
 }
 
-// failed returns the gRPC status of a resource or prompt whose handler returned err.
-func failed(d definition, err error) error {
-	if s := exactly(err); s != nil {
+// failureStatus returns the gRPC status of a resource or prompt whose handler returned err.
+func failureStatus(d definition, err error) error {
+	if s := exactStatus(err); s != nil {
 		return s
 	}
 	if errors.Is(err, ErrNotFound) {
 		return status.Error(codes.NotFound, text(err.Error()))
 	}
 	logFailure(d, err)
-	return exactly(&Error{Code: -32603, Message: err.Error()})
+	return exactStatus(&Error{Code: -32603, Message: err.Error()})
 }
 
-// over returns the gRPC status of a call whose context is done.
-func over(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }
+// contextStatus returns the gRPC status of a call whose context is done.
+func contextStatus(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }
 
 // text returns s as valid UTF-8, which protobuf requires.
 func text(s string) string {

@@ -33,7 +33,7 @@ const (
 	frameLast   = 20
 
 	frameHeader = 9
-	eventsAhead = 64 // maximum number of unread events of a call
+	maxUnread   = 64 // maximum number of unread events of a call
 )
 
 // frames is the connection for such calls.
@@ -41,25 +41,25 @@ type frames struct {
 	service *service
 	conn    net.Conn
 	calls   sync.WaitGroup // calls in flight
-	over    chan struct{}  // closed when the connection has ended
+	ended   chan struct{}  // closed when the connection has ended
 
-	mu      sync.Mutex // guards the rest
-	running map[uint32]*framed
-	last    uint32      // the id of the last call that was started
-	drains  bool        // refuse new calls
-	out     net.Buffers // to be written
-	writing bool        // a goroutine is writing out
+	mu       sync.Mutex // guards the rest
+	running  map[uint32]*framedCall
+	last     uint32      // the id of the last call that was started
+	draining bool        // refuse new calls
+	out      net.Buffers // to be written
+	writing  bool        // a goroutine is writing out
 }
 
-// A framed call was received as a frame. The service uses it as a stream.
-type framed struct {
+// A framedCall call was received as a frame. The service uses it as a stream.
+type framedCall struct {
 	grpc.ServerStream // not used
 
 	of     *frames
 	id     uint32
 	ctx    context.Context //nolint:containedctx // the context of a stream
 	cancel context.CancelFunc
-	ahead  chan struct{} // has an entry for every unread event; nil before the first
+	unread chan struct{} // has an entry for every unread event; nil before the first
 	once   sync.Once
 	last   *pb.CallToolResponse
 }
@@ -76,13 +76,13 @@ func dialFrames(ctx context.Context, s *service) *frames {
 		logger().Debug(fmt.Sprintf("calls come by gRPC only: %v", err))
 		return nil
 	}
-	f := &frames{service: s, conn: conn, running: map[uint32]*framed{}, over: make(chan struct{})}
+	f := &frames{service: s, conn: conn, running: map[uint32]*framedCall{}, ended: make(chan struct{})}
 	return f
 }
 
 // serve receives frames until the connection is closed.
 func (f *frames) serve() {
-	defer close(f.over)
+	defer close(f.ended)
 	f.put(frameHello, 0, func(to []byte) []byte { return append(to, 1) })
 	if err := f.read(); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		logger().Debug(fmt.Sprintf("calls come by gRPC from now on: %v", err))
@@ -110,14 +110,14 @@ func (f *frames) read() error {
 		if _, err := io.ReadFull(in, payload); err != nil {
 			return err
 		}
-		if err := f.take(kind, id, payload); err != nil {
+		if err := f.handleFrame(kind, id, payload); err != nil {
 			return err
 		}
 	}
 }
 
-// take handles a frame.
-func (f *frames) take(kind byte, id uint32, payload []byte) error {
+// handleFrame handles a frame.
+func (f *frames) handleFrame(kind byte, id uint32, payload []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.running[id]
@@ -126,11 +126,11 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 		if c != nil {
 			return fmt.Errorf("call %d is one that runs", id)
 		}
-		if f.drains {
+		if f.draining {
 			return nil // The LAST frame has informed the bridge.
 		}
 		f.last = id
-		c = &framed{of: f, id: id}
+		c = &framedCall{of: f, id: id}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		f.running[id] = c
 		f.calls.Go(func() { c.serve(payload) })
@@ -139,9 +139,9 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 			c.cancel()
 		}
 	case frameTaken:
-		if c != nil && c.ahead != nil {
+		if c != nil && c.unread != nil {
 			select {
-			case <-c.ahead:
+			case <-c.unread:
 			default: // there is no unread event
 			}
 		}
@@ -150,7 +150,7 @@ func (f *frames) take(kind byte, id uint32, payload []byte) error {
 }
 
 // serve handles a call.
-func (c *framed) serve(payload []byte) {
+func (c *framedCall) serve(payload []byte) {
 	defer c.cancel()
 	req := &pb.CallToolRequest{}
 	err := proto.Unmarshal(payload, req)
@@ -177,10 +177,10 @@ func (c *framed) serve(payload []byte) {
 }
 
 // Context implements grpc.ServerStream.
-func (c *framed) Context() context.Context { return c.ctx }
+func (c *framedCall) Context() context.Context { return c.ctx }
 
 // Send implements grpc.ServerStreamingServer.
-func (c *framed) Send(m *pb.CallToolResponse) error {
+func (c *framedCall) Send(m *pb.CallToolResponse) error {
 	if m.GetProgress() == nil && m.GetLog() == nil && m.GetTaskStarted() == nil {
 		c.last = m // the end of the call
 		return nil
@@ -188,10 +188,10 @@ func (c *framed) Send(m *pb.CallToolResponse) error {
 	c.once.Do(func() {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
-		c.ahead = make(chan struct{}, eventsAhead)
+		c.unread = make(chan struct{}, maxUnread)
 	})
 	select {
-	case c.ahead <- struct{}{}:
+	case c.unread <- struct{}{}:
 	case <-c.ctx.Done():
 		return c.ctx.Err()
 	}
@@ -257,11 +257,11 @@ func (f *frames) drain() {
 		return
 	}
 	f.mu.Lock()
-	f.drains = true
+	f.draining = true
 	last := f.last
 	f.mu.Unlock()
 	f.put(frameLast, last, func(to []byte) []byte { return to })
-	<-f.over // The bridge then closes the connection.
+	<-f.ended // The bridge then closes the connection.
 	f.calls.Wait()
 }
 

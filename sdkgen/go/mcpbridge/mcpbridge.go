@@ -358,8 +358,8 @@ func Declares(lists ...string) AppOption {
 
 // Methods of the contract.
 
-// discovered implements Discover. The response does not change, because clients read it once.
-func (a *App) discovered() *pb.DiscoverResponse {
+// discoverResponse implements Discover. The response does not change, because clients read it once.
+func (a *App) discoverResponse() *pb.DiscoverResponse {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.discover != nil {

@@ -271,7 +271,7 @@ func (a *App) complete(ctx context.Context, req *pb.CompleteRequest) (*pb.Comple
 		return err
 	})
 	if err != nil {
-		return nil, failed(d, err)
+		return nil, failureStatus(d, err)
 	}
 	if n := len(done.GetValues()); n > maxCompletions {
 		total, more := int64(n), true

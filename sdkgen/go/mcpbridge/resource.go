@@ -63,7 +63,7 @@ func ResourceFunc[Out any](
 		if err != nil {
 			return nil, err
 		}
-		return holds(v, URI(ctx), o)
+		return readResult(v, URI(ctx), o)
 	}
 	add(d, &a.resources, r, func(r *resource) string { return r.at }, kinds{resources: true})
 }
@@ -116,7 +116,7 @@ func ResourceTemplate[In, Out any](
 		if err != nil {
 			return nil, err
 		}
-		return holds(out, URI(ctx), o)
+		return readResult(out, URI(ctx), o)
 	}
 	add(d, &a.templates, t, func(t *template) string { return t.at }, kinds{resources: true})
 }
@@ -143,8 +143,8 @@ func fits(n *node, path, query []string, o details) error {
 	return n.fitsText()
 }
 
-// holds returns the contents of a resource whose function returned v.
-func holds(v any, uri string, d details) (*pb.ReadResourceResult, error) {
+// readResult returns the contents of a resource whose function returned v.
+func readResult(v any, uri string, d details) (*pb.ReadResourceResult, error) {
 	usual := ""
 	if d.mimeType != nil {
 		usual = *d.mimeType

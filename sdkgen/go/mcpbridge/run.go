@@ -106,12 +106,12 @@ func (a *App) RunContext(ctx context.Context) int {
 	case err != nil:
 	case listen != "":
 		a.lint()
-		err = a.attached(ctx, listen)
+		err = a.serveAddress(ctx, listen)
 	case managed():
 		a.lint()
-		err = a.managed(ctx)
+		err = a.serveBridge(ctx)
 	default:
-		code, err = 2, startedByHand()
+		code, err = 2, usageError()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -120,8 +120,8 @@ func (a *App) RunContext(ctx context.Context) int {
 	return 0
 }
 
-// startedByHand returns the usage.
-func startedByHand() error {
+// usageError returns the usage.
+func usageError() error {
 	name := filepath.Base(os.Args[0])
 	program := "./" + name
 	if strings.Contains(filepath.ToSlash(os.Args[0]), "/go-build") {
@@ -153,15 +153,15 @@ func listenArgument(args []string) (string, error) {
 
 // The two modes.
 
-// attached serves at an address in the bridge's format: tcp:host:port, unix:///path.
-func (a *App) attached(ctx context.Context, listen string) error {
+// serveAddress serves at an address in the bridge's format: tcp:host:port, unix:///path.
+func (a *App) serveAddress(ctx context.Context, listen string) error {
 	network, address := "tcp", strings.TrimPrefix(strings.TrimPrefix(listen, "tcp:"), "//")
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
 		file, err := filepath.Abs(strings.TrimPrefix(path, "//"))
 		if err != nil {
 			return err
 		}
-		removeDead(file)
+		removeStaleSocket(file)
 		network, address = "unix", file
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, network, address)
@@ -178,8 +178,8 @@ func (a *App) attached(ctx context.Context, listen string) error {
 	return newServer(a, nil).serve(ctx, l, nil)
 }
 
-// removeDead removes a socket without a listener.
-func removeDead(path string) {
+// removeStaleSocket removes a socket without a listener.
+func removeStaleSocket(path string) {
 	info, err := os.Lstat(path) //nolint:gosec // The user names it on the command line.
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return
@@ -191,10 +191,10 @@ func removeDead(path string) {
 	_ = os.Remove(path) //nolint:gosec // It is a socket.
 }
 
-// managed serves the bridge that launched this program, by the protocol of hashicorp/go-plugin. It does not use
+// serveBridge serves the bridge that launched this program, by the protocol of hashicorp/go-plugin. It does not use
 // go-plugin's server, which cancels calls at shutdown, does not support a key pair from the host, takes 20 ms to
 // generate one, and sends output over gRPC instead of to stderr.
-func (a *App) managed(ctx context.Context) error {
+func (a *App) serveBridge(ctx context.Context) error {
 	offered := os.Getenv("PLUGIN_PROTOCOL_VERSIONS")
 	if offered != "" && !slices.Contains(strings.Split(strings.ReplaceAll(offered, " ", ""), ","), protocol) {
 		return fmt.Errorf("the bridge supports version %s of the plugin protocol, and this SDK supports version %s: "+

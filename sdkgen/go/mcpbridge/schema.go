@@ -62,7 +62,7 @@ func schemaOf(t reflect.Type, v *reflect.Value) (*jsonschema.Schema, error) {
 			return nil, fmt.Errorf("%s has a type that JSON cannot hold, %s; leave it out with `json:\"-\"`, or "+
 				"use another", cmp.Or(field, "the value"), of)
 		}
-		if of := itself(t, nil); of != nil {
+		if of := selfContaining(t, nil); of != nil {
 			return nil, fmt.Errorf("%s contains itself, and has no schema here; use any in it, and InputSchema or "+
 				"OutputSchema to say more", of)
 		}
@@ -97,11 +97,11 @@ func notJSON(t reflect.Type, above []reflect.Type) (string, reflect.Type) {
 	return "", nil
 }
 
-// itself returns the first type in t that contains itself, or nil.
-func itself(t reflect.Type, above []reflect.Type) reflect.Type {
+// selfContaining returns the first type in t that contains itself, or nil.
+func selfContaining(t reflect.Type, above []reflect.Type) reflect.Type {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return itself(t.Elem(), above)
+		return selfContaining(t.Elem(), above)
 	case reflect.Struct:
 		if slices.Contains(above, t) {
 			return t
@@ -110,7 +110,7 @@ func itself(t reflect.Type, above []reflect.Type) reflect.Type {
 			if !f.IsExported() || f.Tag.Get("json") == "-" || typeSchemas[f.Type] != nil {
 				continue
 			}
-			if of := itself(f.Type, append(above, t)); of != nil {
+			if of := selfContaining(f.Type, append(above, t)); of != nil {
 				return of
 			}
 		}

@@ -24,7 +24,7 @@ type service struct {
 
 // Discover implements the contract.
 func (s *service) Discover(context.Context, *pb.DiscoverRequest) (*pb.DiscoverResponse, error) {
-	return s.app.discovered(), nil
+	return s.app.discoverResponse(), nil
 }
 
 // firstPage returns an error if there is a cursor: a list has one page.
@@ -102,9 +102,9 @@ func (s *service) CallTool(req *pb.CallToolRequest, stream grpc.ServerStreamingS
 	case needs != nil:
 		return stream.Send(&pb.CallToolResponse{Event: &pb.CallToolResponse_InputRequired{InputRequired: needs}})
 	case stream.Context().Err() != nil:
-		return over(stream.Context())
+		return contextStatus(stream.Context())
 	case err != nil:
-		if s := exactly(err); s != nil {
+		if s := exactStatus(err); s != nil {
 			return s
 		}
 		logFailure(t.definition, err)
@@ -138,9 +138,9 @@ func (s *service) ReadResource(req *pb.ReadResourceRequest,
 			Event: &pb.ReadResourceResponse_InputRequired{InputRequired: needs},
 		})
 	case stream.Context().Err() != nil:
-		return over(stream.Context())
+		return contextStatus(stream.Context())
 	case err != nil:
-		return failed(d, err)
+		return failureStatus(d, err)
 	}
 	return stream.Send(&pb.ReadResourceResponse{Event: &pb.ReadResourceResponse_Result{Result: result}})
 }
@@ -170,9 +170,9 @@ func (s *service) GetPrompt(req *pb.GetPromptRequest, stream grpc.ServerStreamin
 	case needs != nil:
 		return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_InputRequired{InputRequired: needs}})
 	case stream.Context().Err() != nil:
-		return over(stream.Context())
+		return contextStatus(stream.Context())
 	case err != nil:
-		return failed(p.definition, err)
+		return failureStatus(p.definition, err)
 	}
 	return stream.Send(&pb.GetPromptResponse{Event: &pb.GetPromptResponse_Result{Result: result}})
 }
@@ -217,7 +217,7 @@ func run[T any](
 	if tooMuch != nil {
 		return result, nil, tooMuch
 	}
-	if p, ok := errors.AsType[*panicked](err); ok && needs != nil {
+	if p, ok := errors.AsType[*panicError](err); ok && needs != nil {
 		logger().Error(fmt.Sprintf(
 			"%s: a handler panicked after it had asked; the error of a question is to be returned: %v", p.place(), p),
 			"stack", p.stack)

@@ -82,7 +82,7 @@ type Option func(*caller)
 
 type caller struct {
 	ctx     context.Context //nolint:containedctx // It is an option's value.
-	about   *pb.CallContext
+	context *pb.CallContext
 	answers []any
 }
 
@@ -99,7 +99,7 @@ type answer string
 func WithAnswers(answers ...any) Option { return func(c *caller) { c.answers = answers } }
 
 // WithCaller sets the caller, instead of Everything.
-func WithCaller(about *pb.CallContext) Option { return func(c *caller) { c.about = about } }
+func WithCaller(about *pb.CallContext) Option { return func(c *caller) { c.context = about } }
 
 // WithContext sets the call's context, to cancel it.
 func WithContext(ctx context.Context) Option { return func(c *caller) { c.ctx = ctx } }
@@ -117,7 +117,7 @@ func Call(tb testing.TB, app *mcpbridge.App, name string, args any, opts ...Opti
 	request := &pb.CallToolRequest{Name: name, Arguments: text}
 	return rounds(tb, app, name, opts,
 		func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-			request.Context, request.InputResponses, request.RequestState = c.about, answers, state
+			request.Context, request.InputResponses, request.RequestState = c.context, answers, state
 			s := &stream[pb.CallToolResponse]{ctx: c.ctx}
 			called.Err = app.Service().CallTool(copied(request), s)
 			var needs *pb.InputRequired
@@ -137,7 +137,7 @@ func Read(tb testing.TB, app *mcpbridge.App, uri string, opts ...Option) *Called
 	request := &pb.ReadResourceRequest{Uri: uri}
 	return rounds(tb, app, uri, opts,
 		func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-			request.Context, request.InputResponses, request.RequestState = c.about, answers, state
+			request.Context, request.InputResponses, request.RequestState = c.context, answers, state
 			s := &stream[pb.ReadResourceResponse]{ctx: c.ctx}
 			called.Err = app.Service().ReadResource(copied(request), s)
 			var needs *pb.InputRequired
@@ -155,7 +155,7 @@ func Get(tb testing.TB, app *mcpbridge.App, name string, args map[string]string,
 	request := &pb.GetPromptRequest{Name: name, Arguments: args}
 	return rounds(tb, app, name, opts,
 		func(c *caller, called *Called, answers map[string]*pb.InputResponse, state []byte) *pb.InputRequired {
-			request.Context, request.InputResponses, request.RequestState = c.about, answers, state
+			request.Context, request.InputResponses, request.RequestState = c.context, answers, state
 			s := &stream[pb.GetPromptResponse]{ctx: c.ctx}
 			called.Err = app.Service().GetPrompt(copied(request), s)
 			var needs *pb.InputRequired
@@ -205,7 +205,7 @@ func rounds(
 	if err := app.Err(); err != nil {
 		tb.Fatal(err)
 	}
-	c := &caller{ctx: tb.Context(), about: Everything()}
+	c := &caller{ctx: tb.Context(), context: Everything()}
 	for _, o := range opts {
 		o(c)
 	}

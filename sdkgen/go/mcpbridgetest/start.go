@@ -21,8 +21,8 @@ import (
 
 func copied[M proto.Message](m M) M { return proto.CloneOf(m) }
 
-// patience is the time that a test waits for one message.
-const patience = 30 * time.Second
+// messageTimeout is the time that a test waits for one message.
+const messageTimeout = 30 * time.Second
 
 const methodNotFound = -32601
 
@@ -69,7 +69,7 @@ func Start(tb testing.TB, bridge string, command ...string) *Client {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = messageTimeout
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("starting the bridge: %v: build it, or set MCPBRIDGE_BIN to its path", err)
 	}
@@ -196,8 +196,8 @@ func (c *Client) next() Message {
 			c.send(answer)
 		}
 		return m
-	case <-time.After(patience):
-		c.t.Fatalf("nothing came for %v", patience)
+	case <-time.After(messageTimeout):
+		c.t.Fatalf("nothing came for %v", messageTimeout)
 	}
 	return Message{}
 }
@@ -222,19 +222,19 @@ func orEmpty(params any) any {
 
 // A log writes the bridge's log to the test's, while the test runs.
 type log struct {
-	t    testing.TB
-	mu   sync.Mutex // guards over
-	over bool
+	t     testing.TB
+	mu    sync.Mutex // guards ended
+	ended bool
 }
 
 // Write implements io.Writer.
 func (l *log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.over {
-		l.over = l.t.Context().Err() != nil
+	if !l.ended {
+		l.ended = l.t.Context().Err() != nil
 	}
-	if !l.over {
+	if !l.ended {
 		l.t.Logf("bridge: %s", b)
 	}
 	return len(b), nil

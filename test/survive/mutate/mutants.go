@@ -42,9 +42,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "one result in a hundred goes to another call", file: framesFile,
-		old: "\treturn f.hand(c, id, in)\n}\n\n// hand",
+		old: "\treturn f.deliverTo(c, id, in)\n}\n\n// deliverTo",
 		new: "\tfor other, o := range f.calls {\n\t\tif in.kind == frameResult && id%100 == 99 && other != id {\n" +
-			"\t\t\treturn f.hand(o, other, in)\n\t\t}\n\t}\n\treturn f.hand(c, id, in)\n}\n\n// hand",
+			"\t\t\treturn f.deliverTo(o, other, in)\n\t\t}\n\t}\n\treturn f.deliverTo(c, id, in)\n}\n\n// deliverTo",
 		detector: "survive R1",
 	},
 	{

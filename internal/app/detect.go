@@ -14,11 +14,11 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/problem"
 )
 
-// An auto back launches a command that may be a plugin or an MCP server, and identifies it by its output: a plugin
-// prints a handshake, and an MCP server responds to requests. So the command gets both the environment of a plugin and
-// requests. A timeout could not distinguish an MCP server from a plugin that starts slowly or is broken. An MCP server
-// is launched once this way; a plugin is launched again, with the keys that it needs.
-type auto struct {
+// A detectingBack launches a command that may be a plugin or an MCP server, and identifies it by its output: a
+// plugin prints a handshake, and an MCP server responds to requests. So the command gets both the environment of a
+// plugin and requests. A timeout could not distinguish an MCP server from a plugin that starts slowly or is broken. An
+// MCP server is launched once this way; a plugin is launched again, with the keys that it needs.
+type detectingBack struct {
 	plugin, mcp back
 	stop        context.CancelFunc // stops the server
 	dir         string             // of the plugin's socket
@@ -27,16 +27,17 @@ type auto struct {
 	isPlugin chan struct{} // closed when the program has printed a handshake
 }
 
-var _ bridge.Handler = (*auto)(nil)
+var _ bridge.Handler = (*detectingBack)(nil)
 
 // handshakeLine is what a plugin prints first: versions, network, address, protocol.
 var handshakeLine = regexp.MustCompile(`^\d+\|\d+\|(tcp|unix)\|.*\|grpc\b`)
 
-// autoStop is how long the program may take to exit. A plugin that ignores the end of its stdin takes half of it.
-const autoStop = 2 * time.Second
+// detectStopTimeout is how long the program may take to exit. A plugin that ignores the end of its stdin takes half of
+// it.
+const detectStopTimeout = 2 * time.Second
 
-func openAuto(b *backend) (back, error) {
-	a := &auto{isPlugin: make(chan struct{})}
+func openDetecting(b *backend) (back, error) {
+	a := &detectingBack{isPlugin: make(chan struct{})}
 	var err error
 	if a.plugin, err = openLaunch(b); err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func openAuto(b *backend) (back, error) {
 		plugin.EnvTransports+"=unix", "PLUGIN_UNIX_SOCKET_DIR="+a.dir)
 	a.mcp, err = mcpclient.New(mcpclient.Options{
 		Name: b.Name, Command: c.Command, Dir: c.Dir, Env: env, PassEnv: c.PassEnv, StartTimeout: c.StartTimeout,
-		StopTimeout: autoStop,
-		ClientInfo:  b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.unparsable, Limits: b.cfg.Limits,
+		StopTimeout: detectStopTimeout,
+		ClientInfo:  b.ClientInfo, Log: b.log, Panics: b.panics, Stray: a.isHandshake, Limits: b.cfg.Limits,
 	})
 	if err != nil {
 		os.RemoveAll(a.dir)
@@ -67,8 +68,8 @@ func openAuto(b *backend) (back, error) {
 	return a, nil
 }
 
-// unparsable receives a line of the program's output that is not MCP, and reports whether it is a plugin's handshake.
-func (a *auto) unparsable(line []byte) bool {
+// isHandshake receives a line of the program's output that is not MCP, and reports whether it is a plugin's handshake.
+func (a *detectingBack) isHandshake(line []byte) bool {
 	if !handshakeLine.Match(line) {
 		return false
 	}
@@ -79,9 +80,9 @@ func (a *auto) unparsable(line []byte) bool {
 	return true
 }
 
-// identified returns the back for a plugin once the program has printed a handshake, and until then the one for an MCP
+// current returns the back for a plugin once the program has printed a handshake, and until then the one for an MCP
 // server.
-func (a *auto) identified() back {
+func (a *detectingBack) current() back {
 	select {
 	case <-a.isPlugin:
 		return a.plugin
@@ -91,35 +92,35 @@ func (a *auto) identified() back {
 }
 
 // Run implements back.
-func (a *auto) Run(ctx context.Context) error {
+func (a *detectingBack) Run(ctx context.Context) error {
 	defer os.RemoveAll(a.dir)
 	var server context.Context
 	server, a.stop = context.WithCancel(ctx)
 	defer a.stop()
 	err := a.mcp.Run(server)
-	if a.identified() == a.mcp || ctx.Err() != nil {
+	if a.current() == a.mcp || ctx.Err() != nil {
 		return err
 	}
 	return a.plugin.Run(ctx)
 }
 
 // Ready implements back.
-func (a *auto) Ready(ctx context.Context) error {
-	if err := a.mcp.Ready(ctx); err == nil || a.identified() == a.mcp {
+func (a *detectingBack) Ready(ctx context.Context) error {
+	if err := a.mcp.Ready(ctx); err == nil || a.current() == a.mcp {
 		return err
 	}
 	return a.plugin.Ready(ctx)
 }
 
 // Started implements back.
-func (a *auto) Started(ctx context.Context, era bridge.Era) error {
-	if err := a.mcp.Started(ctx, era); err != nil || a.identified() == a.mcp {
+func (a *detectingBack) Started(ctx context.Context, era bridge.Era) error {
+	if err := a.mcp.Started(ctx, era); err != nil || a.current() == a.mcp {
 		return err
 	}
 	return a.plugin.Started(ctx, era)
 }
 
 // Handle implements bridge.Handler.
-func (a *auto) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
-	return a.identified().Handle(ctx, call, emit)
+func (a *detectingBack) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	return a.current().Handle(ctx, call, emit)
 }

@@ -19,14 +19,14 @@ import (
 // A responder answers the input requests of servers: from --answer and --sample, and by prompting the user at the
 // terminal.
 type responder struct {
-	answers map[string][]string // by the names of fields
-	used    map[string]int      // how many of answers have been used
-	action  string              // /accept, /decline or /cancel of --answer, for forms and pages
-	asked   map[string]bool     // the fields of all forms, and the action if it was used
-	samples []*pb.CreateMessageResult
-	sampled int // how many of samples have been used
-	roots   []*pb.Root
-	user    *terminal.Prompter
+	answers   map[string][]string // by the names of fields
+	used      map[string]int      // how many of answers have been used
+	action    string              // /accept, /decline or /cancel of --answer, for forms and pages
+	requested map[string]bool     // the fields of all forms, and the action if it was used
+	samples   []*pb.CreateMessageResult
+	sampled   int // how many of samples have been used
+	roots     []*pb.Root
+	user      *terminal.Prompter
 }
 
 // The answers to a form or a web page as a whole, on the command line and at the terminal.
@@ -70,9 +70,9 @@ func (a *responder) capabilities() *pb.ClientCapabilities {
 	return c
 }
 
-// given returns the texts of --answer for the field of a form, or nil. Of several answers, each form uses the next one,
-// and when none is left, the last one again. For a list, the answers are its items, unless they are JSON lists.
-func (a *responder) given(field signature.Property) []string {
+// textsFor returns the texts of --answer for the field of a form, or nil. Of several answers, each form uses the next
+// one, and when none is left, the last one again. For a list, the answers are its items, unless they are JSON lists.
+func (a *responder) textsFor(field signature.Property) []string {
 	texts := a.answers[field.Name]
 	switch used := a.used[field.Name]; {
 	case len(texts) == 0:
@@ -87,10 +87,10 @@ func (a *responder) given(field signature.Property) []string {
 	return texts[len(texts)-1:]
 }
 
-// act returns errDecline or errCancel if --answer /decline or /cancel was given.
-func (a *responder) act() error {
+// actionErr returns errDecline or errCancel if --answer /decline or /cancel was given.
+func (a *responder) actionErr() error {
 	if a.action != "" {
-		a.asked[a.action] = true
+		a.requested[a.action] = true
 	}
 	switch a.action {
 	case answerDecline:
@@ -109,7 +109,7 @@ func (a *responder) warnUnused(log zerolog.Logger) {
 	}
 	slices.Sort(answers)
 	for _, name := range answers {
-		if a.asked[name] {
+		if a.requested[name] {
 			if used, given := a.used[name], len(a.answers[name]); used < given {
 				log.Warn().Str("fix", "leave out the others").
 					Msgf("--answer %s is given %d times, and %d of them were asked for", name, given, used)
@@ -117,8 +117,8 @@ func (a *responder) warnUnused(log zerolog.Logger) {
 			continue
 		}
 		fix := "leave it out; if the tool can ask only in sessions, as before 2026-07-28: add --revision legacy"
-		if len(a.asked) > 0 {
-			fix = terminal.Escape(problem.DidYouMean(name, slices.Collect(maps.Keys(a.asked))))
+		if len(a.requested) > 0 {
+			fix = terminal.Escape(problem.DidYouMean(name, slices.Collect(maps.Keys(a.requested))))
 		}
 		log.Warn().Str("fix", fix).Msgf("--answer %s was not used", name)
 	}
