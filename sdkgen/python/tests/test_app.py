@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import grpc
 import pytest
 
-from mcpbridge import App, Context, DefinitionError, Field, McpError, VisitRequired, v1
+from mcpbridge import App, Context, DefinitionError, Field, McpError, Task, VisitRequired, v1
 from mcpbridge.handlers import StatusError
 from mcpbridge.testing import EVERYTHING, call, prompt, read
 
@@ -64,6 +64,7 @@ def test_who_it_is() -> None:
 TOOLS = v1.ServerCapabilities(tools=v1.ToolsCapability(list_changed=True))
 RESOURCES = v1.ServerCapabilities(resources=v1.ResourcesCapability(list_changed=True, subscribe=True))
 PROMPTS = v1.ServerCapabilities(prompts=v1.PromptsCapability(list_changed=True))
+TASKS = v1.ServerCapabilities(extensions='{"io.modelcontextprotocol/tasks":{}}')
 COMPLETIONS = v1.ServerCapabilities(completions=v1.Capability())
 
 
@@ -95,8 +96,29 @@ def test_what_it_can_is_what_it_has() -> None:
     assert can(lambda app: app.add_resource("a:{kind}", of_kind)) == expected(RESOURCES, COMPLETIONS)
     assert can(lambda app: app.add_prompt(nothing)) == expected(PROMPTS)
     assert can(lambda app: app.add_prompt(of_kind)) == expected(PROMPTS, COMPLETIONS)
+    assert can(lambda app: app.add_tool(nothing, task=True)) == expected(TOOLS, TASKS)
     assert can(completed) == expected(PROMPTS, COMPLETIONS)
     assert can(lambda app: app.add_prompt(nothing), lambda app: app.add_tool(nothing)) == expected(TOOLS, PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (False, None),
+        (True, v1.ToolExecution(task_support="optional")),
+        (Task(), v1.ToolExecution(task_support="optional")),
+        (Task(required=True), v1.ToolExecution(task_support="required")),
+        (
+            Task(retry=True, starts_later=True),
+            v1.ToolExecution(task_support="optional", retry=True, starts_later=True),
+        ),
+    ],
+)
+def test_a_tool_defines_its_tasks(task: bool | Task, expected: v1.ToolExecution | None) -> None:
+    app = App("test")
+    app.add_tool(nothing, task=task)
+    message = app.tool_message("nothing")
+    assert (message.execution if message.HasField("execution") else None) == expected
 
 
 def test_what_it_does_not_have_is_unimplemented() -> None:

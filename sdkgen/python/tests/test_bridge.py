@@ -1,5 +1,6 @@
 """A program behind the real bridge, called by a client."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 
 from mcpbridge import McpError
-from mcpbridge.testing import start
+from mcpbridge.testing import Client, start
 
 TOOLS = """
-from mcpbridge import App, Context, McpError
+import threading
+from mcpbridge import App, Context, McpError, Task
 app = App("test")
 
 @app.tool
@@ -26,6 +28,26 @@ async def ask(ctx: Context) -> str:
 @app.tool
 def fails() -> str:
     raise McpError(-31042, "exactly", {"a": 1})
+
+go = threading.Event()
+
+@app.tool(task=True)
+def report(ctx: Context) -> str:
+    ctx.progress(1, 12, "reading")
+    name = ctx.elicit("Name?", str)
+    go.wait(10)
+    return f"of {name.data}"
+
+@app.tool(task=Task(required=True, starts_later=True))
+async def later(ctx: Context) -> str:
+    name = await ctx.elicit("Name?", str)
+    await ctx.start_task()
+    await ctx.elicit("Go?", bool)
+    return f"for {name.data}"
+
+@app.tool
+def finish() -> None:
+    go.set()
 
 @app.tool
 def more() -> None:
@@ -86,3 +108,39 @@ async def test_what_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="MCPBRIDGE_BIN"):
         async with start(["true"], bridge="/nowhere/mcpbridge"):
             pass
+
+
+def accept(method: str, params: Any) -> Any:
+    return {"action": "accept", "content": {"value": "Ada" if params["message"] == "Name?" else True}}
+
+
+async def until(client: Client, task_id: str, **members: str) -> None:
+    """Requests the task until it has these members."""
+
+    async def request() -> None:
+        while not members.items() <= (await client.request("tasks/get", {"taskId": task_id})).items():
+            pass
+
+    await asyncio.wait_for(request(), 30)
+
+
+async def test_a_task_is_kept_by_the_bridge(program: list[str]) -> None:
+    async with start(program, answer=accept) as client:
+        task = (await client.request("tools/call", {"name": "report", "arguments": {}, "task": {}}))["task"]
+        await until(client, task["taskId"], status="input_required")
+        result = asyncio.create_task(client.request("tasks/result", {"taskId": task["taskId"]}))
+        await until(client, task["taskId"], status="working", statusMessage="reading")
+        await client.call("finish")
+        assert (await result)["content"] == [{"type": "text", "text": "of Ada"}]
+        tools = {t["name"]: t.get("execution") for t in (await client.request("tools/list"))["tools"]}
+        assert tools["report"] == {"taskSupport": "optional"}
+        assert tools["add"] is None
+
+
+async def test_a_tool_starts_its_task(program: list[str]) -> None:
+    async with start(program, answer=accept) as client:
+        with pytest.raises(McpError, match="as a task only"):
+            await client.call("later")
+        created = await client.request("tools/call", {"name": "later", "arguments": {}, "task": {}})
+        result = await client.request("tasks/result", {"taskId": created["task"]["taskId"]})
+        assert result["content"] == [{"type": "text", "text": "for Ada"}]

@@ -17,7 +17,7 @@ import grpc
 import pytest
 from pydantic import BaseModel, Field
 
-from mcpbridge import App, Audio, Context, Image, McpError, NotFound, ToolError, content, v1
+from mcpbridge import App, Audio, Context, Image, McpError, NotFound, Task, ToolError, content, v1
 from mcpbridge.handlers import StatusError, status
 from mcpbridge.testing import EVERYTHING, call, read
 
@@ -284,6 +284,35 @@ async def test_only_what_was_asked_for_is_sent(level: v1.LogLevel, count: int) -
 
     got = await call(app, "works", context=v1.CallContext(log_level=level))
     assert (len(got.logs), got.progress) == (count, [])
+
+
+async def test_a_tool_starts_its_task() -> None:
+    app = App("test")
+
+    @app.tool(task=Task(starts_later=True))
+    async def later(ctx: Context) -> str:
+        name = await ctx.elicit("Name?", str)
+        await ctx.start_task()
+        return name.data
+
+    @app.tool(task=Task(starts_later=True))
+    def later_sync(ctx: Context, start: bool = True) -> str:
+        name = ctx.elicit("Name?", str)
+        if start:
+            ctx.start_task()
+        return name.data
+
+    @app.resource("a:b")
+    async def resource(ctx: Context) -> str:
+        await ctx.start_task()
+        return ""
+
+    for name in ("later", "later_sync"):
+        got = await call(app, name, answers=["Ada"])
+        assert (got.text, got.rounds, got.task_started) == ("Ada", 2, True)
+    assert not (await call(app, "later_sync", {"start": False}, answers=["Ada"])).task_started
+    with pytest.raises(McpError, match="only a tool can start a task"):
+        await read(app, "a:b")
 
 
 async def test_nothing_comes_after_the_result() -> None:

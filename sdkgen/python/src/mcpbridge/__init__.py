@@ -17,7 +17,7 @@ from mcpbridge import stdout as _stdout  # noqa: F401, I001
 
 from pydantic import Field
 
-from mcpbridge.app import App
+from mcpbridge.app import App, Task
 from mcpbridge.content import Audio, Embedded, Image, Link, Message, assistant, tool_result, user
 from mcpbridge.context import Answer, Context, Log, Roots, Sample
 from mcpbridge.errors import (
@@ -58,6 +58,7 @@ __all__ = [
     "Resource",
     "Roots",
     "Sample",
+    "Task",
     "ToolError",
     "Unsupported",
     "VisitRequired",

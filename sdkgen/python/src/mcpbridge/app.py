@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
@@ -39,6 +40,21 @@ R = TypeVar("R")
 Icons = Sequence[str | v1.Icon]
 Scope = Literal["public", "private"]
 
+# The extension of MCP for tasks.
+TASKS = "io.modelcontextprotocol/tasks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """How calls of a tool become tasks: `@app.tool(task=Task(retry=True))`. `task=True` means `Task()`."""
+
+    required: bool = False
+    """Calls of clients that do not support tasks are errors. Otherwise such clients wait for the result."""
+    retry: bool = False
+    """The bridge calls the tool again, once, if the program ends during the call. Otherwise the task fails."""
+    starts_later: bool = False
+    """A call becomes a task when the tool calls `ctx.start_task`, for example after a question, and not before."""
+
 
 class ToolOptions(TypedDict, total=False):
     """The options of a tool."""
@@ -54,6 +70,7 @@ class ToolOptions(TypedDict, total=False):
     output_schema: Mapping[str, Any] | None
     icons: Icons
     meta: Meta | None
+    task: bool | Task
 
 
 class ResourceOptions(TypedDict, total=False):
@@ -186,7 +203,8 @@ class App:
         The schema of the arguments is derived from the type hints, descriptions from the docstring. read_only,
         destructive, idempotent and open_world are hints for clients; by default, clients assume a destructive tool in
         an open world. An input_schema is sent unchanged, and the bridge validates the arguments against it; the
-        function may then take them as `**arguments`.
+        function may then take them as `**arguments`. With task, a call becomes a task, which continues in the
+        background, if the client supports tasks.
         """
         define = self._definer("tool", self._add_tool, options)
 
@@ -228,6 +246,7 @@ class App:
         output_schema: Mapping[str, Any] | None = None,
         icons: Icons = (),
         meta: Meta | None = None,
+        task: bool | Task = False,
     ) -> None:
         name = name or str(getattr(fn, "__name__", ""))
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
@@ -253,6 +272,11 @@ class App:
             message.annotations.idempotent_hint = idempotent
         if open_world is not None:
             message.annotations.open_world_hint = open_world
+        if task:
+            options = task if isinstance(task, Task) else Task()
+            message.execution.task_support = "required" if options.required else "optional"
+            message.execution.starts_later = options.starts_later
+            message.execution.retry = options.retry
         self._tools[name] = Tool(fn, name, s, message)
         self._changed("tools")
 
@@ -429,6 +453,8 @@ class App:
             capabilities.prompts.list_changed = True
         if any(c.completes() for c in (*self._prompts.values(), *self._templates.values())):
             capabilities.completions.SetInParent()
+        if any(tool.message.HasField("execution") for tool in tuple(self._tools.values())):
+            capabilities.extensions = json_text({TASKS: {}})
         limits = v1.BackendLimits(max_concurrent_calls=self._max_calls) if self._max_calls is not None else None
         return v1.DiscoverResponse(
             contract_version=CONTRACT,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # The three requests and responses differ only in the result. A response is progress, a log message, the result, or
-# input_required.
+# input_required; that of a tool can be task_started, too.
 Request = v1.CallToolRequest | v1.ReadResourceRequest | v1.GetPromptRequest
 Response = v1.CallToolResponse | v1.ReadResourceResponse | v1.GetPromptResponse
 Write = Callable[[Any], Awaitable[Any]]
@@ -175,6 +175,12 @@ class Context:
             return _DONE
         self._sent = True
         return self._emit(self._response(progress=v1.Progress(progress=done, total=total, message=message)))
+
+    def start_task(self) -> Awaitable[None]:
+        """Continues the call as a task, if the client supports tasks. For tools with `Task(starts_later=True)`."""
+        if self._response is not v1.CallToolResponse:
+            raise TypeError("only a tool can start a task")
+        return self._emit(v1.CallToolResponse(task_started=v1.TaskStarted()))
 
     def check(self) -> None:
         """Raises asyncio.CancelledError if the call was canceled, for plain `def` tools. `progress` does the same."""

@@ -44,6 +44,8 @@ class Called(Generic[Result]):
     logs: list[v1.LogMessage] = field(default_factory=list)
     asked: list[v1.InputRequest] = field(default_factory=list)
     rounds: int = 0
+    task_started: bool = False
+    """Reports whether the tool called `ctx.start_task` in the last round."""
 
     @property
     def text(self) -> str:
@@ -141,11 +143,14 @@ async def _rounds(
     async def write(event: Any) -> None:
         if event.HasField("progress"):
             called.progress.append(event.progress)
+        elif event.WhichOneof("event") == "task_started":
+            called.task_started = True
         else:
             called.logs.append(event.log)
 
     while True:
         called.rounds += 1
+        called.task_started = False
         response = await method(type(request).FromString(request.SerializeToString()), write)
         if response.HasField("result"):
             called.result = response.result
