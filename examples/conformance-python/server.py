@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from mcpbridge import Answer, App, Audio, Context, Embedded, Field, Image, McpError, ToolError, user
+from mcpbridge import Answer, App, Audio, Context, Embedded, Field, Image, McpError, Task, ToolError, user
 
 app = App(
     "conformance-python",
@@ -253,6 +253,11 @@ class Confirm:
     ok: bool
 
 
+@dataclass
+class Deletion:
+    confirm: bool
+
+
 @app.tool
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """Asks the user for a name and greets."""
@@ -396,6 +401,61 @@ async def test_trigger_prompt_change() -> str:
         app.remove_prompt("test_transient_prompt")
     changed()
     return "The list of prompts has changed."
+
+
+# Tools with tasks.
+
+
+@app.tool
+async def greet(name: str) -> str:
+    """Greets, never as a task."""
+    return f"Hello, {name}!"
+
+
+@app.tool(task=True)
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Takes some seconds."""
+    await asyncio.sleep(seconds)
+    return f"{label or 'The computation'} took {seconds:g} seconds."
+
+
+@app.tool(task=Task(required=True))
+async def failing_job() -> str:
+    """Fails after a second."""
+    await asyncio.sleep(20 * STEP)
+    raise ToolError("This job intentionally fails")
+
+
+@app.tool(task=True)
+async def protocol_error_job() -> str:
+    """Ends with a JSON-RPC error."""
+    raise McpError(-32603, "This job intentionally ends with a JSON-RPC error")
+
+
+@app.tool(task=True)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Asks the user before it deletes a file, which it only claims."""
+    answer = await ctx.elicit(f"Delete {filename}?", Deletion, key="confirm")
+    return f"{filename} was {'deleted' if answer and answer.data.confirm else 'kept'}."
+
+
+@app.tool(task=True)
+async def multi_input(ctx: Context) -> str:
+    """Asks the user for a name and a confirmation, at once."""
+    name, deletion = await asyncio.gather(
+        ctx.elicit("What is your name?", Name, key="name"),
+        ctx.elicit("Delete it?", Deletion, key="confirm"),
+    )
+    return f"The user answered {name.action} and {deletion.action}."
+
+
+@app.tool(task=Task(required=True, starts_later=True))
+async def test_tool_with_task(ctx: Context) -> str:
+    """Asks the user for a name, then greets as a task."""
+    answer = await ctx.elicit("What is your name?", Name, key="user_name")
+    await ctx.start_task()
+    await asyncio.sleep(STEP)
+    return f"Hello, {answer.data.name}!"
 
 
 # Prompts.
