@@ -27,8 +27,12 @@ func IsDriven(r bridge.Request) bool { return bytes.HasPrefix(bridge.State(r), s
 func Await(
 	ctx context.Context, h bridge.Handler, call *bridge.Call, task *pb.Task, emit bridge.Emit,
 ) (*bridge.Result, error) {
-	if call.Background { // it may outlive this run of the bridge
+	if call.Background {
+		// It may outlive this run of the bridge.
 		if err := emit(ctx, bridge.Event{Resumable: stateOf(task.GetTaskId())}); err != nil {
+			return nil, err
+		}
+		if err := emit(ctx, bridge.Event{TaskStarted: &pb.TaskStarted{}}); err != nil {
 			return nil, err
 		}
 	}
@@ -61,9 +65,44 @@ type driver struct {
 	message  string
 }
 
-// do makes a call of a method of tasks.
+// do makes a call of a method of tasks. A lost connection does not end the task, and the methods are idempotent: the
+// call is repeated on another connection.
 func (d *driver) do(ctx context.Context, m *bridge.Method, r bridge.Request) (*bridge.Result, error) {
-	return d.h.Handle(ctx, d.call.With(m, r), func(context.Context, bridge.Event) error { return nil })
+	for {
+		res, err := d.h.Handle(ctx, d.call.With(m, r), ignore)
+		switch {
+		case err == nil:
+			return res, nil
+		case ctx.Err() != nil:
+			return nil, d.cancel(ctx)
+		case !isLost(bridge.AsError(err)):
+			return nil, bridge.Failed(codes.Internal, bridge.OutcomeUnknown, "BACKEND_FAILED",
+				"tools/call: the server rejects %s for its task: %w", m.Name, err)
+		}
+		if !sleep(ctx, limits.TaskPoll) {
+			return nil, d.cancel(ctx)
+		}
+	}
+}
+
+func ignore(context.Context, bridge.Event) error { return nil }
+
+// isLost reports whether a call has no response: the backend has not received it, or was lost during the call.
+func isLost(e *bridge.Error) bool {
+	return e.Outcome == bridge.OutcomeNotExecuted || e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded ||
+		e.Outcome == bridge.OutcomeUnknown && e.Code == codes.Unknown
+}
+
+// sleep returns false if ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	next := time.NewTimer(d)
+	defer next.Stop()
+	select {
+	case <-next.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // wait returns the result of the task, or the input that it requires.
@@ -89,24 +128,14 @@ func (d *driver) wait(ctx context.Context, task *pb.Task, emit bridge.Emit) (*br
 		if err := d.progress(ctx, task, emit); err != nil {
 			return nil, err
 		}
-		next := time.NewTimer(interval(task))
-		select {
-		case <-next.C:
-		case <-ctx.Done():
-			next.Stop()
+		if !sleep(ctx, interval(task)) {
 			return nil, d.cancel(ctx)
 		}
 		res, err := d.do(ctx, bridge.GetTask, &pb.GetTaskRequest{Context: d.call.Context(), TaskId: d.id})
-		switch {
-		case err == nil:
-			task = res.Complete.(*pb.GetTaskResponse).GetTask()
-		case ctx.Err() != nil:
-			return nil, d.cancel(ctx)
-		case bridge.AsError(err).Outcome == "" && bridge.AsError(err).Code != codes.Unavailable:
-			return nil, bridge.Failed(codes.Internal, bridge.OutcomeUnknown, "BACKEND_FAILED",
-				"tools/call: the server does not return its task: %w", err)
+		if err != nil {
+			return nil, err
 		}
-		// A lost connection does not end the task: the next request uses another one.
+		task = res.Complete.(*pb.GetTaskResponse).GetTask()
 	}
 }
 
@@ -149,7 +178,8 @@ func (d *driver) cancel(ctx context.Context) error {
 	err := bridge.Canceled(ctx, true)
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), limits.TaskCancel)
 	defer stop()
-	_, _ = d.do(ctx, bridge.CancelTask, &pb.CancelTaskRequest{Context: d.call.Context(), TaskId: d.id}) // cooperative
+	request := &pb.CancelTaskRequest{Context: d.call.Context(), TaskId: d.id}
+	_, _ = d.h.Handle(ctx, d.call.With(bridge.CancelTask, request), ignore) // cooperative
 	return err
 }
 
