@@ -88,18 +88,29 @@ func WithTasks(c *pb.ServerCapabilities) *pb.ServerCapabilities {
 	if c == nil {
 		c = &pb.ServerCapabilities{}
 	}
+	c.Extensions = withTasks(c.GetExtensions())
+	return c
+}
+
+func withTasks(declared string) string {
 	extensions := []byte(`{"` + TasksExtension + `":{}`)
-	for id, settings := range rawjson.Members(rawjson.Without(rawjson.AsBytes(c.GetExtensions()), TasksExtension)) {
+	for id, settings := range rawjson.Members(rawjson.Without(rawjson.AsBytes(declared), TasksExtension)) {
 		extensions = append(append(append(extensions, ','), rawjson.AppendString(nil, string(id))...), ':')
 		extensions = append(extensions, settings...)
 	}
-	c.Extensions = rawjson.AsString(append(extensions, '}'))
-	return c
+	return rawjson.AsString(append(extensions, '}'))
 }
 
 // DeclaresTasks reports whether a client declares the extension for tasks.
 func DeclaresTasks(c *pb.ClientCapabilities) bool {
 	return hasExtension(c.GetExtensions(), TasksExtension)
+}
+
+// DeclareTasks returns the capabilities of a client with the extension for tasks in addition to others.
+func DeclareTasks(c *pb.ClientCapabilities) *pb.ClientCapabilities {
+	c = ShallowCopy(c)
+	c.Extensions = withTasks(c.GetExtensions())
+	return c
 }
 
 // AcceptsTask reports whether the result of a tools/call may be a task: since 2026-07-28 if the client declares the

@@ -158,7 +158,7 @@ func (c *Client) awaitResponse(ctx context.Context, x *exchange, call *bridge.Ca
 		a.err = err
 		return a
 	}
-	a.result, a.err = c.read(call, msg, x.p.rev())
+	a.result, a.err = c.read(call, msg, x.p)
 	if msg.Error != nil && x.p.rev().Modern() {
 		a.prepare = c.prepareRetry(call, msg.Error)
 	}
@@ -244,7 +244,11 @@ func (c *Client) prepareRetry(call *bridge.Call, e *pb.JsonRpcError) func(contex
 // _meta).
 func (c *Client) modernMeta(x *exchange, caller *pb.CallContext) ([]mcpjson.Member, error) {
 	rev := modernRev
-	can, err := mcpjson.Append(nil, effective(caller.GetClientCapabilities(), rev), rev)
+	declared := effective(caller.GetClientCapabilities(), rev)
+	if x.p.tasks.Load() { // the bridge handles tasks itself, for callers with and without them
+		declared = bridge.DeclareTasks(declared)
+	}
+	can, err := mcpjson.Append(nil, declared, rev)
 	if err != nil {
 		return nil, err
 	}
@@ -383,9 +387,9 @@ func (x *exchange) readLog(m *jsonrpc.Message, caller *pb.CallContext) *pb.LogMe
 	return l
 }
 
-// effective returns the caller's capabilities as declared to the server, without those that the bridge cannot forward.
-// Tasks need a store. Roots are requested when needed, so that their changes need not be reported. In a revision with
-// form elicitation only, a caller without forms has no elicitation.
+// effective returns the caller's capabilities as declared to the server, without those that the bridge does not
+// forward. Tasks of a caller concern the bridge only. Roots are requested when needed, so that their changes need not
+// be reported. In a revision with form elicitation only, a caller without forms has no elicitation.
 func effective(can *pb.ClientCapabilities, rev bridge.Revision) *pb.ClientCapabilities {
 	if can == nil {
 		return &pb.ClientCapabilities{}

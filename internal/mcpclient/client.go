@@ -220,6 +220,7 @@ func (l *connection) setDeclaration(d *pb.DiscoverResponse) {
 		ttl = time.Duration(min(max(d.GetTtlMs(), 0), maxTTL.Milliseconds())) * time.Millisecond
 	}
 	now := time.Now()
+	l.peer.tasks.Store(bridge.ServesTasks(d.GetCapabilities()))
 	l.declared.Store(mcpjson.Clone(d)) // does not retain the message
 	l.receivedAt.Store(now.UnixNano())
 	l.expiresAt.Store(now.Add(ttl).UnixNano())

@@ -73,8 +73,7 @@ type peer struct {
 	out  *outbox // the wire's, for messages without a response
 	// revision is the negotiated revision, or NoRevision.
 	revision atomic.Uint32
-	// can has the client capabilities that were declared to the server, in the legacy era.
-	can *pb.ClientCapabilities
+	declarations
 	ownership
 	subs subscriptions
 	ids  atomic.Int64
@@ -86,6 +85,14 @@ type peer struct {
 	shutdown
 	logging
 	refusals
+}
+
+// declarations are what both sides have declared.
+type declarations struct {
+	// can has the client capabilities that were declared to the server, in the legacy era.
+	can *pb.ClientCapabilities
+	// tasks means that the server supports tasks for tools/call.
+	tasks atomic.Bool
 }
 
 // A ownership records whose calls a peer is used for. The pool sets it.
@@ -135,7 +142,8 @@ func (c *Client) newPeer() *peer {
 		shutdown: shutdown{
 			gone: make(chan struct{}), drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
 		},
-		running: map[string]*exchange{}, orphans: map[string]orphan{}, can: &pb.ClientCapabilities{},
+		running: map[string]*exchange{}, orphans: map[string]orphan{},
+		declarations: declarations{can: &pb.ClientCapabilities{}},
 	}
 }
 

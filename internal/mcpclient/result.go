@@ -16,14 +16,15 @@ import (
 )
 
 // read returns the result or error in the response to a call.
-func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revision) (*bridge.Result, error) {
+func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, p *peer) (*bridge.Result, error) {
 	m := call.Method
+	rev, tasks := p.rev(), p.tasks.Load()
 	if msg.Error != nil {
 		return nil, bridge.FromJSONRPC(msg.Error, rev, m)
 	}
 	if rev.HasResultType() {
 		if kind := rawjson.Get(msg.Result, "resultType"); kind != nil && string(kind) != `"complete"` {
-			return c.readOther(m, kind, msg.Result, rev)
+			return c.readOther(m, kind, msg.Result, rev, tasks)
 		}
 	}
 	out := m.NewResult()
@@ -36,11 +37,20 @@ func (c *Client) read(call *bridge.Call, msg *jsonrpc.Message, rev bridge.Revisi
 		return nil, c.protocolViolation("responded to %s with an invalid result: %v", m.Name, err)
 	}
 	clean(out)
+	if got, ok := out.(*pb.GetTaskResponse); ok {
+		clean(got.GetTask())
+		clean(got.GetTask().GetResult())
+	}
 	if lists[m] != "" {
 		out = mcpjson.Clone(out) // a copy: the text of the message may be far longer
 	}
-	if tools, ok := out.(*pb.ListToolsResponse); ok && c.url != nil && rev.Modern() {
-		c.params.update(c, tools)
+	if tools, ok := out.(*pb.ListToolsResponse); ok && rev.Modern() {
+		if c.url != nil {
+			c.params.update(c, tools)
+		}
+		if tasks {
+			declareExecution(tools)
+		}
 	}
 	return &bridge.Result{Complete: out}, nil
 }
@@ -85,8 +95,26 @@ func (c *Client) cleanList(m *bridge.Method, result []byte, rev bridge.Revision)
 	return append(out, '}')
 }
 
-// readOther reads a result that is not complete.
-func (c *Client) readOther(m *bridge.Method, kind, result []byte, rev bridge.Revision) (*bridge.Result, error) {
+// declareExecution declares tasks for the tools of a modern server with tasks: any call can become one, as the server
+// decides.
+func declareExecution(page *pb.ListToolsResponse) {
+	for _, t := range page.GetTools() {
+		t.Execution = &pb.ToolExecution{TaskSupport: proto.String("optional"), StartsLater: true}
+	}
+}
+
+// readOther reads a result that is not complete. tasks means that it may be a task.
+func (c *Client) readOther(
+	m *bridge.Method, kind, result []byte, rev bridge.Revision, tasks bool,
+) (*bridge.Result, error) {
+	if string(kind) == `"task"` && m == bridge.CallTool && tasks {
+		created := &pb.CreateTaskResult{}
+		if err := mcpjson.Unmarshal(result, created, rev); err != nil {
+			return nil, c.protocolViolation("responded to %s with an invalid task: %v", m.Name, err)
+		}
+		clean(created.GetTask())
+		return &bridge.Result{Task: created.GetTask()}, nil
+	}
 	if string(kind) != `"input_required"` || !m.MayRequireInput {
 		return nil, c.protocolViolation("responded to %s with the unknown resultType %s", m.Name,
 			rawjson.Shorten(kind))

@@ -1,0 +1,182 @@
+package mcpclient_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/bridge"
+	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
+	"github.com/mcpbridge/mcpbridge/internal/catalog"
+	"github.com/mcpbridge/mcpbridge/internal/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/internal/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/rawjson"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
+	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
+)
+
+const declaresTasks = `{"` + bridge.TasksExtension + `":{}}`
+
+// greeter is a backend with a tool that runs as a task only, and requires the name of whom to greet.
+func greeter(ctx context.Context, call *bridge.Call, emit bridge.Emit) (*bridge.Result, error) {
+	switch r := call.Request.(type) {
+	case *pb.DiscoverRequest:
+		return &bridge.Result{Complete: &pb.DiscoverResponse{
+			Capabilities: bridge.WithTasks(&pb.ServerCapabilities{Tools: &pb.ToolsCapability{}}),
+		}}, nil
+	case *pb.ListToolsRequest:
+		return &bridge.Result{Complete: &pb.ListToolsResponse{Tools: []*pb.Tool{{
+			Name: "greet", Execution: &pb.ToolExecution{TaskSupport: proto.String("required")},
+		}}}}, nil
+	case *pb.CallToolRequest:
+		if answer := r.GetInputResponses()["name"]; answer != nil {
+			return &bridge.Result{Complete: bridgetest.Text("hello %s", answer.GetElicit().GetContent())}, nil
+		}
+		asking := &pb.Progress{Progress: 1, Message: proto.String("asking")}
+		if err := emit(ctx, bridge.Event{Progress: asking}); err != nil {
+			return nil, err
+		}
+		return &bridge.Result{InputRequired: &pb.InputRequired{
+			InputRequests: []*pb.InputRequest{bridgetest.Form("name", "who?", "name")},
+		}}, nil
+	}
+	return bridgetest.New().Handle(ctx, call, emit)
+}
+
+func newTasks(t *testing.T) *tasks.Tasks {
+	t.Helper()
+	all, err := tasks.New(tasks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := all.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return all
+}
+
+// serveTasks serves a Handler with tasks.
+func serveTasks(t *testing.T, h bridge.Handler) mcpclient.Options {
+	t.Helper()
+	all := newTasks(t)
+	s := mcpserver.New(catalog.New(h, catalog.Options{Tasks: all}), mcpserver.Options{Tasks: all})
+	srv := httptest.NewServer(s)
+	t.Cleanup(func() { s.Close(); srv.Close() })
+	return mcpclient.Options{URL: srv.URL + "/mcp"}
+}
+
+// A tool that runs as a task only can be called by every client: the bridge handles the task of the server.
+func TestTasksOfServers(t *testing.T) {
+	for _, rev := range []bridge.Revision{bridge.Rev20260728} {
+		t.Run(rev.String(), func(t *testing.T) {
+			o := serveTasks(t, bridge.HandlerFunc(greeter))
+			o.Revision = rev
+			own := newTasks(t)
+			h := catalog.New(run(t, o), catalog.Options{Tasks: own})
+			res, err := h.Handle(t.Context(), &bridge.Call{
+				Method: bridge.Discover, Request: &pb.DiscoverRequest{},
+			}, ignore)
+			if err != nil || !bridge.ServesTasks(res.Complete.(*pb.DiscoverResponse).GetCapabilities()) {
+				t.Fatalf("got %v, %v, want that the server declares tasks", res, err)
+			}
+			t.Run("without tasks", func(t *testing.T) {
+				c := asking("greet", "{}", "a")
+				required := needs(t, h, c)
+				if got := said(t, h, c.Retry(answers(required, `{"name":"Ann"}`), required.GetRequestState())); got !=
+					`hello {"name":"Ann"}` {
+					t.Errorf("got %q", got)
+				}
+			})
+			t.Run("with tasks", func(t *testing.T) {
+				c := asking("greet", "{}", "a")
+				c.Context().ClientCapabilities.Extensions = declaresTasks
+				c.Context().Verified.ProtocolVersion = bridge.Rev20260728.String()
+				first, err := h.Handle(t.Context(), c, ignore)
+				if err != nil || first.Task == nil {
+					t.Fatalf("got %v, %v, want a task", first, err)
+				}
+				get := c.With(bridge.GetTask, &pb.GetTaskRequest{Context: c.Context(), TaskId: first.Task.GetTaskId()})
+				for version := uint64(0); ; {
+					task, next, err := own.Next(t.Context(), get, version)
+					if err != nil {
+						t.Fatal(err)
+					}
+					version = next
+					if tasks.IsFinal(task.GetStatus()) {
+						if got := task.GetResult().GetContent()[0].GetText().GetText(); got != `hello {"name":"Ben"}` {
+							t.Errorf("got %q", got)
+						}
+						return
+					}
+					all := &pb.InputRequired{InputRequests: task.GetInputRequests()}
+					if err := own.Update(get, answers(all, `{"name":"Ben"}`)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Every request to a modern server with tasks declares them, and the requests of tasks have the id in a header (TE-1,
+// TE-2, TE-9). A server without tasks must not return one.
+func TestModernTasks(t *testing.T) {
+	for _, declares := range []bool{true, false} {
+		extensions := map[bool]string{true: declaresTasks, false: "{}"}[declares]
+		f := newFake(t, true, func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+			capabilities := rawjson.Get(m.Meta, bridge.MetaCapabilities)
+			got := rawjson.Get(rawjson.Get(capabilities, "extensions"), bridge.TasksExtension) != nil
+			if got != declares {
+				t.Errorf("%s declares %s", m.Method, capabilities)
+			}
+			switch m.Method {
+			case "tools/call":
+				result(w, m, `{"resultType":"task","taskId":"id","status":"working","createdAt":"c","lastUpdatedAt":"u",`+
+					`"ttlMs":null,"pollIntervalMs":5}`)
+				return
+			case "tasks/get":
+				result(w, m, `{"resultType":"complete","taskId":"id","status":"completed","createdAt":"c",`+
+					`"lastUpdatedAt":"u","ttlMs":null,"result":`+hello+`}`)
+			default:
+				result(w, m, `{"resultType":"complete"}`)
+			}
+			if r.Header.Get("Mcp-Name") != "id" {
+				t.Errorf("%s has the name %q", m.Method, r.Header.Get("Mcp-Name"))
+			}
+		})
+		f.capabilities = `{"tools":{},"extensions":` + extensions + `}`
+		c := run(t, mcpclient.Options{URL: f.URL, Revision: bridge.Rev20260728}, quick)
+		res, err := c.Handle(t.Context(), toolCall("t", "{}"), ignore)
+		if !declares {
+			if bridge.AsError(err).Reason != bridge.ReasonProtocolViolation {
+				t.Errorf("got %v, %v, want an error", res, err)
+			}
+			continue
+		}
+		if err != nil || res.Task.GetTaskId() != "id" || res.Task.GetPollIntervalMs() != 5 || res.Task.TtlMs != nil {
+			t.Fatalf("got %v, %v, want a task", res, err)
+		}
+		for _, r := range []struct {
+			method  *bridge.Method
+			request bridge.Request
+		}{
+			{bridge.GetTask, &pb.GetTaskRequest{TaskId: "id"}},
+			{bridge.UpdateTask, &pb.UpdateTaskRequest{TaskId: "id"}},
+			{bridge.CancelTask, &pb.CancelTaskRequest{TaskId: "id"}},
+		} {
+			res, err := c.Handle(t.Context(), &bridge.Call{Method: r.method, Request: r.request}, ignore)
+			if err != nil {
+				t.Errorf("%s: %v", r.method.Name, err)
+			} else if got, ok := res.Complete.(*pb.GetTaskResponse); ok &&
+				got.GetTask().GetResult().GetContent()[0].GetText().GetText() != "hello" {
+				t.Errorf("got %v", got)
+			}
+		}
+	}
+}
