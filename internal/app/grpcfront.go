@@ -29,7 +29,7 @@ func (a *App) newGRPCFront() (*grpcFront, error) {
 	g := a.cfg.Serve.GRPC
 	o := grpcserver.Options{
 		Log: a.Log, Panics: a.panics, Lifecycle: a.lifecycle, Limits: a.cfg.Limits, Streams: a.streams,
-		Memory: a.memory,
+		Memory: a.memory, Tasks: a.tasks,
 	}
 	if g.TLS.Cert != "" {
 		o.TLS = &grpcserver.TLS{Cert: g.TLS.Cert, Key: g.TLS.Key, ClientCA: g.TLS.ClientCA}

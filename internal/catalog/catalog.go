@@ -35,7 +35,8 @@ type Options struct {
 	Limits limits.Limits
 	// Name is the name of the backend.
 	Name string
-	// Tasks keeps the calls that become tasks, as TaskPolicy and the tools define. If nil, none do.
+	// Tasks keeps the calls that become tasks, as TaskPolicy and the tools define. If nil, none do, and callers that
+	// accept a task receive those of the backend.
 	Tasks      *tasks.Tasks
 	TaskPolicy tasks.Policy
 }
@@ -108,7 +109,7 @@ func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 	var res *bridge.Result
 	if tasks.IsDriven(r) {
 		res, err = tasks.Resume(ctx, c.h, call, emit)
-	} else if res, err = c.h.Handle(ctx, call, emit); err == nil && res.Task != nil {
+	} else if res, err = c.h.Handle(ctx, call, emit); err == nil && res.Task != nil && !c.passesTask(call, r) {
 		res, err = tasks.Await(ctx, c.h, call, res.Task, emit)
 	}
 	if bad := checkPages(call, res, err); bad != nil {
@@ -118,6 +119,11 @@ func (c *Catalog) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 		return nil, err
 	}
 	return c.checkOutput(ctx, call, r, t, res)
+}
+
+// passesTask reports whether the caller receives a task of the backend.
+func (c *Catalog) passesTask(call *bridge.Call, r *pb.CallToolRequest) bool {
+	return c.o.Tasks == nil && bridge.AcceptsTask(r, call.Revision())
 }
 
 // withoutTask returns the call without the request for a task.

@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +52,8 @@ func check(call *bridge.Call, who *pb.Principal, l *limits.Limits) error {
 	cc.Verified = bridge.Verified(rev, who, nil)
 	cc.Meta = bridge.WithoutForgedMeta(cc.GetMeta(), false) // gRPC clients send the same in the fields of the context
 	if l, ok := call.Request.(*pb.ListenRequest); ok {
-		return feed.CheckSubscriptions(l.GetNotifications().GetResourceSubscriptions())
+		f := l.GetNotifications()
+		return feed.CheckSubscriptions(slices.Concat(f.GetResourceSubscriptions(), f.GetTaskIds()))
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (s *Server) serve(m *bridge.Method, ss grpc.ServerStream) error {
 	if err := out.await(ctx, s.life.Until(lifecycle.Closing), s.o.Limits.WriteTime); err != nil {
 		return s.clientError(m, err)
 	}
-	if m == bridge.Listen {
+	if m == bridge.Listen || m == bridge.GetTask { // a GetTask call may wait
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -163,8 +163,7 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.call(ctx, h, call, emit)
-
+	res, err := s.call(ctx, h.Handler, call, emit)
 	switch {
 	case err != nil && context.Cause(ctx) == errAccessExpired: //nolint:errorlint // the cause is set above, never wrapped
 		return m.Join(bridge.Event{}, &bridge.Result{Complete: m.NewResult()}), nil // a normal end
@@ -175,7 +174,16 @@ func (s *Server) answer(ctx context.Context, m *bridge.Method, req bridge.Reques
 		if err != nil {
 			return nil, err
 		}
-		msg = m.Join(bridge.Event{}, &bridge.Result{InputRequired: needs})
+		res = &bridge.Result{InputRequired: needs}
+	}
+	return s.final(m, res)
+}
+
+// final returns the final message of a call, within the size limit.
+func (s *Server) final(m *bridge.Method, res *bridge.Result) (msg proto.Message, err error) {
+	switch {
+	case res.InputRequired != nil, res.Task != nil && m == bridge.CallTool:
+		msg = m.Join(bridge.Event{}, res)
 	case res.Complete == nil || !res.Complete.ProtoReflect().IsValid() ||
 		res.Complete.ProtoReflect().Descriptor() != m.NewResult().ProtoReflect().Descriptor():
 		return nil, bridge.ProtocolViolation(bridge.OutcomeExecuted, "%s: the result of another method", m.Name)
@@ -206,7 +214,7 @@ func (s *Server) call(ctx context.Context, h bridge.Handler, call *bridge.Call,
 		return nil, err
 	}
 	defer end()
-	res, err := h.Handle(ctx, call, emit)
+	res, err := s.o.Tasks.HandlerOf(call, h).Handle(ctx, call, emit)
 	if err == nil || context.Cause(ctx) != lifecycle.ErrClosing { //nolint:errorlint // the cause is never wrapped
 		return res, err
 	}

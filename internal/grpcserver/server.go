@@ -44,6 +44,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/limit"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/seal"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	"github.com/mcpbridge/mcpbridge/internal/wire"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
@@ -80,6 +81,8 @@ type Options struct {
 	NoReflection bool
 	// StateKeys are those of mcpserver.Options: fronts and replicas with the same keys can continue each other's calls.
 	StateKeys [][32]byte
+	// Tasks keeps the tasks of the handlers. If nil, they have none.
+	Tasks *tasks.Tasks
 }
 
 const (

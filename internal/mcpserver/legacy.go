@@ -41,7 +41,7 @@ func (ss *session) request(ctx context.Context, msg *jsonrpc.Message, from origi
 	defer end()
 	var result proto.Message
 	var task *pb.Task
-	handler := ss.s.handlerOf(call.Method)
+	handler := ss.s.opts.Tasks.HandlerOf(call, ss.s.handler)
 	for t := (roundTrip{ss: ss, x: x, call: call}); t.call != nil; {
 		res, failed := handler.Handle(ctx, t.call, x.emit(t.call))
 		if failed == nil && res.Task != nil {

@@ -50,7 +50,7 @@ func (s *Server) modern(ctx context.Context, msg *jsonrpc.Message, from origin, 
 		return
 	}
 	defer end()
-	res, err := s.handlerOf(call.Method).Handle(ctx, call, x.emit(call))
+	res, err := s.opts.Tasks.HandlerOf(call, s.handler).Handle(ctx, call, x.emit(call))
 	res, err = asInputRequired(res, handlerError(err))
 	switch {
 	case s.isAbandoned(ctx):

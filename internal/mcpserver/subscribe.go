@@ -60,7 +60,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, msg *jsonrpc.Message, 
 	want = honored // changes that were not acknowledged are not sent
 	_, _ = s.hub.Update(sub)
 	var unwatch func()
-	honored.TaskIds, unwatch = s.watchTasks(call, filter.GetTaskIds(), changes.Add)
+	honored.TaskIds, unwatch = s.opts.Tasks.Changes(call, filter.GetTaskIds(), changes.Add)
 	until := s.accessExpiry(call.Context().GetVerified().GetPrincipal())
 	caller := &pb.CallContext{Verified: call.Context().GetVerified()} // without the text of the request
 	leave := func() {
@@ -113,7 +113,7 @@ func (s *Server) streamChanges(
 // sendChanges sends changes on a subscription.
 func (x *exchange) sendChanges(changes []*pb.ListenResponse, caller *pb.CallContext) error {
 	for _, c := range changes {
-		c, ok := x.s.currentTask(c, caller)
+		c, ok := x.s.opts.Tasks.Current(c, caller)
 		if !ok {
 			continue
 		}

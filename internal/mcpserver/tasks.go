@@ -22,17 +22,6 @@ const metaRelatedTask = "io.modelcontextprotocol/related-task"
 // methodTaskResult waits for the result of a task, 2025-11-25 only.
 const methodTaskResult = "tasks/result"
 
-// handlerOf returns the Handler of a method.
-func (s *Server) handlerOf(m *bridge.Method) bridge.Handler {
-	switch m {
-	case bridge.GetTask, bridge.ListTasks, bridge.UpdateTask, bridge.CancelTask:
-		if s.opts.Tasks != nil {
-			return s.opts.Tasks
-		}
-	}
-	return s.handler
-}
-
 // checkTasks returns an error if a modern client uses tasks without declaring the extension (2026-07-28: extension
 // tasks, protocol errors).
 func checkTasks(call *bridge.Call) error {
@@ -55,27 +44,6 @@ func checkTasks(call *bridge.Call) error {
 		"%s: the client does not declare the extension %s in its capabilities", what, bridge.TasksExtension)
 }
 
-// watchTasks adds the changes of tasks to those of a subscription, and returns the ids of tasks that exist.
-func (s *Server) watchTasks(call *bridge.Call, ids []string, changed func(*pb.ListenResponse)) (
-	found []string, stop func(),
-) {
-	if s.opts.Tasks == nil || len(ids) == 0 {
-		return nil, func() {}
-	}
-	return s.opts.Tasks.Watch(call, ids, func(id, _ string) { changed(feed.TaskChanged(id)) })
-}
-
-// currentTask replaces the task of a change, which only has the id, by the current one. It returns false if the task
-// does not exist any more.
-func (s *Server) currentTask(change *pb.ListenResponse, caller *pb.CallContext) (*pb.ListenResponse, bool) {
-	id := change.GetTaskChanged().GetTaskId()
-	if id == "" {
-		return change, true
-	}
-	task, err := s.opts.Tasks.Get(taskCall(caller, id))
-	return &pb.ListenResponse{Event: &pb.ListenResponse_TaskChanged{TaskChanged: task}}, err == nil
-}
-
 // taskCall returns the call of tasks/get for a caller.
 func taskCall(caller *pb.CallContext, id string) *bridge.Call {
 	return &bridge.Call{Method: bridge.GetTask, Request: &pb.GetTaskRequest{Context: caller, TaskId: id}}
@@ -90,7 +58,7 @@ func (ss *session) createdTask(x *exchange, call *bridge.Call, task *pb.Task) {
 			return
 		}
 		ss.s.lasting.Go(func() { // notify can block
-			if change, ok := ss.s.currentTask(feed.TaskChanged(id), caller); ok && ss.ctx.Err() == nil {
+			if change, ok := ss.s.opts.Tasks.Current(feed.TaskChanged(id), caller); ok && ss.ctx.Err() == nil {
 				ss.notify(change)
 			}
 		})

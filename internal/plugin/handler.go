@@ -80,8 +80,11 @@ func (p *Plugin) Handle(ctx context.Context, call *bridge.Call, emit bridge.Emit
 // readRaw reads the raw JSON objects of known types in a result.
 func (p *Plugin) readRaw(m *bridge.Method, r *bridge.Result) error {
 	out := r.Complete
-	if r.InputRequired != nil {
+	switch {
+	case r.InputRequired != nil:
 		out = r.InputRequired
+	case r.Task != nil:
+		out = r.Task
 	}
 	if err := mcpjson.ReadRaw(out, &p.o.Limits); err != nil {
 		return p.protocolViolation(m, "sent an invalid raw object: "+err.Error())

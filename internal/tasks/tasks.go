@@ -298,13 +298,18 @@ func (t *Tasks) find(call *bridge.Call) (*task, error) {
 }
 
 // list returns a page of the caller's tasks, the newest first. Callers without a principal receive the tasks of their
-// session only (2025-11-25: basic/utilities/tasks, security considerations).
+// session only, and without a session an error: they cannot be told apart (2025-11-25: basic/utilities/tasks, security
+// considerations).
 func (t *Tasks) list(call *bridge.Call, r *pb.ListTasksRequest) (*bridge.Result, error) {
 	before, err := parseCursor(r.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	owner := principalOf(call)
+	if owner == (principal{}) && call.Session == "" {
+		return nil, bridge.Errorf(codes.FailedPrecondition,
+			"tasks/list: only authenticated callers and sessions have a list of tasks: keep the ids of tasks")
+	}
 	var own []*task
 	t.mu.Lock()
 	for _, k := range t.tasks {

@@ -80,7 +80,7 @@ var panicPoints = map[string]panicPoint{
 	"mcpserverHandle": {file: "internal/mcpserver/server.go", line: "res, err = s.handler.Handle(ctx, call, emit)"},
 	"mcpserverModernHandled": {
 		file:  "internal/mcpserver/modern.go",
-		line:  "res, err := s.handlerOf(call.Method).Handle(ctx, call, x.emit(call))",
+		line:  "res, err := s.opts.Tasks.HandlerOf(call, s.handler).Handle(ctx, call, x.emit(call))",
 		in:    "func (s *Server) modern(",
 		after: true,
 	},
@@ -109,7 +109,7 @@ var panicPoints = map[string]panicPoint{
 	},
 	"grpcserverAnswer": {file: "internal/grpcserver/grpcserver.go", line: "h, err := s.handler(ctx)", ends: true},
 	"grpcserverHandled": {
-		file: "internal/grpcserver/grpcserver.go", line: "res, err := h.Handle(ctx, call, emit)",
+		file: "internal/grpcserver/grpcserver.go", line: "res, err := s.o.Tasks.HandlerOf(call, h).Handle(ctx, call, emit)",
 		after: true, ends: true,
 	},
 	"routerRoute":   {file: "internal/router/router.go", line: "switch req := call.Request.(type) {"},
