@@ -66,11 +66,11 @@ func samplesTools(r *pb.CreateMessageRequest) bool {
 // never use one that the server declares later.
 func AllCapabilities() *pb.ServerCapabilities {
 	yes := proto.Bool(true)
-	return &pb.ServerCapabilities{
+	return WithTasks(&pb.ServerCapabilities{
 		Tools:     &pb.ToolsCapability{ListChanged: yes},
 		Resources: &pb.ResourcesCapability{ListChanged: yes, Subscribe: yes},
 		Prompts:   &pb.PromptsCapability{ListChanged: yes}, Logging: &pb.Capability{}, Completions: &pb.Capability{},
-	}
+	})
 }
 
 // TasksExtension identifies the tasks extension (2026-07-28). In the contract, a server with tasks declares it to

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/bridgetest"
 	"github.com/mcpbridge/mcpbridge/internal/limits"
 	"github.com/mcpbridge/mcpbridge/internal/mcpserver"
+	"github.com/mcpbridge/mcpbridge/internal/tasks"
 	pb "github.com/mcpbridge/mcpbridge/sdkgen/go/gen/mcpbridge/v1"
 )
 
@@ -95,8 +96,14 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 				h := &starter{bridgetest.New(), make(chan struct{})}
 				var mu sync.Mutex
 				var declared [bridge.Eras][]string
+				all, err := tasks.New(tasks.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer all.Close()
 				p, end := stdioOf(t, h, mcpserver.Options{
 					Started: h.started,
+					Tasks:   all,
 					Declarations: mcpserver.Declarations{
 						Previous: [bridge.Eras]*pb.DiscoverResponse{before, before},
 						Changed: func(era bridge.Era, d *pb.DiscoverResponse) {
@@ -120,6 +127,8 @@ func TestInitializeIsAnsweredWhileTheBackendStarts(t *testing.T) {
 						want(t, first, "result.capabilities."+kind+".listChanged", "true")
 						want(t, second, "result.capabilities."+kind+".listChanged", "true")
 					}
+					want(t, first, "result.capabilities.tasks.requests.tools.call", "{}")
+					want(t, second, "result.capabilities.extensions", `{"io.modelcontextprotocol/tasks":{}}`)
 				} else {
 					want(t, first, "result.instructions", `"be quick"`, "result.serverInfo.version", `"0"`,
 						"result.capabilities.resources", "null")
