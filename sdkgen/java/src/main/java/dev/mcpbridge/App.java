@@ -54,6 +54,9 @@ public final class App {
   private static final Pattern NAME = Pattern.compile("[A-Za-z0-9_.-]{1,128}");
   private static final int MAX_COMPLETIONS = 100;
 
+  /** The extensions of an app with tasks. */
+  private static final String TASKS = "{\"io.modelcontextprotocol/tasks\":{}}";
+
   // Definitions, their handlers, and their source lines.
 
   record ToolEntry(
@@ -325,6 +328,9 @@ public final class App {
             .setPrompts(PromptsCapability.newBuilder().setListChanged(true))
             .setCompletions(Capability.getDefaultInstance())
             .setLogging(Capability.getDefaultInstance());
+    if (tools.values().stream().anyMatch(tool -> tool.message.hasExecution())) {
+      capabilities.setExtensions(TASKS);
+    }
     var response =
         DiscoverResponse.newBuilder()
             .setContractVersion(Service.CONTRACT)

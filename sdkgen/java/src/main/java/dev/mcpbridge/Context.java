@@ -3,6 +3,7 @@ package dev.mcpbridge;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.Message;
 import dev.mcpbridge.v1.CallContext;
+import dev.mcpbridge.v1.CallToolRequest;
 import dev.mcpbridge.v1.ClientCapabilities;
 import dev.mcpbridge.v1.CreateMessageRequest;
 import dev.mcpbridge.v1.ElicitForm;
@@ -56,6 +57,8 @@ public final class Context implements Questions, Progress, Cancellation {
     void progress(dev.mcpbridge.v1.Progress progress);
 
     void log(LogMessage message);
+
+    void taskStarted();
   }
 
   private final App app;
@@ -151,7 +154,18 @@ public final class Context implements Questions, Progress, Cancellation {
     return responses;
   }
 
-  // Progress, logs and changes.
+  // Progress, tasks, logs and changes.
+
+  /**
+   * Makes the call of a tool with {@link Tool#startsLater} a task, for example after a question or if there is much to
+   * do. It has no effect if the call is a task already, or the client does not support tasks.
+   */
+  public void startTask() {
+    check();
+    if (request instanceof CallToolRequest) {
+      events.taskStarted();
+    }
+  }
 
   /** The log of the call. Records below the level that the caller requested are not sent. */
   public Log log() {

@@ -366,7 +366,7 @@ final class Frames {
 
     @Override
     public void onNext(CallToolResponse response) {
-      boolean event = response.hasProgress() || response.hasLog();
+      boolean event = response.hasProgress() || response.hasLog() || response.hasTaskStarted();
       int length = response.getSerializedSize();
       if (length > Service.MAX_MESSAGE) {
         String what = "the response of " + length + " bytes exceeds the maximum of " + Service.MAX_MESSAGE + " bytes";

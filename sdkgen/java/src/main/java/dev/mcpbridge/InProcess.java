@@ -38,7 +38,8 @@ public final class InProcess {
       Map<String, InputResponse> responses,
       ByteString state,
       List<dev.mcpbridge.v1.Progress> progress,
-      List<LogMessage> logs) {
+      List<LogMessage> logs,
+      Runnable taskStarted) {
     Message request = request(kind, name, arguments, call, responses, state);
     Context ctx =
         new Context(
@@ -56,6 +57,11 @@ public final class InProcess {
               @Override
               public synchronized void log(LogMessage message) {
                 logs.add(message);
+              }
+
+              @Override
+              public void taskStarted() {
+                taskStarted.run();
               }
             });
     return switch (kind) {

@@ -3,6 +3,7 @@ package dev.mcpbridge;
 import dev.mcpbridge.v1.Icon;
 import dev.mcpbridge.v1.PromptArgument;
 import dev.mcpbridge.v1.ToolAnnotations;
+import dev.mcpbridge.v1.ToolExecution;
 import java.lang.annotation.Annotation;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -246,6 +247,8 @@ final class Methods {
           return call(values);
         };
     try {
+      ToolBuilder.setTask(
+          message, a.task(), ToolExecution.newBuilder().setRetry(a.retry()).setStartsLater(a.startsLater()));
       boolean nullable = Schema.nullable(method) || Schema.nullable(method.getAnnotatedReturnType());
       ToolBuilder.add(app, message, hints, arguments, returnType(), nullable, handler, this::where);
     } catch (DefinitionException e) {

@@ -35,6 +35,7 @@ import dev.mcpbridge.v1.Progress;
 import dev.mcpbridge.v1.ReadResourceRequest;
 import dev.mcpbridge.v1.ReadResourceResponse;
 import dev.mcpbridge.v1.ReadResourceResult;
+import dev.mcpbridge.v1.TaskStarted;
 import io.grpc.MethodDescriptor;
 import io.grpc.Server;
 import io.grpc.ServerServiceDefinition;
@@ -81,6 +82,7 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 
@@ -410,6 +412,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         new Wrap<>(
             p -> CallToolResponse.newBuilder().setProgress(p).build(),
             l -> CallToolResponse.newBuilder().setLog(l).build(),
+            () -> CallToolResponse.newBuilder().setTaskStarted(TaskStarted.getDefaultInstance()).build(),
             r -> CallToolResponse.newBuilder().setResult((CallToolResult) r).build(),
             i -> CallToolResponse.newBuilder().setInputRequired(i).build()),
         Content::failure,
@@ -427,6 +430,7 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         new Wrap<>(
             p -> ReadResourceResponse.newBuilder().setProgress(p).build(),
             l -> ReadResourceResponse.newBuilder().setLog(l).build(),
+            null,
             r -> ReadResourceResponse.newBuilder().setResult((ReadResourceResult) r).build(),
             i -> ReadResourceResponse.newBuilder().setInputRequired(i).build()),
         null,
@@ -444,16 +448,18 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
         new Wrap<>(
             p -> GetPromptResponse.newBuilder().setProgress(p).build(),
             l -> GetPromptResponse.newBuilder().setLog(l).build(),
+            null,
             r -> GetPromptResponse.newBuilder().setResult((GetPromptResult) r).build(),
             i -> GetPromptResponse.newBuilder().setInputRequired(i).build()),
         null,
         ctx -> app.getPrompt(request, ctx));
   }
 
-  /** Converts the events of a call to responses of its method. */
+  /** Converts the events of a call to responses of its method. {@code taskStarted} is for tools only. */
   private record Wrap<R>(
       Function<Progress, R> progress,
       Function<LogMessage, R> log,
+      Supplier<R> taskStarted,
       Function<MessageLite, R> result,
       Function<InputRequired, R> ask) {
     R last(MessageLite message) {
@@ -540,6 +546,11 @@ final class Service extends McpServiceGrpc.McpServiceImplBase {
     @Override
     public void log(LogMessage message) {
       send(wrap.log.apply(message));
+    }
+
+    @Override
+    public void taskStarted() {
+      send(wrap.taskStarted.get());
     }
 
     private void send(R event) {

@@ -39,4 +39,15 @@ public @interface Tool {
 
   /** Icons: {@code https:} or {@code data:} URIs of images. */
   String[] icons() default {};
+
+  /** Whether calls can be tasks. For tools that take long. */
+  Task task() default Task.FORBIDDEN;
+
+  /** The bridge may call the tool again, once, if the program ends during a task. Otherwise the task fails. */
+  boolean retry() default false;
+
+  /**
+   * A call becomes a task only when the tool calls {@link Context#startTask}. Otherwise it is a task from the start.
+   */
+  boolean startsLater() default false;
 }

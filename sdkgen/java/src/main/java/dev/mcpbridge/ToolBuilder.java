@@ -2,8 +2,10 @@ package dev.mcpbridge;
 
 import dev.mcpbridge.v1.Icon;
 import dev.mcpbridge.v1.ToolAnnotations;
+import dev.mcpbridge.v1.ToolExecution;
 import java.lang.reflect.Type;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.function.Supplier;
 import tools.jackson.core.JacksonException;
@@ -19,6 +21,8 @@ public final class ToolBuilder<A, R> {
   private final App app;
   private final dev.mcpbridge.v1.Tool.Builder message = dev.mcpbridge.v1.Tool.newBuilder();
   private final ToolAnnotations.Builder annotations = ToolAnnotations.newBuilder();
+  private final ToolExecution.Builder execution = ToolExecution.newBuilder();
+  private Task task = Task.FORBIDDEN;
   private Class<A> input; // Null for JSON.
   private ObjectNode schema;
   private Type output; // Null if the value determines it.
@@ -61,6 +65,24 @@ public final class ToolBuilder<A, R> {
   /** Sets the hint whether the tool interacts with external systems. */
   public ToolBuilder<A, R> openWorld(boolean hint) {
     annotations.setOpenWorldHint(hint);
+    return this;
+  }
+
+  /** Sets whether calls can be tasks. For tools that take long. */
+  public ToolBuilder<A, R> task(Task task) {
+    this.task = task;
+    return this;
+  }
+
+  /** Sets whether the bridge may call the tool again, once, if the program ends during a task. */
+  public ToolBuilder<A, R> retry(boolean retry) {
+    execution.setRetry(retry);
+    return this;
+  }
+
+  /** Sets whether a call becomes a task only when the tool calls {@link Context#startTask}. */
+  public ToolBuilder<A, R> startsLater(boolean later) {
+    execution.setStartsLater(later);
     return this;
   }
 
@@ -120,6 +142,7 @@ public final class ToolBuilder<A, R> {
               + (input == null ? "its schema" : input.getSimpleName())
               + " is none");
     }
+    setTask(message, task, execution);
     var arguments = new Schema.Arguments(message.getName(), properties, input != null || schema == null);
     Class<A> type = input;
     add(
@@ -140,6 +163,16 @@ public final class ToolBuilder<A, R> {
       return type == null ? (A) json : Json.MAPPER.treeToValue(json, type);
     } catch (JacksonException e) {
       throw arguments.conversionError(null, e);
+    }
+  }
+
+  /** Declares the tasks of a tool. */
+  static void setTask(dev.mcpbridge.v1.Tool.Builder message, Task task, ToolExecution.Builder execution) {
+    if (task != Task.FORBIDDEN) {
+      message.setExecution(execution.setTaskSupport(task.name().toLowerCase(Locale.ROOT)));
+    } else if (execution.getRetry() || execution.getStartsLater()) {
+      throw new DefinitionException(
+          "tool \"" + message.getName() + "\": retry and startsLater need a task; add Task.OPTIONAL or Task.REQUIRED");
     }
   }
 

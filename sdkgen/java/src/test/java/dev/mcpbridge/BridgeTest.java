@@ -3,6 +3,7 @@ package dev.mcpbridge;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import dev.mcpbridge.testing.Client;
 import java.io.IOException;
@@ -58,6 +59,43 @@ class BridgeTest {
           "System.exit was called, which ended the backend", client.call("exits", Map.of("elsewhere", false)).text());
       client.awaitNotification("notifications/tools/list_changed");
       assertEquals("{\"sum\":3}", client.call("add", Map.of("a", 1, "b", 2)).structured());
+    }
+  }
+
+  /** Requests a task until its status and message are these. */
+  private static void until(Client client, String id, String status, String message) {
+    JsonNode task = null;
+    for (long end = System.nanoTime() + 60_000_000_000L; System.nanoTime() < end; ) {
+      task = client.request("tasks/get", Map.of("taskId", id));
+      if (task.path("status").asString("").equals(status)
+          && task.path("statusMessage").asString("").equals(message)) {
+        return;
+      }
+    }
+    fail("the task is " + task);
+  }
+
+  /** Calls a tool as a task, and returns its id. */
+  private static String begin(Client client, String tool) {
+    var params = Map.of("name", tool, "arguments", Map.of(), "task", Map.of());
+    return client.request("tools/call", params).path("task").path("taskId").asString();
+  }
+
+  @Test
+  void theBridgeKeepsTasks() {
+    try (Client client = Client.start(Tools.class)) {
+      String id = begin(client, "report");
+      until(client, id, "working", "reading");
+      client.request("tasks/cancel", Map.of("taskId", id));
+      until(client, id, "cancelled", "");
+
+      client.answers((method, params) -> Map.of("action", "accept", "content", Map.of("value", "Ada")));
+      String asks = begin(client, "book");
+      until(client, asks, "input_required", "");
+      var result = new Client.Result(client.request("tasks/result", Map.of("taskId", asks)));
+      assertEquals("Booked for Ada", result.text());
+      assertEquals(
+          -32601, assertThrows(Client.RpcException.class, () -> client.call("book", Map.of())).code());
     }
   }
 

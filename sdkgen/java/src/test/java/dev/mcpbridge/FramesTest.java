@@ -227,6 +227,24 @@ class FramesTest {
   }
 
   @Test
+  void aStartedTaskIsAnEvent() throws Exception {
+    connect();
+    app.tool("later")
+        .task(Task.OPTIONAL)
+        .startsLater(true)
+        .handle(
+            (json, ctx) -> {
+              ctx.startTask();
+              return "done";
+            });
+    peer.call(1, "later", Map.of());
+    var event = peer.next();
+    assertEquals(Frames.EVENT, event.kind);
+    assertTrue(event.response().hasTaskStarted());
+    assertEquals("done", peer.next().text());
+  }
+
+  @Test
   void longMessagesAreComplete() throws Exception {
     connect();
     String text = "ab".repeat(10 << 20);

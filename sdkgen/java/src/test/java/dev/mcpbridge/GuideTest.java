@@ -87,6 +87,15 @@ class GuideTest {
           .text();
     }
 
+    @Tool(description = "Write the report of a year", task = Task.OPTIONAL)
+    public String report(int year, Context ctx) {
+      String format = ctx.elicit("In which format?", Choice.of(entry("pdf", "PDF"), entry("html", "HTML"))).data();
+      for (int month = 1; month <= 12; month++) {
+        ctx.progress(month, 12, "reading month " + month);
+      }
+      return year + "." + format;
+    }
+
     @Tool(description = "Add or remove the tool calibrate_all")
     public void expert(boolean on) {
       if (on) {
@@ -125,7 +134,7 @@ class GuideTest {
             .skip(1)
             .map(block -> normal(block.substring(0, block.indexOf("```"))))
             .toList();
-    assertEquals(4, blocks.size());
+    assertEquals(5, blocks.size());
     blocks.forEach(block -> assertTrue(here.contains(block), block));
   }
 

@@ -8,12 +8,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 
 /** A program that the tests start. */
 public final class Tools {
   private final App app;
 
-  private Tools(App app) {
+  Tools(App app) {
     this.app = app;
   }
 
@@ -79,6 +80,25 @@ public final class Tools {
   public String greet(String name, Context ctx) {
     var answer = ctx.elicit("Hello " + name + "! What is your favourite colour?", Favourite.class);
     return answer.accepted() ? name + " likes " + answer.data().colour() : name + " does not answer";
+  }
+
+  @Tool(task = Task.OPTIONAL)
+  public String report(Context ctx) throws InterruptedException {
+    ctx.progress(1, 2, "reading");
+    new CountDownLatch(1).await();
+    return "done";
+  }
+
+  @Tool(task = Task.REQUIRED, retry = true)
+  public String book(Context ctx) {
+    return "Booked for " + ctx.elicit("Who are you?", String.class).data();
+  }
+
+  @Tool(task = Task.OPTIONAL, startsLater = true)
+  public String later(Context ctx) {
+    String name = ctx.elicit("Who are you?", String.class).data();
+    ctx.startTask();
+    return "Hello, " + name;
   }
 
   @Tool

@@ -42,6 +42,7 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -78,9 +79,17 @@ public final class Caller {
   /** An answer to a question: the user closed it. */
   public static final Object CANCEL = InputResponse.newBuilder().setElicit(action("cancel")).build();
 
-  /** The result of a call, with its events and questions. */
+  /**
+   * The result of a call, with its events and questions, and whether its last round has called {@link
+   * dev.mcpbridge.Context#startTask}.
+   */
   public record Called<R extends MessageLite>(
-      R result, List<Progress> progress, List<LogMessage> logs, List<InputRequest> asked, int rounds) {
+      R result,
+      List<Progress> progress,
+      List<LogMessage> logs,
+      List<InputRequest> asked,
+      int rounds,
+      boolean taskStarted) {
     /** The text of the result. */
     public String text() {
       Stream<String> texts;
@@ -198,9 +207,12 @@ public final class Caller {
     Map<String, InputResponse> responses = new HashMap<>();
     ByteString state = null;
     for (int rounds = 1; ; rounds++) {
-      MessageLite got = InProcess.round(app, kind, name, arguments, context, responses, state, progress, logs);
+      var taskStarted = new AtomicBoolean();
+      MessageLite got =
+          InProcess.round(
+              app, kind, name, arguments, context, responses, state, progress, logs, () -> taskStarted.set(true));
       if (!(got instanceof InputRequired required)) {
-        return new Called<>((R) got, progress, logs, asked, rounds);
+        return new Called<>((R) got, progress, logs, asked, rounds, taskStarted.get());
       }
       responses = new HashMap<>();
       state = required.hasRequestState() ? required.getRequestState() : null;
