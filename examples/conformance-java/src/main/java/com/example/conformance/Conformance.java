@@ -17,6 +17,7 @@ import dev.mcpbridge.Prompt;
 import dev.mcpbridge.PromptArg;
 import dev.mcpbridge.Resource;
 import dev.mcpbridge.ResourceTemplate;
+import dev.mcpbridge.Task;
 import dev.mcpbridge.Tool;
 import dev.mcpbridge.ToolArg;
 import dev.mcpbridge.ToolException;
@@ -31,6 +32,7 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import tools.jackson.databind.node.ObjectNode;
@@ -236,6 +238,12 @@ public final class Conformance {
       },"required":[]}
       """;
 
+  /** An open form: the suite answers with a further member. */
+  private static final String NAME =
+      """
+      {"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}
+      """;
+
   private record Name(String name) {}
 
   private record Color(String color) {}
@@ -388,6 +396,58 @@ public final class Conformance {
   private synchronized void changed() {
     changes++;
     app.notifyUpdated(WATCHED);
+  }
+
+  // Tools whose calls can be tasks, which the bridge keeps.
+
+  private record Deletion(boolean confirm) {}
+
+  @Tool(name = "greet", description = "Greets.")
+  public String greetByName(String name) {
+    return "Hello, " + name + "!";
+  }
+
+  @Tool(name = "slow_compute", description = "Computes for some seconds.", task = Task.OPTIONAL)
+  public String slowCompute(double seconds, Optional<String> label) throws InterruptedException {
+    Thread.sleep((long) (seconds * 1000));
+    return label.orElse("") + ": computed for " + seconds + " s";
+  }
+
+  @Tool(name = "failing_job", description = "Fails, after a while.", task = Task.REQUIRED)
+  public String failingJob() throws InterruptedException {
+    Thread.sleep(STEP);
+    throw new ToolException("This job always fails");
+  }
+
+  @Tool(name = "protocol_error_job", description = "Ends with a JSON-RPC error, after a while.", task = Task.OPTIONAL)
+  public String protocolErrorJob() throws InterruptedException {
+    Thread.sleep(STEP);
+    throw new McpException(-32603, "this job always ends with a JSON-RPC error");
+  }
+
+  @Tool(name = "confirm_delete", description = "Asks the user whether to delete a file.", task = Task.OPTIONAL)
+  public String confirmDelete(String filename, Context ctx) {
+    return filename + ": " + ctx.key("confirm").elicit("Delete " + filename + "?", Deletion.class).data().confirm();
+  }
+
+  @Tool(name = "multi_input", description = "Asks the user for two names at once.", task = Task.OPTIONAL)
+  public String multiInput(Context ctx) {
+    var all = ctx.askAll();
+    var first = all.key("first").elicitJson("The first name?", NAME);
+    var second = all.key("second").elicitJson("The second name?", NAME);
+    return outcome(first) + " and " + outcome(second);
+  }
+
+  @Tool(
+      name = "test_tool_with_task",
+      description = "Asks the user for a name, and greets as a task.",
+      task = Task.REQUIRED,
+      startsLater = true)
+  public String taskAfterInput(Context ctx) throws InterruptedException {
+    String name = ctx.key("user_name").elicit("What is your name?", Name.class).data().name();
+    ctx.startTask();
+    Thread.sleep(STEP);
+    return "Hello, " + name + "!";
   }
 
   // Prompts.
