@@ -43,6 +43,7 @@ type response struct {
 	logs          []*pb.LogMessage
 	result        *pb.CallToolResult
 	inputRequired *pb.InputRequired
+	taskStarted   bool
 }
 
 // text returns the text of a result with a single text block.
@@ -101,6 +102,11 @@ func collect(stream grpc.ServerStreamingClient[pb.CallToolResponse]) (*response,
 			a.progress = append(a.progress, e.Progress)
 		case *pb.CallToolResponse_Log:
 			a.logs = append(a.logs, e.Log)
+		case *pb.CallToolResponse_TaskStarted:
+			if a.taskStarted {
+				return nil, fmt.Errorf("%w: task_started twice", errViolation)
+			}
+			a.taskStarted = true
 		case *pb.CallToolResponse_Result:
 			a.result = e.Result
 		case *pb.CallToolResponse_InputRequired:

@@ -336,6 +336,10 @@ func (h *hostile) handle(ctx context.Context, call *bridge.Call, emit bridge.Emi
 			m.Tools = append(m.Tools, m.GetTools()[0])
 		case "no meta":
 			m.Tools[0].Meta = `[]`
+		case "undeclared tasks":
+			m.Tools[0].Execution = &pb.ToolExecution{TaskSupport: proto.String("optional")}
+		case "tasks at times":
+			m.Tools[0].Execution = &pb.ToolExecution{TaskSupport: proto.String("sometimes")}
 		}
 	case *pb.ListResourcesResponse:
 		switch h.mode {

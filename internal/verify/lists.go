@@ -236,6 +236,7 @@ func (t *trial) definition(m proto.Message) string {
 		}
 		t.schema("input schema", []byte(m.GetInputSchema()), true)
 		t.schema("output schema", []byte(m.GetOutputSchema()), false)
+		t.taskSupport(m.GetExecution().GetTaskSupport())
 		t.object("_meta", []byte(m.GetMeta()))
 	case *pb.Resource:
 		id = fmt.Sprintf("resource %q", m.GetUri())
@@ -273,6 +274,21 @@ func (t *trial) definition(m proto.Message) string {
 		t.object("_meta", []byte(m.GetMeta()))
 	}
 	return id
+}
+
+// taskSupport checks the support of a tool for tasks, which the backend must declare.
+func (t *trial) taskSupport(support string) {
+	switch support {
+	case "", "forbidden":
+	case "optional", "required":
+		d, err := t.mcp.Discover(t.ctx, &pb.DiscoverRequest{Context: testContext()})
+		if err == nil && !bridge.ServesTasks(d.GetCapabilities()) {
+			t.failf("task_support is %q, and Discover does not declare the extension %s", support,
+				bridge.TasksExtension)
+		}
+	default:
+		t.failf(`task_support is %q, want "forbidden", "optional" or "required"`, support)
+	}
 }
 
 // schema checks a schema of a tool. An input schema is required, and must be of an object.

@@ -128,6 +128,8 @@ func TestDefectsAreFound(t *testing.T) {
 		{"a schema elsewhere", "definitions", "a schema must be self-contained"},
 		{"twice", "definitions", `ListTools has tool "add" twice`},
 		{"no meta", "definitions", "_meta is not a JSON object"},
+		{"undeclared tasks", "definitions", "does not declare the extension io.modelcontextprotocol/tasks"},
+		{"tasks at times", "definitions", `task_support is "sometimes"`},
 		{"no scheme", "definitions", "URI has no scheme"},
 		{"nameless resource", "definitions", "name is missing"},
 		{"no template", "definitions", "URI template is not one of RFC 6570"},
